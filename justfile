@@ -11,13 +11,17 @@ server *ARGS:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
+# Before each commit: format, lints, tests of what has changed and of the crates above it: just check main
+check *ARGS:
+    bash .ci/check {{ARGS}}
+
 # Everything that CI does
 ci:
     bash .ci/run
 
 # Every interleaving of the claim and the turn
 loom:
-    RUSTFLAGS="--cfg loom -C debug-assertions" cargo test -p myelin-stdx --release --lib --target-dir target/loom
+    bash .ci/loom
 
 # One fuzz target under libFuzzer until it finds something (needs nightly and cargo-fuzz): just fuzz session
 fuzz NAME *ARGS:
@@ -26,29 +30,30 @@ fuzz NAME *ARGS:
 
 # Every fuzz target for a few seconds, on stable
 fuzz-smoke:
-    cargo test --manifest-path fuzz/Cargo.toml
+    cargo test --manifest-path fuzz/Cargo.toml --target-dir target
 
 # Every fuzz target for two minutes with leak detection, a line each in docs/fuzz-ledger.tsv: just fuzz-nightly -s 60 session
 fuzz-nightly *ARGS:
     bash fuzz/nightly.sh {{ARGS}}
 
-# What runs every night
-nightly: fuzz-nightly
+# What takes hours, before an issue ends (deep crash enumeration, models, fuzzing, soak, conformance): just nightly crash models
+nightly *ARGS:
+    bash .ci/nightly {{ARGS}}
 
 # The table of docs/performance.md: ours beside nats-server, interleaved, on an otherwise idle machine; streams: --rows js
 bench-table *ARGS:
-    cargo build --release -p myelin-server -p myelin-cli
-    target/release/myelin bench table --ours target/release/myelin-server --reference nats-server {{ARGS}}
+    cargo build --release -p myelin-server -p myelin-lab
+    target/release/myelin-lab table --ours target/release/myelin-server --reference nats-server {{ARGS}}
 
 # The systems of a plan side by side (docs/bench-compare.md): just bench-compare s2 --quick
 bench-compare *ARGS:
-    cargo build --release -p myelin-server -p myelin-cli
-    target/release/myelin bench compare {{ARGS}}
+    cargo build --release -p myelin-server -p myelin-lab
+    target/release/myelin-lab compare {{ARGS}}
 
 # The store alone beside a null store, on the disk of the current directory (8 GB, some minutes)
 bench-store *ARGS:
-    cargo build --release -p myelin-cli
-    target/release/myelin bench store {{ARGS}}
+    cargo build --release -p myelin-lab
+    target/release/myelin-lab store {{ARGS}}
 
 # Everything at once for some minutes; fails if memory, files, disk or any table grows (docs/soak.md): just soak 60
 soak *ARGS:
@@ -69,6 +74,11 @@ conformance SERVER="target/release/myelin-server" SUITE="":
     bash conformance/java.sh {{SERVER}}
     bash conformance/websocket.sh {{SERVER}}
     [ -z "{{SUITE}}" ] || bash conformance/rust.sh {{SERVER}} {{SUITE}}
+
+# A store damaged from outside, one file at a time: nothing is missing that nobody spoke of: just damage --cases 200
+damage *ARGS:
+    cargo build --release -p myelin-server -p myelin-cli
+    python3 conformance/damage/damage.py target/release/myelin-server target/release/myelin {{ARGS}}
 
 fmt:
     cargo fmt --all

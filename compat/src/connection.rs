@@ -1,7 +1,8 @@
 //! One client connection: sends bytes as they are, and judges what comes back against a deadline.
 //!
-//! Owns the socket and what was read but not yet demanded. Interprets nothing, with one exception: the
-//! server's own PINGs, whose moment is nobody's business, are passed over unless they are asked for.
+//! Owns the socket and what was read but not yet demanded. Interprets nothing, with one exception:
+//! the server's own PINGs, whose moment is nobody's business, are passed over unless they are asked
+//! for.
 
 use crate::expect::{self, Remembered};
 use crate::server::PATIENCE;
@@ -25,11 +26,11 @@ pub(crate) struct Connection {
     ended: bool,
     /// The next PING is what is demanded, and not passed over.
     pings_wanted: bool,
-    /// What the INFO wants to be signed.
+    /// Nonce that the INFO wants to be signed.
     nonce: String,
 }
 
-/// What became of waiting for more bytes.
+/// Result of waiting for more bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum More {
     Came,
@@ -37,20 +38,20 @@ enum More {
     TimedOut,
 }
 
-/// What an expectation says about the bytes read so far.
+/// Verdict of an expectation on the bytes read so far.
 enum Verdict {
-    /// It holds, and takes so many bytes.
+    /// The expectation holds, and takes so many bytes.
     Holds(usize),
-    /// It cannot be said yet.
+    /// The verdict cannot be said yet.
     Undecided,
-    /// It does not hold.
+    /// The expectation does not hold.
     Fails(String),
 }
 
 const PING: &[u8] = b"PING\r\n";
 
-/// Between two writes that must not arrive as one. Not a wait for anything: TCP has no boundaries, so
-/// leaving the server time to read is the only way to show it a split.
+/// Between two writes that must not arrive as one. Not a wait for anything: TCP has no boundaries,
+/// so leaving the server time to read is the only way to show it a split.
 const BETWEEN_PIECES: Duration = Duration::from_micros(300);
 
 impl Connection {
@@ -77,8 +78,8 @@ impl Connection {
         Ok(Self { frames: Some(Incoming::default()), ..connection })
     }
 
-    /// Sends `bytes`, a write for each part between `offsets`, which must be rising. A server that has
-    /// closed already is no error: what it said before closing is judged by the expectations.
+    /// Sends `bytes`, a write for each part between `offsets`, which must be rising. A server that
+    /// has closed already is no error: what it said before closing is judged by the expectations.
     pub(crate) fn send(&mut self, bytes: &[u8], offsets: &[usize]) {
         let mut from = 0;
         for &to in offsets.iter().chain([&bytes.len()]) {
@@ -121,7 +122,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the INFO wants to be signed; empty if nothing.
+    /// Nonce that the INFO wants to be signed; empty if none.
     pub(crate) fn nonce(&self) -> &str {
         &self.nonce
     }
@@ -356,7 +357,8 @@ impl Connection {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return More::TimedOut;
             }
-            // A reset is the end too: it comes when the server closes without reading all that was sent.
+            // A reset is the end too: it comes when the server closes without reading all that was
+            // sent.
             Err(_) => self.ended = true,
         }
         More::Ended
@@ -392,7 +394,7 @@ fn judge_frame(pattern: &[u8], bytes: &[u8], remembered: &mut Remembered) -> Ver
     }
 }
 
-/// What the JSON of an INFO wants to be signed.
+/// Nonce in the JSON of an INFO.
 fn nonce_of(json: &[u8]) -> String {
     let info: Value = serde_json::from_slice(json.trim_ascii()).unwrap_or_default();
     info["nonce"].as_str().unwrap_or_default().to_owned()

@@ -1,13 +1,14 @@
-//! What a transcript may demand of the bytes that come from the server, and the judgement of it.
+//! Expectations of a transcript on the bytes that come from the server, and the judgement of them.
 //!
-//! Pure: works on bytes that somebody else read. One file so that the whole matching language fits in view.
+//! Pure: works on bytes that somebody else read. One file so that the whole matching language fits
+//! in view.
 
 use myelin_auth::is_signed;
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a conversation has learnt from the server, by name.
+/// Values that a conversation has learnt from the server, by name.
 pub(crate) type Remembered = BTreeMap<String, String>;
 
 /// Whether `bytes` fit a pattern in which `*` stands for any bytes and `?` for exactly one.
@@ -37,8 +38,8 @@ pub(crate) fn glob(pattern: &[u8], bytes: &[u8]) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Whether `bytes` fit a pattern with names: `%name%` is what was remembered under this name, or, when nothing
-/// was, a word without blanks that is remembered now if all fits.
+/// Whether `bytes` fit a pattern with names: `%name%` is what was remembered under this name, or,
+/// when nothing was, a word without blanks that is remembered now if all fits.
 pub(crate) fn glob_remembering(pattern: &[u8], bytes: &[u8], remembered: &mut Remembered) -> bool {
     let pattern = recalled(pattern, remembered);
     let Some((before, name, after)) = first_name(&pattern) else { return glob(&pattern, bytes) };
@@ -80,10 +81,11 @@ fn first_name(pattern: &[u8]) -> Option<(&[u8], String, &[u8])> {
     Some((&pattern[..opens], String::from_utf8_lossy(name).into_owned(), &after[1..]))
 }
 
-/// Where `actual` falls short of `expected`, as a sentence, or `None` when it has everything asked for.
+/// Where `actual` falls short of `expected`, as a sentence, or `None` when it has everything asked
+/// for.
 ///
-/// Objects may hold more than is asked. An expected `null` means that the field must be absent, an expected
-/// `"*"` that it must be there with whatever value.
+/// Objects may hold more than is asked. An expected `null` means that the field must be absent, an
+/// expected `"*"` that it must be there with whatever value.
 pub(crate) fn lacking(expected: &Value, actual: &Value) -> Option<String> {
     let (Value::Object(expected), Value::Object(actual)) = (expected, actual) else {
         return (expected != actual && expected != "*").then(|| format!("expected {expected}, got {actual}"));
@@ -102,9 +104,9 @@ pub(crate) fn lacking(expected: &Value, actual: &Value) -> Option<String> {
     None
 }
 
-/// Where `actual` is not `expected`, as a sentence, or `None` when they are the same: no name more, no name
-/// less, all in the same order. An expected `"*"` is any value; a word after the star is the name under
-/// which the value is put into `remembered`.
+/// Where `actual` is not `expected`, as a sentence, or `None` when they are the same: no name more,
+/// no name less, all in the same order. An expected `"*"` is any value; a word after the star is
+/// the name under which the value is put into `remembered`.
 pub(crate) fn differing(expected: &Value, actual: &Value, remembered: &mut Remembered) -> Option<String> {
     match (expected, actual) {
         (Value::String(star), found) if star == "*" || name_to_remember(star).is_some() => {
@@ -147,8 +149,8 @@ pub(crate) fn message(frame: &[u8]) -> Option<(&str, &str, &[u8])> {
     (verb == "MSG").then_some((subject, sid, body))
 }
 
-/// The question of auth callout in a whole frame: where the answer goes, and the claims. Its signature must be that of the
-/// server that it names.
+/// The question of auth callout in a whole frame: where the answer goes, and the claims. Its
+/// signature must be that of the server that it names.
 ///
 /// # Errors
 /// Why it is none.
@@ -161,7 +163,7 @@ pub(crate) fn question(frame: &[u8], sid: &str) -> Result<(String, Value), Strin
     let token = std::str::from_utf8(token).map_err(|_| "not UTF-8".to_owned())?;
     let (signed, signature) = token.rsplit_once('.').ok_or("no token")?;
     let (_, body) = signed.split_once('.').ok_or("no token")?;
-    let part = |text: &str| digits::decode(text, BASE64_URL).ok_or("no base64");
+    let part = |text: &str| base_n::decode(text, BASE64_URL).ok_or("no base64");
     let claims: Value = serde_json::from_slice(&part(body)?).map_err(|e| format!("not JSON: {e}"))?;
     let server = claims["iss"].as_str().unwrap_or_default();
     if !is_signed(server, signed.as_bytes(), &part(signature)?) || claims["nats"]["server_id"]["id"] != server
@@ -171,8 +173,8 @@ pub(crate) fn question(frame: &[u8], sid: &str) -> Result<(String, Value), Strin
     Ok((reply, claims))
 }
 
-/// The length of the first whole protocol frame in `bytes`: a line, with its payload if it is a message.
-/// `None` while more bytes are needed.
+/// The length of the first whole protocol frame in `bytes`: a line, with its payload if it is a
+/// message. `None` while more bytes are needed.
 pub(crate) fn frame(bytes: &[u8]) -> Option<usize> {
     let line = line(bytes)?;
     let text = &bytes[..line];

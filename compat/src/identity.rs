@@ -1,10 +1,10 @@
 //! Keys and tokens for transcripts: a small issuer, so that a transcript can say who signs whom.
 //!
-//! Owns what `@…@` stands for. A key is made from its role and its name, and is the same each time; tokens are issued when
-//! a conversation begins, so that their times are true.
+//! Owns what `@…@` stands for. A key is made from its role and its name, and is the same each time;
+//! tokens are issued when a conversation begins, so that their times are true.
 
 use myelin_auth::KeyPair;
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
 use myelin_stdx::nkey::{self, Role};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -64,8 +64,8 @@ impl Identities {
         Ok(all)
     }
 
-    /// `text` with what `@…@` stands for: `@NAME@` a token, `@key:ROLE:NAME@` a public key, `@seed:ROLE:NAME@` a private
-    /// one.
+    /// `text` with what `@…@` stands for: `@NAME@` a token, `@key:ROLE:NAME@` a public key,
+    /// `@seed:ROLE:NAME@` a private one.
     ///
     /// # Errors
     /// When nothing is called so.
@@ -73,7 +73,8 @@ impl Identities {
         self.fill_signed(text, None)
     }
 
-    /// The same, and `@sig@` is what a key (`ROLE:NAME`) signs of a nonce.
+    /// Replaces what `@…@` stands for, as [`fill`](Self::fill) does; `@sig@` is what a key
+    /// (`ROLE:NAME`) signs of a nonce.
     ///
     /// # Errors
     /// When nothing is called so.
@@ -124,7 +125,7 @@ pub(crate) fn answer(by: &str, claims: &str, user: &str, server: &str) -> Result
     signed("authorization_response", by, claims)
 }
 
-/// The same with a user in it, whose claims these are.
+/// Answers a request of auth callout with the token of a user that has these claims.
 ///
 /// # Errors
 /// When claims are no JSON, or a key is none.
@@ -191,7 +192,7 @@ fn signed(kind: &str, issuer: &str, mut claims: Map<String, Value>) -> Result<St
         nats.entry("type").or_insert(json!(kind));
         nats.entry("version").or_insert(json!(2));
     }
-    let part = |value: &Value| digits::encode(value.to_string().as_bytes(), BASE64_URL);
+    let part = |value: &Value| base_n::encode(value.to_string().as_bytes(), BASE64_URL);
     // Version 1 signs the body without the header.
     let is_old = claims.contains_key("type") || claims["nats"]["version"] == 1;
     let header = part(&json!({"typ": "JWT", "alg": if is_old { "ed25519" } else { "ed25519-nkey" }}));

@@ -45,8 +45,8 @@ pub fn reference_program() -> Option<PathBuf> {
     reference().inspect_err(|why| println!("skipped: {why}")).ok().map(|reference| reference.program)
 }
 
-/// Our server, from `MYELIN_SERVER`; without that, and under cargo, it is built anew, so that nobody tests
-/// yesterday's program by accident.
+/// Our server, from `MYELIN_SERVER`; without that, and under cargo, it is built anew, so that
+/// nobody tests yesterday's program by accident.
 ///
 /// # Errors
 /// A sentence saying why it is skipped.
@@ -63,8 +63,8 @@ pub fn myelin() -> Result<Implementation, String> {
     Ok(Implementation { side: Side::Myelin, program })
 }
 
-/// Builds our server with `cargo`, into the target directory and with the profile of the running program
-/// (`target/debug/deps/transcripts-…`), and returns its path.
+/// Builds our server with `cargo`, into the target directory and with the profile of the running
+/// program (`target/debug/deps/transcripts-…`), and returns its path.
 fn build(cargo: &OsStr) -> PathBuf {
     let this = env::current_exe().expect("a running program has a path");
     let profile_folder = this.ancestors().nth(2).expect("cargo runs tests from target/PROFILE/deps");

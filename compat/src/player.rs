@@ -1,4 +1,5 @@
-//! Plays a transcript against a server: starts it, walks the steps, and says at which line it went wrong.
+//! Plays a transcript against a server: starts it, walks the steps, and says at which line it went
+//! wrong.
 //!
 //! Owns the connections by name. What a step means is decided here and nowhere else.
 
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct Failure {
     /// The line of the transcript, counted from 1; `None` when the server did not even start.
     pub line: Option<usize>,
-    /// What was expected and what came.
+    /// Reason: what was expected and what came.
     pub reason: String,
     /// The end of the server's log.
     pub log: String,
@@ -61,7 +62,7 @@ pub fn play(transcript: &Transcript, implementation: &Implementation) -> Result<
 /// How a conversation is held.
 #[derive(Debug, Clone, Copy, Default)]
 struct Manner {
-    /// What is sent comes in pieces of so many bytes.
+    /// Size of the pieces in which bytes are sent.
     pieces: Option<usize>,
     is_websocket: bool,
 }
@@ -76,7 +77,7 @@ struct Player<'a> {
     server: Server,
     connections: BTreeMap<String, Connection>,
     manner: Manner,
-    /// What `%name%` stands for in a message.
+    /// Values that `%name%` stands for in a message.
     remembered: Remembered,
 }
 
@@ -183,7 +184,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Sends what is signed with a key: on a connection that is there, or on the nameless one, opened anew.
+    /// Sends what is signed with a key: on a connection that is there, or on the nameless one,
+    /// opened anew.
     fn sign(&mut self, name: &str, key: &str, bytes: &[u8]) -> Result<(), String> {
         if name.is_empty() {
             self.open("", false)?;
@@ -224,8 +226,8 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Ends the nameless connection in good order, so that its subscriptions are no longer in the way of
-    /// what follows.
+    /// Ends the nameless connection in good order, so that its subscriptions are no longer in the
+    /// way of what follows.
     fn retire_nameless(&mut self) -> Result<(), String> {
         self.connections.remove("").map_or(Ok(()), Connection::retire)
     }
@@ -267,7 +269,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// What is demanded, where something stands for keys or tokens in it.
+/// Expectation with keys or tokens in place of what stands for them.
 fn expected(what: &Expectation, identities: &Identities) -> Result<Option<Expectation>, String> {
     Ok(match what {
         Expectation::Bytes(bytes) => Some(Expectation::Bytes(identities.fill(bytes)?)),
@@ -301,7 +303,7 @@ fn filled(setup: &Setup, identities: &Identities) -> Result<Setup, String> {
     Ok(Setup { config, greeting: identities.fill(&setup.greeting)?, ..setup.clone() })
 }
 
-/// The same message with what `@…@` stands for in its subject and its body.
+/// Replaces what `@…@` stands for in the subject and the body of a message.
 fn addressed(message: &Message, identities: &Identities) -> Result<Message, String> {
     Ok(Message {
         subject: identities.fill(&message.subject)?,

@@ -1,4 +1,5 @@
-//! A server process for one conversation: started on a free port, watched through its log, ended for sure.
+//! A server process for one conversation: started on a free port, watched through its log, ended
+//! for sure.
 //!
 //! Owns the child, its temporary files and its log. Never speaks the protocol.
 
@@ -42,8 +43,8 @@ impl Server {
         }
     }
 
-    /// Ends the process with the signal called `name` and starts another one over the same folder. It gets
-    /// another port, since somebody else may have taken the old one.
+    /// Ends the process with the signal called `name` and starts another one over the same folder.
+    /// It gets another port, since somebody else may have taken the old one.
     ///
     /// # Errors
     /// When it does not end, or what prevented the start.
@@ -153,8 +154,8 @@ struct Process {
 }
 
 impl Process {
-    /// Starts one that is ready. A free port may be taken by somebody else before the server has it: then it
-    /// is tried again with another one.
+    /// Starts one that is ready. A free port may be taken by somebody else before the server has
+    /// it: then it is tried again with another one.
     fn ready(implementation: &Implementation, setup: &Setup, folder: &Path) -> Result<Self, String> {
         let mut left = 3;
         loop {
@@ -209,7 +210,7 @@ impl Drop for Process {
     }
 }
 
-/// What a server has written so far; a thread of its own reads it, so that the pipe never fills.
+/// Log of a server so far; a thread of its own reads it, so that the pipe never fills.
 #[derive(Debug, Default)]
 struct Log {
     state: Mutex<LogState>,
@@ -237,12 +238,14 @@ impl Log {
         log
     }
 
-    /// Waits until a line fits `pattern`; an error when none does within [`PATIENCE`], or the log ends.
+    /// Waits until a line fits `pattern`; an error when none does within [`PATIENCE`], or the log
+    /// ends.
     fn wait_for(&self, pattern: &[u8]) -> Result<(), String> {
         self.wait_for_one(0, &[pattern])
     }
 
-    /// The same for one of several patterns and the lines from number `first` on.
+    /// Waits until a line from number `first` on fits one of `patterns`; an error when none does
+    /// within [`PATIENCE`], or the log ends.
     fn wait_for_one(&self, first: usize, patterns: &[&[u8]]) -> Result<(), String> {
         let fits = |line: &String| patterns.iter().any(|pattern| expect::glob(pattern, line.as_bytes()));
         let mut state = self.lock();

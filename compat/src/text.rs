@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 pub(crate) enum TextError {
     /// A backslash followed by something else than `r n t \ xNN`.
     Escape(String),
-    /// A run such as `{x*5000}` whose unit is not one to write bytes with, or that is longer than 64 MiB.
+    /// A run such as `{x*5000}` whose unit is not one to write bytes with, or that is longer than
+    /// 64 MiB.
     Run(String),
 }
 
@@ -71,8 +72,8 @@ fn escape(text: &str) -> Result<(u8, &str), TextError> {
     Ok((byte, &text[2..]))
 }
 
-/// Reads `{unit*count}` at the start of `text`: the unit, the count, and what follows. JSON, which also
-/// opens with a brace, is told apart by what it contains.
+/// Reads `{unit*count}` at the start of `text`: the unit, the count, and what follows. JSON, which
+/// also opens with a brace, is told apart by what it contains.
 fn run(text: &str) -> Option<(&str, usize, &str)> {
     let (inside, after) = text.strip_prefix('{')?.split_once('}')?;
     let (unit, count) = inside.rsplit_once('*')?;
@@ -82,7 +83,8 @@ fn run(text: &str) -> Option<(&str, usize, &str)> {
     Some((unit, count.parse().ok()?, after))
 }
 
-/// Bytes as a person wants to see them in a failure: escaped, and cut in the middle when they are many.
+/// Bytes as a person wants to see them in a failure: escaped, and cut in the middle when they are
+/// many.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const WHOLE: usize = 600;
     const EDGE: usize = 200;

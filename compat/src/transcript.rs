@@ -16,7 +16,7 @@ pub struct Transcript {
     pub(crate) lines: Vec<Line>,
 }
 
-/// What comes before the conversation.
+/// Setup before the conversation.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Setup {
     /// Start with JetStream, its store in a folder that lives as long as the conversation.
@@ -25,9 +25,9 @@ pub(crate) struct Setup {
     pub(crate) flags: Vec<String>,
     /// The text of the configuration file, if there is one.
     pub(crate) config: Option<String>,
-    /// What a nameless connection sends before its first bytes.
+    /// Bytes that a nameless connection sends before its first ones.
     pub(crate) greeting: Vec<u8>,
-    /// What Myelin does not have yet, so that it cannot hold this conversation.
+    /// Feature that Myelin does not have yet, so that it cannot hold this conversation.
     pub(crate) lacks: Option<String>,
     /// Tokens that are issued before it.
     pub(crate) tokens: Vec<Order>,
@@ -46,7 +46,7 @@ pub(crate) struct Line {
     pub(crate) number: usize,
     /// `None`: everybody.
     pub(crate) only: Option<Side>,
-    /// What is done.
+    /// Step that is done.
     pub(crate) step: Step,
 }
 
@@ -59,8 +59,8 @@ pub enum Side {
     Myelin,
 }
 
-/// One thing that is done or demanded. Connections go by name; the empty name is the fresh connection of
-/// the latest nameless `>`.
+/// One thing that is done or demanded. Connections go by name; the empty name is the fresh
+/// connection of the latest nameless `>`.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     /// Opens a connection; reads the first INFO unless `raw`.
@@ -71,7 +71,8 @@ pub(crate) enum Step {
     Fresh(Vec<u8>),
     /// Sends bytes.
     Send { conn: String, bytes: Vec<u8>, cut: Cut },
-    /// Sends bytes in which this key's signature of the nonce stands; on a new connection where it has no name.
+    /// Sends bytes in which this key's signature of the nonce stands; on a new connection where it
+    /// has no name.
     Sign { conn: String, key: String, bytes: Vec<u8> },
     /// Answers the question of auth callout that was demanded last.
     Answer { conn: String, answer: Answer },
@@ -102,7 +103,8 @@ impl Step {
     }
 }
 
-/// One message to publish, as it is written: `%name%` stands for what was remembered under this name.
+/// One message to publish, as it is written: `%name%` stands for what was remembered under this
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) subject: Vec<u8>,
@@ -112,7 +114,8 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
-/// What a callout service answers. Keys are `ROLE:NAME`; in claims `%name%` stands for what was remembered.
+/// Response of a callout service. Keys are `ROLE:NAME`; in claims `%name%` stands for what was
+/// remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// An answer of one key with a user of another key in it, whose claims these are.
@@ -132,7 +135,7 @@ pub(crate) enum Cut {
     At(Vec<usize>),
 }
 
-/// What must come next on a connection.
+/// Expectation of what must come next on a connection.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Expectation {
     /// Exactly these bytes.
@@ -145,7 +148,8 @@ pub(crate) enum Expectation {
     Json { verb: String, fields: Value },
     /// A message without headers whose body is this JSON and nothing else, names in the same order.
     Message { subject: String, sid: String, body: Value },
-    /// A question of auth callout on this subscription: a token with exactly these claims, in this order.
+    /// A question of auth callout on this subscription: a token with exactly these claims, in this
+    /// order.
     Question { sid: String, claims: Value },
     /// A line with this verb whose JSON object has exactly these names in this order.
     Names { verb: String, names: Vec<String> },
@@ -162,7 +166,7 @@ pub(crate) enum Expectation {
 pub struct ParseError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Fault of the line.
     pub reason: String,
 }
 
@@ -173,7 +177,7 @@ impl std::fmt::Display for ParseError {
 }
 
 impl Transcript {
-    /// What `side` lacks to hold this conversation.
+    /// Feature that `side` lacks to hold this conversation.
     pub fn lacks(&self, side: Side) -> Option<&str> {
         self.setup.lacks.as_deref().filter(|_| side == Side::Myelin)
     }
@@ -375,7 +379,8 @@ fn send(conn: &str, rest: &str) -> Result<Step, String> {
     }
 }
 
-/// Reads `SUBJECT REPLY [BODY]`, or with headers `SUBJECT REPLY [LINES] [BODY]`; a dash is no reply.
+/// Reads `SUBJECT REPLY [BODY]`, or with headers `SUBJECT REPLY [LINES] [BODY]`; a dash is no
+/// reply.
 fn message(text: &str, with_headers: bool) -> Result<Message, String> {
     let (subject, rest) = text.split_once(' ').ok_or("expected a subject and a reply")?;
     let (reply, rest) = rest.split_once(' ').unwrap_or((rest, ""));

@@ -1,6 +1,7 @@
 //! WebSocket under a connection: the request for it, and frames around what is said.
 //!
-//! As little of it as a conversation needs. What a client may do wrong there is tested beside the server.
+//! As little of it as a conversation needs. What a client may do wrong there is tested beside the
+//! server.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -54,12 +55,13 @@ pub(crate) fn frame(bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What has come and is no whole frame yet.
+/// Bytes that have come and are no whole frame yet.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming(Vec<u8>);
 
 impl Incoming {
-    /// Takes bytes as they came; what they say goes to `out`. Whether the peer has said that it ends.
+    /// Takes bytes as they came; what they say goes to `out`. Whether the peer has said that it
+    /// ends.
     pub(crate) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         self.0.extend_from_slice(bytes);
         while let Some((opcode, content, len)) = whole(&self.0) {

@@ -1,8 +1,9 @@
-//! Plays every file of `transcripts/` against each server that is present; each pair is a test.
+//! Plays every file of `compat/transcripts/` against each server that is present; each pair is a
+//! test.
 //!
-//! `cargo test -p myelin-compat --test transcripts [-- [--list] [WORD…]]`: a WORD selects the tests whose
-//! name has it, for example `reference` or `publish`. `COMPAT_SIDE=reference` (or `myelin`) plays against one
-//! server only, and does not build the other.
+//! `cargo test -p myelin-compat --test transcripts [-- [--list] [WORD…]]`: a WORD selects the tests
+//! whose name has it, for example `reference` or `publish`. `COMPAT_SIDE=reference` (or `myelin`)
+//! plays against one server only, and does not build the other.
 
 use myelin_compat::implementation::{self, Implementation};
 use myelin_compat::player;
@@ -113,9 +114,9 @@ fn play(test: &Test) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// How often a transcript may be tried. The reference hears of some things (who listens, what was delivered) on goroutines
-/// of their own, and now and then shows a state from before: that it can answer as written is what is proved of it.
-/// Myelin has to answer so every time.
+/// How often a transcript may be tried. The reference hears of some things (who listens, what was
+/// delivered) on goroutines of their own, and now and then shows a state from before: that it can
+/// answer as written is what is proved of it. Myelin has to answer so every time.
 fn attempts(test: &Test) -> usize {
     if test.name.starts_with("reference::") { 3 } else { 1 }
 }

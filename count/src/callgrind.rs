@@ -1,7 +1,7 @@
 //! Instructions, as `valgrind --tool=callgrind` counts them.
 //!
-//! The program runs itself twice for each row, with a number of messages and with twice as many: the difference is what the
-//! messages cost, without the start.
+//! The program runs itself twice for each row, with a number of messages and with twice as many:
+//! the difference is what the messages cost, without the start.
 
 use std::io;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn total(row: &str, messages: usize, folder: &Path) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other(format!("valgrind does not say what it counted:\n{said}")))
 }
 
-/// What stands in the line `==PID== Collected : N`.
+/// Number in the line `==PID== Collected : N`.
 fn collected(said: &str) -> Option<u64> {
     said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
 }

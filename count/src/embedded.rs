@@ -1,22 +1,22 @@
-//! A server without sockets, threads and a clock of its own: one shard, JetStream on a disk in memory, and clients whose
-//! bytes are handed over. The same input takes the same instructions, but for the seeds of hash tables.
+//! A server without sockets, threads and a clock of its own: one shard, JetStream on a disk in
+//! memory, and clients whose bytes are handed over. The same input takes the same instructions, but
+//! for the seeds of hash tables.
 
 use bytes::Bytes;
 use myelin_auth::AuthConfig;
-use myelin_broker::{
-    Account, Broker, Conn, Endpoint, Level, Log, MessageBuf, Service, Session, Shard, Transport,
-};
-use myelin_jetstream::config::AccountLimits;
-use myelin_jetstream::consumer::config::ServerLimits as ConsumerLimits;
-use myelin_jetstream::stream::batch::Limits as BatchLimits;
+use myelin_broker::{Account, Broker, Conn, Endpoint, Level, Log, Service, Session, Shard, Transport};
+use myelin_disk::memory::MemoryDisk;
 use myelin_jetstream::{
-    Alarmed, Backlog, Host, JetStream, LiveStream, Request, ServerLimits, Settings, Task,
+    ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task, Timer,
 };
-use myelin_store::disk::memory::MemoryDisk;
+use myelin_jsapi::config::AccountLimits;
+use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Job, StoreOptions, Timestamp};
+use myelin_streams::stream::batch::BatchLimits;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
+use myelin_wire::message_buf::MessageBuf;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::{self, Arguments};
@@ -60,8 +60,16 @@ impl Embedded {
     pub(crate) fn new() -> Self {
         let settings = myelin_broker::Settings::default();
         let log = Arc::new(Silence);
-        let broker = Broker::new(settings, AuthConfig::open(), &[], None, Info::default(), log)
-            .expect("there is one account");
+        let broker = Broker::new(
+            settings,
+            AuthConfig::open(),
+            &[],
+            None,
+            Info::default(),
+            Arc::new(SeededEntropy::new(1)),
+            log,
+        )
+        .expect("there is one account");
         let host = Arc::<Waiting>::default();
         let jetstream = JetStream::open(
             jetstream_settings(),
@@ -169,13 +177,13 @@ impl Embedded {
             let now = self.instant();
             self.shard.send(&account, &mut messages, now);
         } else {
-            return self.ring();
+            return self.fire();
         }
         true
     }
 
     /// Lets the alarms go off that are due.
-    fn ring(&self) -> bool {
+    fn fire(&self) -> bool {
         let now = self.host.now();
         if self.host.next_alarm.load(Relaxed) > now {
             return false;
@@ -186,20 +194,20 @@ impl Embedded {
             (due, alarms.iter().map(|(at, _)| *at).min())
         };
         self.host.next_alarm.store(earliest.unwrap_or(Timestamp::MAX), Relaxed);
-        due.iter().filter_map(|(_, alarmed)| alarmed.upgrade()).for_each(|alarmed| alarmed.ring());
+        due.iter().filter_map(|(_, alarmed)| alarmed.upgrade()).for_each(|alarmed| alarmed.fire());
         !due.is_empty()
     }
 }
 
-/// What JetStream has put off, for [`Embedded`] to do.
+/// Work that JetStream has put off, for [`Embedded`] to do.
 struct Waiting {
     now: AtomicI64,
     names: AtomicU64,
-    requests: Mutex<VecDeque<Request>>,
+    requests: Mutex<VecDeque<ApiRequest>>,
     tasks: Mutex<VecDeque<Task>>,
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
     jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
-    alarms: Mutex<Vec<(Timestamp, Weak<dyn Alarmed>)>>,
+    alarms: Mutex<Vec<(Timestamp, Weak<dyn Timer>)>>,
     next_alarm: AtomicI64,
     messages: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
 }
@@ -237,36 +245,36 @@ impl Host for Waiting {
         lock(&self.messages).push_back((Arc::clone(account), messages));
     }
 
-    fn request(&self, request: Request) -> bool {
+    fn request(&self, request: ApiRequest) -> bool {
         lock(&self.requests).push_back(request);
         true
     }
 
-    fn read(&self, task: Task) {
+    fn spawn_read(&self, task: Task) {
         lock(&self.tasks).push_back(task);
     }
 
-    fn try_read(&self, task: Task) -> bool {
-        self.read(task);
+    fn try_spawn_read(&self, task: Task) -> bool {
+        self.spawn_read(task);
         true
     }
 
-    fn haul(&self, task: Task) {
-        self.read(task);
+    fn spawn_backup(&self, task: Task) {
+        self.spawn_read(task);
     }
 
-    fn run(&self, task: Task) {
-        self.read(task);
+    fn spawn_api(&self, task: Task) {
+        self.spawn_read(task);
     }
 
     fn repair(&self, _: Arc<LiveStream>) {}
 
-    fn schedule(&self, at: Timestamp, alarmed: Weak<dyn Alarmed>) {
+    fn schedule(&self, at: Timestamp, alarmed: Weak<dyn Timer>) {
         lock(&self.alarms).push((at, alarmed));
         self.next_alarm.fetch_min(at, Relaxed);
     }
 
-    fn work(&self, stream: Arc<LiveStream>, job: Job) {
+    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job) {
         lock(&self.jobs).push_back((stream, job));
     }
 
@@ -318,8 +326,8 @@ impl Log for Silence {
     fn write(&self, _: Level, _: fmt::Arguments<'_>) {}
 }
 
-fn jetstream_settings() -> Settings {
-    Settings {
+fn jetstream_settings() -> JetStreamSettings {
+    JetStreamSettings {
         domain: String::new(),
         strict: false,
         server_name: "count".into(),

@@ -1,7 +1,8 @@
 //! `myelin-count`: what a message costs, counted instead of timed.
 //!
-//! Instructions of the server without its sockets and threads, under callgrind, and system calls of the real one, under
-//! strace. Both are nearly the same at each run and under any load of the machine, where times differ by a sixth.
+//! Instructions of the server without its sockets and threads, under callgrind, and system calls of
+//! the real one, under strace. Both are nearly the same at each run and under any load of the
+//! machine, where times differ by a sixth.
 
 mod callgrind;
 mod embedded;

@@ -1,4 +1,4 @@
-//! What is counted: a row is a load of the server, given as the bytes that its clients send.
+//! Rows that are counted: each is a load of the server, given as the bytes that its clients send.
 
 use crate::embedded::{BEGINNING, Client, Embedded};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ const KEYS: usize = 1024;
 pub(crate) struct Row {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What one message of it is.
+    /// Description of one message of it.
     pub(crate) about: &'static str,
     /// Has the server take this many messages.
     pub(crate) run: fn(&mut Embedded, usize),
@@ -43,8 +43,8 @@ pub(crate) fn named(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// Sends `messages` of them in batches, the one with number `n` as `text(n % period)`: what repeats is made once, so that what the
-/// client does is hardly counted.
+/// Sends `messages` of them in batches, the one with number `n` as `text(n % period)`: what repeats
+/// is made once, so that what the client does is hardly counted.
 fn send_all(
     server: &mut Embedded,
     client: &mut Client,

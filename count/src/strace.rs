@@ -1,7 +1,8 @@
 //! System calls of the real server, as `strace -f -c` counts them.
 //!
-//! As with instructions, a row is run with a number of messages and with twice as many. How many messages one read takes in
-//! depends on who is faster, so these figures are rounder than those; a call more for each message shows at once.
+//! As with instructions, a row is run with a number of messages and with twice as many. How many
+//! messages one read takes in depends on who is faster, so these figures are rounder than those; a
+//! call more for each message shows at once.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,13 +1,14 @@
 //! What clients say of what they got: the subject, and behind the first line break the body.
 //!
-//! Promised for any bytes: reading does not panic, and the subject says what a plain walk over its tokens says; a small
-//! consumer that hears it answers at most once, waits for no acknowledgement that it did not wait for before, takes
-//! nothing back that was acknowledged, and delivers nothing that its stream does not have.
+//! Promised for any bytes: reading does not panic, and the subject says what a plain walk over its
+//! tokens says; a small consumer that hears it answers at most once, waits for no acknowledgement
+//! that it did not wait for before, takes nothing back that was acknowledged, and delivers nothing
+//! that its stream does not have.
 
-use myelin_broker::MessageRef;
-use myelin_jetstream::consumer::AckSubject;
-use myelin_jetstream::consumer::config::AckPolicy;
+use myelin_jsapi::consumer::config::AckPolicy;
 use myelin_store::Seq;
+use myelin_streams::consumer::AckSubject;
+use myelin_wire::message_buf::MessageRef;
 
 use crate::consumer::{Bench, MESSAGES};
 

@@ -1,13 +1,14 @@
 //! Bodies of requests to JetStream's API about streams.
 //!
-//! Promised for any bytes: reading does not panic, strictly or not; a configuration that was accepted is accepted again
-//! as it is, and then it is the same stream; what is stored of it comes back; an update to itself changes nothing.
+//! Promised for any bytes: reading does not panic, strictly or not; a configuration that was
+//! accepted is accepted again as it is, and then it is the same stream; what is stored of it comes
+//! back; an update to itself changes nothing.
 
-use myelin_jetstream::api::request::{
+use myelin_jsapi::api::request::{
     MessageDeleteRequest, MessageGetRequest, PurgeRequest, StreamInfoRequest, StreamsRequest,
 };
-use myelin_jetstream::config::stored::Stored;
-use myelin_jetstream::config::{
+use myelin_jsapi::config::stored::Stored;
+use myelin_jsapi::config::{
     AccountLimits, Created, Limits, ServerLimits, StreamConfig, StreamConfigRequest, create, update,
 };
 use std::collections::BTreeMap;

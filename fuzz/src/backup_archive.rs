@@ -1,20 +1,20 @@
 //! Backups from strangers, in both formats: the framing, the archive, the tar, and what is inside.
 //!
-//! Promised: any bytes are read or refused, in whatever pieces they come and with the same result; nothing larger than its
-//! limit is ever held. What was written is read as it was. A stream that is filled has its messages in order, whatever
-//! sequences they had.
+//! Promised: any bytes are read or refused, in whatever pieces they come and with the same result;
+//! nothing larger than its limit is ever held. What was written is read as it was. A stream that is
+//! filled has its messages in order, whatever sequences they had.
 
-use myelin_jetstream::backup::filling::Filling;
-use myelin_jetstream::backup::intake::{Fault, Intake, Progress, Target};
-use myelin_jetstream::backup::state::{ArchivedConsumer, StreamSummary};
-use myelin_jetstream::config::{Storage, StreamConfig};
-use myelin_jetstream::consumer::config::ConsumerConfig;
-use myelin_jetstream::stream::shape;
+use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_natsfiles::archive::{self, ArchiveReader, put_head};
+use myelin_natsfiles::frames::{FrameReader, FrameWriter, unpack_all};
+use myelin_natsfiles::tar::TarReader;
 use myelin_store::consumer::Consumers;
-use myelin_store::nats::archive::{self, ArchiveReader, put_head};
-use myelin_store::nats::frames::{FrameReader, FrameWriter, unpack_all};
-use myelin_store::nats::tar::TarReader;
 use myelin_store::{Seq, Stream};
+use myelin_streams::backup::backup_reader::{BackupReader, RestoreError, RestoreProgress, RestoreTarget};
+use myelin_streams::backup::state::{ArchivedConsumer, StreamSummary};
+use myelin_streams::backup::stream_builder::StreamBuilder;
+use myelin_streams::stream::storage_config;
 
 /// Bytes of a message, at most.
 const LARGEST: usize = 4096;
@@ -84,7 +84,7 @@ struct Everything;
 
 const NOW: i64 = 1_700_000_000_000_000_000;
 
-impl Target for Everything {
+impl RestoreTarget for Everything {
     fn name(&self) -> &str {
         "S"
     }
@@ -93,37 +93,37 @@ impl Target for Everything {
         LARGEST
     }
 
-    fn open(&mut self, first: Seq, _: u64) -> Result<Filling, Fault> {
+    fn open(&mut self, first: Seq, _: u64) -> Result<StreamBuilder, RestoreError> {
         let config = StreamConfig { name: "S".into(), storage: Storage::Memory, ..StreamConfig::default() };
-        let stream = Stream::in_memory(shape(&config, false), 1, NOW);
-        let mut filling = Filling::new(config, NOW, stream, Consumers::in_memory());
-        filling.start_at(first, NOW)?;
-        Ok(filling)
+        let stream = Stream::in_memory(storage_config(&config, false), 1, NOW);
+        let mut builder = StreamBuilder::new(config, NOW, stream, Consumers::in_memory());
+        builder.start_at(first, NOW)?;
+        Ok(builder)
     }
 
-    fn consumer(&mut self, _: &StreamConfig, config: ConsumerConfig) -> Result<ConsumerConfig, Fault> {
+    fn consumer(&mut self, _: &StreamConfig, config: ConsumerConfig) -> Result<ConsumerConfig, RestoreError> {
         Ok(config)
     }
 
-    fn admit(&mut self, _: u64) -> Result<(), Fault> {
+    fn admit(&mut self, _: u64) -> Result<(), RestoreError> {
         Ok(())
     }
 }
 
 /// What becomes of a backup.
 fn restore(bytes: &[u8]) {
-    let mut intake = Intake::default();
-    intake.feed(bytes);
+    let mut reader = BackupReader::default();
+    reader.feed(bytes);
     loop {
-        match intake.work(&mut Everything, 1000, NOW) {
-            Ok(Progress::More) => {}
+        match reader.work(&mut Everything, 1000, NOW) {
+            Ok(RestoreProgress::More) => {}
             Ok(_) => break,
             Err(_) => return,
         }
     }
-    assert!(intake.held() < 64 << 20, "held for {} bytes", bytes.len());
-    if let Ok(filled) = intake.finish(&mut Everything, NOW) {
-        let totals = filled.stream.state().totals;
+    assert!(reader.held() < 64 << 20, "held for {} bytes", bytes.len());
+    if let Ok(built) = reader.finish(&mut Everything, NOW) {
+        let totals = built.stream.state().totals;
         assert!(totals.messages <= totals.last_seq.saturating_add(1).saturating_sub(totals.first_seq));
     }
 }

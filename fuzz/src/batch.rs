@@ -1,16 +1,17 @@
-//! Batches of publishers: header blocks, reply subjects, and any order of messages. Each line of the input is a message.
+//! Batches of publishers: header blocks, reply subjects, and any order of messages. Each line of
+//! the input is a message.
 //!
-//! Promised: a header block is read as four plain look-ups read it, and a ticket says what was read. A committed batch has
-//! all its messages in their order; a fast batch that minds gaps stores no message behind a gap; and when all time is up,
-//! nothing is open and nothing is held.
+//! Promised: a header block is read as four plain look-ups read it, and a flow subject says what
+//! was read. A committed batch has all its messages in their order; a fast batch that minds gaps
+//! stores no message behind a gap; and when all time is up, nothing is open and nothing is held.
 
-use myelin_broker::{MessageBuf, MessageRef};
-use myelin_jetstream::ApiError;
-use myelin_jetstream::stream::batch::{
-    Answer, AtomicBatches, AtomicStep, BatchReplies, FastBatches, FastStep, FlowSubject, InFlight, Limits,
-    Member, Operation, Refusal,
+use myelin_jsapi::ApiError;
+use myelin_streams::stream::batch::{
+    AtomicBatches, AtomicStep, BatchHeaders, BatchLimits, BatchReplies, FastBatches, FastRefusal, FastStep,
+    FlowOperation, FlowSubject, InFlight, ReplySink,
 };
 use myelin_wire::header;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,29 +35,31 @@ pub fn batch(data: &[u8]) {
 
 fn read_headers(block: &[u8]) {
     let id = header::get(block, b"Nats-Batch-Id").filter(|id| !id.is_empty());
-    let expected = id.map(|id| Member {
+    let expected = id.map(|id| BatchHeaders {
         id,
         sequence: header::get(block, b"Nats-Batch-Sequence"),
         commit: header::get(block, b"Nats-Batch-Commit"),
         api_level: header::get(block, b"Nats-Required-Api-Level"),
     });
-    assert_eq!(Member::read(block), expected);
+    assert_eq!(BatchHeaders::read(block), expected);
 }
 
 fn read_ticket(reply: &[u8]) {
-    let Some(Ok(ticket)) = FlowSubject::read(reply) else { return };
-    let gap = if ticket.gap_ok { "ok" } else { "fail" };
-    let mut again = [b"p.", ticket.id].concat();
-    let operation = ticket.operation as u8;
-    again.extend_from_slice(format!(".{}.{gap}.{}.{operation}.$FI", ticket.flow, ticket.sequence).as_bytes());
-    assert_eq!(FlowSubject::read(&again), Some(Ok(ticket)));
+    let Some(Ok(flow_subject)) = FlowSubject::read(reply) else { return };
+    let gap = if flow_subject.gap_ok { "ok" } else { "fail" };
+    let mut again = [b"p.", flow_subject.id].concat();
+    let operation = flow_subject.operation as u8;
+    again.extend_from_slice(
+        format!(".{}.{gap}.{}.{operation}.$FI", flow_subject.flow, flow_subject.sequence).as_bytes(),
+    );
+    assert_eq!(FlowSubject::read(&again), Some(Ok(flow_subject)));
 }
 
 struct Stream {
     in_flight: Arc<InFlight>,
     atomic: AtomicBatches,
     fast: FastBatches,
-    voice: BatchReplies,
+    replies: BatchReplies,
     last: u64,
     /// Of each fast batch: whether it minds gaps, and its last message.
     stored: HashMap<Vec<u8>, (bool, u64)>,
@@ -64,14 +67,14 @@ struct Stream {
 
 impl Stream {
     fn new() -> Self {
-        let in_flight = Arc::new(InFlight::new(Limits::configured(3, 3, 4, 8)));
+        let in_flight = Arc::new(InFlight::new(BatchLimits::configured(3, 3, 4, 8)));
         let atomic = AtomicBatches::new(Arc::clone(&in_flight), true);
         let fast = FastBatches::new(Arc::clone(&in_flight), true);
         Self {
             in_flight,
             atomic,
             fast,
-            voice: BatchReplies::new("S", "", false),
+            replies: BatchReplies::new("S", "", false),
             last: 0,
             stored: HashMap::new(),
         }
@@ -82,7 +85,7 @@ impl Stream {
         let mut fields = message.split(|byte| *byte == b' ');
         let id = fields.next().unwrap_or_default();
         let sequence = fields.next();
-        let member = Member { id, sequence, commit: fields.next(), api_level: fields.next() };
+        let headers = BatchHeaders { id, sequence, commit: fields.next(), api_level: fields.next() };
         let msg = MessageRef {
             subject: b"s",
             reply: b"r",
@@ -91,7 +94,7 @@ impl Stream {
             ..MessageRef::default()
         };
         let mut out = MessageBuf::default();
-        let step = self.atomic.take(&member, msg, now, &mut self.voice, &mut out);
+        let step = self.atomic.take(&headers, msg, now, &mut self.replies, &mut out);
         let AtomicStep::Commit(commit) = step else {
             assert_eq!(out.len(), 1, "each message is answered");
             return;
@@ -109,29 +112,29 @@ impl Stream {
     fn fast(&mut self, fate: u8, reply: &[u8], now: i64) {
         let Some(read) = FlowSubject::read(reply) else { return };
         let mut out = MessageBuf::default();
-        let mut answer = Answer { reply, voice: &mut self.voice, out: &mut out };
-        let FastStep::Store(place) = self.fast.take(read, None, now, &mut answer) else { return };
-        let ticket = read.expect("what is malformed is not stored");
-        assert!(!matches!(ticket.operation, Operation::Ping | Operation::CommitBefore));
+        let mut sink = ReplySink { reply, replies: &mut self.replies, out: &mut out };
+        let FastStep::Store(place) = self.fast.take(read, None, now, &mut sink) else { return };
+        let flow_subject = read.expect("what is malformed is not stored");
+        assert!(!matches!(flow_subject.operation, FlowOperation::Ping | FlowOperation::CommitBefore));
         match fate {
-            b'r' => self.fast.refused(place, &Refusal::Error(ApiError::STREAM_NOT_MATCH), &mut answer),
-            b'd' => self.fast.refused(place, &Refusal::Duplicate(7), &mut answer),
+            b'r' => self.fast.refused(place, &FastRefusal::Error(ApiError::STREAM_NOT_MATCH), &mut sink),
+            b'd' => self.fast.refused(place, &FastRefusal::Duplicate(7), &mut sink),
             _ => {
                 self.last += 1;
-                self.fast.stored(place, self.last, &mut answer);
+                self.fast.stored(place, self.last, &mut sink);
             }
         }
-        self.note(&ticket);
+        self.note(&flow_subject);
     }
 
-    fn note(&mut self, ticket: &FlowSubject<'_>) {
-        let first = (!ticket.gap_ok, 0);
-        let (minds, last) = self.stored.entry(ticket.id.to_vec()).or_insert(first);
-        if ticket.sequence == 1 {
+    fn note(&mut self, flow_subject: &FlowSubject<'_>) {
+        let first = (!flow_subject.gap_ok, 0);
+        let (minds, last) = self.stored.entry(flow_subject.id.to_vec()).or_insert(first);
+        if flow_subject.sequence == 1 {
             (*minds, *last) = first;
         }
-        assert!(!*minds || ticket.sequence == *last + 1);
-        *last = ticket.sequence;
+        assert!(!*minds || flow_subject.sequence == *last + 1);
+        *last = flow_subject.sequence;
     }
 
     fn time(&mut self, now: i64) {

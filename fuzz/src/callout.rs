@@ -1,15 +1,18 @@
-//! What a callout service answers: any bytes, and any claims in an answer that is signed as it should be.
+//! What a callout service answers: any bytes, and any claims in an answer that is signed as it
+//! should be.
 //!
-//! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not signed; a reason is one line;
-//! who is let in is in an account that there is, and may not ask in the server's stead.
+//! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not
+//! signed; a reason is one line; who is let in is in an account that there is, and may not ask in
+//! the server's stead.
 
-use myelin_auth::callout::{AuthRequest, Caller, Callout, SUBJECT, ServerKeys};
+use myelin_auth::callout::{AuthRequest, Callout, ClientInfo, SUBJECT, ServerKeys};
 use myelin_auth::operator::{Accounts, TrustedAccount};
 use myelin_auth::{
     AccountName, Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, KeyPair, Method,
     Reject, User, Users, XKey, authenticate,
 };
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
+use myelin_stdx::entropy::{OsEntropy, SeededEntropy};
 use myelin_stdx::nkey::Role;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,15 +40,16 @@ fn signed(kind: &str, by: &KeyPair, mut claims: Value) -> String {
             nats.insert("version".to_owned(), json!(2));
         }
     }
-    let part = |text: String| digits::encode(text.as_bytes(), BASE64_URL);
+    let part = |text: String| base_n::encode(text.as_bytes(), BASE64_URL);
     let header = part(json!({"typ": "JWT", "alg": "ed25519-nkey"}).to_string());
     let signed = format!("{header}.{}", part(claims.to_string()));
     let signature = by.sign(signed.as_bytes());
     format!("{signed}.{signature}")
 }
 
-/// A question that waits for its answer. Keys and their curves are what takes time: inputs share it.
-struct Asked {
+/// A question that waits for its answer. Keys and their curves are what takes time: inputs share
+/// it.
+struct CalloutService {
     issuer: KeyPair,
     stranger: KeyPair,
     keys: ServerKeys,
@@ -56,26 +60,34 @@ struct Asked {
 }
 
 thread_local! {
-    static ASKED: Asked = Asked::new();
+    static ASKED: CalloutService = CalloutService::new();
 }
 
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-impl Asked {
+impl CalloutService {
     fn new() -> Self {
         let key = |role, n| KeyPair::from_bytes(role, &[n; 32]).expect("any 32 bytes are a key");
         let (issuer, signing) = (key(Role::Account, 1), key(Role::Server, 2));
-        let (keys, service) = (ServerKeys { signing, curve: XKey::random() }, XKey::random());
+        let entropy = SeededEntropy::new(3);
+        let (keys, service) = (ServerKeys { signing, curve: XKey::random(&entropy) }, XKey::random(&entropy));
         let mut question = ask(&issuer, &service);
         let request = question
-            .request(&keys, Default::default(), Caller::default(), now(), Duration::from_secs(2))
+            .request(
+                &keys,
+                Default::default(),
+                ClientInfo::default(),
+                now(),
+                Duration::from_secs(2),
+                &entropy,
+            )
             .expect("the service has a key");
         let token = service.open(&request.payload, &keys.curve.public()).expect("sealed for the service");
         let claims =
             std::str::from_utf8(&token).ok().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
-        let claims = digits::decode(claims, BASE64_URL).unwrap_or_default();
+        let claims = base_n::decode(claims, BASE64_URL).unwrap_or_default();
         let asked: Value = serde_json::from_slice(&claims).expect("a question is JSON");
         let user = asked["nats"]["user_nkey"].clone();
         let asked = Self { issuer, stranger: key(Role::Account, 3), keys, service, question, user };
@@ -83,12 +95,12 @@ impl Asked {
         asked
     }
 
-    fn judge(&self, answer: &[u8]) -> Result<Identity, Reject> {
-        self.question.judge(answer, &self.keys, &Book, now())
+    fn verify(&self, answer: &[u8]) -> Result<Identity, Reject> {
+        self.question.verify(answer, &self.keys, &Book, now())
     }
 
     fn refused(&self, answer: &[u8]) {
-        let reason = self.judge(answer).map(|_| ()).expect_err("not signed by the issuer").to_string();
+        let reason = self.verify(answer).map(|_| ()).expect_err("not signed by the issuer").to_string();
         assert!(!reason.is_empty() && !reason.contains(['\n', '\r']), "{reason:?}");
     }
 
@@ -105,7 +117,7 @@ impl Asked {
         let genuine = signed("user", &self.issuer, inner.clone());
         self.refused(answer(&self.stranger, &genuine).as_bytes());
         self.refused(answer(&self.issuer, &signed("user", &self.stranger, inner)).as_bytes());
-        if let Ok(identity) = self.judge(answer(&self.issuer, &genuine).as_bytes()) {
+        if let Ok(identity) = self.verify(answer(&self.issuer, &genuine).as_bytes()) {
             assert!(Book.is_configured(identity.account.as_str()));
             let may_ask = identity.permissions.is_none_or(|rules| rules.can_publish(SUBJECT.as_bytes()));
             assert!(!may_ask || identity.account.as_str() != "AUTH", "nobody asks in the server's stead");
@@ -133,8 +145,11 @@ fn ask(issuer: &KeyPair, service: &XKey) -> Box<AuthRequest> {
         nonce: "n",
         peer: [127, 0, 0, 1].into(),
         now: now(),
+        entropy: &OsEntropy,
     };
-    let Decision::Ask(question) = authenticate(&config, &attempt, &()) else { panic!("nobody is known") };
+    let Decision::AskCallout(question) = authenticate(&config, &attempt, &()) else {
+        panic!("nobody is known")
+    };
     question
 }
 
@@ -142,7 +157,7 @@ fn ask(issuer: &KeyPair, service: &XKey) -> Box<AuthRequest> {
 pub fn callout(data: &[u8]) {
     ASKED.with(|asked| {
         asked.refused(data);
-        asked.refused(&asked.service.seal(data, &asked.keys.curve.public()).expect("a key"));
+        asked.refused(&asked.service.seal(data, &asked.keys.curve.public(), &OsEntropy).expect("a key"));
         // What is no JSON stands for no claims, which were judged at the beginning.
         if let Ok(inner) = serde_json::from_slice(data) {
             asked.judge_claims(inner);

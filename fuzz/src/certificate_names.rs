@@ -1,8 +1,8 @@
-//! Users by certificate. The first byte of the input turns the order of the parts of a subject, the others are its parts:
-//! a kind and a text each, up to a zero.
+//! Users by certificate. The first byte of the input turns the order of the parts of a subject, the
+//! others are its parts: a kind and a text each, up to a zero.
 //!
-//! Promised: who is called as the subject is written, in any order, is found; who is called anything else is not; and
-//! any text whatever is a name or none.
+//! Promised: who is called as the subject is written, in any order, is found; who is called
+//! anything else is not; and any text whatever is a name or none.
 
 use myelin_auth::{
     AccountName, ClientCertificate, ConnectionType, DistinguishedName, StoredSecret, User, Users,

@@ -1,14 +1,16 @@
 //! The client protocol's parser.
 //!
-//! Promised for any bytes: the result does not depend on how they were split, nor on whether the caller
-//! waits for as many bytes as the parser asks for; it asks for more than it has, and never for more than
-//! the operation takes; the short way for plain publishes says what the long way says.
+//! Promised for any bytes: the result does not depend on how they were split, nor on whether the
+//! caller waits for as many bytes as the parser asks for; it asks for more than it has, and never
+//! for more than the operation takes; the short way for plain publishes says what the long way
+//! says.
 
 use crate::pieces::pieces;
-use myelin_wire::parser::{Limits, Next, Op, ParseError, next, plain_publish};
+use myelin_wire::parser::{Op, ParseError, Parsed, ParserLimits, next, plain_publish};
 
-const ROOMY: Limits = Limits { max_control_line: 4096, max_payload: Some(1 << 20), headers: true };
-const TIGHT: Limits = Limits { max_control_line: 24, max_payload: Some(20), headers: false };
+const ROOMY: ParserLimits =
+    ParserLimits { max_control_line: 4096, max_payload: Some(1 << 20), headers: true };
+const TIGHT: ParserLimits = ParserLimits { max_control_line: 24, max_payload: Some(20), headers: false };
 
 /// Any bytes as what a client sends.
 pub fn client_parser(data: &[u8]) {
@@ -27,7 +29,8 @@ pub fn client_parser(data: &[u8]) {
 enum Appetite {
     /// After each piece.
     Eager,
-    /// Once there are as many bytes as it asked for, or nothing more comes: as a connection does it.
+    /// Once there are as many bytes as it asked for, or nothing more comes: as a connection does
+    /// it.
     Patient,
 }
 
@@ -41,7 +44,7 @@ struct Outcome {
     held: usize,
 }
 
-fn replay<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &Limits, appetite: Appetite) -> Outcome {
+fn replay<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &ParserLimits, appetite: Appetite) -> Outcome {
     let mut outcome = Outcome { operations: Vec::new(), refused: None, held: 0 };
     let mut held = Vec::new();
     let mut need = 1;
@@ -67,21 +70,21 @@ fn replay<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &Limits, appetite:
 fn drain(
     held: &mut Vec<u8>,
     need: &mut usize,
-    limits: &Limits,
+    limits: &ParserLimits,
     operations: &mut Vec<String>,
 ) -> Result<(), ParseError> {
     loop {
         let said = next(held, limits);
         agrees_with_the_short_way(held, limits, said);
         match said? {
-            Next::Op(operation, len) => {
+            Parsed::Op(operation, len) => {
                 assert!((1..=held.len()).contains(&len), "an operation of {len} bytes in {}", held.len());
                 assert!(len >= *need, "asked for {need} bytes, but {len} were enough");
                 operations.push(format!("{operation:?}"));
                 held.drain(..len);
                 *need = 1;
             }
-            Next::Need(more) => {
+            Parsed::Need(more) => {
                 assert!(more > held.len(), "asks for {more} bytes of {}", held.len());
                 *need = more;
                 return Ok(());
@@ -90,8 +93,8 @@ fn drain(
     }
 }
 
-fn agrees_with_the_short_way(held: &[u8], limits: &Limits, said: Result<Next<'_>, ParseError>) {
+fn agrees_with_the_short_way(held: &[u8], limits: &ParserLimits, said: Result<Parsed<'_>, ParseError>) {
     if let Some((message, len)) = plain_publish(held, limits) {
-        assert_eq!(said, Ok(Next::Op(Op::Pub(message), len)), "the short way says something else");
+        assert_eq!(said, Ok(Parsed::Op(Op::Pub(message), len)), "the short way says something else");
     }
 }

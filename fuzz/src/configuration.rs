@@ -1,8 +1,9 @@
 //! The configuration file.
 //!
-//! Promised for any bytes: reading ends, without a panic, in options or in errors that each say something
-//! on one line. Reading is a function of the text: twice the same. Files stay shut: where the text speaks
-//! of including, slashes are taken out of it, so that nothing outside of the current directory has a name.
+//! Promised for any bytes: reading ends, without a panic, in options or in errors that each say
+//! something on one line. Reading is a function of the text: twice the same. Files stay shut: where
+//! the text speaks of including, slashes are taken out of it, so that nothing outside of the
+//! current directory has a name.
 
 use myelin_conf::{Diagnostic, LoadError, load_text};
 

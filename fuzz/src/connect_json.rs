@@ -1,8 +1,9 @@
 //! The JSON of CONNECT.
 //!
-//! Promised for any bytes: reading does not panic, and where the bytes are JSON by the strict rules the
-//! fields and the verdict are those of a plain walk over the document. What is only JSON by Go's lax rules
-//! (bytes that are not UTF-8, lone surrogates, great depth) the twin has no opinion on.
+//! Promised for any bytes: reading does not panic, and where the bytes are JSON by the strict rules
+//! the fields and the verdict are those of a plain walk over the document. What is only JSON by
+//! Go's lax rules (bytes that are not UTF-8, lone surrogates, great depth) the twin has no opinion
+//! on.
 
 use myelin_wire::connect::Connect;
 use serde_json::Value;

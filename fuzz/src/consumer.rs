@@ -1,11 +1,13 @@
 //! A small consumer for those who send it any bytes.
 
-use myelin_broker::MessageRef;
-use myelin_jetstream::config::Retention;
-use myelin_jetstream::consumer::config::{AckPolicy, ConsumerConfig};
-use myelin_jetstream::consumer::{ConsumerCore, ConsumerInit, Effects, Pace, Record, Turn, World, rules};
+use myelin_jsapi::config::Retention;
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Admission, NewMessage, Seq, Stream, StreamConfig, Timestamp};
+use myelin_streams::consumer::{
+    ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env, StateHandle, TurnCtx, rules,
+};
+use myelin_wire::message_buf::MessageRef;
 use std::sync::{Arc, Mutex};
 
 /// Messages in its stream, from 1.
@@ -31,7 +33,7 @@ pub(crate) struct Kept {
 /// Everybody listens, and nobody is behind.
 struct Listeners;
 
-impl World for Listeners {
+impl Env for Listeners {
     fn has_interest(&self, _: &[u8]) -> bool {
         true
     }
@@ -76,7 +78,7 @@ impl Bench {
             config: Arc::new(config),
             created: BEGIN,
             reader: stream.reader(),
-            record: Record::new(&consumers, id),
+            state_handle: StateHandle::new(&consumers, id),
             retention: Retention::Limits,
             largest: 1 << 20,
             seed: 1,
@@ -85,8 +87,8 @@ impl Bench {
         Self { core, effects: Effects::default(), now: BEGIN }
     }
 
-    pub(crate) fn turn<R>(&mut self, act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R) -> R {
-        act(&mut self.core, &mut Turn::new(self.now, &mut Listeners, &mut self.effects))
+    pub(crate) fn turn<R>(&mut self, act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R) -> R {
+        act(&mut self.core, &mut TurnCtx::new(self.now, &mut Listeners, &mut self.effects))
     }
 
     pub(crate) fn ask(&mut self, reply: &[u8], body: &[u8]) {
@@ -94,7 +96,7 @@ impl Bench {
     }
 
     pub(crate) fn deliver(&mut self) {
-        while self.turn(ConsumerCore::deliver) == Pace::More {}
+        while self.turn(ConsumerCore::deliver) == DeliverOutcome::More {}
     }
 
     /// A while later.
@@ -113,8 +115,8 @@ impl Bench {
     }
 
     pub(crate) fn state(&self) -> Kept {
-        let states = self.core.record().lock();
-        let state = states.state(self.core.record().id()).expect("it is there");
+        let states = self.core.state_handle().lock();
+        let state = states.state(self.core.state_handle().id()).expect("it is there");
         Kept {
             delivered: state.delivered().stream,
             floor: state.ack_floor().stream,

@@ -1,12 +1,14 @@
 //! Bodies of requests to create and change consumers.
 //!
-//! Promised for any bytes: reading does not panic, strictly or not; what is stored of a configuration that was accepted
-//! comes back; it is accepted again as it is, and then it is the same consumer.
+//! Promised for any bytes: reading does not panic, strictly or not; what is stored of a
+//! configuration that was accepted comes back; it is accepted again as it is, and then it is the
+//! same consumer.
 
-use myelin_jetstream::config::StreamConfig;
-use myelin_jetstream::consumer::config::stored::Stored;
-use myelin_jetstream::consumer::config::{
-    Action, ConsumerConfig, CreateConsumerRequest, Created, Limits, Place, Wanted, World, create,
+use myelin_jsapi::config::StreamConfig;
+use myelin_jsapi::consumer::config::stored::Stored;
+use myelin_jsapi::consumer::config::{
+    Action, CheckContext, ConsumerConfig, CreateConsumerRequest, CreateSubject, Created, Limits,
+    MatchedRequest, create,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +27,14 @@ pub fn consumer_json(data: &[u8]) {
             &["DURABLE", "CREATE", &stream, &durable],
         ];
         for wanted in
-            ways.into_iter().filter_map(Place::of).filter_map(|place| request.clone().at(&place).ok())
+            ways.into_iter().filter_map(CreateSubject::of).filter_map(|place| request.clone().at(&place).ok())
         {
             configure(wanted);
         }
     }
 }
 
-fn configure(wanted: Wanted) {
+fn configure(wanted: MatchedRequest) {
     let stream = StreamConfig {
         name: "S".into(),
         subjects: vec!["a.>".into(), "b".into()],
@@ -51,7 +53,7 @@ fn configure(wanted: Wanted) {
     }
     let known = BTreeMap::from([(config.name.clone(), Arc::new(config.clone()))]);
     for action in [Action::CreateOrUpdate, Action::Create, Action::Update] {
-        let again = Wanted { config: config.clone(), action, pedantic: false };
+        let again = MatchedRequest { config: config.clone(), action, pedantic: false };
         assert_eq!(
             decide(again, &stream, &known, &limits).as_ref(),
             Some(&config),
@@ -61,12 +63,12 @@ fn configure(wanted: Wanted) {
 }
 
 fn decide(
-    wanted: Wanted,
+    wanted: MatchedRequest,
     stream: &StreamConfig,
     consumers: &BTreeMap<String, Arc<ConsumerConfig>>,
     limits: &Limits,
 ) -> Option<ConsumerConfig> {
-    let world = World { stream, consumers, limits, has_interest: &|_| true };
+    let world = CheckContext { stream, consumers, limits, has_interest: &|_| true };
     match create(wanted, &world, &mut || "RANDOM12".to_owned()) {
         Ok(Created::New(config) | Created::Changed(config)) => Some(*config),
         Err(_) => None,

@@ -1,12 +1,14 @@
 //! The body of a direct get.
 //!
-//! Promised for any bytes: reading does not panic; where they are JSON by the strict rules the fields and the verdict
-//! are those of a plain walk over the document; and a small stream answers with no more than it has, ending by itself.
-//! What is only JSON by Go's lax rules the twin has no opinion on, nor on times, which have tests of their own.
+//! Promised for any bytes: reading does not panic; where they are JSON by the strict rules the
+//! fields and the verdict are those of a plain walk over the document; and a small stream answers
+//! with no more than it has, ending by itself. What is only JSON by Go's lax rules the twin has no
+//! opinion on, nor on times, which have tests of their own.
 
-use myelin_broker::{MessageBuf, MessageRef};
-use myelin_jetstream::read::{Progress, Readable, Request, Requests};
+use myelin_jsapi::get_request::GetRequest;
 use myelin_store::{Admission, NewMessage, Stream, StreamConfig, Wait};
+use myelin_streams::read::{AnswerProgress, Readable, Requests};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde_json::Value;
 
 use crate::document::Document;
@@ -15,14 +17,14 @@ const MESSAGES: usize = 5;
 
 /// Any bytes as the body of a request.
 pub fn direct_get(data: &[u8]) {
-    let mut request = Request::default();
+    let mut request = GetRequest::default();
     let verdict = request.read(data);
     if let Ok(document) = serde_json::from_slice::<Document>(data)
         && let Some(expected) = twin(document)
     {
         assert_eq!(verdict.is_ok(), expected.is_some(), "verdict");
         if let Some(expected) = expected {
-            let untimed = Request { start_time: None, up_to_time: None, ..request.clone() };
+            let untimed = GetRequest { start_time: None, up_to_time: None, ..request.clone() };
             assert_eq!(untimed, expected, "fields");
         }
     }
@@ -46,21 +48,22 @@ fn answer(body: &[u8]) {
     let mut out = MessageBuf::default();
     if let Some(mut batch) = Requests::default().ask(&readable, &msg, &mut out) {
         assert!(out.is_empty(), "what is answered is not gone on with");
-        while batch.fill(&mut out, 1, Wait::Allowed) != Progress::Done {
+        while batch.fill(&mut out, 1, Wait::Allowed) != AnswerProgress::Done {
             assert!(out.len() <= MESSAGES, "every slice has a message");
         }
     }
     assert!((1..=MESSAGES + 1).contains(&out.len()), "an answer, and no more than there is");
 }
 
-/// The plain twin of [`Request::read`]: `None` where it has no opinion, within it the request or a refusal.
-fn twin(document: Document) -> Option<Option<Request>> {
+/// The plain twin of [`GetRequest::read`]: `None` where it has no opinion, within it the request or
+/// a refusal.
+fn twin(document: Document) -> Option<Option<GetRequest>> {
     let fields = match document {
-        Document::Null => return Some(Some(Request::default())),
+        Document::Null => return Some(Some(GetRequest::default())),
         Document::Object(fields) => fields,
         Document::Other => return Some(None),
     };
-    let mut request = Request::default();
+    let mut request = GetRequest::default();
     let mut is_good = true;
     for (name, value) in fields {
         let name = name.replace('ſ', "s").replace('\u{212a}', "k").to_ascii_lowercase();
@@ -86,7 +89,7 @@ fn texts(value: &Value) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-fn set(request: &mut Request, name: &str, value: &Value) -> Option<()> {
+fn set(request: &mut GetRequest, name: &str, value: &Value) -> Option<()> {
     match name {
         "seq" => request.seq = value.as_u64()?,
         "up_to_seq" => request.up_to_seq = value.as_u64()?,

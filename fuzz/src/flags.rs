@@ -1,9 +1,10 @@
 //! The command line.
 //!
-//! Promised for any arguments, one per line: reading them ends, without a panic, in something to do or in
-//! an error that says something and has an exit code; twice the same. Without its secrets a command line
-//! has as many arguments, and taking them out twice changes nothing. Files stay shut: slashes are taken out
-//! of the arguments, so that nothing outside of the current directory has a name.
+//! Promised for any arguments, one per line: reading them ends, without a panic, in something to do
+//! or in an error that says something and has an exit code; twice the same. Without its secrets a
+//! command line has as many arguments, and taking them out twice changes nothing. Files stay shut:
+//! slashes are taken out of the arguments, so that nothing outside of the current directory has a
+//! name.
 
 use myelin_conf::{load, redacted_args};
 

@@ -1,7 +1,7 @@
 //! Header blocks. The first line of the input is the key, the rest the block.
 //!
-//! Promised: looking up a key in any bytes says what a plain split into lines says, and the subject in
-//! the server's own 503 is found again.
+//! Promised: looking up a key in any bytes says what a plain split into lines says, and the subject
+//! in the server's own 503 is found again.
 
 use myelin_wire::{encode, header};
 

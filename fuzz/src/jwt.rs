@@ -1,14 +1,15 @@
 //! Tokens with claims.
 //!
-//! Promised for any bytes, as a token and as the claims of one that is signed as it should be: reading and checking do not
-//! panic; nobody is let in who has signed nothing, unless the token says that this is enough; who is let in is in the
-//! account that signed.
+//! Promised for any bytes, as a token and as the claims of one that is signed as it should be:
+//! reading and checking do not panic; nobody is let in who has signed nothing, unless the token
+//! says that this is enough; who is let in is in the account that signed.
 
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
 use myelin_auth::{
     Attempt, AuthConfig, ConnectionType, Credentials, KeyPair, Method, Secret, authenticate, jwt,
 };
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
+use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::nkey::Role;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, LazyLock};
@@ -61,9 +62,10 @@ pub fn jwt(data: &[u8]) {
         nonce: "nonce",
         peer: [127, 0, 0, 1].into(),
         now,
+        entropy: &OsEntropy,
     };
     let config = AuthConfig::new(Method::Operator(Arc::clone(&keys.trust)));
-    if let Ok(identity) = authenticate(&config, &attempt, &Book(Arc::new(account))).settled() {
+    if let Ok(identity) = authenticate(&config, &attempt, &Book(Arc::new(account))).without_callout() {
         assert!(is_bearer, "nothing was signed");
         assert_eq!(identity.account.as_str(), keys.account.public());
     }
@@ -85,7 +87,7 @@ fn signed(issuer: &KeyPair, subject: &str, kind: &str, mut claims: Map<String, V
         nats.entry("type").or_insert_with(|| json!(kind));
         nats.entry("version").or_insert_with(|| json!(2));
     }
-    let part = |value: &Value| digits::encode(value.to_string().as_bytes(), BASE64_URL);
+    let part = |value: &Value| base_n::encode(value.to_string().as_bytes(), BASE64_URL);
     let body = part(&Value::Object(claims));
     let signed = format!("{}.{body}", part(&json!({"typ": "JWT", "alg": "ed25519-nkey"})));
     let signature = issuer.sign(signed.as_bytes());

@@ -1,10 +1,11 @@
 //! Hostile input for every room that reads bytes from outside.
 //!
-//! One function per target: it takes any bytes and panics when a promise is broken. The same functions run
-//! three ways: under libFuzzer (`cargo +nightly fuzz run NAME fuzz/corpus/NAME fuzz/seeds/NAME`), over given
-//! files on stable (`cargo run --bin NAME -- FILE…`, to replay a find), and as the short smoke run of CI
-//! (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the clock for a
-//! decision, so that a find can be replayed.
+//! One function per target: it takes any bytes and panics when a promise is broken. The same
+//! functions run three ways: under libFuzzer
+//! (`cargo +nightly fuzz run NAME fuzz/corpus/NAME fuzz/seeds/NAME`), over given files on stable
+//! (`cargo run --bin NAME -- FILE…`, to replay a find), and as the short smoke run of CI
+//! (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the clock
+//! for a decision, so that a find can be replayed.
 
 mod acknowledgement;
 mod api_json;
@@ -82,8 +83,8 @@ pub use websocket_upgrade::websocket_upgrade;
 
 use std::process::ExitCode;
 
-/// Makes the `main` of a target from its function: libFuzzer's under `cfg(fuzzing)`, otherwise one that
-/// replays files.
+/// Makes the `main` of a target from its function: libFuzzer's under `cfg(fuzzing)`, otherwise one
+/// that replays files.
 #[macro_export]
 macro_rules! target {
     ($body:path) => {

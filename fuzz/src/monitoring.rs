@@ -1,13 +1,14 @@
 //! Requests to the monitoring pages.
 //!
-//! Promised for any path and query: an answer comes, its status is one of a few, a page that says it is JSON is
-//! JSON, a list is no longer than its limit, a refusal has a text, and the base path changes nothing but the paths.
+//! Promised for any path and query: an answer comes, its status is one of a few, a page that says
+//! it is JSON is JSON, a list is no longer than its limit, a refusal has a text, and the base path
+//! changes nothing but the paths.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_monitor::{
-    AccountSnapshot, Answer, Closed, ConnSnapshot, Health, InterestSnapshot, Pages, QueueSnapshot,
-    RuntimeSnapshot, ServerSnapshot, Source, Stamp, SubSnapshot, ThreadSnapshot,
+    AccountSnapshot, Closed, ConnSnapshot, Health, InterestSnapshot, PageHeader, PageResponse, Pages,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ pub fn monitoring(data: &[u8]) {
     }
 }
 
-fn check(path: &str, answer: &Answer) {
+fn check(path: &str, answer: &PageResponse) {
     assert!([200, 400, 404, 500, 503].contains(&answer.status), "status {}", answer.status);
     assert!(answer.status == 200 || !answer.body.is_empty(), "a reason");
     let is_json = answer.headers[0].1.starts_with("application/json");
@@ -66,9 +67,9 @@ fn sub(cid: u64) -> SubSnapshot {
     SubSnapshot { subject: "a.*".to_owned(), sid: "1".to_owned(), cid, ..SubSnapshot::default() }
 }
 
-impl Source for Small {
-    fn stamp(&self) -> Stamp {
-        Stamp {
+impl SnapshotSource for Small {
+    fn page_header(&self) -> PageHeader {
+        PageHeader {
             server_id: "N".to_owned(),
             server_name: "n".to_owned(),
             cluster: String::new(),

@@ -1,13 +1,14 @@
 //! Answers of authorities about certificates.
 //!
-//! Promised: all that is said to stand in an answer does stand there, and each part that is a value is one by itself.
+//! Promised: all that is said to stand in an answer does stand there, and each part that is a value
+//! is one by itself.
 
-use myelin_wire::der::Reader;
+use myelin_wire::der::DerReader;
 use myelin_wire::ocsp;
 
 /// Any bytes as an answer.
 pub fn ocsp(data: &[u8]) {
-    let mut values = Reader::new(data);
+    let mut values = DerReader::new(data);
     while values.any().is_some() {}
     let Ok(answer) = ocsp::read(data) else { return };
     let stands = |part: &[u8]| part.is_empty() || data.windows(part.len()).any(|window| window == part);
@@ -24,6 +25,6 @@ pub fn ocsp(data: &[u8]) {
 }
 
 fn is_value(bytes: &[u8]) -> bool {
-    let mut reader = Reader::new(bytes);
+    let mut reader = DerReader::new(bytes);
     reader.any().is_some_and(|value| value.whole == bytes) && reader.is_empty()
 }

@@ -1,9 +1,10 @@
-//! Rules of permissions. The first byte chooses which lists there are; the lines of the rest are rules, and every line is a
-//! subject (and a queue) to be asked for.
+//! Rules of permissions. The first byte chooses which lists there are; the lines of the rest are
+//! rules, and every line is a subject (and a queue) to be asked for.
 //!
-//! Promised for any text: what is no rule is refused with a reason on one line; deny wins; a queue gets nothing that is denied
-//! to everybody; who may subscribe without a filter is delivered nothing that is denied; claims that are taken decide as the
-//! same rules of a configuration do, or allow less.
+//! Promised for any text: what is no rule is refused with a reason on one line; deny wins; a queue
+//! gets nothing that is denied to everybody; who may subscribe without a filter is delivered
+//! nothing that is denied; claims that are taken decide as the same rules of a configuration do, or
+//! allow less.
 
 use myelin_auth::{Permissions, ResponseRule, SubjectRules};
 use myelin_subject::{is_valid_pattern, matches};

@@ -1,13 +1,15 @@
-//! Messages on their way into a stream: header blocks and reply subjects of any kind. Each line of the input is a message:
-//! subject and reply subject, then whatever is to stand in the header block, with `|` for the end of a line.
+//! Messages on their way into a stream: header blocks and reply subjects of any kind. Each line of
+//! the input is a message: subject and reply subject, then whatever is to stand in the header
+//! block, with `|` for the end of a line.
 //!
-//! Promised: nothing panics; what is said and stored is the same whether messages come in one parcel or each in its own; the
-//! limits of the stream hold; a message without a batch that has a reply subject gets one answer.
+//! Promised: nothing panics; what is said and stored is the same whether messages come in one
+//! buffer or each in its own; the limits of the stream hold; a message without a batch that has a
+//! reply subject gets one answer.
 
-use myelin_broker::{MessageBuf, MessageRef};
-use myelin_jetstream::config::{Discard, Storage, StreamConfig};
-use myelin_jetstream::stream::{Effects, Settings, StreamCore, shape};
+use myelin_jsapi::config::{Discard, Storage, StreamConfig};
 use myelin_store::{Stream, Timestamp};
+use myelin_streams::stream::{Effects, StreamCore, StreamSettings, storage_config};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 
 const NOW: Timestamp = 1_700_000_000_000_000_000;
@@ -60,12 +62,12 @@ impl Line {
 /// An answer: its subject and its payload.
 type Said = (Vec<u8>, Vec<u8>);
 
-/// What was said of messages in parcels of `size`, and how the stream ends: its messages and its
+/// What was said of messages in buffers of `size`, and how the stream ends: its messages and its
 /// last sequence.
 fn run(lines: &[Line], discard: Discard, size: usize) -> (Vec<Said>, u64, u64) {
     let config = config(discard);
-    let store = Stream::in_memory(shape(&config, false), 1, NOW);
-    let mut core = StreamCore::new(Arc::new(config), store, Settings::default(), NOW);
+    let store = Stream::in_memory(storage_config(&config, false), 1, NOW);
+    let mut core = StreamCore::new(Arc::new(config), store, StreamSettings::default(), NOW);
     let mut effects = Effects::default();
     for lines in lines.chunks(size.max(1)) {
         let mut msgs = MessageBuf::default();

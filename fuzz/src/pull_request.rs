@@ -1,11 +1,12 @@
 //! The body of a pull request.
 //!
-//! Promised for any bytes: reading does not panic; where they are JSON by the strict rules, the fields and the verdict are
-//! those of a plain walk over the document; and a small consumer gives no more messages than asked for and there are, and
-//! ends the request exactly once, unless it may wait for ever.
+//! Promised for any bytes: reading does not panic; where they are JSON by the strict rules, the
+//! fields and the verdict are those of a plain walk over the document; and a small consumer gives
+//! no more messages than asked for and there are, and ends the request exactly once, unless it may
+//! wait for ever.
 
-use myelin_jetstream::consumer::NextRequest;
-use myelin_jetstream::consumer::config::AckPolicy;
+use myelin_jsapi::consumer::NextRequest;
+use myelin_jsapi::consumer::config::AckPolicy;
 use serde_json::Value;
 
 use crate::consumer::{Bench, MESSAGES};
@@ -48,7 +49,8 @@ fn answer(body: &[u8], request: Option<NextRequest>) {
     }
 }
 
-/// The plain twin of [`NextRequest::read`]: `None` where it has no opinion, within it the request or a refusal.
+/// The plain twin of [`NextRequest::read`]: `None` where it has no opinion, within it the request
+/// or a refusal.
 fn twin(document: Document) -> Option<Option<NextRequest>> {
     let Document::Object(fields) = document else { return None };
     let mut request = NextRequest { is_object: true, ..NextRequest::default() };

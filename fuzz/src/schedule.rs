@@ -1,10 +1,11 @@
-//! Schedules of messages. The lines of the input are a pattern, a time zone (none, if the line is not there), a time and a
-//! later one, in nanoseconds since 1970.
+//! Schedules of messages. The lines of the input are a pattern, a time zone (none, if the line is
+//! not there), a time and a later one, in nanoseconds since 1970.
 //!
-//! Promised for any bytes: reading and searching end soon; a zone that is none is refused whatever the pattern; a pattern
-//! comes again only behind the time it is asked for, and what was missed is one time only.
+//! Promised for any bytes: reading and searching end soon; a zone that is none is refused whatever
+//! the pattern; a pattern comes again only behind the time it is asked for, and what was missed is
+//! one time only.
 
-use myelin_jetstream::schedule::{Fault, Schedule};
+use myelin_jsapi::schedule::{Schedule, ScheduleError};
 
 /// What is missed by less is due at once.
 const SECOND: i64 = 1_000_000_000;
@@ -19,7 +20,7 @@ pub fn schedule(data: &[u8]) {
     let now = time().unwrap_or(last).max(last);
     let read = Schedule::parse(pattern, zone);
     if Schedule::parse(b"", zone).is_err() {
-        assert_eq!(read.err(), Some(Fault::Zone), "a pattern made a zone valid");
+        assert_eq!(read.err(), Some(ScheduleError::Zone), "a pattern made a zone valid");
         return;
     }
     let Ok(Some(schedule)) = read else { return };

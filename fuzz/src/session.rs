@@ -1,15 +1,15 @@
 //! A client that sends anything, beside one that behaves, through a broker without sockets.
 //!
-//! The first byte of the input chooses the house ([`house::House::new`]), the rest is what the hostile
-//! client sends. Promised: nobody panics; what either client receives is well-formed protocol, and the same
-//! for every way in which the bytes were split; the other client is still served afterwards; when the hostile
-//! one is gone, no connection, no subscription, no answer that is waited for and no byte of memory is left
-//! behind; no log line holds a line end.
+//! The first byte of the input chooses the house ([`house::House::new`]), the rest is what the
+//! hostile client sends. Promised: nobody panics; what either client receives is well-formed
+//! protocol, and the same for every way in which the bytes were split; the other client is still
+//! served afterwards; when the hostile one is gone, no connection, no subscription, no answer that
+//! is waited for and no byte of memory is left behind; no log line holds a line end.
 //!
-//! A house is costly, so inputs share it, with the client that behaves in it: that an input finds everything
-//! as the one before did is [checked](house::House::check_empty) after each, and clocks and numbers that go on
-//! change nothing that is compared. What is left is warm caches: a find that does not come again alone needs
-//! those before it (libFuzzer's `-seed` repeats them).
+//! A house is costly, so inputs share it, with the client that behaves in it: that an input finds
+//! everything as the one before did is [checked](house::House::check_empty) after each, and clocks
+//! and numbers that go on change nothing that is compared. What is left is warm caches: a find that
+//! does not come again alone needs those before it (libFuzzer's `-seed` repeats them).
 
 mod frames;
 mod house;

@@ -1,18 +1,19 @@
 //! Bases, manifests and `meta` files, out of any bytes.
 //!
-//! The input's first byte chooses which. A base's blocks, and the frame of the others, get the right checksums.
+//! The input's first byte chooses which. A base's blocks, and the frame of the others, get the
+//! right checksums.
 //!
-//! Promised: reading ends in a value or in damage, subjects and expiries come in order, and what was read as a
-//! manifest or `meta` is written to bytes that read as the same.
+//! Promised: reading ends in a value or in damage, subjects and expiries come in order, and what
+//! was read as a manifest or `meta` is written to bytes that read as the same.
 
 use std::sync::Arc;
 
-use myelin_store::base::{BaseReader, HEADER_BYTES, Header};
+use myelin_disk::File;
+use myelin_store::base::{BaseHeader, BaseReader, HEADER_BYTES};
 use myelin_store::damage::Damage;
-use myelin_store::disk::File;
 use myelin_store::manifest::Manifest;
 use myelin_store::meta::{Marker, Meta};
-use myelin_store::record::Context;
+use myelin_store::record::FileContext;
 use myelin_store::{SegmentNo, StreamId};
 
 use crate::store_file::Memory;
@@ -43,11 +44,17 @@ fn same<T>(decode: fn(&[u8]) -> Result<T, Damage>, encode: fn(&T) -> Vec<u8>, by
     assert_eq!(again, encode(&twice));
 }
 
-/// The counts of subjects and expiries, a byte each in 256s and 1s, then blocks: kind, length in 16 bits, body.
+/// The counts of subjects and expiries, a byte each in 256s and 1s, then blocks: kind, length in 16
+/// bits, body.
 fn base(data: &[u8]) {
     let Some((counts, mut rest)) = data.split_first_chunk::<4>() else { return };
-    let header =
-        Header { stream: StreamId(1), covers: SegmentNo(2), generation: 3, salt: [4; 16], encryption: None };
+    let header = BaseHeader {
+        stream: StreamId(1),
+        covers: SegmentNo(2),
+        generation: 3,
+        salt: [4; 16],
+        encryption: None,
+    };
     let context = header.context(None);
     let mut bytes = header.encode().to_vec();
     while let Some(([kind, low, high], behind)) = rest.split_first_chunk::<3>() {
@@ -71,7 +78,7 @@ fn base(data: &[u8]) {
     let _ = read(Arc::new(Memory::new(&bytes)), &header, context);
 }
 
-fn put_block(kind: u8, body: &[u8], context: &Context, out: &mut Vec<u8>) {
+fn put_block(kind: u8, body: &[u8], context: &FileContext, out: &mut Vec<u8>) {
     let mut behind = (body.len() as u32).to_le_bytes().to_vec();
     behind.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
     behind.extend_from_slice(body);
@@ -79,8 +86,8 @@ fn put_block(kind: u8, body: &[u8], context: &Context, out: &mut Vec<u8>) {
     out.extend_from_slice(&behind);
 }
 
-fn read(file: Arc<dyn File>, header: &Header, context: Context) -> Result<(), Damage> {
-    assert_eq!(&Header::read(&*file)?, header);
+fn read(file: Arc<dyn File>, header: &BaseHeader, context: FileContext) -> Result<(), Damage> {
+    assert_eq!(&BaseHeader::read(&*file)?, header);
     let mut reader = BaseReader::open(file, header, context)?;
     let mut last = Vec::new();
     while let Some(subjects) = reader.next_subjects()? {

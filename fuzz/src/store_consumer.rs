@@ -1,18 +1,19 @@
-//! The log of a stream's consumers. The input is what follows the header of a log that is not encrypted; its first
-//! byte says whether the checksums of entries are made right, so that mutations reach what entries say.
+//! The log of a stream's consumers. The input is what follows the header of a log that is not
+//! encrypted; its first byte says whether the checksums of entries are made right, so that
+//! mutations reach what entries say.
 //!
-//! Promised: any bytes are read without a panic, in bounded time and memory. What is read is a possible state: the
-//! floor is not above what was delivered, and what is pending lies between them. Writing it anew and reading that
-//! gives the same.
+//! Promised: any bytes are read without a panic, in bounded time and memory. What is read is a
+//! possible state: the floor is not above what was delivered, and what is pending lies between
+//! them. Writing it anew and reading that gives the same.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use myelin_store::consumer::{Consumers, Place, Replay, Tail, Tails, replay};
-use myelin_store::disk::Disk;
-use myelin_store::disk::File;
-use myelin_store::disk::memory::MemoryDisk;
+use myelin_disk::Disk;
+use myelin_disk::File;
+use myelin_disk::memory::MemoryDisk;
+use myelin_store::consumer::{Consumers, LogReplay, LogStorage, Tail, Tails, replay};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{FileId, StreamId};
 
@@ -63,7 +64,7 @@ fn mend(file: &mut [u8]) {
     }
 }
 
-fn check(read: &Replay) {
+fn check(read: &LogReplay) {
     for consumer in &read.consumers {
         let (floor, last) = (consumer.state.ack_floor(), consumer.state.delivered());
         assert!(floor.consumer <= last.consumer && floor.stream <= last.stream, "{consumer:?}");
@@ -74,10 +75,10 @@ fn check(read: &Replay) {
 }
 
 /// Opens the log as a stream does, writes it anew, and opens that.
-fn rewrite(file: &[u8], read: &Replay) {
+fn rewrite(file: &[u8], read: &LogReplay) {
     let disk = Arc::new(MemoryDisk::new());
     let directory = Path::new("/stream");
-    let place = Place {
+    let place = LogStorage {
         disk: disk.clone(),
         directory: directory.to_owned(),
         stream: STREAM,

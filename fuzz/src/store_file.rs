@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::Mutex;
 
-use myelin_store::disk::File;
-use myelin_store::segment::Header;
+use myelin_disk::File;
+use myelin_store::segment::SegmentHeader;
 use myelin_store::{SegmentNo, StreamId};
 
 /// Whose the bytes are.
-pub(crate) fn header() -> Header {
-    Header {
+pub(crate) fn header() -> SegmentHeader {
+    SegmentHeader {
         stream: StreamId(1),
         segment: SegmentNo(2),
         generation: 3,

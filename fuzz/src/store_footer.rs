@@ -1,9 +1,10 @@
 //! Footers of sealed segments, out of any bytes.
 //!
-//! The input is the three sections, each behind its length, and gets a trailer with the right checksums.
+//! The input is the three sections, each behind its length, and gets a trailer with the right
+//! checksums.
 //!
-//! Promised: reading ends in a value or in damage; a value that was read can be written, and what was written reads
-//! as the same value.
+//! Promised: reading ends in a value or in damage; a value that was read can be written, and what
+//! was written reads as the same value.
 
 use myelin_store::segment::{self, Footer, HEADER_BYTES, TRAILER_BYTES, Totals};
 

@@ -1,21 +1,21 @@
 //! Files of nats-server's store: blocks of messages, the index, the states of consumers.
 //!
-//! Promised: any bytes are read or refused. A block gives records that lie in it, in order, each behind a right checksum, and
-//! ends.
+//! Promised: any bytes are read or refused. A block gives records that lie in it, in order, each
+//! behind a right checksum, and ends.
 
-use myelin_store::nats::block::{Record, Records, readable};
-use myelin_store::nats::consumer::State;
-use myelin_store::nats::hash::Hasher;
-use myelin_store::nats::index::Index;
-use myelin_store::nats::keys::Keys;
+use myelin_natsfiles::block::{Record, Records, readable};
+use myelin_natsfiles::consumer::NatsConsumerState;
+use myelin_natsfiles::hash::Hasher;
+use myelin_natsfiles::index::NatsIndex;
+use myelin_natsfiles::keys::Keys;
 
 /// Any bytes as each of the files, and as records whose checksums are right.
 pub fn store_import(data: &[u8]) {
-    let _ = State::read(data);
-    let _ = Index::read(data, "S", None);
+    let _ = NatsConsumerState::read(data);
+    let _ = NatsIndex::read(data, "S", None);
     let mut summed = data.to_vec();
     summed.extend_from_slice(&Hasher::new("S").sum(&[data]));
-    let _ = Index::read(&summed, "S", None);
+    let _ = NatsIndex::read(&summed, "S", None);
     let _ = Keys::new(vec![b"key".to_vec()]).unseal("A", "S", data);
     if let Ok(block) = readable(data.to_vec(), None, 1 << 20) {
         count(&block);

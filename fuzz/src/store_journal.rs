@@ -1,17 +1,17 @@
-//! Files of a journal. The input is a row of blocks: a header of 80 bytes (its byte 72 says in which of four files),
-//! two bytes with the length of a body, and the body.
+//! Files of a journal. The input is a row of blocks: a header of 80 bytes (its byte 72 says in
+//! which of four files), two bytes with the length of a body, and the body.
 //!
-//! Checksums, magic and version are put right unless the first bit of a header's last byte is set, so that what is
-//! behind them is reached. Promised for any bytes: a replay ends with a report, changes only files it was given, and
-//! leaves a journal that has nothing more to replay and works.
+//! Checksums, magic and version are put right unless the first bit of a header's last byte is set,
+//! so that what is behind them is reached. Promised for any bytes: a replay ends with a report,
+//! changes only files it was given, and leaves a journal that has nothing more to replay and works.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use myelin_store::disk::memory::MemoryDisk;
-use myelin_store::disk::{Disk, File};
-use myelin_store::journal::{Journal, JournalConfig, ReplayReport, Resolution, Target};
+use myelin_disk::memory::MemoryDisk;
+use myelin_disk::{Disk, File};
+use myelin_store::journal::{Journal, JournalConfig, ReplayReport, ReplayTarget, Resolution};
 
 const HEADER: usize = 80;
 const PAGE: usize = 4096;
@@ -52,7 +52,7 @@ fn replay(disk: &MemoryDisk) -> Option<ReplayReport> {
     Some(report)
 }
 
-fn resolve(disk: &MemoryDisk, target: &Target) -> Resolution {
+fn resolve(disk: &MemoryDisk, target: &ReplayTarget) -> Resolution {
     let path = PathBuf::from(format!("/{:?}", target.file));
     match target.file.stream.0 % 4 {
         0 => Resolution::Unknown,

@@ -1,8 +1,9 @@
 //! Packed segments: frames of compressed entries, and the table that finds them.
 //!
-//! Promised: any bytes are a table or an error, and a table is in order and finds what a plain search finds. Any
-//! bytes behind a right checksum are a frame of the declared length or an error. A walk over any bytes gives
-//! frames and damage that cover them without overlap. Whatever is packed is read as it was, encrypted or not.
+//! Promised: any bytes are a table or an error, and a table is in order and finds what a plain
+//! search finds. Any bytes behind a right checksum are a frame of the declared length or an error.
+//! A walk over any bytes gives frames and damage that cover them without overlap. Whatever is
+//! packed is read as it was, encrypted or not.
 
 use crate::store_file::Memory;
 use myelin_store::cipher::{Cipher, CipherKind};

@@ -1,12 +1,12 @@
 //! Segment files with any bytes behind the header.
 //!
-//! The first byte chooses how much is known to be synced. The input's entries have checksums that a mutation breaks,
-//! so every entry that looks like one is given the right checksum first.
+//! The first byte chooses how much is known to be synced. The input's entries have checksums that a
+//! mutation breaks, so every entry that looks like one is given the right checksum first.
 //!
-//! Promised: a scan ends, gives entries in whole batches that lie one behind the other, reports ranges within the
-//! file, and reading the entries that it gave one by one says the same.
+//! Promised: a scan ends, gives entries in whole batches that lie one behind the other, reports
+//! ranges within the file, and reading the entries that it gave one by one says the same.
 
-use myelin_store::record::{self, Context, HEAD_BYTES};
+use myelin_store::record::{self, FileContext, HEAD_BYTES};
 use myelin_store::segment::{self, Extent, HEADER_BYTES, Scan, Scanned};
 
 use crate::store_file::{Memory, header};
@@ -46,8 +46,9 @@ fn check(scan: &Scan, last: u64, extent: Extent) {
     }
 }
 
-/// Gives what looks like entries, one behind the other, the right checksums; every eighth keeps a wrong one.
-fn mend(mut rest: &mut [u8], context: &Context) {
+/// Gives what looks like entries, one behind the other, the right checksums; every eighth keeps a
+/// wrong one.
+fn mend(mut rest: &mut [u8], context: &FileContext) {
     while let Some(head) = record::peek(rest) {
         if head.size() > rest.len() {
             return;

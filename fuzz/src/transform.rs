@@ -1,9 +1,9 @@
-//! Subject transforms and mappings. The lines of the input are a source, a destination, a subject, and a
-//! second destination.
+//! Subject transforms and mappings. The lines of the input are a source, a destination, a subject,
+//! and a second destination.
 //!
-//! Promised for any text: what is refused is refused with a reason on one line; a subject is rewritten
-//! exactly if it matches the source; a destination without functions is the result itself; nothing depends
-//! on anything but the arguments and the random numbers.
+//! Promised for any text: what is refused is refused with a reason on one line; a subject is
+//! rewritten exactly if it matches the source; a destination without functions is the result
+//! itself; nothing depends on anything but the arguments and the random numbers.
 
 use myelin_subject::{
     Mappings, NotTransformed, Transform, WeightedDestination, has_wildcard, is_well_formed, matches,

@@ -1,11 +1,14 @@
-//! What a peer sends over a WebSocket. The first byte says what was agreed on and how the rest is cut.
+//! What a peer sends over a WebSocket. The first byte says what was agreed on and how the rest is
+//! cut.
 //!
-//! Promised: any bytes mean the same in any pieces and through any room; what follows the end does not count; answers to
-//! pings are bounded. And what a sender makes of any bytes is what a receiver gets out of it, however much of it the
-//! transport takes at once.
+//! Promised: any bytes mean the same in any pieces and through any room; what follows the end does
+//! not count; answers to pings are bounded. And what a sender makes of any bytes is what a receiver
+//! gets out of it, however much of it the transport takes at once.
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
-use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender, Taste};
+use myelin_wire::websocket::{
+    BufferSpan, Ending, Extensions, FrameFault, FrameReader, FrameWriter, InflateLimits,
+};
 use std::io::{self, IoSlice};
 
 const BUDGET: u64 = 1 << 16;
@@ -17,23 +20,24 @@ pub fn websocket_frames(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
     let (is_masked, may_compress) = (choice & 1 != 0, choice & 2 != 0);
     let piece = 1 + usize::from(choice >> 2);
-    let new = || Receiver::new(is_masked, may_compress);
+    let new = || FrameReader::new(is_masked, may_compress);
     let whole = receive(new(), bytes, bytes.len().max(1), 1 << 18, usize::MAX);
     let pieces = receive(new(), bytes, piece, 1 + piece * 3, usize::MAX);
     assert!(agree(&pieces, &whole), "{pieces:?} {whole:?}");
-    // A client that is let in somewhere: until then messages are gathered, and those that never end say nothing.
+    // A client that is let in somewhere: until then messages are gathered, and those that never end
+    // say nothing.
     let known = receive(new(), bytes, piece, 1 + piece * 3, bytes.len() / 2);
     assert!(is_prefix(&known.0, &whole.0));
     assert!(whole.0.len() as u64 <= bytes.len() as u64 * (BUDGET + 1));
     send(bytes, *choice, piece);
 }
 
-/// How much of a message comes out before it is found to be broken depends on the pieces, and so whether it is found to be
-/// too long.
+/// How much of a message comes out before it is found to be broken depends on the pieces, and so
+/// whether it is found to be too long.
 fn agree(one: &Outcome, other: &Outcome) -> bool {
-    let is_broken = |outcome: &Outcome| outcome.1 == Some(Ending::Fault(Fault::Compression));
+    let is_broken = |outcome: &Outcome| outcome.1 == Some(Ending::FrameFault(FrameFault::Compression));
     let is_refused =
-        |outcome: &Outcome| is_broken(outcome) || outcome.1 == Some(Ending::Fault(Fault::TooBig));
+        |outcome: &Outcome| is_broken(outcome) || outcome.1 == Some(Ending::FrameFault(FrameFault::TooBig));
     match is_broken(one) || is_broken(other) {
         true => is_refused(one) && is_refused(other) && is_prefix(&one.0, &other.0),
         false => one == other,
@@ -46,16 +50,16 @@ fn is_prefix(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Messages are gathered in the first `unknown` bytes, unless that is all.
-fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize, unknown: usize) -> Outcome {
+fn receive(mut receiver: FrameReader, bytes: &[u8], read: usize, most: usize, unknown: usize) -> Outcome {
     let mut pool = Inflaters::default();
     let (mut content, mut answers) = (Vec::new(), 0);
     let (from, most) = if receiver.may_compress() { (most, most) } else { (0, most.max(read)) };
     for (i, piece) in bytes.chunks(read).enumerate() {
         let gathered = (unknown < usize::MAX && i * read < unknown).then_some(1 << 20);
-        let allowed = Allowance { content: BUDGET, gathered };
+        let allowed = InflateLimits { content: BUDGET, gathered };
         let mut buf = vec![0; from + read + bytes.len()];
         buf[from..from + piece.len()].copy_from_slice(piece);
-        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, allowed, &mut pool);
+        let n = receiver.decode(&mut buf, BufferSpan { from, len: piece.len(), most }, allowed, &mut pool);
         content.extend_from_slice(&buf[..n]);
         while receiver.has_rest() {
             let n = receiver.resume(&mut buf, from, most, allowed, &mut pool);
@@ -71,12 +75,12 @@ fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize, unkno
 
 /// The content, sent by a transport that takes so many bytes at once.
 fn send(content: &[u8], choice: u8, allowed: usize) {
-    let taste = Taste {
+    let extensions = Extensions {
         is_browser: choice & 4 != 0,
         takes_whole_messages: choice & 8 != 0,
         compresses: choice & 16 != 0,
     };
-    let (mut sender, mut deflater) = (Sender::new(taste), Deflater::default());
+    let (mut sender, mut deflater) = (FrameWriter::new(extensions), Deflater::default());
     let (mut wire, mut at, mut turn) = (Vec::new(), 0, 0);
     while at < content.len() {
         turn += 1;
@@ -93,6 +97,7 @@ fn send(content: &[u8], choice: u8, allowed: usize) {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
     }
-    let (came, ending) = receive(Receiver::new(false, true), &wire, wire.len().max(1), 1 << 18, usize::MAX);
+    let (came, ending) =
+        receive(FrameReader::new(false, true), &wire, wire.len().max(1), 1 << 18, usize::MAX);
     assert!(ending.is_none() && came == content);
 }

@@ -1,18 +1,21 @@
 //! What a peer calls compressed. The first two bytes say how it is cut and how much room there is.
 //!
-//! Promised: it inflates to no more than its budget, whatever it is, and to the same in any pieces; what it cannot mean
-//! ends the connection and nothing else. What deflates inflates.
+//! Promised: it inflates to no more than its budget, whatever it is, and to the same in any pieces;
+//! what it cannot mean ends the connection and nothing else. What deflates inflates.
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
-use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender, Taste};
+use myelin_wire::websocket::{
+    BufferSpan, Ending, Extensions, FrameFault, FrameReader, FrameWriter, InflateLimits,
+};
 use std::cell::RefCell;
 use std::io::IoSlice;
 
 const BUDGET: u64 = 1 << 14;
-const ALLOWED: Allowance = Allowance { content: BUDGET, gathered: None };
+const ALLOWED: InflateLimits = InflateLimits { content: BUDGET, gathered: None };
 
 thread_local! {
-    /// Large, and made to be used again: inputs share them, and find nothing in them of those before.
+    /// Large, and made to be used again: inputs share them, and find nothing in them of those
+    /// before.
     static WINDOWS: RefCell<(Inflaters, Deflater)> = RefCell::default();
 }
 
@@ -26,7 +29,7 @@ fn run(data: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     let (cut, room) = (1 + usize::from(*cut), 1 + 16 * usize::from(*room));
     let whole = inflate(bytes, bytes.len().max(1), 1 << 15, inflaters);
     let pieces = inflate(bytes, cut, room, inflaters);
-    let is_broken = |ending: &Option<Ending>| *ending == Some(Ending::Fault(Fault::Compression));
+    let is_broken = |ending: &Option<Ending>| *ending == Some(Ending::FrameFault(FrameFault::Compression));
     if is_broken(&whole.1) || is_broken(&pieces.1) {
         // How much comes before that depends on the pieces, and so whether it is too long.
         assert!(whole.1.is_some() && pieces.1.is_some());
@@ -34,15 +37,15 @@ fn run(data: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     } else {
         assert_eq!(pieces, whole);
     }
-    if let Some(Ending::Fault(fault)) = &whole.1 {
-        assert!(matches!(fault, Fault::Compression | Fault::TooBig));
+    if let Some(Ending::FrameFault(fault)) = &whole.1 {
+        assert!(matches!(fault, FrameFault::Compression | FrameFault::TooBig));
     }
     deflate(bytes, inflaters, deflater);
 }
 
 /// As one message in frames of so many bytes.
 fn inflate(bytes: &[u8], cut: usize, room: usize, pool: &mut Inflaters) -> (Vec<u8>, Option<Ending>) {
-    let mut receiver = Receiver::new(false, true);
+    let mut receiver = FrameReader::new(false, true);
     let mut content = Vec::new();
     let mut pieces: Vec<_> = bytes.chunks(cut).collect();
     if pieces.is_empty() {
@@ -56,7 +59,7 @@ fn inflate(bytes: &[u8], cut: usize, room: usize, pool: &mut Inflaters) -> (Vec<
         frame.extend_from_slice(piece);
         let mut buf = vec![0; room + frame.len()];
         buf[room..].copy_from_slice(&frame);
-        let place = Place { from: room, len: frame.len(), most: room };
+        let place = BufferSpan { from: room, len: frame.len(), most: room };
         let mut n = receiver.decode(&mut buf, place, ALLOWED, pool);
         loop {
             content.extend_from_slice(&buf[..n]);
@@ -71,7 +74,7 @@ fn inflate(bytes: &[u8], cut: usize, room: usize, pool: &mut Inflaters) -> (Vec<
 }
 
 fn deflate(content: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
-    let taste = Taste { compresses: true, ..Taste::default() };
+    let extensions = Extensions { compresses: true, ..Extensions::default() };
     let mut wire = Vec::new();
     let mut out = |bufs: &[IoSlice<'_>]| {
         wire.extend(bufs.iter().flat_map(|buf| buf.iter().copied()));
@@ -80,14 +83,14 @@ fn deflate(content: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     if content.is_empty() {
         return;
     }
-    let written = Sender::new(taste).write(&[IoSlice::new(content)], Some(deflater), &mut out);
+    let written = FrameWriter::new(extensions).write(&[IoSlice::new(content)], Some(deflater), &mut out);
     assert_eq!(written.expect("the transport takes all"), content.len());
-    let mut receiver = Receiver::new(false, true);
+    let mut receiver = FrameReader::new(false, true);
     let half = content.len() + 64;
     let mut buf = vec![0; half + wire.len()];
     buf[half..].copy_from_slice(&wire);
-    let place = Place { from: half, len: wire.len(), most: half };
-    let allowed = Allowance { content: 1 << 20, gathered: None };
+    let place = BufferSpan { from: half, len: wire.len(), most: half };
+    let allowed = InflateLimits { content: 1 << 20, gathered: None };
     let n = receiver.decode(&mut buf, place, allowed, inflaters);
     assert_eq!(&buf[..n], content);
 }

@@ -1,9 +1,10 @@
 //! The request that makes a WebSocket of a connection.
 //!
-//! Promised: any head is granted or refused; an answer is one HTTP head, whatever was asked for, with nothing in it that
-//! the client chose but a digest of its key; where the head ends does not depend on how it came.
+//! Promised: any head is granted or refused; an answer is one HTTP head, whatever was asked for,
+//! with nothing in it that the client chose but a digest of its key; where the head ends does not
+//! depend on how it came.
 
-use myelin_wire::websocket::upgrade::{CookieNames, Origin, Rules, end_of_head, judge};
+use myelin_wire::websocket::upgrade::{CookieNames, Origin, UpgradeRules, end_of_head, negotiate};
 
 /// Any bytes as a request, and as what stands behind a good one.
 pub fn websocket_upgrade(data: &[u8]) {
@@ -24,7 +25,7 @@ fn ask(bytes: &[u8]) {
     let head = &bytes[..end.unwrap_or(bytes.len())];
     let name = |name: &str| Some(name.to_owned());
     let listed = ["http://a", "https://b:8443"].iter().filter_map(|origin| Origin::parse(origin).ok());
-    let strict = Rules {
+    let strict = UpgradeRules {
         is_secure: false,
         same_origin: true,
         allowed_origins: listed.collect(),
@@ -32,8 +33,8 @@ fn ask(bytes: &[u8]) {
         headers: "X-A: b\r\n".to_owned(),
         cookies: CookieNames { jwt: name("j"), user: name("u"), pass: name("p"), token: name("t") },
     };
-    for rules in [Rules::default(), strict] {
-        let answer = match judge(head, &rules) {
+    for rules in [UpgradeRules::default(), strict] {
+        let answer = match negotiate(head, &rules) {
             Ok(upgrade) => upgrade.answer,
             Err(refusal) => refusal.answer("Sun, 22 Nov 2026 14:21:35 GMT"),
         };

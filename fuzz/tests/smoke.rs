@@ -1,7 +1,8 @@
 //! A short run of every target on the pinned stable toolchain: the seeds, then mutations of them.
 //!
-//! Deterministic for a seed, which is printed. `MYELIN_FUZZ_SEED` and `MYELIN_FUZZ_CASES` change the seed
-//! and the count. A find is written to `artifacts/NAME/`, and `cargo run --bin NAME -- FILE` replays it.
+//! Deterministic for a seed, which is printed. `MYELIN_FUZZ_SEED` and `MYELIN_FUZZ_CASES` change
+//! the seed and the count. A find is written to `artifacts/NAME/`, and
+//! `cargo run --bin NAME -- FILE` replays it.
 
 use myelin_stdx::rng::Rng;
 use std::fs;

@@ -1,22 +1,22 @@
 //! From rows of figures to those that grew: the rule of the soak, without a server.
 //!
-//! *After the third round no figure grows by more than a tenth.* Limited streams swing, so one row does not count: a
-//! figure is compared by the median of its last three rounds, with the larger of its second and third. A figure that
-//! grows has its largest value in the third of these, so the rule is as strict as its words for what it is after.
-//! A figure of a few units may move by one or two without meaning anything: each has a floor, which growth has to
-//! exceed as well.
+//! *After the third round no figure grows by more than a tenth.* Limited streams swing, so one row
+//! does not count: a figure is compared by the median of its last three rounds, with the larger of
+//! its second and third. A figure that grows has its largest value in the third of these, so the
+//! rule is as strict as its words for what it is after. A figure of a few units may move by one or
+//! two without meaning anything: each has a floor, which growth has to exceed as well.
 
 /// The round, counted from one, by whose end everything is as full as it gets.
 pub const SETTLED: usize = 3;
-/// Fewer rounds cannot be judged: three at the end, apart from the one they are compared with, and one more since a
-/// median of three needs two that agree.
+/// Fewer rounds cannot be judged: three at the end, apart from the one they are compared with, and
+/// one more since a median of three needs two that agree.
 pub const FEWEST_ROUNDS: u32 = 5;
-/// What may be added, as a share of the third round's.
+/// Growth that is allowed, as a share of the third round's figure.
 const MARGIN: f64 = 0.10;
 /// How many rounds at the end speak for it.
 pub(crate) const LAST: usize = 3;
 
-/// What a figure is called, and how little of it means nothing.
+/// Figure by its name, and how little of it means nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
     /// The name in the table.
@@ -30,16 +30,17 @@ pub struct Figure {
 pub struct Growth {
     /// Its name.
     pub name: &'static str,
-    /// What it was when everything had settled.
+    /// Value when everything had settled.
     pub settled: f64,
-    /// What it was at the end.
+    /// Value at the end.
     pub last: f64,
-    /// What it might have been.
+    /// Highest value that would have been accepted.
     pub limit: f64,
 }
 
-/// The figures that grew: `rows` are rounds in their order, each with one value for each of `figures`. Of fewer than
-/// [`FEWEST_ROUNDS`] rounds nothing can be said, so that nothing has grown.
+/// The figures that grew: `rows` are rounds in their order, each with one value for each of
+/// `figures`. Of fewer than [`FEWEST_ROUNDS`] rounds nothing can be said, so that nothing has
+/// grown.
 #[must_use]
 pub fn judge(figures: &[Figure], rows: &[Vec<f64>]) -> Vec<Growth> {
     if rows.len() < FEWEST_ROUNDS as usize {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SHORTEST_ROUND: Duration = Duration::from_secs(10);
 /// The third round of a long run ends with its third minute.
 const LONGEST_ROUND: Duration = Duration::from_secs(60);
-/// What a run is divided into, unless its rounds were too short or too long then.
+/// Number of rounds of a run, unless these were too short or too long then.
 const ROUNDS: u32 = 10;
 
 /// One run.
@@ -21,7 +21,7 @@ pub struct Plan {
     pub visitors: u32,
     /// Messages a second for each stream with a limit.
     pub rate: u32,
-    /// What all random choices follow from.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Only loads whose names contain this.
     pub only: Option<String>,

@@ -15,7 +15,8 @@ pub(crate) fn head(figures: &[Figure]) -> String {
     line
 }
 
-/// One round: its number, when it ended, how long a removed file has been open by now, and the figures.
+/// One round: its number, when it ended, how long a removed file has been open by now, and the
+/// figures.
 pub(crate) fn row(figures: &[Figure], round: u32, seconds: f64, held: f64, values: &[f64]) -> String {
     let mut line = format!("{round:>5} {seconds:>6.0} {held:>6.1}");
     for (figure, value) in figures.iter().zip(values) {

@@ -14,8 +14,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// How often the process is looked at.
 const SAMPLE: Duration = Duration::from_millis(500);
-/// How long all is quiet at the end of a round before it is measured. What lives for a second (messages, keys, abandoned
-/// consumers, requests without an answer) or two (batches) has gone by then.
+/// How long all is quiet at the end of a round before it is measured. What lives for a second
+/// (messages, keys, abandoned consumers, requests without an answer) or two (batches) has gone by
+/// then.
 const REST: Duration = Duration::from_millis(3500);
 /// How long loads may take to end their turns.
 const LAST_TURNS: Duration = Duration::from_secs(60);
@@ -23,8 +24,8 @@ const LAST_TURNS: Duration = Duration::from_secs(60);
 /// Runs `plan`, and gives every line of its table to `print`.
 ///
 /// # Errors
-/// When there is nothing to judge: the server does not start, or a load cannot be set up. What goes wrong later is part
-/// of the verdict.
+/// When there is nothing to judge: the server does not start, or a load cannot be set up. What goes
+/// wrong later is part of the verdict.
 pub async fn run(plan: &Plan, mut print: impl FnMut(&str)) -> Result<Verdict, Error> {
     print(&format!("seed {}: {} s in {} rounds", plan.seed, plan.duration.as_secs(), plan.rounds()));
     let mut server = Server::start(&plan.server)?;
@@ -52,7 +53,8 @@ pub async fn run(plan: &Plan, mut print: impl FnMut(&str)) -> Result<Verdict, Er
     Ok(verdict)
 }
 
-/// What is judged. Compat: nats-server's memory under load is what its collector has not come to yet; at rest it counts.
+/// Figures that are judged. Compat: nats-server's memory under load is what its collector has not
+/// come to yet; at rest it counts.
 fn figures(world: &World, plan: &Plan) -> [Figure; FIGURES.len()] {
     let is_judged = |figure: &Figure| world.is_myelin() || figure.name != "rss";
     FIGURES.map(|figure| {
@@ -61,9 +63,10 @@ fn figures(world: &World, plan: &Plan) -> [Figure; FIGURES.len()] {
     })
 }
 
-/// What a figure may still gain in a run whose third round is over before its third minute: streams fill their segments, and
-/// the store its caches of their tables (64 MiB at most) and blocks (32 MiB). Seen in two minutes were 12 MiB of memory and
-/// 45 of the disk; the leaks that this run is for were larger.
+/// What a figure may still gain in a run whose third round is over before its third minute: streams
+/// fill their segments, and the store its caches of their tables (64 MiB at most) and blocks (32
+/// MiB). Seen in two minutes were 12 MiB of memory and 45 of the disk; the leaks that this run is
+/// for were larger.
 fn warming(figure: &str) -> f64 {
     match figure {
         "rss" | "rss.rest" | "anon.rest" => 16.0,
@@ -72,7 +75,7 @@ fn warming(figure: &str) -> f64 {
     }
 }
 
-/// What was seen in all rounds.
+/// Measurements of all rounds.
 struct Seen {
     /// A row for each round.
     rows: Vec<Vec<f64>>,
@@ -118,7 +121,8 @@ async fn rounds(
     Ok(Seen { rows, tallies, measure })
 }
 
-/// Whether a load failed more often than it did its work, or did nothing at all in the rounds that speak for the end.
+/// Whether a load failed more often than it did its work, or did nothing at all in the rounds that
+/// speak for the end.
 fn is_idle(tally: &Tally, rounds: &[Vec<Tally>]) -> bool {
     let before_last = rounds.len().checked_sub(LAST + 1).map(|at| &rounds[at]);
     let before = before_last.into_iter().flatten().find(|before| before.name == tally.name);

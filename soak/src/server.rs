@@ -83,7 +83,7 @@ impl Server {
         self.ports
     }
 
-    /// What holds the store, the configuration, the certificates and the log.
+    /// Folder of the store, the configuration, the certificates and the log.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -133,7 +133,7 @@ impl Drop for Server {
     }
 }
 
-/// What may ask a server for a reload while another holds it.
+/// Handle to ask a server for a reload while another holds it.
 #[derive(Debug, Clone)]
 pub(crate) struct Reloader {
     pid: Pid,

@@ -1,7 +1,8 @@
 //! The configuration of the server under load, and the certificate that it shows.
 //!
-//! Whatever bounds how long or how much a server may remember is small here, so that all of it has turned over by the
-//! third round of two minutes: closed clients, batches without an end, requests without an answer.
+//! Whatever bounds how long or how much a server may remember is small here, so that all of it has
+//! turned over by the third round of two minutes: closed clients, batches without an end, requests
+//! without an answer.
 
 use crate::Error;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -9,7 +10,8 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
-/// Closed clients that are remembered. Ten connections a second have pushed them all out after ten seconds.
+/// Closed clients that are remembered. Ten connections a second have pushed them all out after ten
+/// seconds.
 pub(crate) const CLOSED_CLIENTS: u32 = 100;
 
 /// Where everything listens.
@@ -34,7 +36,7 @@ impl Ports {
     }
 }
 
-/// What a reload goes back and forth between: nobody who stays connected may notice.
+/// Variant between which a reload goes back and forth: nobody who stays connected may notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// As at the start.

@@ -1,4 +1,4 @@
-//! What a run came to: nothing, or everything that was not as it should be.
+//! Verdict of a run: nothing, or everything that was not as it should be.
 
 use crate::judge::Growth;
 use crate::load::Tally;

@@ -1,4 +1,4 @@
-//! What loads share: where the server is, the gate that they pass, and how they talk to it.
+//! State that loads share: where the server is, the gate that they pass, and how they talk to it.
 
 use crate::Error;
 use crate::plan::Plan;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What every load has.
+/// State that every load has.
 #[derive(Debug)]
 pub(crate) struct World {
     ports: Ports,
@@ -65,7 +65,7 @@ impl World {
         self.folder.join("store")
     }
 
-    /// What signed the server's certificate.
+    /// File of the authority that signed the server's certificate.
     pub(crate) fn authority(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
@@ -135,7 +135,8 @@ impl World {
     }
 }
 
-/// What every official client here is like: one whose server has gone stays away, since that is the end of the run.
+/// Options of every official client here: one whose server has gone stays away, since that is the
+/// end of the run.
 pub(crate) fn options(user: &str) -> ConnectOptions {
     ConnectOptions::with_user_and_password(user.into(), "p".into())
         .request_timeout(Some(PATIENCE))
@@ -161,7 +162,8 @@ pub(crate) async fn api(client: &Client, call: &str, body: &str) -> Result<Value
     }
 }
 
-/// Creates a stream with this name, which takes everything under `NAME.>`; `more` is the rest of its configuration.
+/// Creates a stream with this name, which takes everything under `NAME.>`; `more` is the rest of
+/// its configuration.
 pub(crate) async fn create_stream(client: &Client, name: &str, more: &str) -> Result<(), Error> {
     let body = format!("{{\"name\":\"{name}\",\"subjects\":[\"{name}.>\"],{more}}}");
     api(client, &format!("STREAM.CREATE.{name}"), &body).await.map(drop)

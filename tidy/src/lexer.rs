@@ -1,6 +1,6 @@
 //! Tokens of a Rust file.
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A name or a keyword.
@@ -20,7 +20,7 @@ pub enum Kind {
 /// A token, and where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Kind of the token.
     pub kind: Kind,
     /// The text; of [`Kind::Doc`] the text behind the slashes.
     pub text: &'a str,
@@ -65,7 +65,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// What the text begins with, and how long that is.
+/// Kind and length of the token that the text begins with.
 fn token(rest: &str, first: char) -> (Kind, usize) {
     if rest.starts_with("//") {
         let length = rest.find('\n').unwrap_or(rest.len());

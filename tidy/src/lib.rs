@@ -1,6 +1,7 @@
 //! Reads the sources of the workspace as text, for the tests that keep them tidy.
 //!
-//! It knows tokens, not grammar: enough to find definitions, to measure them, and to tell code from comments.
+//! It knows tokens, not grammar: enough to find definitions, to measure them, and to tell code from
+//! comments.
 
 mod lexer;
 mod lists;

@@ -1,8 +1,9 @@
 //! Lists of exceptions, which may only shrink.
 //!
-//! `lists/NAME.tsv` has a line `what<TAB>number` for each thing that is beyond its limit, and how far. A thing beyond the limit
-//! that is not on the list, or further than the list says, fails the test; so does a line of the list that says more
-//! than there is, because somebody has mended it and the list has to follow.
+//! `lists/NAME.tsv` has a line `what<TAB>number` for each thing that is beyond its limit, and how
+//! far. A thing beyond the limit that is not on the list, or further than the list says, fails the
+//! test; so does a line of the list that says more than there is, because somebody has mended it
+//! and the list has to follow.
 
 use crate::sources::root;
 use std::collections::BTreeMap;

@@ -74,13 +74,14 @@ fn check(commit: &str, renames: &[Rename]) -> Result<String, String> {
     Err(format!("more than renames was done in:\n  {}", differ.join("\n  ")))
 }
 
-/// Whether two files have the same code. The order of imports and of modules is that of their names, and where lines are broken
-/// a comma more may stand: rustfmt's work.
+/// Whether two files have the same code. The order of imports and of modules is that of their
+/// names, and where lines are broken a comma more may stand: rustfmt's work.
 fn is_same(before: Vec<String>, after: Vec<String>) -> bool {
     normal(before) == normal(after)
 }
 
-/// The code without what rustfmt puts where lines are broken, its imports and declarations of modules sorted.
+/// The code without what rustfmt puts where lines are broken, its imports and declarations of
+/// modules sorted.
 fn normal(code: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut uses, mut rest) = (Vec::new(), Vec::new());
     let mut in_use = false;

@@ -1,7 +1,8 @@
 //! Renaming by a table, and the proof that nothing else was done.
 //!
-//! `docs/renames.tsv` has a line `kind<TAB>where<TAB>old<TAB>new` for each name. `where` is a list of beginnings of paths, separated by
-//! commas: the rename holds in files that begin with one of them; those behind a `!` are left out. Kinds:
+//! `docs/renames.tsv` has a line `kind<TAB>where<TAB>old<TAB>new` for each name. `where` is a list
+//! of beginnings of paths, separated by commas: the rename holds in files that begin with one of
+//! them; those behind a `!` are left out. Kinds:
 //!
 //! - `name`: every word of the code that is `old`. In comments only types of more than one word, and what stands between backticks.
 //! - `module`: `old` behind `mod`, before or behind `::`, or in a `use`.
@@ -14,9 +15,9 @@ use crate::lexer::{Kind, Token, lex};
 pub struct Rename {
     kind: Class,
     places: Vec<String>,
-    /// What it was called.
+    /// Old name.
     pub old: String,
-    /// What it is called.
+    /// New name.
     pub new: String,
 }
 
@@ -93,8 +94,9 @@ fn parse(line: &str) -> Option<Rename> {
     Some(Rename { kind, places, old: old.to_owned(), new: new.to_owned() })
 }
 
-/// The words, signs and literals of a file with its names as they are after the renames. Two versions of a file between which
-/// nothing else was done have the same: the one before with the renames, the one after without.
+/// The words, signs and literals of a file with its names as they are after the renames. Two
+/// versions of a file between which nothing else was done have the same: the one before with the
+/// renames, the one after without.
 #[must_use]
 pub fn code(path: &str, text: &str, renames: &[Rename]) -> Vec<String> {
     let mut tokens = lex(text);
@@ -157,7 +159,7 @@ fn in_literal(text: &str, here: &[&Rename]) -> String {
     text
 }
 
-/// What is renamed in a comment: where it begins, how long it is, and what it is called.
+/// Changes in a comment: where each begins, how long it is, and what it is called then.
 fn in_comment(token: &Token<'_>, here: &[&Rename]) -> Vec<(usize, usize, String)> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();

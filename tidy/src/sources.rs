@@ -20,7 +20,7 @@ pub fn root() -> &'static Path {
 pub struct Source {
     /// From the root, with slashes.
     pub path: String,
-    /// What is in it.
+    /// Contents of the file.
     pub text: String,
 }
 

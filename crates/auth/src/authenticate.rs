@@ -14,24 +14,27 @@ use crate::operator::{self, Accounts, ClaimsFault};
 use crate::proxy::Proxied;
 use crate::secret::{Secret, StoredSecret};
 use crate::signature::{is_signed, signature_of};
+use myelin_stdx::entropy::Entropy;
 
-/// What is known of somebody who wants to be let in.
+/// Facts about somebody who wants to be let in.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// What the CONNECT says.
+    /// Credentials of the CONNECT.
     pub credentials: &'a Credentials,
     /// How the connection came in.
     pub via: ConnectionType,
-    /// What the INFO asked to be signed; empty where it did not.
+    /// Nonce that the INFO asked to be signed; empty where it did not.
     pub nonce: &'a str,
     /// Where the connection comes from.
     pub peer: IpAddr,
     /// When it is.
     pub now: SystemTime,
+    /// Where the key of a callout request comes from.
+    pub entropy: &'a dyn Entropy,
 }
 
-/// Why nobody is let in. For logs and counters: on the wire all are `Authorization Violation`, and they must
-/// not be told apart there.
+/// Why nobody is let in. For logs and counters: on the wire all are `Authorization Violation`, and
+/// they must not be told apart there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reject {
     /// The credentials lack what the method asks for.
@@ -44,7 +47,7 @@ pub enum Reject {
     Certificate,
     /// Nothing is signed.
     SignatureMissing,
-    /// What should be a signature is not base64.
+    /// The signature is not base64.
     SignatureEncoding,
     /// The signature is not by the key.
     SignatureWrong,
@@ -54,9 +57,10 @@ pub enum Reject {
     ProxyNotTrusted,
     /// The user must come through a trusted proxy.
     ProxyRequired,
-    /// A callout service lets the user in only through a trusted proxy, or was asked about one who must come so.
+    /// A callout service lets the user in only through a trusted proxy, or was asked about one who
+    /// must come so.
     AnswerNeedsProxy,
-    /// What a callout service answered lets nobody in, for this reason.
+    /// The response of a callout service lets nobody in, for this reason.
     Callout(String),
     /// A callout service did not answer in time: the account in which it was asked.
     Unanswered(String),
@@ -81,7 +85,8 @@ impl Reject {
         matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy)
     }
 
-    /// Whether that line is about a callout service and not about the connection. Compat: it does not name that.
+    /// Whether that line is about a callout service and not about the connection. Compat: it does
+    /// not name that.
     #[must_use]
     pub fn is_about_service(&self) -> bool {
         matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy | Self::Unanswered(_))
@@ -102,7 +107,8 @@ impl fmt::Display for Reject {
             Self::Wrong => f.write_str("unknown user or wrong secret"),
             Self::ConnectionType => f.write_str("connection type is not allowed for this user"),
             Self::Certificate => f.write_str("no user for this certificate"),
-            // Compat: from here on they are lines of the log, in the reference's words and its capitals.
+            // Compat: from here on they are lines of the log, in the reference's words and its
+            // capitals.
             Self::SignatureMissing => f.write_str("Signature missing"),
             Self::SignatureEncoding => f.write_str("Signature not valid base64"),
             Self::SignatureWrong => f.write_str("Signature not verified"),
@@ -120,38 +126,39 @@ impl fmt::Display for Reject {
 
 impl std::error::Error for Reject {}
 
-/// What is known at once.
+/// Decision about an attempt, as far as it is known at once.
 #[derive(Debug)]
 pub enum Decision {
-    /// Who it is, or that it is nobody.
-    Settled(Result<Identity, Reject>),
+    /// Identity of the client, or why it has none.
+    Final(Result<Identity, Reject>),
     /// A service decides.
-    Ask(Box<AuthRequest>),
+    AskCallout(Box<AuthRequest>),
 }
 
 impl Decision {
-    /// Who is let in without asking. Whoever must be asked about is not.
+    /// Identity of a client that is let in without a callout. One that needs a callout is refused.
     ///
     /// # Errors
     /// If the credentials are not those of anybody who may connect in this way.
-    pub fn settled(self) -> Result<Identity, Reject> {
+    pub fn without_callout(self) -> Result<Identity, Reject> {
         match self {
-            Self::Settled(outcome) => outcome,
-            Self::Ask(question) => Err(Reject::Unanswered(question.account().as_str().to_owned())),
+            Self::Final(outcome) => outcome,
+            Self::AskCallout(question) => Err(Reject::Unanswered(question.account().as_str().to_owned())),
         }
     }
 }
 
-/// Says who makes this attempt, or that a service must be asked. `accounts` knows the tokens of accounts, where users come
-/// with tokens.
+/// Says who makes this attempt, or that a service must be asked. `accounts` knows the tokens of
+/// accounts, where users come with tokens.
 ///
 /// May take long where [`AuthConfig::is_slow`] says so.
 pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn Accounts) -> Decision {
     let signature = attempt.credentials.proxy_signature.as_deref();
     let proxy = match Proxied::of(&config.proxies, signature, attempt.nonce) {
         Ok(proxy) => proxy,
-        // Compat: safer than the reference, which lets a callout decide as if the proxy were trusted.
-        Err(reject) => return Decision::Settled(Err(reject)),
+        // Compat: safer than the reference, which lets a callout decide as if the proxy were
+        // trusted.
+        Err(reject) => return Decision::Final(Err(reject)),
     };
     let is_proxied = proxy.is_trusted();
     let outcome = by_method(config, attempt, is_proxied, accounts);
@@ -165,15 +172,15 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
     if let Some(asked) = asked {
         let needs_proxy = config.named(attempt).needs_proxy(config);
         let question = AuthRequest::new(asked, attempt, claims.as_deref(), needs_proxy, proxy);
-        return Decision::Ask(Box::new(question));
+        return Decision::AskCallout(Box::new(question));
     }
     if let Err(Reject::ProxyRequired | Reject::Claims(ClaimsFault::ProxyRequired)) = outcome {
-        return Decision::Settled(Err(Reject::ProxyRequired));
+        return Decision::Final(Err(Reject::ProxyRequired));
     }
-    Decision::Settled(outcome.map(|identity| {
+    Decision::Final(outcome.map(|identity| {
         let identity = Identity { proxy: proxy.key(), ..identity };
         match config.callout.as_ref().map(|callout| &callout.account) {
-            Some(account) => identity.guarded(account),
+            Some(account) => identity.without_callout_subject(account),
             None => identity,
         }
     }))
@@ -200,8 +207,9 @@ fn by_method(
 
 /// Says who somebody is that says nothing before it begins to work.
 ///
-/// Compat: who has a key is nobody then, although it may be who connects without credentials. Where certificates name
-/// users, it is whom its own names, if there is anybody for those who say nothing.
+/// Compat: who has a key is nobody then, although it may be who connects without credentials. Where
+/// certificates name users, it is whom its own names, if there is anybody for those who say
+/// nothing.
 pub(crate) fn anonymous(
     config: &AuthConfig,
     certificate: Option<Arc<ClientCertificate>>,
@@ -209,11 +217,12 @@ pub(crate) fn anonymous(
 ) -> Result<Identity, Reject> {
     match &config.method {
         Method::Operator(_) => Err(Reject::Missing),
-        // Compat: the reference asks its service also about who does not say CONNECT. Here everybody has to.
+        // Compat: the reference asks its service also about who does not say CONNECT. Here
+        // everybody has to.
         _ if config.callout.is_some() => Err(Reject::Missing),
         Method::Users(users) if config.maps(via) => {
-            let silent = config.no_auth_user().filter(|user| user.connection_types.allow(via));
-            silent.ok_or(Reject::Missing)?;
+            let anonymous_user = config.no_auth_user().filter(|user| user.connection_types.allow(via));
+            anonymous_user.ok_or(Reject::Missing)?;
             by_certificate(users, &Credentials { certificate, ..Credentials::default() }, via)
         }
         _ if config.no_auth_user().is_some_and(|user| user.proxy_required) => Err(Reject::ProxyRequired),
@@ -304,7 +313,7 @@ fn by_certificate(users: &Users, credentials: &Credentials, via: ConnectionType)
     let certificate = credentials.certificate.as_ref().ok_or(Reject::Certificate)?;
     let user = certificate.find(users, via).0.ok_or(Reject::Certificate)?;
     check(&user.password, credentials.pass.as_ref())?;
-    let_in(user, credentials, via)
+    admit(user, credentials, via)
 }
 
 fn by_users(
@@ -315,23 +324,23 @@ fn by_users(
 ) -> Result<Identity, Reject> {
     let name = credentials.user().ok_or(Reject::Missing)?;
     let user = users.get(name);
-    let stored = user.map_or(users.decoy(), |user| &user.password);
+    let stored = user.map_or(users.dummy_password(), |user| &user.password);
     let right_password = check(stored, credentials.pass.as_ref());
     let user = user.ok_or(Reject::Wrong)?;
     right_password?;
     if config.is_only_mapped(user, via) {
         return Err(Reject::Certificate);
     }
-    let_in(user, credentials, via)
+    admit(user, credentials, via)
 }
 
-/// Compat: the reference compares the stored password with itself, so that a `no_auth_user` with a bcrypt hash
-/// lets nobody in.
+/// Compat: the reference compares the stored password with itself, so that a `no_auth_user` with a
+/// bcrypt hash lets nobody in.
 fn as_no_auth_user(user: &User, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
-    if user.password.is_slow() { Err(Reject::Wrong) } else { let_in(user, credentials, via) }
+    if user.password.is_slow() { Err(Reject::Wrong) } else { admit(user, credentials, via) }
 }
 
-fn let_in(user: &User, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
+fn admit(user: &User, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
     if user.connection_types.allow(via) {
         Ok(Identity::of(user, credentials))
     } else {
@@ -339,20 +348,22 @@ fn let_in(user: &User, credentials: &Credentials, via: ConnectionType) -> Result
     }
 }
 
-/// Compares secrets, where an absent one is an empty one: a user whose configuration has no password needs none.
+/// Compares secrets, where an absent one is an empty one: a user whose configuration has no
+/// password needs none.
 fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
     let empty = Secret::new("");
     if stored.agrees_with(given.unwrap_or(&empty)) { Ok(()) } else { Err(Reject::Wrong) }
 }
 
-/// The tables were first tried on nats-server 2.15.2 by raw sockets and `/connz`; unless said otherwise
-/// the rows are what it did.
+/// The tables were first tried on nats-server 2.15.2 by raw sockets and `/connz`; unless said
+/// otherwise the rows are what it did.
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::credentials::ConnectionTypes;
     use crate::permissions::Permissions;
     use crate::{AccountName, KeyPair};
+    use myelin_stdx::entropy::OsEntropy;
     use myelin_stdx::nkey::Role;
 
     const PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
@@ -402,8 +413,9 @@ mod tests {
             nonce: NONCE,
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::UNIX_EPOCH,
+            entropy: &OsEntropy,
         };
-        authenticate(config, &attempt, &()).settled()
+        authenticate(config, &attempt, &()).without_callout()
     }
 
     const NONCE: &str = "a-nonce-of-ours";
@@ -650,7 +662,7 @@ mod tests {
             assert!(!plain.is_slow(&connect(words), ConnectionType::Standard), "{words}");
         }
         let Method::Users(users) = &hashed.method else { unreachable!() };
-        assert_eq!(users.decoy().cost(), Some(5));
+        assert_eq!(users.dummy_password().cost(), Some(5));
     }
 
     fn key(n: u8) -> KeyPair {
@@ -703,7 +715,8 @@ mod tests {
         assert!(!users(None, [user("a", "pa")]).needs_nonce());
     }
 
-    /// A class of attacks: a server that asked for nothing to be signed must not take a signature of nothing.
+    /// A class of attacks: a server that asked for nothing to be signed must not take a signature
+    /// of nothing.
     #[test]
     fn a_signature_of_no_nonce_is_none() {
         let ours = key(1);
@@ -715,8 +728,9 @@ mod tests {
             nonce: "",
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::UNIX_EPOCH,
+            entropy: &OsEntropy,
         };
-        let outcome = authenticate(&config, &attempt, &()).settled();
+        let outcome = authenticate(&config, &attempt, &()).without_callout();
         assert_eq!(outcome.err(), Some(Reject::SignatureWrong));
     }
 

@@ -1,7 +1,9 @@
-//! Users by certificate (`verify_and_map`): which of the configured users a client's certificate names.
+//! Users by certificate (`verify_and_map`): which of the configured users a client's certificate
+//! names.
 //!
-//! The certificate was verified by TLS before; here is only looked at what it says. Nothing in it is taken
-//! for a pattern: a user is found when one of the names in the certificate is the user's, as a whole.
+//! The certificate was verified by TLS before; here is only looked at what it says. Nothing in it
+//! is taken for a pattern: a user is found when one of the names in the certificate is the user's,
+//! as a whole.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +12,7 @@ use crate::config::{User, Users};
 use crate::credentials::ConnectionType;
 use crate::distinguished::DistinguishedName;
 
-/// What a client's certificate says of whose it is.
+/// Names in a client's certificate.
 #[derive(Clone, Debug, Default)]
 pub struct ClientCertificate {
     /// Alternative names: e-mail addresses.
@@ -21,17 +23,19 @@ pub struct ClientCertificate {
     pub uris: Vec<String>,
     /// The subject as Go writes it, without the attributes that it knows no name for.
     pub subject: String,
-    /// The subject's domain components in the order of the certificate: `DC=example,DC=org`; empty for none.
+    /// The subject's domain components in the order of the certificate: `DC=example,DC=org`; empty
+    /// for none.
     pub domain_components: String,
-    /// The subject with all that stands in it; `None` where something in it has no name or is no text.
+    /// The subject with all that stands in it; `None` where something in it has no name or is no
+    /// text.
     pub distinguished_name: Option<DistinguishedName>,
 }
 
 /// Users by their distinguished names: those whose name reads like one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Subjects(HashMap<DistinguishedName, Vec<(DistinguishedName, String)>>);
+pub(crate) struct UsersBySubject(HashMap<DistinguishedName, Vec<(DistinguishedName, String)>>);
 
-impl Subjects {
+impl UsersBySubject {
     pub(crate) fn of<'u>(names: impl Iterator<Item = &'u str>) -> Self {
         let mut subjects = HashMap::<_, Vec<_>>::new();
         for name in names {
@@ -43,7 +47,7 @@ impl Subjects {
         Self(subjects)
     }
 
-    /// Whose subject this is: who writes it in the same order, else who writes it in another.
+    /// User with this subject: one who writes it in this order, else one who writes it in another.
     fn find<'u>(&'u self, subject: &DistinguishedName, may: impl Fn(&str) -> bool) -> Option<&'u str> {
         let allowed = || self.0.get(&subject.sorted()).into_iter().flatten().filter(|(_, name)| may(name));
         let found = allowed().find(|(written, _)| written == subject).or_else(|| allowed().next());
@@ -53,13 +57,13 @@ impl Subjects {
 
 /// One name in a certificate, and what came of it: a line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
-    way: Way,
+pub struct NameLookup {
+    way: LookupKind,
     name: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum LookupKind {
     Email,
     Dns,
     Uri,
@@ -73,22 +77,22 @@ enum Way {
 }
 
 /// Compat: the reference's words. Names are quoted by whoever logs them.
-impl fmt::Display for Tried {
+impl fmt::Display for NameLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = format_args!("[{:?}]", self.name);
         match self.way {
-            Way::Email => write!(f, "Using email found in cert for auth {name}"),
-            Way::Dns => write!(f, "Using SAN found in cert for auth {name}"),
-            Way::Uri => write!(f, "Using URI found in cert for auth {name}"),
-            Way::DistinguishedName => write!(f, "Using DistinguishedNameMatch for auth {name}"),
-            Way::NoDistinguishedName => {
+            LookupKind::Email => write!(f, "Using email found in cert for auth {name}"),
+            LookupKind::Dns => write!(f, "Using SAN found in cert for auth {name}"),
+            LookupKind::Uri => write!(f, "Using URI found in cert for auth {name}"),
+            LookupKind::DistinguishedName => write!(f, "Using DistinguishedNameMatch for auth {name}"),
+            LookupKind::NoDistinguishedName => {
                 write!(f, "DistinguishedNameMatch could not be used for auth {name}")
             }
-            Way::Sequence => write!(f, "Using RDNSequence for auth {name}"),
-            Way::NoSequence => write!(f, "RDNSequence could not be used for auth {name}"),
-            Way::Subject => write!(f, "Using certificate subject for auth {name}"),
-            Way::Nobody => write!(f, "User in cert {name}, not found"),
-            Way::Empty => f.write_str("User required in cert, none found"),
+            LookupKind::Sequence => write!(f, "Using RDNSequence for auth {name}"),
+            LookupKind::NoSequence => write!(f, "RDNSequence could not be used for auth {name}"),
+            LookupKind::Subject => write!(f, "Using certificate subject for auth {name}"),
+            LookupKind::Nobody => write!(f, "User in cert {name}, not found"),
+            LookupKind::Empty => f.write_str("User required in cert, none found"),
         }
     }
 }
@@ -103,22 +107,24 @@ impl ClientCertificate {
             && self.distinguished_name.is_none()
     }
 
-    /// The user that the certificate names, of those who may come in by `via`, and how it was found.
+    /// The user that the certificate names, of those who may come in by `via`, and how it was
+    /// found.
     ///
-    /// Compat: e-mail addresses come first, then host names, URIs, and the subject: as a distinguished name, as
-    /// text with its domain components behind it, and as text without.
+    /// Compat: e-mail addresses come first, then host names, URIs, and the subject: as a
+    /// distinguished name, as text with its domain components behind it, and as text without.
     #[must_use]
-    pub fn find<'u>(&self, users: &'u Users, via: ConnectionType) -> (Option<&'u User>, Vec<Tried>) {
+    pub fn find<'u>(&self, users: &'u Users, via: ConnectionType) -> (Option<&'u User>, Vec<NameLookup>) {
         if self.is_empty() {
-            return (None, vec![Tried { way: Way::Empty, name: String::new() }]);
+            return (None, vec![NameLookup { way: LookupKind::Empty, name: String::new() }]);
         }
         let user = |name: &str| users.get(name).filter(|user| user.connection_types.allow(via));
-        let named = |way: Way, names: &[String]| names.iter().find_map(|name| Some((user(name)?, way)));
-        let found = named(Way::Email, &self.emails)
-            .or_else(|| named(Way::Dns, &self.dns_names))
-            .or_else(|| named(Way::Uri, &self.uris));
+        let named =
+            |way: LookupKind, names: &[String]| names.iter().find_map(|name| Some((user(name)?, way)));
+        let found = named(LookupKind::Email, &self.emails)
+            .or_else(|| named(LookupKind::Dns, &self.dns_names))
+            .or_else(|| named(LookupKind::Uri, &self.uris));
         if let Some((user, way)) = found {
-            return (Some(user), vec![Tried { way, name: user.name.clone() }]);
+            return (Some(user), vec![NameLookup { way, name: user.name.clone() }]);
         }
         self.find_subject(users, &user)
     }
@@ -127,25 +133,25 @@ impl ClientCertificate {
         &self,
         users: &'u Users,
         user: &dyn Fn(&str) -> Option<&'u User>,
-    ) -> (Option<&'u User>, Vec<Tried>) {
+    ) -> (Option<&'u User>, Vec<NameLookup>) {
         let mut attempts = Vec::new();
-        let mut attempt = |way, name: &str| attempts.push(Tried { way, name: name.to_owned() });
+        let mut attempt = |way, name: &str| attempts.push(NameLookup { way, name: name.to_owned() });
         let mut found = None;
         if let Some(subject) = &self.distinguished_name {
             found = users.subjects().find(subject, |name| user(name).is_some()).and_then(user);
             match found {
-                Some(user) => attempt(Way::DistinguishedName, &user.name),
-                None => attempt(Way::NoDistinguishedName, &self.subject),
+                Some(user) => attempt(LookupKind::DistinguishedName, &user.name),
+                None => attempt(LookupKind::NoDistinguishedName, &self.subject),
             }
         }
         if found.is_none() && !self.domain_components.is_empty() {
             let whole = format!("{},{}", self.subject, self.domain_components);
             found = user(&whole);
-            attempt(if found.is_some() { Way::Sequence } else { Way::NoSequence }, &whole);
+            attempt(if found.is_some() { LookupKind::Sequence } else { LookupKind::NoSequence }, &whole);
         }
         if found.is_none() {
             found = user(&self.subject).filter(|_| !self.subject.is_empty());
-            attempt(if found.is_some() { Way::Subject } else { Way::Nobody }, &self.subject);
+            attempt(if found.is_some() { LookupKind::Subject } else { LookupKind::Nobody }, &self.subject);
         }
         (found, attempts)
     }
@@ -171,7 +177,8 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// The subject of a certificate whose relative names stand there as in `text`, from its end to its begin.
+    /// The subject of a certificate whose relative names stand there as in `text`, from its end to
+    /// its begin.
     fn subject(text: &str, domain_components: &str) -> ClientCertificate {
         let whole = [text, domain_components].join(if domain_components.is_empty() { "" } else { "," });
         ClientCertificate {

@@ -1,4 +1,4 @@
-//! What the configuration says about who may connect.
+//! Configuration of authentication: who may connect.
 //!
 //! Plain data, built once per configuration and shared by all connections.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::authenticate::{Attempt, anonymous};
 use crate::callout::Callout;
-use crate::certificate::{ClientCertificate, Subjects};
+use crate::certificate::{ClientCertificate, UsersBySubject};
 use crate::credentials::{ConnectionType, ConnectionTypes, Credentials};
 use crate::identity::{AccountName, Identity};
 use crate::operator::Trust;
@@ -17,15 +17,15 @@ use crate::secret::StoredSecret;
 /// How connections authenticate.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
-    /// What a CONNECT must bring.
+    /// Method by which a CONNECT is checked.
     pub method: Method,
-    /// The user that connections without credentials become. Only [`Method::Users`] heeds it.
+    /// The user that connections without credentials become. Only [`Method::Users`] uses it.
     pub no_auth_user: Option<String>,
-    /// Whether `no_auth_user` was not configured but follows from configuring nothing except the system
-    /// account. Compat: INFO then still says `auth_required`.
+    /// Whether `no_auth_user` was not configured but follows from configuring nothing except the
+    /// system account. Compat: INFO then still says `auth_required`.
     pub no_auth_user_implied: bool,
     /// The ways in on which users are those that their certificates name (`verify_and_map`). Only
-    /// [`Method::Users`] heeds it.
+    /// [`Method::Users`] uses it.
     pub maps_certificates: Vec<ConnectionType>,
     /// The service that decides about everybody whom it does not leave out.
     pub callout: Option<Arc<Callout>>,
@@ -37,7 +37,7 @@ pub struct AuthConfig {
     pub websocket: Option<Box<AuthConfig>>,
 }
 
-/// What a CONNECT must bring.
+/// Method by which a CONNECT is checked: what it must bring.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// Nothing: everybody is let into the global account.
@@ -62,10 +62,10 @@ pub enum Method {
 pub struct Users {
     by_name: HashMap<String, User>,
     by_nkey: HashMap<String, NkeyUser>,
-    /// What the passwords of unknown names are compared with: nothing agrees with it, and finding that out
-    /// is as slow as for the slowest user, so that names cannot be probed by time.
-    decoy: StoredSecret,
-    subjects: Subjects,
+    /// Password that those of unknown names are compared with: nothing agrees with it, and finding
+    /// that out is as slow as for the slowest user, so that names cannot be probed by time.
+    dummy_password: StoredSecret,
+    subjects: UsersBySubject,
 }
 
 /// One configured user.
@@ -77,11 +77,11 @@ pub struct User {
     pub password: StoredSecret,
     /// The account it lives in.
     pub account: AccountName,
-    /// What it may do; `None` is everything.
+    /// Permissions of the user; `None` allows everything.
     pub permissions: Option<Arc<Permissions>>,
     /// The ways in that it may take.
     pub connection_types: ConnectionTypes,
-    /// It must come through a trusted proxy.
+    /// Whether the user must come through a trusted proxy.
     pub proxy_required: bool,
 }
 
@@ -92,17 +92,17 @@ pub struct NkeyUser {
     pub nkey: String,
     /// The account it lives in.
     pub account: AccountName,
-    /// What it may do; `None` is everything.
+    /// Permissions of the user; `None` allows everything.
     pub permissions: Option<Arc<Permissions>>,
     /// The ways in that it may take.
     pub connection_types: ConnectionTypes,
-    /// It must come through a trusted proxy.
+    /// Whether the user must come through a trusted proxy.
     pub proxy_required: bool,
 }
 
 /// Of whom credentials speak, whether or not they prove it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Named<'a> {
+pub(crate) enum NamedUser<'a> {
     Nkey(&'a NkeyUser),
     User(&'a User),
     /// The only one.
@@ -110,7 +110,7 @@ pub(crate) enum Named<'a> {
     Nobody,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedUser<'a> {
     /// Its name or public key.
     pub(crate) fn id(self) -> Option<&'a str> {
         match self {
@@ -137,11 +137,16 @@ impl Users {
     pub fn new(users: impl IntoIterator<Item = User>) -> Self {
         let by_name: HashMap<_, _> = users.into_iter().map(|user| (user.name.clone(), user)).collect();
         let slowest = by_name.values().filter_map(|user| user.password.cost()).max();
-        let subjects = Subjects::of(by_name.keys().map(String::as_str));
-        Self { by_name, by_nkey: HashMap::new(), decoy: StoredSecret::decoy(slowest), subjects }
+        let subjects = UsersBySubject::of(by_name.keys().map(String::as_str));
+        Self {
+            by_name,
+            by_nkey: HashMap::new(),
+            dummy_password: StoredSecret::dummy_password(slowest),
+            subjects,
+        }
     }
 
-    /// The same, and users with keys.
+    /// Adds the users with keys.
     #[must_use]
     pub fn with_nkeys(mut self, users: impl IntoIterator<Item = NkeyUser>) -> Self {
         self.by_nkey = users.into_iter().map(|user| (user.nkey.clone(), user)).collect();
@@ -166,13 +171,13 @@ impl Users {
         self.by_name.get(name)
     }
 
-    /// What to compare the password of an unknown user with.
-    pub(crate) fn decoy(&self) -> &StoredSecret {
-        &self.decoy
+    /// Password to compare that of an unknown user with.
+    pub(crate) fn dummy_password(&self) -> &StoredSecret {
+        &self.dummy_password
     }
 
     /// The users that are called as the subjects of certificates are.
-    pub(crate) fn subjects(&self) -> &Subjects {
+    pub(crate) fn subjects(&self) -> &UsersBySubject {
         &self.subjects
     }
 }
@@ -214,7 +219,8 @@ impl AuthConfig {
         self.is_protected() || self.callout.is_some()
     }
 
-    /// Whether a callout service may be asked about anybody: that of the configuration, or that of an account with a token.
+    /// Whether a callout service may be asked about anybody: that of the configuration, or that of
+    /// an account with a token.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         self.callout.is_some() || matches!(self.method, Method::Operator(_))
@@ -225,14 +231,15 @@ impl AuthConfig {
         !matches!(self.method, Method::Open)
     }
 
-    /// What `auth_required` in INFO says. Compat: a configured `no_auth_user` turns it off, although a
-    /// connection that does send credentials must have the right ones.
+    /// Whether INFO says `auth_required`. Compat: a configured `no_auth_user` turns it off,
+    /// although a connection that does send credentials must have the right ones.
     #[must_use]
     pub fn advertised(&self) -> bool {
         self.required() && (self.no_auth_user.is_none() || self.no_auth_user_implied)
     }
 
-    /// The same for connections of this kind. Compat: over WebSocket a `no_auth_user` changes nothing.
+    /// Tells what `auth_required` says in INFO to connections of this kind. Compat: over WebSocket
+    /// a `no_auth_user` changes nothing.
     #[must_use]
     pub fn advertised_at(&self, via: ConnectionType) -> bool {
         match via {
@@ -241,9 +248,9 @@ impl AuthConfig {
         }
     }
 
-    /// Whether [`authenticate`](crate::authenticate) may take long for these credentials, so that it must run off
-    /// the data path: tens of milliseconds for a password, a tenth of one for each signature, and as long as it
-    /// takes where an account has to be asked for.
+    /// Whether [`authenticate`](crate::authenticate) may take long for these credentials, so that
+    /// it must run off the data path: tens of milliseconds for a password, a tenth of one for each
+    /// signature, and as long as it takes where an account has to be asked for.
     #[must_use]
     pub fn is_slow(&self, credentials: &Credentials, via: ConnectionType) -> bool {
         let has_proxy = !self.proxies.is_empty() && credentials.proxy_signature.is_some();
@@ -267,7 +274,8 @@ impl AuthConfig {
 
     /// Whether the user has no other proof than a certificate, although here none is asked for.
     ///
-    /// Compat: a user without a password would otherwise be anybody's who comes in by another door.
+    /// Compat: a user without a password would otherwise be anybody's who comes in by another
+    /// listener.
     pub(crate) fn is_only_mapped(&self, user: &User, via: ConnectionType) -> bool {
         let mut ways = self.maps_certificates.iter();
         user.password.is_empty()
@@ -298,13 +306,15 @@ impl AuthConfig {
         }
     }
 
-    /// Who a connection is that begins with something else than CONNECT, if that is allowed. Never slow.
+    /// Identifies a connection that begins with something else than CONNECT, if that is allowed.
+    /// Never slow.
     #[must_use]
     pub fn anonymous(&self, via: ConnectionType) -> Option<Identity> {
         self.anonymous_with(None, via)
     }
 
-    /// The same for one that has shown a certificate.
+    /// Identifies a connection that begins with something else than CONNECT and may have shown a
+    /// certificate, if that is allowed. Never slow.
     #[must_use]
     pub fn anonymous_with(
         &self,
@@ -323,28 +333,28 @@ impl AuthConfig {
     }
 
     /// Of whom the credentials speak.
-    pub(crate) fn named(&self, attempt: &Attempt<'_>) -> Named<'_> {
+    pub(crate) fn named(&self, attempt: &Attempt<'_>) -> NamedUser<'_> {
         let (credentials, via) = (attempt.credentials, attempt.via);
         let users = match &self.method {
             Method::Users(users) => users,
             Method::SingleUser { name, .. } if credentials.user() == Some(name) => {
-                return Named::Single(name);
+                return NamedUser::Single(name);
             }
-            _ => return Named::Nobody,
+            _ => return NamedUser::Nobody,
         };
         let stands_in = || credentials.is_anonymous().then_some(self.no_auth_user.as_deref()).flatten();
         if let Some(user) = credentials.nkey().or_else(stands_in).and_then(|key| users.by_nkey(key)) {
-            return Named::Nkey(user);
+            return NamedUser::Nkey(user);
         }
         if credentials.nkey().is_some() && users.have_nkeys() {
-            return Named::Nobody;
+            return NamedUser::Nobody;
         }
         let user = if self.maps(via) {
             credentials.certificate.as_ref().and_then(|certificate| certificate.find(users, via).0)
         } else {
             credentials.user().or_else(stands_in).and_then(|name| users.get(name))
         };
-        user.map_or(Named::Nobody, Named::User)
+        user.map_or(NamedUser::Nobody, NamedUser::User)
     }
 
     /// The secret that the credentials would be compared with.
@@ -357,7 +367,7 @@ impl AuthConfig {
             Method::Token(token) => Some(token),
             Method::SingleUser { password, .. } => Some(password),
             Method::Users(users) => {
-                Some(users.get(credentials.user()?).map_or(users.decoy(), |user| &user.password))
+                Some(users.get(credentials.user()?).map_or(users.dummy_password(), |user| &user.password))
             }
         }
     }

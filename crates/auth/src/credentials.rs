@@ -1,4 +1,4 @@
-//! What a connection says about itself: the credentials of its CONNECT and the way it came in.
+//! Credentials of a CONNECT, and the way in which the connection came.
 
 use std::sync::Arc;
 
@@ -41,7 +41,8 @@ impl Credentials {
 
     /// Whether there is no user, no password and no token.
     ///
-    /// Compat: `jwt`, `nkey` and `sig` do not count; whoever has nkeys configured asks for these first.
+    /// Compat: `jwt`, `nkey` and `sig` do not count; whoever has nkeys configured asks for these
+    /// first.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         let absent = |secret: &Option<Secret>| secret.as_ref().is_none_or(Secret::is_empty);
@@ -83,7 +84,7 @@ impl ConnectionType {
         ("IN_PROCESS", Self::InProcess),
     ];
 
-    /// The type called `name` in the configuration; letter case does not matter.
+    /// The type called `name` in the configuration; upper and lower case are one.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let called = |&&(known, _): &&(&str, Self)| known.eq_ignore_ascii_case(name);

@@ -1,7 +1,8 @@
-//! Distinguished names: the text of RFC 4514 as users of a configuration are called, and the subject of a
-//! certificate, in one form in which they can be compared.
+//! Distinguished names: the text of RFC 4514 as users of a configuration are called, and the
+//! subject of a certificate, in one form in which they can be compared.
 //!
-//! Reads text only; the certificate itself is opened elsewhere, which hands in the parts of its subject.
+//! Reads text only; the certificate itself is opened elsewhere, which hands in the parts of its
+//! subject.
 
 /// A name as its relative names, the most specific first, as RFC 4514 writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,23 +11,24 @@ pub struct DistinguishedName(Vec<RelativeName>);
 /// The attributes of one relative name, in an order of our own: it says nothing.
 type RelativeName = Vec<Attribute>;
 
-/// The type of an attribute in capitals, because case does not matter there, and its value, where it does.
+/// The type of an attribute in capitals, because case does not matter there, and its value, where
+/// it does.
 type Attribute = (String, Vec<u8>);
 
 impl DistinguishedName {
     /// The name that `text` writes; `None` if it writes none.
     ///
-    /// Compat: lenient where the reference is. A second `=` in an attribute begins it anew, an attribute at the end
-    /// of the text without a value is overlooked, and so is a backslash.
+    /// Compat: lenient where the reference is. A second `=` in an attribute begins it anew, an
+    /// attribute at the end of the text without a value is overlooked, and so is a backslash.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut reader = Reader { bytes: text.as_bytes(), ..Reader::default() };
+        let mut reader = NameReader { bytes: text.as_bytes(), ..NameReader::default() };
         reader.read()?;
         Self::of(reader.names)
     }
 
-    /// The subject of a certificate: its relative names in the order in which they stand there. `None` if it is
-    /// empty.
+    /// The subject of a certificate: its relative names in the order in which they stand there.
+    /// `None` if it is empty.
     #[must_use]
     pub fn from_certificate(names: Vec<Vec<(String, Vec<u8>)>>) -> Option<Self> {
         Self::of(names.into_iter().rev().filter(|name| !name.is_empty()).collect())
@@ -40,7 +42,7 @@ impl DistinguishedName {
         (!names.is_empty()).then_some(Self(names))
     }
 
-    /// The same relative names in an order of our own: equal for all that are the same but for their order.
+    /// Sorts the relative names, so that two names are equal which differ only in their order.
     #[must_use]
     pub(crate) fn sorted(&self) -> Self {
         let mut names = self.0.clone();
@@ -51,7 +53,7 @@ impl DistinguishedName {
 
 /// Reads RFC 4514.
 #[derive(Default)]
-struct Reader<'t> {
+struct NameReader<'t> {
     bytes: &'t [u8],
     at: usize,
     names: Vec<RelativeName>,
@@ -62,7 +64,7 @@ struct Reader<'t> {
     blanks: usize,
 }
 
-impl Reader<'_> {
+impl NameReader<'_> {
     fn read(&mut self) -> Option<()> {
         while let Some(&byte) = self.bytes.get(self.at) {
             self.at += 1;
@@ -95,7 +97,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// What stands behind a backslash: a special character, or a byte in hex.
+    /// Reads what stands behind a backslash: a special character, or a byte in hex.
     fn escaped(&mut self) -> Option<()> {
         self.blanks = 0;
         let Some(&byte) = self.bytes.get(self.at) else { return Some(()) };
@@ -121,7 +123,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// What was collected, without blanks at its end.
+    /// Takes what was collected, without blanks at its end.
     fn take(&mut self) -> Vec<u8> {
         let length = self.value.len() - std::mem::take(&mut self.blanks);
         self.value.truncate(length);
@@ -162,7 +164,8 @@ mod tests {
         assert_eq!(DistinguishedName::parse("CN=a=b"), DistinguishedName::parse("A=b"));
     }
 
-    /// SN 2026-13: what a certificate says in another order, or more than once, was taken for somebody else.
+    /// SN 2026-13: what a certificate says in another order, or more than once, was taken for
+    /// somebody else.
     #[test]
     fn order_is_one_thing_and_what_stands_there_another() {
         let name = |text| DistinguishedName::parse(text).expect(text);

@@ -1,9 +1,9 @@
-//! Who a connection is once it is let in.
+//! Identity of a connection once it is let in.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::callout::{self, Answered};
+use crate::callout::{self, CalloutGrant};
 use crate::config::{NkeyUser, User};
 use crate::credentials::Credentials;
 use crate::operator::ClaimedUser;
@@ -45,28 +45,29 @@ impl fmt::Display for AccountName {
     }
 }
 
-/// Who a connection is.
+/// Identity of a connection.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The account in which all its subjects live.
     pub account: AccountName,
-    /// What `/connz` shows as `authorized_user`. A token shows as `[REDACTED]`.
+    /// User as `/connz` shows it in `authorized_user`. A token shows as `[REDACTED]`.
     pub user: Option<String>,
-    /// What it may publish and subscribe to; `None` is everything.
+    /// Permissions to publish and subscribe; `None` allows everything.
     pub permissions: Option<Arc<Permissions>>,
-    /// What `/connz` shows as `issuer_key`: who vouches for whom came with a key or a token.
+    /// Key that vouches for a user with a key or a token, as `/connz` shows it in `issuer_key`.
     pub issuer_key: Option<String>,
-    /// Who came with a token.
+    /// User that came with a token.
     pub claims: Option<Arc<ClaimedUser>>,
     /// The public key of the trusted proxy through which it came.
     pub proxy: Option<Box<str>>,
-    /// Who was let in by a callout service.
-    pub answered: Option<Arc<Answered>>,
+    /// Grant by which a callout service has let the connection in.
+    pub callout_grant: Option<Arc<CalloutGrant>>,
 }
 
 impl Identity {
-    /// The same, who cannot ask a callout service in the server's stead if it is in that service's account.
-    pub(crate) fn guarded(self, account: &AccountName) -> Self {
+    /// Takes the right to publish to the callout's subject from an identity in the callout
+    /// service's account, so that it cannot ask in the server's stead.
+    pub(crate) fn without_callout_subject(self, account: &AccountName) -> Self {
         if self.account != *account {
             return self;
         }
@@ -85,11 +86,12 @@ impl Identity {
             issuer_key: None,
             claims: None,
             proxy: None,
-            answered: None,
+            callout_grant: None,
         }
     }
 
-    /// The configured `user`. Compat: shown by the nkey that came along, although that proved nothing.
+    /// The configured `user`. Compat: shown by the nkey that came along, although that proved
+    /// nothing.
     pub(crate) fn of(user: &User, credentials: &Credentials) -> Self {
         Self {
             account: user.account.clone(),
@@ -98,7 +100,7 @@ impl Identity {
             issuer_key: None,
             claims: None,
             proxy: None,
-            answered: None,
+            callout_grant: None,
         }
     }
 
@@ -111,7 +113,7 @@ impl Identity {
             issuer_key: Some(user.account.as_str().to_owned()),
             claims: None,
             proxy: None,
-            answered: None,
+            callout_grant: None,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Credentials to identity, and what an identity may do.
 //!
 //! One function, [`authenticate`], turns what a CONNECT says into an [`Identity`]; one type,
-//! [`Permissions`], decides per subject. Both are pure: no socket, clock or random source. The clock of
-//! [`ReplyGrants`] is passed in.
+//! [`Permissions`], decides per subject. Both are pure: no socket, clock or random source. The
+//! clock of [`ReplyGrants`] is passed in.
 //!
-//! Who comes with a token is let in through [`operator`], which reads it with [`jwt`]; who comes with a certificate may be
-//! the user that it names ([`ClientCertificate`]); and a service may be asked about everybody else ([`callout`]).
+//! Who comes with a token is let in through [`operator`], which reads it with [`jwt`]; who comes
+//! with a certificate may be the user that it names ([`ClientCertificate`]); and a service may be
+//! asked about everybody else ([`callout`]).
 
 mod authenticate;
 pub mod callout;
@@ -27,7 +28,7 @@ mod twin;
 mod xkey;
 
 pub use authenticate::{Attempt, Decision, Reject, authenticate};
-pub use certificate::{ClientCertificate, Tried};
+pub use certificate::{ClientCertificate, NameLookup};
 pub use config::{AuthConfig, Method, NkeyUser, User, Users};
 pub use credentials::{ConnectionType, ConnectionTypes, Credentials};
 pub use distinguished::DistinguishedName;

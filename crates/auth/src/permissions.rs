@@ -1,4 +1,5 @@
-//! What an identity may publish, subscribe to and be delivered: the choke point for every subject.
+//! Permissions of an identity to publish, subscribe and be delivered to: the choke point for every
+//! subject.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,17 +7,17 @@ use std::time::Duration;
 use myelin_subject::has_wildcard;
 
 use crate::jwt::{Permission, ResponsePermission};
-use crate::rules::{InvalidRule, Rules};
+use crate::rules::{InvalidRule, RuleSet};
 
 /// The rules for one direction, as the configuration has them.
 ///
-/// Without allow rules everything is allowed; deny rules win over allow rules. For subscriptions a rule
-/// may be `"pattern queue"`.
+/// Without allow rules everything is allowed; deny rules win over allow rules. For subscriptions a
+/// rule may be `"pattern queue"`.
 #[derive(Clone, Debug, Default)]
 pub struct SubjectRules {
-    /// What is allowed.
+    /// Subjects that are allowed.
     pub allow: Vec<String>,
-    /// What is denied of it.
+    /// Subjects of these that are denied.
     pub deny: Vec<String>,
 }
 
@@ -53,7 +54,8 @@ impl Default for ResponseRule {
     }
 }
 
-/// What an identity may do; by default everything. Immutable; shared by all connections of a user.
+/// Permissions of an identity; by default everything. Immutable; shared by all connections of a
+/// user.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     publish: Direction,
@@ -65,14 +67,15 @@ pub struct Permissions {
 #[derive(Clone, Debug, Default)]
 struct Direction {
     /// `None` allows everything.
-    allow: Option<Rules>,
-    deny: Rules,
+    allow: Option<RuleSet>,
+    deny: RuleSet,
 }
 
 impl Permissions {
     /// Compiles the rules of the configuration. `None` for a direction allows everything in it.
     ///
-    /// Compat: with `responses` and no allow rules for publishing, nothing but responses may be published.
+    /// Compat: with `responses` and no allow rules for publishing, nothing but responses may be
+    /// published.
     ///
     /// # Errors
     /// If a rule is not a valid pattern (and queue).
@@ -81,14 +84,14 @@ impl Permissions {
         subscribe: Option<SubjectRules>,
         responses: Option<ResponseRule>,
     ) -> Result<Self, InvalidRule> {
-        let mut publish = Direction::compile(publish, Rules::of_patterns)?;
+        let mut publish = Direction::compile(publish, RuleSet::of_patterns)?;
         if responses.is_some() {
             publish.allow.get_or_insert_default();
         }
-        Ok(Self { publish, subscribe: Direction::compile(subscribe, Rules::with_queues)?, responses })
+        Ok(Self { publish, subscribe: Direction::compile(subscribe, RuleSet::with_queues)?, responses })
     }
 
-    /// What the claims of a token allow, or `None` where they say nothing.
+    /// Permissions by the claims of a token, or `None` where they say nothing.
     ///
     /// Compat: what is no subject is passed over; an allow list of nothing else allows nothing.
     #[must_use]
@@ -101,15 +104,16 @@ impl Permissions {
         if !is_said(publish) && !is_said(subscribe) && responses.is_none() {
             return None;
         }
-        let mut publish = Direction::of_claims(publish, Rules::of_patterns);
+        let mut publish = Direction::of_claims(publish, RuleSet::of_patterns);
         if responses.is_some() {
             publish.allow.get_or_insert_default();
         }
-        let subscribe = Direction::of_claims(subscribe, Rules::with_queues);
+        let subscribe = Direction::of_claims(subscribe, RuleSet::with_queues);
         Some(Self { publish, subscribe, responses: responses.map(ResponseRule::of_claims) })
     }
 
-    /// What is left of `own` (`None` is everything) when nothing may be published to `subject`.
+    /// Permissions that are left of `own` (`None` is everything) when nothing may be published to
+    /// `subject`.
     pub(crate) fn without(own: Option<&Self>, subject: &str) -> Self {
         let all = || Self { publish: Direction::all(), subscribe: Direction::all(), responses: None };
         let mut left = own.cloned().unwrap_or_else(all);
@@ -134,13 +138,15 @@ impl Permissions {
     }
 
     /// Whether deliveries to a subscription to `pattern` must be asked for with
-    /// [`can_deliver`](Self::can_deliver): it has wildcards, and a deny rule speaks of a part of it.
+    /// [`can_deliver`](Self::can_deliver): it has wildcards, and a deny rule speaks of a part of
+    /// it.
     #[must_use]
     pub fn needs_delivery_filter(&self, pattern: &[u8]) -> bool {
         has_wildcard(pattern) && self.subscribe.deny.overlap(pattern)
     }
 
-    /// Whether a message on `subject` may be delivered to a subscription that exists, in `queue` or in none.
+    /// Whether a message on `subject` may be delivered to a subscription that exists, in `queue` or
+    /// in none.
     #[must_use]
     pub fn can_deliver(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         !self.subscribe.denies(subject, queue)
@@ -167,19 +173,19 @@ impl Permissions {
 
 impl Direction {
     fn all() -> Self {
-        Self { allow: None, deny: Rules::default() }
+        Self { allow: None, deny: RuleSet::default() }
     }
 
     fn compile(
         rules: Option<SubjectRules>,
-        compile: impl Fn(&[String]) -> Result<Rules, InvalidRule>,
+        compile: impl Fn(&[String]) -> Result<RuleSet, InvalidRule>,
     ) -> Result<Self, InvalidRule> {
         let rules = rules.unwrap_or_default();
         let allow = compile(&rules.allow)?;
         Ok(Self { allow: (!allow.is_empty()).then_some(allow), deny: compile(&rules.deny)? })
     }
 
-    fn of_claims(from: &Permission, compile: fn(&[String]) -> Result<Rules, InvalidRule>) -> Self {
+    fn of_claims(from: &Permission, compile: fn(&[String]) -> Result<RuleSet, InvalidRule>) -> Self {
         let valid = |texts: &[String]| {
             let is_valid = |text: &&String| compile(std::slice::from_ref(text)).is_ok();
             let texts: Vec<String> = texts.iter().filter(is_valid).cloned().collect();
@@ -189,7 +195,7 @@ impl Direction {
     }
 
     fn texts(&self) -> SubjectRules {
-        let allow = self.allow.as_ref().map(Rules::texts).unwrap_or_default();
+        let allow = self.allow.as_ref().map(RuleSet::texts).unwrap_or_default();
         SubjectRules { allow, deny: self.deny.texts() }
     }
 
@@ -243,7 +249,8 @@ mod tests {
 
     #[test]
     fn no_rules_allow_everything() {
-        // The reference took `permissions: {publish: [], subscribe: {allow: []}}` for no rules at all.
+        // The reference took `permissions: {publish: [], subscribe: {allow: []}}` for no rules at
+        // all.
         for none in [None, rules(&[], &[])] {
             let open = Permissions::new(none.clone(), none, None).unwrap();
             check_publish(&open, &[("a", true), ("a..b", true), (">", true)]);
@@ -318,7 +325,8 @@ mod tests {
             &permissions,
             &[
                 ("foo", "", true),
-                // The plain rule `foo` allows every queue, but not beside a rule for queues of `foo`.
+                // The plain rule `foo` allows every queue, but not beside a rule for queues of
+                // `foo`.
                 ("foo", "q1", false),
                 ("foo", "q2", true),
                 ("bar", "", false),

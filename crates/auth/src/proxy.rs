@@ -2,7 +2,7 @@
 
 use crate::authenticate::Reject;
 use crate::signature::is_signed;
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
 
 /// Through whom a connection came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Proxied {
         let Some(text) = signature.filter(|text| !text.is_empty() && !trusted.is_empty()) else {
             return Ok(Self::No);
         };
-        let signature = digits::decode(text, BASE64_URL).ok_or(Reject::ProxyNotTrusted)?;
+        let signature = base_n::decode(text, BASE64_URL).ok_or(Reject::ProxyNotTrusted)?;
         // A nonce that was never given could have been signed for somebody else.
         let signer = |key: &&String| !nonce.is_empty() && is_signed(key, nonce.as_bytes(), &signature);
         let signer = trusted.iter().find(signer).ok_or(Reject::ProxyNotTrusted)?;

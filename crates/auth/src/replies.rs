@@ -1,9 +1,10 @@
 //! The publish permissions that a connection earns by being sent messages (`allow_responses`).
 //!
-//! One [`ReplyGrants`] per connection whose permissions have a [`ResponseRule`]. Time is passed in. Spent and
-//! expired grants are pruned, and beyond a limit the oldest go.
+//! One [`ReplyGrants`] per connection whose permissions have a [`ResponseRule`]. Time is passed in.
+//! Spent and expired grants are pruned, and beyond a limit the oldest go.
 //!
-//! Compat: the reference has no such limit; its memory grows with every request that is not answered.
+//! Compat: the reference has no such limit; its memory grows with every request that is not
+//! answered.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const PRUNE_EVERY: u32 = 4096;
 const PRUNE_AFTER: Duration = Duration::from_secs(1);
 /// When pruning finds more bytes than this still granted, the older half goes.
 const MAX_BYTES: usize = 8 << 20;
-/// What a grant takes besides its reply, roughly.
+/// Bytes that a grant takes besides its reply, roughly.
 const GRANT_BYTES: usize = 64;
 
 /// The replies that a connection may publish to at this moment.
@@ -41,10 +42,11 @@ impl ReplyGrants {
         Self { rule, grants: HashMap::new(), given_since_prune: 0, last_prune: now }
     }
 
-    /// A message with this `reply` was delivered, and [`Permissions::can_publish`](crate::Permissions::can_publish)
-    /// does not allow it anyway.
+    /// A message with this `reply` was delivered, and
+    /// [`Permissions::can_publish`](crate::Permissions::can_publish) does not allow it anyway.
     ///
-    /// Compat: a delivery with a reply that is already granted does not renew the grant but uses it once.
+    /// Compat: a delivery with a reply that is already granted does not renew the grant but uses it
+    /// once.
     pub fn grant(&mut self, reply: &[u8], now: Instant) {
         if self.may_publish(reply, now) {
             return;

@@ -1,7 +1,7 @@
 //! Lists of permission rules, and what they say about one subject.
 //!
-//! A rule is a pattern, or for subscriptions a pattern and a queue group (`"orders.* workers"`). Rules
-//! without queue go where looking them up is cheap; the few with one are a plain list.
+//! A rule is a pattern, or for subscriptions a pattern and a queue group (`"orders.* workers"`).
+//! Rules without queue go where looking them up is cheap; the few with one are a plain list.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -30,7 +30,7 @@ impl std::error::Error for InvalidRule {}
 
 /// The rules of one list. An empty list is not special here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct RuleSet {
     literals: HashSet<Box<[u8]>>,
     wildcards: Vec<Box<[u8]>>,
     queues: Vec<QueueRule>,
@@ -42,7 +42,7 @@ struct QueueRule {
     queue: Box<[u8]>,
 }
 
-impl Rules {
+impl RuleSet {
     /// One subject more, which is one.
     pub(crate) fn deny_also(&mut self, subject: &str) {
         self.add_pattern(subject.as_bytes().into());
@@ -99,8 +99,8 @@ impl Rules {
 
     /// Whether a rule without queue speaks of `subject`.
     ///
-    /// Compat: also when `subject` is the pattern of a subscription it is taken literally, token by token: the
-    /// rule `a.*` speaks of `a.*` and even of `a.>`, the rule `a.b` of neither.
+    /// Compat: also when `subject` is the pattern of a subscription it is taken literally, token by
+    /// token: the rule `a.*` speaks of `a.*` and even of `a.>`, the rule `a.b` of neither.
     pub(crate) fn covers(&self, subject: &[u8]) -> bool {
         self.literals.contains(subject) || self.wildcards.iter().any(|pattern| matches(pattern, subject))
     }
@@ -119,8 +119,8 @@ impl Rules {
     }
 }
 
-/// Whether a rule for the queue `rule`, which may have wildcards, is one for `queue`, whose name may look
-/// like a pattern. Names are free: where one has an empty token, `*` does not match that.
+/// Whether a rule for the queue `rule`, which may have wildcards, is one for `queue`, whose name
+/// may look like a pattern. Names are free: where one has an empty token, `*` does not match that.
 fn queue_matches(rule: &[u8], queue: &[u8]) -> bool {
     let tokens = |name| <[u8]>::split(name, |&b| b == b'.');
     let stands = |(rule, token): (&[u8], &[u8])| rule == b">" || !token.is_empty();

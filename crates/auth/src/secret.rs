@@ -30,7 +30,8 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// The secret itself, where it is text: for what must be read and not compared, such as a token with claims.
+    /// The secret itself, where it is text: for what must be read and not compared, such as a token
+    /// with claims.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
@@ -60,8 +61,8 @@ pub enum StoredSecret {
 }
 
 impl StoredSecret {
-    /// Reads `text` from the configuration: a bcrypt hash if it begins like one (`$2a$`, `$2b$`, `$2x$` or
-    /// `$2y$`, two digits, `$`), else a secret in the clear.
+    /// Reads `text` from the configuration: a bcrypt hash if it begins like one (`$2a$`, `$2b$`,
+    /// `$2x$` or `$2y$`, two digits, `$`), else a secret in the clear.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         if looks_like_bcrypt(text.as_bytes()) {
@@ -71,7 +72,8 @@ impl StoredSecret {
         }
     }
 
-    /// Whether comparing takes long enough (tens of milliseconds and more) to be kept off the data path.
+    /// Whether comparing takes long enough (tens of milliseconds and more) to be kept off the data
+    /// path.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         matches!(self, Self::Bcrypt(_))
@@ -85,7 +87,7 @@ impl StoredSecret {
     }
 
     /// A secret that nothing agrees with and that is as slow to compare with as a hash of `cost`.
-    pub(crate) fn decoy(cost: Option<u8>) -> Self {
+    pub(crate) fn dummy_password(cost: Option<u8>) -> Self {
         match cost {
             Some(cost) => Self::Bcrypt(format!("$2b${cost:02}${}", ".".repeat(HASH_LENGTH - SALT_START))),
             // Whose name is unknown is not let in, whatever this agrees with (see `authenticate`).
@@ -117,8 +119,8 @@ impl fmt::Debug for StoredSecret {
 
 /// The hash as our strict reader wants it.
 ///
-/// Compat: the reference ignores what follows the hash, and the last four bits of the salt's last character,
-/// which some generators fill with noise.
+/// Compat: the reference ignores what follows the hash, and the last four bits of the salt's last
+/// character, which some generators fill with noise.
 fn canonical_hash(text: &str) -> String {
     let mut hash: String = text.chars().take(HASH_LENGTH).collect();
     if let Some(last_of_salt) = hash.get(SALT_END - 1..SALT_END)
@@ -209,11 +211,11 @@ mod tests {
     fn a_decoy_is_a_real_hash_of_the_cost_asked_for() {
         let cost = StoredSecret::parse(PA).cost();
         assert_eq!(cost, Some(4));
-        let decoy = StoredSecret::decoy(cost);
-        assert_eq!(decoy.cost(), cost);
-        let StoredSecret::Bcrypt(hash) = decoy else { panic!("as slow as a hash") };
+        let dummy_password = StoredSecret::dummy_password(cost);
+        assert_eq!(dummy_password.cost(), cost);
+        let StoredSecret::Bcrypt(hash) = dummy_password else { panic!("as slow as a hash") };
         assert!(!bcrypt::verify("pa", &hash).expect("a hash that is computed, not refused"));
-        assert!(!StoredSecret::decoy(None).is_slow());
+        assert!(!StoredSecret::dummy_password(None).is_slow());
         for broken in ["$2a$99$abc", "$2a$00$abc"] {
             assert_eq!(StoredSecret::parse(broken).cost(), None);
         }

@@ -1,11 +1,13 @@
 //! Ed25519: who has signed, and key pairs that sign.
 //!
-//! Owns nothing but the way from the text of an nkey to aws-lc. A private key never shows in `Debug`.
+//! Owns nothing but the way from the text of an nkey to aws-lc. A private key never shows in
+//! `Debug`.
 
 use std::fmt;
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
-use myelin_stdx::digits::{self, BASE64, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64, BASE64_URL};
+use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
 use myelin_stdx::nkey::{self, Role};
 
@@ -16,14 +18,15 @@ pub fn is_signed(key: &str, message: &[u8], signature: &[u8]) -> bool {
     UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok()
 }
 
-/// The bytes of a signature in CONNECT: base64 for URLs without padding, or the ordinary one with it.
+/// The bytes of a signature in CONNECT: base64 for URLs without padding, or the ordinary one with
+/// it.
 pub(crate) fn signature_of(text: &str) -> Option<Vec<u8>> {
     let padded = || {
         let digits = text.trim_end_matches(['\r', '\n']).trim_end_matches('=');
         let is_whole = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).count() % 4 == 0;
-        if is_whole { digits::decode(digits, BASE64) } else { None }
+        if is_whole { base_n::decode(digits, BASE64) } else { None }
     };
-    digits::decode(text, BASE64_URL).or_else(padded)
+    base_n::decode(text, BASE64_URL).or_else(padded)
 }
 
 /// A private nkey and its public half.
@@ -38,10 +41,8 @@ impl KeyPair {
     /// # Panics
     /// For the role of curve keys, which do not sign.
     #[must_use]
-    pub fn random(role: Role) -> Self {
-        let mut seed = [0; 32];
-        id::fill(&mut seed);
-        Self::from_bytes(role, &seed).expect("every 32 bytes are a seed of who signs")
+    pub fn random(role: Role, entropy: &dyn Entropy) -> Self {
+        Self::from_bytes(role, &id::random(entropy)).expect("every 32 bytes are a seed of who signs")
     }
 
     /// From the text of a seed.
@@ -69,7 +70,7 @@ impl KeyPair {
     /// A signature over `message`, in base64 for URLs.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> String {
-        digits::encode(self.pair.sign(message).as_ref(), BASE64_URL)
+        base_n::encode(self.pair.sign(message).as_ref(), BASE64_URL)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The permission rules written the plain way, and the comparison of [`Permissions`] with them over all
-//! short subjects of a small alphabet.
+//! The permission rules written the plain way, and the comparison of [`Permissions`] with them over
+//! all short subjects of a small alphabet.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,7 +33,8 @@ fn queues<'a>(rules: &'a [String], subject: &str) -> Vec<&'a str> {
     with_queue.filter(|(pattern, _)| covers(pattern, subject)).map(|(_, queue)| queue).collect()
 }
 
-/// Queues of the alphabet below have no wildcards themselves, so matching a rule means being covered.
+/// Queues of the alphabet below have no wildcards themselves, so matching a rule means being
+/// covered.
 fn one_is_for(queues: &[&str], queue: &str) -> bool {
     queues.iter().any(|rule| covers(rule, queue))
 }

@@ -1,10 +1,12 @@
-//! Curve keys: messages that one key seals and one other opens (X25519, XSalsa20, Poly1305, as NaCl's box has them).
+//! Curve keys: messages that one key seals and one other opens (X25519, XSalsa20, Poly1305, as
+//! NaCl's box has them).
 //!
-//! Owns the envelope that official clients and services know (`xkv1`, a nonce, the box), and is the only place that knows
-//! the library behind it. A private key never shows in `Debug`.
+//! Owns the envelope that official clients and services know (`xkv1`, a nonce, the box), and is the
+//! only place that knows the library behind it. A private key never shows in `Debug`.
 
 use crypto_box::aead::Aead;
 use crypto_box::{Nonce, PublicKey, SalsaBox, SecretKey};
+use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
 use myelin_stdx::nkey::{self, Role};
 use std::fmt;
@@ -16,9 +18,9 @@ const NONCE: usize = 24;
 /// Why an envelope is not opened, or none is made. The texts are those of the reference's library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealFault {
-    /// What is sealed for is no curve key.
+    /// The key of the recipient is no curve key.
     Recipient,
-    /// What is said to have sealed is no curve key.
+    /// The key of the sender is no curve key.
     Sender,
     /// Too short for an envelope.
     Short,
@@ -48,10 +50,8 @@ pub struct XKey(SecretKey);
 impl XKey {
     /// A new one that nobody can guess.
     #[must_use]
-    pub fn random() -> Self {
-        let mut seed = [0; 32];
-        id::fill(&mut seed);
-        Self(SecretKey::from_bytes(seed))
+    pub fn random(entropy: &dyn Entropy) -> Self {
+        Self(SecretKey::from_bytes(id::random(entropy)))
     }
 
     /// From the text of a seed.
@@ -71,10 +71,9 @@ impl XKey {
     ///
     /// # Errors
     /// When it is no such key.
-    pub fn seal(&self, message: &[u8], recipient: &str) -> Result<Vec<u8>, SealFault> {
+    pub fn seal(&self, message: &[u8], recipient: &str, entropy: &dyn Entropy) -> Result<Vec<u8>, SealFault> {
         let recipient = curve_key(recipient).ok_or(SealFault::Recipient)?;
-        let mut nonce = [0; NONCE];
-        id::fill(&mut nonce);
+        let nonce: [u8; NONCE] = id::random(entropy);
         let sealed = SalsaBox::new(&recipient, &self.0).encrypt(&Nonce::from(nonce), message);
         Ok([VERSION, &nonce, &sealed.map_err(|_| SealFault::Box)?].concat())
     }
@@ -108,6 +107,7 @@ fn curve_key(text: &str) -> Option<PublicKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_stdx::entropy::OsEntropy;
 
     fn pair() -> (XKey, XKey) {
         let key = |n| XKey(SecretKey::from_bytes([n; 32]));
@@ -117,13 +117,17 @@ mod tests {
     #[test]
     fn what_is_sealed_is_opened_by_one_only() {
         let (ours, theirs) = pair();
-        let envelope = ours.seal(b"eyJ", &theirs.public()).unwrap();
+        let envelope = ours.seal(b"eyJ", &theirs.public(), &OsEntropy).unwrap();
         assert!(envelope.starts_with(b"xkv1") && envelope.len() == 4 + 24 + 16 + 3);
         assert_eq!(theirs.open(&envelope, &ours.public()).unwrap(), b"eyJ");
         assert_eq!(ours.open(&envelope, &theirs.public()).unwrap(), b"eyJ", "both know the key of the box");
-        assert_eq!(XKey::random().open(&envelope, &ours.public()), Err(SealFault::Box));
+        assert_eq!(XKey::random(&OsEntropy).open(&envelope, &ours.public()), Err(SealFault::Box));
         assert_eq!(theirs.open(&envelope, &theirs.public()), Err(SealFault::Box));
-        assert_ne!(ours.seal(b"eyJ", &theirs.public()).unwrap(), envelope, "no nonce comes twice");
+        assert_ne!(
+            ours.seal(b"eyJ", &theirs.public(), &OsEntropy).unwrap(),
+            envelope,
+            "no nonce comes twice"
+        );
         for at in 4..envelope.len() {
             let mut changed = envelope.clone();
             changed[at] ^= 1;
@@ -144,20 +148,20 @@ mod tests {
     #[test]
     fn cve_2023_46129_the_key_of_the_box_is_the_owners() {
         let (ours, theirs) = pair();
-        let envelope = ours.seal(b"secret", &theirs.public()).unwrap();
+        let envelope = ours.seal(b"secret", &theirs.public(), &OsEntropy).unwrap();
         let zero = XKey(SecretKey::from_bytes([0; 32]));
         for public in [ours.public(), theirs.public(), zero.public()] {
             assert_eq!(zero.open(&envelope, &public), Err(SealFault::Box));
         }
-        assert_ne!(XKey::random().0.to_bytes(), [0; 32]);
-        assert_ne!(XKey::random().public(), XKey::random().public());
+        assert_ne!(XKey::random(&OsEntropy).0.to_bytes(), [0; 32]);
+        assert_ne!(XKey::random(&OsEntropy).public(), XKey::random(&OsEntropy).public());
         assert!(!format!("{ours:?}").contains(&nkey::encode_seed(Role::Curve, &[1; 32])));
     }
 
     #[test]
     fn what_is_no_envelope_is_refused_in_the_librarys_words() {
         let (ours, theirs) = pair();
-        let envelope = ours.seal(b"x", &theirs.public()).unwrap();
+        let envelope = ours.seal(b"x", &theirs.public(), &OsEntropy).unwrap();
         let other = [b"xkv2", &envelope[4..]].concat();
         let account = nkey::encode(Role::Account, &[1; 32]);
         for (envelope, sender, fault) in [
@@ -170,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(theirs.open(envelope, &sender), Err(fault), "{sender}");
         }
-        assert_eq!(ours.seal(b"x", &account), Err(SealFault::Recipient));
+        assert_eq!(ours.seal(b"x", &account, &OsEntropy), Err(SealFault::Recipient));
         assert_eq!(XKey::from_seed(&nkey::encode_seed(Role::User, &[1; 32])).map(|key| key.public()), None);
         let seed = nkey::encode_seed(Role::Curve, &[1; 32]);
         assert_eq!(XKey::from_seed(&seed).map(|key| key.public()), Some(ours.public()));

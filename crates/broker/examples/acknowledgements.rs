@@ -1,12 +1,13 @@
-//! Measures what it costs to route acknowledgements, none of whose subjects comes twice, to the service that takes them:
-//! `cargo run --release -p myelin-broker --example acknowledgements`.
+//! Measures what it costs to route acknowledgements, none of whose subjects comes twice, to the
+//! service that takes them: `cargo run --release -p myelin-broker --example acknowledgements`.
 //!
-//! Prints nanoseconds per message, from the bytes of a client to the buffer of the service, and the same for one subject.
+//! Prints nanoseconds per message, from the bytes of a client to the buffer of the service, and the
+//! same for one subject.
 
 mod parts;
 
 use bytes::Bytes;
-use myelin_broker::{Account, Broker, MessageBuf, Service, Session, Shard};
+use myelin_broker::{Account, Broker, Service, ServiceBatch, Session, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -22,7 +23,7 @@ const ROUNDS: usize = 500;
 struct Door(AtomicUsize);
 
 impl Service for Door {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         self.0.fetch_add(msgs.len(), Relaxed);
     }
 }

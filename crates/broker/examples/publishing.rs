@@ -1,7 +1,8 @@
-//! Measures what it costs to route a message: `cargo run --release -p myelin-broker --example publishing [ROW [ROUNDS]]`.
+//! Measures what it costs to route a message:
+//! `cargo run --release -p myelin-broker --example publishing [ROW [ROUNDS]]`.
 //!
-//! Prints nanoseconds per message, from the bytes of a publisher to a socket that takes everything: 16 bytes to each of 64
-//! subjects in turn.
+//! Prints nanoseconds per message, from the bytes of a publisher to a socket that takes everything:
+//! 16 bytes to each of 64 subjects in turn.
 
 mod parts;
 
@@ -13,10 +14,12 @@ use std::time::Instant;
 /// Messages of one tick, and ticks of one round.
 const TICK: usize = 2048;
 const TICKS: usize = 8;
-/// The best of these counts: short, so that some are not disturbed. Fewer are enough for `callgrind`.
+/// The best of these counts: short, so that some are not disturbed. Fewer are enough for
+/// `callgrind`.
 const ROUNDS: usize = 300;
 
-/// Nanoseconds per message with a receiver for each of `listeners`, which say this when they connect.
+/// Nanoseconds per message with a receiver for each of `listeners`, which say this when they
+/// connect.
 fn measure(listeners: &[String], rounds: usize) -> f64 {
     let broker = parts::broker();
     let mut shard = Shard::new(&broker, 7);

@@ -4,7 +4,7 @@ use crate::cluster::ClusterName;
 use crate::conn::lock;
 use crate::imports::{AccountConfig, ImportsAndExports};
 use crate::reply_prefix::{self, ReplyKind};
-use crate::service::{Binding, Receiver, Service};
+use crate::service::{Binding, Service, ServiceTarget};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
@@ -12,7 +12,7 @@ use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-/// What an account may use; `None` is unlimited.
+/// Limits of an account; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccountLimits {
     /// Client connections at once.
@@ -23,8 +23,8 @@ pub struct AccountLimits {
     pub max_payload: Option<u32>,
 }
 
-/// Messages published in an account reach subscriptions of that account, and of others only by what it exports and they
-/// import.
+/// Messages published in an account reach subscriptions of that account, and of others only by what
+/// it exports and they import.
 pub struct Account {
     /// Dense number, part of the route cache's key.
     pub(crate) id: u32,
@@ -32,13 +32,14 @@ pub struct Account {
     is_system: bool,
     limits: Mutex<AccountLimits>,
     pub(crate) interest: Interest<Arc<Subscription>>,
-    /// What services of this account receive.
+    /// Services of this account, by the subjects that they receive.
     pub(crate) services: Interest<Arc<Binding>>,
     watches: Arc<Watches>,
-    /// Subscriptions and bindings that [look behind](answers::looks_behind) what answers of each family begin with.
-    looking_behind: [AtomicUsize; 2],
+    /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the
+    /// prefix of replies, of each kind.
+    suffix_inspectors: [AtomicUsize; 2],
     connections: AtomicUsize,
-    pub(crate) exchange: ImportsAndExports,
+    pub(crate) imports: ImportsAndExports,
 }
 
 impl Account {
@@ -52,9 +53,9 @@ impl Account {
             interest: Interest::new(),
             services: Interest::narrow(),
             watches: Arc::default(),
-            looking_behind: Default::default(),
+            suffix_inspectors: Default::default(),
             connections: AtomicUsize::new(0),
-            exchange: ImportsAndExports::new(config, Arc::clone(cluster)),
+            imports: ImportsAndExports::new(config, Arc::clone(cluster)),
         }
     }
 
@@ -73,7 +74,8 @@ impl Account {
         *lock(&self.limits)
     }
 
-    /// Replaces the limits. Connections that are there already stay: to end those that are too many is the broker's.
+    /// Replaces the limits. Connections that are there already stay: to end those that are too many
+    /// is the broker's.
     pub(crate) fn set_limits(&self, limits: AccountLimits) {
         *lock(&self.limits) = limits;
     }
@@ -98,26 +100,28 @@ impl Account {
         self.interest.for_each(|sub| f(sub));
     }
 
-    /// Has `service` receive what matches `subject`, which must be well formed, until [`Account::unbind`].
+    /// Has `service` receive what matches `subject`, which must be well formed, until
+    /// [`Account::unbind`].
     pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
-        self.bind_receiver(subject, Receiver::Service(service))
+        self.bind_receiver(subject, ServiceTarget::Service(service))
     }
 
-    /// The same for a service that is to hear also what the account imports.
+    /// Has `service` receive what matches `subject`, as [`Account::bind`] does, and also what the
+    /// account imports.
     pub fn listen(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
         let binding = self.bind(subject, service);
-        self.exchange.listen(&binding);
+        self.imports.listen(&binding);
         binding
     }
 
-    pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: Receiver) -> Arc<Binding> {
+    pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: ServiceTarget) -> Arc<Binding> {
         let binding = self.place(subject, receiver);
         self.watches.changed(subject, None);
         binding
     }
 
-    /// Puts a receiver into the index; whoever watches is to be [told](Self::tell_of).
-    pub(crate) fn place(&self, subject: &[u8], receiver: Receiver) -> Arc<Binding> {
+    /// Puts a receiver into the index; whoever watches is to be [told](Self::notify_watches).
+    pub(crate) fn place(&self, subject: &[u8], receiver: ServiceTarget) -> Arc<Binding> {
         let binding = Arc::new(Binding::new(subject, receiver));
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
@@ -130,11 +134,11 @@ impl Account {
         self.has_gone(binding.subject(), removed);
     }
 
-    /// Whether anybody receives `subject`, client or service. Of what stands for somebody in another account: whether that
-    /// one does.
+    /// Whether anybody receives `subject`, client or service. Of what stands for somebody in
+    /// another account: whether that one does.
     pub fn has_interest(&self, subject: &[u8]) -> bool {
-        if self.exchange.replies.owns(subject) {
-            let waiting = self.exchange.replies.waiting(subject);
+        if self.imports.replies.owns(subject) {
+            let waiting = self.imports.replies.waiting(subject);
             return waiting.is_some_and(|(account, reply)| account.has_interest(&reply));
         }
         let (mut clients, mut services) = (Matched::new(), Matched::new());
@@ -143,7 +147,8 @@ impl Account {
         !clients.is_empty() || !services.is_empty()
     }
 
-    /// Whether anybody listens to `subject`, which has no wildcards, without wildcards: in this queue group, or in none.
+    /// Whether anybody listens to `subject`, which has no wildcards, without wildcards: in this
+    /// queue group, or in none.
     pub fn has_listener(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         let (mut clients, mut services) = (Matched::new(), Matched::new());
         self.interest.collect(subject, &mut clients);
@@ -160,27 +165,27 @@ impl Account {
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.displace(binding);
         self.watches.changed(binding.subject(), None);
-        self.exchange.unlisten(binding);
+        self.imports.unlisten(binding);
     }
 
-    /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which has no wildcards, may
-    /// have become another, until the watch is dropped. Whoever asks after this returns misses nothing: a change was made
-    /// before, and is in the answer, or is told.
+    /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which
+    /// has no wildcards, may have become another, until the watch is dropped. Whoever asks after
+    /// this returns misses nothing: a change was made before, and is in the answer, or is told.
     pub fn watch(&self, subject: &[u8], watcher: Weak<dyn Watcher>) -> Watch {
         let watch = self.watches.add(subject, watcher);
-        self.interest.meet(subject);
-        self.services.meet(subject);
+        self.interest.synchronize(subject);
+        self.services.synchronize(subject);
         watch
     }
 
     /// Lets a subscription in, on `shard`.
     pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut Shard) {
         self.insert(sub);
-        self.tell_of(sub.subject(), Some(&mut *shard));
-        self.reach_out(sub, Some(shard));
+        self.notify_watches(sub.subject(), Some(&mut *shard));
+        self.add_shadows(sub, Some(shard));
     }
 
-    /// Puts a subscription into the index; whoever watches is to be [told](Self::tell_of).
+    /// Puts a subscription into the index; whoever watches is to be [told](Self::notify_watches).
     pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
         self.comes(sub.subject());
         self.interest.insert(Arc::clone(sub));
@@ -194,7 +199,7 @@ impl Account {
     }
 
     /// Tells those who watch that interest in what `pattern` matches may have changed.
-    pub(crate) fn tell_of(&self, pattern: &[u8], shard: Option<&mut Shard>) {
+    pub(crate) fn notify_watches(&self, pattern: &[u8], shard: Option<&mut Shard>) {
         self.watches.changed(pattern, shard);
     }
 
@@ -205,38 +210,41 @@ impl Account {
     }
 
     /// Outdates all routes.
-    pub(crate) fn outdate(&self) {
-        self.interest.outdate();
+    pub(crate) fn invalidate_all(&self) {
+        self.interest.invalidate_all();
     }
 
     /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
     pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut Shard>) -> bool {
         let removed = self.take_out(sub);
-        self.tell_of(sub.subject(), shard.as_deref_mut());
-        self.draw_back(sub, shard);
+        self.notify_watches(sub.subject(), shard.as_deref_mut());
+        self.remove_shadows(sub, shard);
         removed
     }
 
-    /// Whether one route serves all answers of a family with the same [beginning](answers::beginning). An index in which
-    /// that changes has other stamps before it does, and a route was built with stamps that were read before this is asked.
+    /// Whether one route serves all replies of a kind with the same
+    /// [prefix](crate::reply_prefix::shared_prefix). An index in which that changes has other
+    /// stamps before it does, and a route was built with stamps that were read before this is
+    /// asked.
     #[inline]
-    pub(crate) fn routes_by_beginning(&self, family: ReplyKind) -> bool {
-        self.looking_behind[family as usize].load(Relaxed) == 0
+    pub(crate) fn routes_by_prefix(&self, reply_kind: ReplyKind) -> bool {
+        self.suffix_inspectors[reply_kind as usize].load(Relaxed) == 0
     }
 
-    /// Counted before it is in the index, so that nobody who finds the index with it misses it here.
+    /// Counted before it is in the index, so that nobody who finds the index with it misses it
+    /// here.
     fn comes(&self, pattern: &[u8]) {
-        for family in ReplyKind::ALL {
-            if reply_prefix::inspects_suffix(pattern, family) {
-                self.looking_behind[family as usize].fetch_add(1, Relaxed);
+        for reply_kind in ReplyKind::ALL {
+            if reply_prefix::inspects_suffix(pattern, reply_kind) {
+                self.suffix_inspectors[reply_kind as usize].fetch_add(1, Relaxed);
             }
         }
     }
 
     fn has_gone(&self, pattern: &[u8], removed: bool) {
-        for family in ReplyKind::ALL {
-            if removed && reply_prefix::inspects_suffix(pattern, family) {
-                self.looking_behind[family as usize].fetch_sub(1, Relaxed);
+        for reply_kind in ReplyKind::ALL {
+            if removed && reply_prefix::inspects_suffix(pattern, reply_kind) {
+                self.suffix_inspectors[reply_kind as usize].fetch_sub(1, Relaxed);
             }
         }
     }

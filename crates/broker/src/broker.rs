@@ -1,41 +1,41 @@
-//! What all shards share: accounts, the rules of authentication, who is connected, counters.
+//! State that all shards share: accounts, the rules of authentication, who is connected, counters.
 
 use crate::account::Account;
+use crate::auth_and_accounts::{AuthAndAccounts, SetupError, StagedAuthAndAccounts};
 use crate::callout::Callouts;
 use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
 use crate::cluster::ClusterName;
 use crate::conn::{Conn, ConnShared, Endpoint, Transport, lock};
-use crate::directory::{Directory, NextDirectory, SetupError};
-use crate::imports::{AccountConfig, Awaited, Ended, Import, Ticket};
+use crate::imports::{AccountConfig, Awaited, Import, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
 use crate::server_info::Labels;
-use crate::service::Receiver;
+use crate::service::ServiceTarget;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
+use crate::unguessable::Unguessable;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
+use myelin_stdx::entropy::Entropy;
 use myelin_stdx::mem::Accountant;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// See the head of this file.
+/// Broker: what all shards share.
 pub struct Broker {
     settings: ArcSwap<Settings>,
-    directory: ArcSwap<Directory>,
+    auth_and_accounts: ArcSwap<AuthAndAccounts>,
     pub(crate) trusted: OnceLock<JwtAccounts>,
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
-    witness: OnceLock<Arc<dyn ClientEvents>>,
+    client_events: OnceLock<Arc<dyn ClientEvents>>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<ConnShared>,
@@ -51,11 +51,13 @@ pub struct Broker {
     name: String,
     pub(crate) cluster: Arc<ClusterName>,
     /// Accounts whose services have been asked from others.
-    asked: Mutex<Asked>,
+    asked: Mutex<AskedAccounts>,
     /// By the name of an exporter, who has imported from it since the start.
     importers: Mutex<HashMap<String, HashSet<String>>>,
     next_id: AtomicU64,
-    ids: RandomState,
+    /// Source of what nobody can guess: nonces, keys, names.
+    entropy: Arc<dyn Entropy>,
+    ids: Unguessable,
     /// See [`Broker::wall`].
     clock: OnceLock<(Instant, SystemTime)>,
     labels: ArcSwap<Labels>,
@@ -65,7 +67,7 @@ pub struct Broker {
 
 /// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
 #[derive(Default)]
-struct Asked {
+struct AskedAccounts {
     accounts: Vec<Weak<Account>>,
     swept: Option<Instant>,
 }
@@ -76,7 +78,8 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
 impl Broker {
-    /// A broker with the given accounts beside the global one, which always exists.
+    /// A broker with the given accounts beside the global one, which always exists. Nonces, keys
+    /// and unique names are drawn from `entropy`.
     ///
     /// # Errors
     /// When two accounts share a name.
@@ -86,27 +89,29 @@ impl Broker {
         accounts: &[AccountConfig],
         system_account: Option<&str>,
         info: Info,
+        entropy: Arc<dyn Entropy>,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, SetupError> {
         let commons = Arc::default();
-        let directory = Directory::new(auth, accounts, system_account)?;
-        directory.cluster.set(&info.cluster);
+        let auth_and_accounts = AuthAndAccounts::new(auth, accounts, system_account)?;
+        auth_and_accounts.cluster.set(&info.cluster);
         Ok(Arc::new(Self {
-            cluster: Arc::clone(&directory.cluster),
+            cluster: Arc::clone(&auth_and_accounts.cluster),
             name: info.server_name.clone(),
             asked: Mutex::default(),
             importers: Mutex::default(),
             next_id: AtomicU64::new(0),
-            ids: RandomState::new(),
+            ids: Unguessable::new(&*entropy),
+            entropy,
             clock: OnceLock::new(),
             labels: ArcSwap::default(),
             events: AtomicU64::new(0),
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
-            directory: ArcSwap::from_pointee(directory),
+            auth_and_accounts: ArcSwap::from_pointee(auth_and_accounts),
             trusted: OnceLock::new(),
             callouts: OnceLock::new(),
-            witness: OnceLock::new(),
+            client_events: OnceLock::new(),
             info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
@@ -124,7 +129,7 @@ impl Broker {
         self.settings.load_full()
     }
 
-    /// Replaces the limits and timings. Shards and sessions heed them from [`Shard::refresh`] and
+    /// Replaces the limits and timings. Shards and sessions apply them from [`Shard::refresh`] and
     /// [`Session::refresh`] on.
     ///
     /// [`Shard::refresh`]: crate::Shard::refresh
@@ -135,27 +140,28 @@ impl Broker {
 
     /// The rules of authentication.
     pub fn auth(&self) -> Arc<AuthConfig> {
-        Arc::clone(&self.directory.load().auth)
+        Arc::clone(&self.auth_and_accounts.load().auth)
     }
 
     /// Prepares other rules of authentication and accounts; changes nothing yet.
     ///
     /// # Errors
     /// When two accounts share a name.
-    pub fn next_directory(
+    pub fn stage_auth_and_accounts(
         &self,
         auth: AuthConfig,
         accounts: &[AccountConfig],
-    ) -> Result<NextDirectory, SetupError> {
-        self.directory.load().next(auth, accounts)
+    ) -> Result<StagedAuthAndAccounts, SetupError> {
+        self.auth_and_accounts.load().next(auth, accounts)
     }
 
-    /// Replaces the rules of authentication and the accounts in one step. Accounts that stay keep what is in
-    /// them and get their new limits; those that are gone take nobody in, and their connections end when
-    /// their sessions are refreshed. Of those that have too many connections now, the newest end.
-    pub fn set_directory(&self, next: NextDirectory) {
-        self.directory.store(Arc::new(next.take_effect()));
-        for account in self.directory.load().accounts() {
+    /// Replaces the rules of authentication and the accounts in one step. Accounts that stay keep
+    /// what is in them and get their new limits; those that are gone take nobody in, and their
+    /// connections end when their sessions are refreshed. Of those that have too many connections
+    /// now, the newest end.
+    pub fn set_auth_and_accounts(&self, next: StagedAuthAndAccounts) {
+        self.auth_and_accounts.store(Arc::new(next.take_effect()));
+        for account in self.auth_and_accounts.load().accounts() {
             if let Some(most) = account.limits().max_connections
                 && account.connections() > most
             {
@@ -171,26 +177,26 @@ impl Broker {
 
     /// An account that does not come from a token, be it that it has one besides.
     pub(crate) fn configured_account(&self, name: &str) -> Option<Arc<Account>> {
-        self.directory.load().account(name).cloned()
+        self.auth_and_accounts.load().account(name).cloned()
     }
 
     /// The system account, if there is one.
     pub fn system_account(&self) -> Option<Arc<Account>> {
-        let directory = self.directory.load();
-        directory.system_account().and_then(|name| directory.account(name)).cloned()
+        let auth_and_accounts = self.auth_and_accounts.load();
+        auth_and_accounts.system_account().and_then(|name| auth_and_accounts.account(name)).cloned()
     }
 
     pub(crate) fn system_name(&self) -> Option<String> {
-        self.directory.load().system_account().map(str::to_owned)
+        self.auth_and_accounts.load().system_account().map(str::to_owned)
     }
 
-    /// Has `witness` told of who comes and goes from now on. Once.
-    pub fn set_witness(&self, witness: Arc<dyn ClientEvents>) {
-        let _ = self.witness.set(witness);
+    /// Sets who receives the events of clients from now on. Only the first call counts.
+    pub fn set_client_events(&self, client_events: Arc<dyn ClientEvents>) {
+        let _ = self.client_events.set(client_events);
     }
 
-    pub(crate) fn witness(&self) -> Option<&dyn ClientEvents> {
-        self.witness.get().map(|witness| &**witness)
+    pub(crate) fn client_events(&self) -> Option<&dyn ClientEvents> {
+        self.client_events.get().map(|client_events| &**client_events)
     }
 
     /// A living connection.
@@ -200,17 +206,19 @@ impl Broker {
 
     /// All accounts, in no order.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
-        let directory = self.directory.load();
-        let configured = directory.accounts().cloned();
+        let auth_and_accounts = self.auth_and_accounts.load();
+        let configured = auth_and_accounts.accounts().cloned();
         let trusted = self.trusted().map(JwtAccounts::accounts).unwrap_or_default();
         // The system account is in both.
-        let trusted = trusted.into_iter().filter(|account| directory.account(account.name()).is_none());
+        let trusted =
+            trusted.into_iter().filter(|account| auth_and_accounts.account(account.name()).is_none());
         configured.chain(trusted).collect()
     }
 
-    /// Replaces what is said about one account, whose name stays, and has imports follow: its own, and those of accounts
-    /// that import from it. For accounts that come one by one, with their tokens; [`set_directory`](Self::set_directory)
-    /// does the same for all that are configured.
+    /// Replaces what is said about one account, whose name stays, and has imports follow: its own,
+    /// and those of accounts that import from it. For accounts that come one by one, with their
+    /// tokens; [`set_auth_and_accounts`](Self::set_auth_and_accounts) does the same for all that
+    /// are configured.
     pub fn configure_account(&self, account: &Arc<Account>, config: AccountConfig) {
         let importers = {
             let mut importers = lock(&self.importers);
@@ -228,10 +236,10 @@ impl Broker {
 
     /// The name of the server's own account; empty if it has none.
     pub(crate) fn system_account_name(&self) -> String {
-        self.directory.load().system_account().unwrap_or_default().to_owned()
+        self.auth_and_accounts.load().system_account().unwrap_or_default().to_owned()
     }
 
-    /// What events say of the server beside its name.
+    /// Labels of the server that events show beside its name.
     pub fn labels(&self) -> Arc<Labels> {
         self.labels.load_full()
     }
@@ -258,14 +266,15 @@ impl Broker {
         awaited: Awaited,
         reply: &mut Vec<u8>,
     ) -> Ticket {
-        exporter.exchange.replies.open(awaited, reply, |pattern| {
-            exporter.bind_receiver(pattern, Receiver::Requesters);
+        exporter.imports.replies.open(awaited, reply, &*self.entropy, |pattern| {
+            exporter.bind_receiver(pattern, ServiceTarget::Requesters);
             lock(&self.asked).accounts.push(Arc::downgrade(exporter));
         })
     }
 
-    /// Forgets some of the answers that nobody waits for any more, now and then; answers which of them were measured.
-    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<Ended> {
+    /// Forgets some of the answers that nobody waits for any more, now and then; answers which of
+    /// them were measured.
+    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest> {
         let accounts = {
             let mut asked = lock(&self.asked);
             if asked.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
@@ -276,13 +285,18 @@ impl Broker {
             asked.accounts.clone()
         };
         let accounts = accounts.iter().filter_map(Weak::upgrade);
-        accounts.flat_map(|account| account.exchange.replies.sweep(now)).collect()
+        accounts.flat_map(|account| account.imports.replies.sweep(now)).collect()
+    }
+
+    /// Where nonces, keys and names come from.
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        &*self.entropy
     }
 
     /// A name of 22 characters that no other has, for what is published once.
     pub(crate) fn unique_id(&self) -> String {
         let number = self.next_id.fetch_add(1, Relaxed);
-        let hashes = [self.ids.hash_one((number, 0)), self.ids.hash_one((number, 1))];
+        let hashes = [self.ids.number(number, 0), self.ids.number(number, 1)];
         let digits = |hash: u64| {
             std::iter::successors(Some(hash), |rest| Some(rest / 62))
                 .take(11)
@@ -291,12 +305,13 @@ impl Broker {
         hashes.into_iter().flat_map(digits).map(char::from).collect()
     }
 
-    /// From the first connection on it is known what time it is: a moment, and what the clock on the wall said.
+    /// From the first connection on it is known what time it is: a moment, and what the clock on
+    /// the wall said.
     pub(crate) fn set_clock(&self, now: Instant, wall: SystemTime) {
         self.clock.get_or_init(|| (now, wall));
     }
 
-    /// What the clock on the wall said at that moment. It is not set anew when the machine's is.
+    /// Time of day at that moment. It is not set anew when the machine's is.
     pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
         let Some((known, wall)) = self.clock.get() else { return SystemTime::UNIX_EPOCH };
         match moment.checked_duration_since(*known) {
@@ -305,7 +320,8 @@ impl Broker {
         }
     }
 
-    /// Ends connections until there are at most `max`, and returns how many. Which ones is left to chance.
+    /// Ends connections until there are at most `max`, and returns how many. Which ones is left to
+    /// chance.
     pub fn shed(&self, max: usize) -> usize {
         let conns = self.registry.open();
         let surplus = conns.len().saturating_sub(max);
@@ -313,7 +329,7 @@ impl Broker {
         surplus
     }
 
-    /// What INFO says to everybody. Fields about one connection are empty.
+    /// INFO as it is for everybody. Fields about one connection are empty.
     pub fn info(&self) -> Info {
         self.info.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
@@ -350,15 +366,16 @@ impl Broker {
         self.connect_by(None, endpoint, sink)
     }
 
-    /// The same for one that came in another way than most.
+    /// Makes the shared half of a new connection, which may have come by another listener than the
+    /// clients' own.
     pub fn connect_by(
         &self,
-        entrance: Option<Box<WebSocketOrigin>>,
+        websocket_origin: Option<Box<WebSocketOrigin>>,
         endpoint: Endpoint,
         sink: Box<dyn Transport>,
     ) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
-        Conn::new(cid, endpoint, entrance, sink, &self.commons)
+        Conn::new(cid, endpoint, websocket_origin, sink, &self.commons)
     }
 
     /// Living connections.
@@ -366,8 +383,8 @@ impl Broker {
         self.registry.open()
     }
 
-    /// Living connections, and what the ended ones of each account have moved: nothing is counted in both. An
-    /// account may come several times.
+    /// Living connections, and what the ended ones of each account have moved: nothing is counted
+    /// in both. An account may come several times.
     pub fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
         self.registry.census()
     }
@@ -410,7 +427,7 @@ impl Broker {
         sum
     }
 
-    /// What the data path holds in memory at the moment.
+    /// Memory that the data path holds at the moment.
     pub fn memory(&self) -> &Accountant {
         &self.commons.memory
     }
@@ -431,10 +448,10 @@ impl Broker {
         if self.log.enabled(level) {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
-            match conn.entrance() {
+            match conn.websocket_origin() {
                 None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
-                Some(entrance) => {
-                    let name = entrance.name(peer, cid);
+                Some(websocket_origin) => {
+                    let name = websocket_origin.name(peer, cid);
                     self.log.write(level, format_args!("{name}{label} - {line}"));
                 }
             }
@@ -443,13 +460,14 @@ impl Broker {
 }
 
 impl Drop for Broker {
-    /// Accounts hold each other by what they import, one may import from itself, and both hold who waits for an answer; a
-    /// connection whose session has not ended and its subscriptions hold each other, too. Nobody publishes any more, so
-    /// all of it is let go of: else a broker that is dropped would stay in memory.
+    /// Accounts hold each other by what they import, one may import from itself, and both hold who
+    /// waits for an answer; a connection whose session has not ended and its subscriptions hold
+    /// each other, too. Nobody publishes any more, so all of it is let go of: else a broker that is
+    /// dropped would stay in memory.
     fn drop(&mut self) {
         self.registry.open().iter().for_each(|conn| drop(conn.take_subscriptions()));
         self.accounts().iter().for_each(Account::unlink);
         let asked = std::mem::take(&mut lock(&self.asked).accounts);
-        asked.iter().filter_map(Weak::upgrade).for_each(|account| account.exchange.replies.forget_all());
+        asked.iter().filter_map(Weak::upgrade).for_each(|account| account.imports.replies.forget_all());
     }
 }

@@ -1,19 +1,25 @@
-//! The way to a callout service and back: a question is published in the service's account, its answer comes to a subject
-//! of its own.
+//! The way to a callout service and back: a question is published in the service's account, its
+//! answer comes to a subject of its own.
 //!
-//! Nothing here waits. A shell runs an [`AuthTask`](crate::AuthTask), publishes the [`Asking`] that may come of it, waits
-//! as long as [it says](Asking::timeout), and has the answer judged. What an answer is worth is `auth`'s.
+//! Nothing here waits. A shell runs an [`AuthTask`](crate::AuthTask), publishes the
+//! [`PendingCallout`] that may come of it, waits as long as [it says](PendingCallout::timeout), and
+//! has the answer judged. What an answer is worth is `auth`'s.
+//!
+//! A question belongs to one task of the control runtime; while the service thinks, only the
+//! question exists.
 
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::lock;
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use hashbrown::{HashMap, HashSet};
-use myelin_auth::callout::{AuthRequest, Caller, Request, RequestingServer, SUBJECT, ServerKeys};
+use myelin_auth::callout::{AuthRequest, ClientInfo, RequestingServer, SUBJECT, ServerKeys, SignedRequest};
 use myelin_auth::{Identity, Permissions, Reject};
+use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,7 +32,7 @@ pub(crate) struct Callouts {
     keys: ServerKeys,
     /// By which questions are known to be the server's.
     rights: Arc<Permissions>,
-    /// What all subjects of answers begin with.
+    /// Beginning of the subjects of all responses.
     inbox: String,
     pending: Mutex<HashMap<Box<[u8]>, Heard>>,
     /// Accounts in which answers are listened for, by number.
@@ -34,17 +40,17 @@ pub(crate) struct Callouts {
 }
 
 impl Callouts {
-    pub(crate) fn new(keys: ServerKeys) -> Arc<Self> {
+    pub(crate) fn new(keys: ServerKeys, entropy: &dyn Entropy) -> Arc<Self> {
         Arc::new(Self {
             keys,
             rights: Arc::default(),
-            inbox: format!("$SYS._INBOX.{}.", id::unique(8)),
+            inbox: format!("$SYS._INBOX.{}.", id::unique(entropy, 8)),
             pending: Mutex::default(),
             listening: Mutex::default(),
         })
     }
 
-    /// Those of who puts questions.
+    /// Permissions of the publisher of requests.
     pub(crate) fn rights(&self) -> &Arc<Permissions> {
         &self.rights
     }
@@ -62,7 +68,7 @@ impl Callouts {
 
 impl Service for Callouts {
     /// An answer that nobody waits for any more is worth nothing, and so is a second one.
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         for msg in msgs.iter() {
             let heard = lock(&self.pending).remove(msg.subject);
             if let Some(heard) = heard {
@@ -73,22 +79,22 @@ impl Service for Callouts {
 }
 
 /// A question about one client, on its way.
-pub struct Asking {
+pub struct PendingCallout {
     broker: Arc<Broker>,
     callouts: Arc<Callouts>,
     account: Arc<Account>,
     question: Box<AuthRequest>,
-    caller: Caller,
+    client_info: ClientInfo,
     timeout: Duration,
     reply: String,
 }
 
-impl Asking {
+impl PendingCallout {
     /// Whom to ask is known; that there is such an account is not.
     pub(crate) fn new(
         broker: &Arc<Broker>,
         question: Box<AuthRequest>,
-        caller: Caller,
+        client_info: ClientInfo,
     ) -> Result<Self, Reject> {
         let name = question.account();
         let account = broker.account(name.as_str());
@@ -101,12 +107,12 @@ impl Asking {
         callouts.listen(&account);
         Ok(Self {
             timeout: broker.settings().auth_timeout,
-            reply: format!("{}{}", callouts.inbox, id::unique(22)),
+            reply: format!("{}{}", callouts.inbox, id::unique(broker.entropy(), 22)),
             broker: Arc::clone(broker),
             callouts: Arc::clone(callouts),
             account,
             question,
-            caller,
+            client_info,
         })
     }
 
@@ -115,8 +121,8 @@ impl Asking {
         self.timeout
     }
 
-    /// The question as it is to be published now, and where. What comes back is given to `heard`, once, on a shard's thread.
-    /// Takes some 200 us.
+    /// The question as it is to be published now, and where. What comes back is given to `heard`,
+    /// once, on a shard's thread. Takes some 200 us.
     ///
     /// # Errors
     /// When it cannot be sealed for the service.
@@ -133,10 +139,12 @@ impl Asking {
             cluster: info.cluster,
             tags: self.broker.labels().tags.clone(),
         };
-        let caller = std::mem::take(&mut self.caller);
+        let client_info = std::mem::take(&mut self.client_info);
         let now = self.broker.wall(now);
-        let request = self.question.request(&self.callouts.keys, asker, caller, now, self.timeout);
-        let Request { headers, payload } = request.map_err(|fault| {
+        let entropy = self.broker.entropy();
+        let request =
+            self.question.request(&self.callouts.keys, asker, client_info, now, self.timeout, entropy);
+        let SignedRequest { headers, payload } = request.map_err(|fault| {
             let account = self.account.name();
             let what = "Error encrypting auth request claim on account";
             Reject::Callout(format!("{what} {account:?}: {fault}"))
@@ -163,33 +171,34 @@ impl Asking {
         lock(&self.callouts.pending).remove(self.reply.as_bytes());
     }
 
-    /// Judges what was heard, as of now; `None` is nothing in time. Takes some 200 us, and as long as it takes where
-    /// another account has to be asked for.
+    /// Judges what was heard, as of now; `None` is nothing in time. Takes some 200 us, and as long
+    /// as it takes where another account has to be asked for.
     ///
     /// # Errors
     /// Why nobody is let in.
-    pub fn judge(self, answer: Option<Vec<u8>>, now: Instant) -> Result<Identity, Reject> {
+    pub fn verify(self, answer: Option<Vec<u8>>, now: Instant) -> Result<Identity, Reject> {
         let Some(answer) = answer else { return Err(self.unanswered()) };
-        self.question.judge(&answer, &self.callouts.keys, &*self.broker, self.broker.wall(now))
+        self.question.verify(&answer, &self.callouts.keys, &*self.broker, self.broker.wall(now))
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingCallout {
     fn drop(&mut self) {
         self.forget();
     }
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for PendingCallout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Asking({})", self.account.name())
     }
 }
 
 impl Broker {
-    /// The keys of this server, with which it asks callout services. Once, before the first connection.
+    /// The keys of this server, with which it asks callout services. Once, before the first
+    /// connection.
     pub fn set_keys(&self, keys: ServerKeys) {
-        let _ = self.callouts.set(Callouts::new(keys));
+        let _ = self.callouts.set(Callouts::new(keys, self.entropy()));
     }
 
     pub(crate) fn callouts(&self) -> Option<&Arc<Callouts>> {

@@ -1,7 +1,7 @@
-//! Who wants to know who comes and goes: the system account's events.
+//! Events about clients, for the system account: connected, disconnected, refused, counted.
 //!
-//! The broker tells what happens and knows nothing of who listens. One witness or none; without one, nothing is paid but a
-//! look at an empty place when a client comes, goes or is refused.
+//! The broker calls one implementation or none and knows nothing else about it; without one, the
+//! cost is a look at an empty cell when a client connects, disconnects or is refused.
 
 use crate::account::Account;
 use crate::closed::ClosedConn;
@@ -9,17 +9,18 @@ use crate::conn::Conn;
 use myelin_wire::error::CloseReason;
 use std::sync::Arc;
 
-/// Is told of clients. Called on shards' threads: it must not wait.
+/// Receives events about clients. Called on shards' threads: it must not wait.
 pub trait ClientEvents: Send + Sync {
     /// A client was let into an account by its CONNECT.
-    fn came(&self, conn: &Arc<Conn>, account: &Arc<Account>);
+    fn connected(&self, conn: &Arc<Conn>, account: &Arc<Account>);
 
     /// A connection has ended; `record.details.account` is empty if it was never in one.
-    fn went(&self, record: &ClosedConn);
+    fn disconnected(&self, record: &ClosedConn);
 
-    /// A client's credentials were refused; `service` is the account of the callout service that decided, and why.
-    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>);
+    /// A client's credentials were refused; `service` is the account of the callout service that
+    /// decided, and why.
+    fn auth_failed(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>);
 
     /// An account has more connections now, or fewer.
-    fn counted(&self, account: &Arc<Account>);
+    fn count_changed(&self, account: &Arc<Account>);
 }

@@ -1,4 +1,4 @@
-//! What remains of connections that have ended: the last of them for monitoring, sums for ever.
+//! Records of connections that have ended: the last of them for monitoring, sums for ever.
 
 use crate::conn::{ConnDetails, Endpoint};
 use crate::subscription::Subscription;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What remains of a connection that has ended.
+/// Record of a connection that has ended.
 #[derive(Debug, Clone)]
 pub struct ClosedConn {
     /// Its client id.
@@ -22,7 +22,7 @@ pub struct ClosedConn {
     pub stop: SystemTime,
     /// Why.
     pub reason: CloseReason,
-    /// What it said of itself.
+    /// Details as the connection gave them.
     pub details: ConnDetails,
     /// When it last sent something.
     pub last_activity: SystemTime,
@@ -32,7 +32,8 @@ pub struct ClosedConn {
     pub sent: (u64, u64),
     /// How many subscriptions it had at the end.
     pub subscriptions: usize,
-    /// These subscriptions: up to [`ClosedSub::KEPT`] of them, and none once the registry remembers too many.
+    /// These subscriptions: up to [`ClosedSub::KEPT`] of them, and none once the registry remembers
+    /// too many.
     pub subs: Arc<[ClosedSub]>,
     /// How often publishers were paused for it.
     pub stalls: u64,
@@ -55,7 +56,7 @@ impl ClosedSub {
     /// Compat: the reference remembers all.
     pub const KEPT: usize = 4096;
 
-    /// What is to be remembered of the subscriptions of an ended connection.
+    /// Lists what is to be remembered of the subscriptions of an ended connection.
     pub(crate) fn of(subs: &[Arc<Subscription>]) -> Arc<[Self]> {
         subs.iter().take(Self::KEPT).map(|sub| Self::new(sub)).collect()
     }
@@ -88,14 +89,14 @@ impl ClosedSub {
     }
 }
 
-/// What ended connections have moved, all that ever were.
+/// Traffic of all connections that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PastTraffic {
     /// Messages and bytes received from them.
     pub received: (u64, u64),
     /// Messages and bytes sent to them.
     pub sent: (u64, u64),
-    /// Those that were cut off as slow consumers.
+    /// Connections that were cut off as slow consumers.
     pub slow_consumers: u64,
 }
 
@@ -120,12 +121,13 @@ impl PastTraffic {
 
 /// Subscriptions of ended connections that are remembered in all: about 10 MiB.
 ///
-/// Compat: the reference remembers all, and a client that subscribes much and returns often fills its memory.
+/// Compat: the reference remembers all, and a client that subscribes much and returns often fills
+/// its memory.
 const KEPT_SUBS: usize = 100_000;
 
 /// The last connections that have ended, oldest first. Handing them out copies none.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct ClosedConns {
     conns: VecDeque<Arc<ClosedConn>>,
     /// Subscriptions that `conns` remember.
     kept_subs: usize,
@@ -133,7 +135,7 @@ pub(crate) struct Ended {
     forgetful: usize,
 }
 
-impl Ended {
+impl ClosedConns {
     /// Adds one; `keep` are remembered.
     pub(crate) fn add(&mut self, record: ClosedConn, keep: usize) {
         while self.conns.len() >= keep.max(1) {

@@ -1,9 +1,10 @@
-//! The name of the server's cluster, which a reload may change: one for the broker and all its accounts.
+//! The name of the server's cluster, which a reload may change: one for the broker and all its
+//! accounts.
 
 use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 
-/// See the head of this file. Empty for none.
+/// Name of the server's cluster, which a reload may change. Empty for none.
 #[derive(Default)]
 pub(crate) struct ClusterName(ArcSwap<String>);
 

@@ -1,21 +1,26 @@
 //! A connection as other threads see it: where to put bytes for it, and what monitoring may know.
 //!
-//! The protocol state of a connection is its [`Session`](crate::Session), owned by one shard. What is
-//! here is shared: any shard may append to the outbox and, holding its claim, write the socket.
+//! The protocol state of a connection is its [`Session`](crate::Session), owned by one shard. What
+//! is here is shared: any shard may append to the outbox and, holding its claim, write the socket.
+//!
+//! Subscriptions are owned by their connection; the account's index holds references. A *slot* is a
+//! small number for each living connection, the index into tables of the shards. It is given back
+//! when the last reference to the connection is gone, so that nothing that was staged for an old
+//! connection can reach a new one.
 
 use crate::account::Account;
 use crate::listener_info::WebSocketOrigin;
-use crate::outbox::{Load, Outbox, Queued, Staged};
+use crate::outbox::{AppendCounts, Outbox, Queued, Staged};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
-use crate::traffic::Counter;
+use crate::traffic::ShardCounter;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use myelin_auth::callout::ClientTls;
 use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
-use myelin_stdx::digits;
-use myelin_stdx::mem::{Accountant, Kind};
+use myelin_stdx::base_n;
+use myelin_stdx::mem::{Accountant, MemKind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
@@ -32,7 +37,8 @@ pub trait Transport: Send + Sync {
     /// `WouldBlock` when nothing can be taken; anything else is final.
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Hands the outbox's claim to the owner shard, which goes on when the transport takes bytes again.
+    /// Hands the outbox's claim to the owner shard, which goes on when the transport takes bytes
+    /// again.
     fn wait_writable(&self, conn: &Arc<Conn>);
 
     /// Tells the owner shard to end the connection; the reason is in [`Conn::close_requested`].
@@ -61,7 +67,7 @@ pub struct Endpoint {
     pub start: SystemTime,
 }
 
-/// What monitoring shows of a connection, beyond counters.
+/// Details of a connection for monitoring, beyond counters.
 #[derive(Debug, Clone, Default)]
 pub struct ConnDetails {
     /// CONNECT's `name`.
@@ -70,11 +76,11 @@ pub struct ConnDetails {
     pub lang: String,
     /// CONNECT's `version`.
     pub version: String,
-    /// Who logged in; never a secret.
+    /// User that logged in; never a secret.
     pub user: Option<String>,
-    /// Who vouches for whom logged in with a key or a token.
+    /// Key that vouches for a user with a key or a token.
     pub issuer_key: Option<String>,
-    /// Who logged in with a token.
+    /// User that logged in with a token.
     pub claims: Option<Arc<ClaimedUser>>,
     /// When the connection ends of whom a callout service has let in.
     pub expires: Option<SystemTime>,
@@ -84,7 +90,7 @@ pub struct ConnDetails {
     pub account: String,
     /// The last measured round trip.
     pub rtt: Option<Duration>,
-    /// What the handshake agreed on, if there was one.
+    /// TLS parameters of the handshake, if there was one.
     pub tls: Option<TlsDetails>,
 }
 
@@ -97,16 +103,18 @@ pub struct TlsDetails {
     pub cipher_suite: String,
     /// The handshake came before INFO.
     pub is_first: bool,
-    /// What the peer has shown, its own certificate first.
+    /// Certificates that the peer has shown, its own first.
     pub peer_certs: Vec<PeerCertificate>,
-    /// The same whole, in DER, up to the authority that vouches for it: where a callout service may have to be told.
+    /// Certificates that the peer has shown, whole and in DER, up to the authority that vouches for
+    /// them: where a callout service may have to be told.
     pub chain: Arc<[Box<[u8]>]>,
-    /// What the first of them says of whose it is.
+    /// Names in the first of these certificates.
     pub certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl TlsDetails {
-    /// What a callout service is told. Certificates that were not verified are not taken here.
+    /// TLS as a callout service is told of it. Certificates that were not verified are not taken
+    /// here.
     pub(crate) fn for_callout(&self) -> ClientTls {
         let chain: Vec<String> = self.chain.iter().map(|cert| pem(cert)).collect();
         ClientTls {
@@ -120,7 +128,7 @@ impl TlsDetails {
 
 /// A certificate in PEM, as Go writes it.
 fn pem(der: &[u8]) -> String {
-    let mut digits = digits::encode(der, digits::BASE64);
+    let mut digits = base_n::encode(der, base_n::BASE64);
     digits.extend(std::iter::repeat_n('=', (4 - digits.len() % 4) % 4));
     let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
     let mut rest = digits.as_str();
@@ -136,7 +144,7 @@ fn pem(der: &[u8]) -> String {
 /// A certificate in the words of monitoring.
 #[derive(Debug, Clone)]
 pub struct PeerCertificate {
-    /// Whose it is, as RFC 2253 writes names.
+    /// Subject of the certificate, as RFC 2253 writes names.
     pub subject: String,
     /// SHA-256 of the public key with its algorithm, in hex.
     pub spki_sha256: String,
@@ -149,13 +157,14 @@ pub struct Conn {
     cid: u64,
     slot: u32,
     endpoint: Endpoint,
-    /// Who is behind the peer, if that is a proxy and says so.
+    /// Address behind the peer, if that is a proxy and says so.
     client: OnceLock<Box<SocketAddr>>,
     /// How it came in, if not as most do.
-    entrance: Option<Box<WebSocketOrigin>>,
+    websocket_origin: Option<Box<WebSocketOrigin>>,
     pub(crate) outbox: Outbox,
     sink: Box<dyn Transport>,
-    /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
+    /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its
+    /// subscriptions.
     headers: AtomicBool,
     /// Whether it wants to know when nobody receives its requests.
     no_responders: AtomicBool,
@@ -164,16 +173,17 @@ pub struct Conn {
     closing: Mutex<Option<CloseReason>>,
     is_closing: AtomicBool,
     details: Mutex<ConnDetails>,
-    /// What the log says of it behind its client id.
+    /// Text behind the client id in each line of the log.
     label: OnceLock<Box<str>>,
     subs: Mutex<Subs>,
     rights: RightsCell,
     /// Perf: spares routes the lock of `rights` for connections without any.
     has_rights: AtomicBool,
-    /// Whether a deny rule cuts into one of its subscriptions: changes outdate the routes of all of them.
+    /// Whether a deny rule cuts into one of its subscriptions: changes outdate the routes of all of
+    /// them.
     is_filtered: AtomicBool,
-    pub(crate) in_msgs: Counter,
-    pub(crate) in_bytes: Counter,
+    pub(crate) in_msgs: ShardCounter,
+    pub(crate) in_bytes: ShardCounter,
     /// Milliseconds since `endpoint.start`.
     last_activity: AtomicU64,
     pub(crate) stalls: AtomicU64,
@@ -183,7 +193,7 @@ pub struct Conn {
 /// The permissions that deliveries must respect; replaced by each CONNECT.
 type RightsCell = Mutex<Option<Arc<DeliveryPermissions>>>;
 
-/// What deliveries to a connection must respect.
+/// Permissions that deliveries to a connection must respect.
 pub(crate) struct DeliveryPermissions {
     pub(crate) permissions: Arc<Permissions>,
     /// Present with `allow_responses`.
@@ -213,18 +223,18 @@ impl Conn {
     pub(crate) fn new(
         cid: u64,
         endpoint: Endpoint,
-        entrance: Option<Box<WebSocketOrigin>>,
+        websocket_origin: Option<Box<WebSocketOrigin>>,
         sink: Box<dyn Transport>,
         commons: &Arc<ConnShared>,
     ) -> Arc<Self> {
-        let mut entrance = entrance;
-        let tls = entrance.as_mut().and_then(|entrance| entrance.tls.take());
+        let mut websocket_origin = websocket_origin;
+        let tls = websocket_origin.as_mut().and_then(|websocket_origin| websocket_origin.tls.take());
         Arc::new(Self {
             cid,
             slot: commons.slots.take(),
             endpoint,
             client: OnceLock::new(),
-            entrance,
+            websocket_origin,
             outbox: Outbox::default(),
             sink,
             headers: AtomicBool::new(false),
@@ -238,8 +248,8 @@ impl Conn {
             rights: Mutex::default(),
             has_rights: AtomicBool::new(false),
             is_filtered: AtomicBool::new(false),
-            in_msgs: Counter::default(),
-            in_bytes: Counter::default(),
+            in_msgs: ShardCounter::default(),
+            in_bytes: ShardCounter::default(),
             last_activity: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             commons: Arc::clone(commons),
@@ -279,29 +289,31 @@ impl Conn {
         let _ = self.client.set(Box::new(client));
     }
 
-    /// What the client's certificate says, if it has shown one.
+    /// Names in the client's certificate, if it has shown one.
     pub(crate) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
         lock(&self.details).tls.as_ref()?.certificate.clone()
     }
 
     /// How it came in, if not by the clients' own listener.
-    pub(crate) fn entrance(&self) -> Option<&WebSocketOrigin> {
-        self.entrance.as_deref()
+    pub(crate) fn websocket_origin(&self) -> Option<&WebSocketOrigin> {
+        self.websocket_origin.as_deref()
     }
 
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
-        self.entrance().map_or(ConnectionType::Standard, |entrance| entrance.door.via)
+        self.websocket_origin()
+            .map_or(ConnectionType::Standard, |websocket_origin| websocket_origin.listener_info.via)
     }
 
     pub(crate) fn memory(&self) -> &Accountant {
         &self.commons.memory
     }
 
-    /// Memory that several connections will share: it counts once, for as long as any of them holds it.
+    /// Memory that several connections will share: it counts once, for as long as any of them holds
+    /// it.
     pub fn share(&self, bytes: Bytes) -> Bytes {
-        self.memory().charge(Kind::Outbox, bytes.len());
-        Bytes::from_owner(Shared { bytes, commons: Arc::clone(&self.commons) })
+        self.memory().charge(MemKind::Outbox, bytes.len());
+        Bytes::from_owner(AccountedBytes { bytes, commons: Arc::clone(&self.commons) })
     }
 
     pub(crate) fn sink(&self) -> &dyn Transport {
@@ -329,7 +341,7 @@ impl Conn {
         self.accepts_async_info.load(Relaxed)
     }
 
-    pub(crate) fn set_hears_news(&self) {
+    pub(crate) fn set_accepts_async_info(&self) {
         self.accepts_async_info.store(true, Relaxed);
     }
 
@@ -367,7 +379,7 @@ impl Conn {
         self.last_activity.store(since_start.as_millis() as u64, Relaxed);
     }
 
-    /// What monitoring shows.
+    /// Details of the connection for monitoring.
     pub fn details(&self) -> ConnDetails {
         lock(&self.details).clone()
     }
@@ -381,7 +393,7 @@ impl Conn {
         update(&mut lock(&self.details));
     }
 
-    /// What the log says of it behind its client id; empty before CONNECT.
+    /// Text behind the client id in each line of the log; empty before CONNECT.
     pub(crate) fn label(&self) -> &str {
         self.label.get().map_or("", |label| label)
     }
@@ -391,7 +403,7 @@ impl Conn {
         let _ = self.label.set(label.into());
     }
 
-    /// What it may do; `None` is everything.
+    /// Permissions of the connection; `None` allows everything.
     pub fn permissions(&self) -> Option<Arc<Permissions>> {
         Some(Arc::clone(&self.rights()?.permissions))
     }
@@ -410,7 +422,8 @@ impl Conn {
         *held = rights;
     }
 
-    /// Whether deny rules are to be asked before it is shown a subject that is not the one by which the message came.
+    /// Whether deny rules are to be asked before it is shown a subject that is not the one by which
+    /// the message came.
     pub(crate) fn is_filtered(&self) -> bool {
         self.is_filtered.load(Relaxed)
     }
@@ -493,7 +506,7 @@ impl Conn {
         std::mem::take(&mut lock(&self.subs).table).into_iter().collect()
     }
 
-    pub(crate) fn queue(&self, segments: &mut Staged, load: Load) -> Queued {
+    pub(crate) fn queue(&self, segments: &mut Staged, load: AppendCounts) -> Queued {
         self.outbox.append(segments, load, self.memory())
     }
 }
@@ -505,7 +518,7 @@ impl Drop for Conn {
     }
 }
 
-/// What all connections of a broker share.
+/// State that all connections of a broker share.
 #[derive(Debug, Default)]
 pub(crate) struct ConnShared {
     slots: Slots,
@@ -513,20 +526,20 @@ pub(crate) struct ConnShared {
 }
 
 /// A shared block, accounted for until its last holder lets go.
-struct Shared {
+struct AccountedBytes {
     bytes: Bytes,
     commons: Arc<ConnShared>,
 }
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for AccountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Shared {
+impl Drop for AccountedBytes {
     fn drop(&mut self) {
-        self.commons.memory.release(Kind::Outbox, self.bytes.len());
+        self.commons.memory.release(MemKind::Outbox, self.bytes.len());
     }
 }
 
@@ -556,7 +569,8 @@ impl Slots {
     }
 }
 
-/// A poisoned lock only says that another thread panicked; the data behind ours is whole between calls.
+/// A poisoned lock only says that another thread panicked; the data behind ours is whole between
+/// calls.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,14 @@
-//! Accounts that come into being with their tokens: found by their public key when they are first needed.
+//! Accounts that come into being with their tokens: found by their public key when they are first
+//! needed.
 //!
-//! Owns which tokens of accounts are in force. Where they come from is the [`Resolver`]'s, what they must be like is
-//! `auth`'s, and what comes of a change is told to whoever [observes](JwtAccounts::observe). Time is passed in.
+//! Owns which tokens of accounts are in force. Where they come from is the [`Resolver`]'s, what
+//! they must be like is `auth`'s, and what comes of a change is told to whoever
+//! [observes](JwtAccounts::observe). Time is passed in.
+//!
+//! A user who came with a token holds the account as it was then (`ClaimedUser`); the session
+//! compares the two when it is refreshed. An account that is gone is unlinked (`remove_account`),
+//! and its streams rest, unbound and with everything they have, until JetStream is enabled for it
+//! again.
 
 use crate::account::Account;
 use crate::broker::Broker;
@@ -25,15 +32,17 @@ pub trait Resolver: Send + Sync {
     fn fetch(&self, key: &str) -> Result<String, String>;
 }
 
-/// Told of every account that got a token, the first or another one; of one that is gone without any.
+/// Told of every account that got a token, the first or another one; of one that is gone without
+/// any.
 type Observer = Box<dyn Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync>;
 
-/// See the head of this file.
+/// Accounts that come into being with their tokens, and the tokens in force.
 pub struct JwtAccounts {
     trust: Arc<Trust>,
     resolver: Arc<dyn Resolver>,
-    entries: RwLock<HashMap<String, Entry>>,
-    /// Accounts that are no more, for as long as anybody holds them: one that comes back is the same.
+    entries: RwLock<HashMap<String, JwtEntry>>,
+    /// Accounts that are no more, for as long as anybody holds them: one that comes back is the
+    /// same.
     gone: Mutex<HashMap<String, Weak<Account>>>,
     /// By importer, when one of its activations begins or ends next.
     turns: Mutex<HashMap<String, SystemTime>>,
@@ -44,7 +53,7 @@ pub struct JwtAccounts {
 }
 
 #[derive(Clone)]
-struct Entry {
+struct JwtEntry {
     account: Arc<Account>,
     trusted: Arc<TrustedAccount>,
     updated: SystemTime,
@@ -80,7 +89,7 @@ impl JwtAccounts {
         let _ = self.observer.set(Box::new(observer));
     }
 
-    /// What is in force for the account with this key.
+    /// Account with this key as its token in force has it.
     pub fn get(&self, key: &str) -> Option<Arc<TrustedAccount>> {
         Some(self.entry(key)?.trusted)
     }
@@ -103,34 +112,34 @@ impl JwtAccounts {
         self.read().values().map(|entry| Arc::clone(&entry.account)).collect()
     }
 
-    fn entry(&self, key: &str) -> Option<Entry> {
+    fn entry(&self, key: &str) -> Option<JwtEntry> {
         self.read().get(key).cloned()
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, Entry>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, JwtEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Entry>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, JwtEntry>> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a token into force. Nothing happens if it is already. `seat` is the account as the configuration knows it:
-    /// the system account.
+    /// Puts a token into force. Nothing happens if it is already. `configured` is the account as
+    /// the configuration knows it: the system account.
     fn put(
         &self,
         key: &str,
         trusted: TrustedAccount,
-        (seat, cluster): (Option<Arc<Account>>, &Arc<ClusterName>),
+        (configured, cluster): (Option<Arc<Account>>, &Arc<ClusterName>),
         now: SystemTime,
-    ) -> Entry {
+    ) -> JwtEntry {
         let present = self.entry(key);
-        let known = present.map(|entry| entry.account).or(seat).or_else(|| self.returning(key));
+        let known = present.map(|entry| entry.account).or(configured).or_else(|| self.returning(key));
         let account = known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
             Arc::new(Account::new(id, false, AccountConfig::named(key), cluster))
         });
-        let entry = Entry { account, trusted: Arc::new(trusted), updated: now };
+        let entry = JwtEntry { account, trusted: Arc::new(trusted), updated: now };
         self.write().insert(key.to_owned(), entry.clone());
         entry
     }
@@ -143,7 +152,7 @@ impl JwtAccounts {
     }
 
     fn remove(&self, key: &str) -> Option<Arc<Account>> {
-        let Entry { account, .. } = self.write().remove(key)?;
+        let JwtEntry { account, .. } = self.write().remove(key)?;
         lock(&self.turns).remove(key);
         let mut gone = lock(&self.gone);
         gone.retain(|_, account| account.strong_count() > 0);
@@ -153,7 +162,8 @@ impl JwtAccounts {
 }
 
 impl Broker {
-    /// The account with this public key comes from its token: accounts are looked up here from now on. Once.
+    /// The account with this public key comes from its token: accounts are looked up here from now
+    /// on. Once.
     pub fn trust(&self, accounts: JwtAccounts) {
         let _ = self.trusted.set(accounts);
     }
@@ -171,8 +181,8 @@ impl Broker {
         trusted.put(key, TrustedAccount::provisional(key, issuer), place, now);
     }
 
-    /// Takes another token of an account into force: its limits hold at once, and its connections are to be looked at
-    /// ([`Session::refresh`](crate::Session::refresh)).
+    /// Takes another token of an account into force: its limits hold at once, and its connections
+    /// are to be looked at ([`Session::refresh`](crate::Session::refresh)).
     ///
     /// # Errors
     /// When the token is worth nothing, or of another account.
@@ -194,8 +204,9 @@ impl Broker {
         Ok(())
     }
 
-    /// Forgets an account. Nobody is let into it any more, and it imports nothing; who is there is to be looked at. What it
-    /// exports stays with those who import it until they are given another token, as in the reference.
+    /// Forgets an account. Nobody is let into it any more, and it imports nothing; who is there is
+    /// to be looked at. What it exports stays with those who import it until they are given another
+    /// token, as in the reference.
     pub fn remove_account(&self, key: &str) {
         let Some(trusted) = self.trusted() else { return };
         let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,7 +217,8 @@ impl Broker {
         }
     }
 
-    /// Sees to it that those from whom an account imports are there. Their imports follow when their tokens come.
+    /// Sees to it that those from whom an account imports are there. Their imports follow when
+    /// their tokens come.
     fn find_exporters(&self, trusted: &TrustedAccount, now: SystemTime) {
         for import in &trusted.claims().nats.imports {
             if let Err(error) = self.resolve(&import.account, now) {
@@ -218,18 +230,18 @@ impl Broker {
         }
     }
 
-    /// What a token makes of its account, and of those whose imports from it need an activation.
-    fn apply(&self, entry: &Entry, now: SystemTime) {
+    /// Applies a token to its account, and to those whose imports from it need an activation.
+    fn apply(&self, entry: &JwtEntry, now: SystemTime) {
         let limits = entry.trusted.limits();
-        self.exchange(entry, now);
-        let depends = |other: &Entry| {
+        self.apply_token(entry, now);
+        let depends = |other: &JwtEntry| {
             let mut imports = other.trusted.claims().nats.imports.iter();
             imports.any(|import| import.account == entry.trusted.key() && !import.token.is_empty())
         };
-        let others: Vec<Entry> = self.trusted().map_or_else(Vec::new, |trusted| {
+        let others: Vec<JwtEntry> = self.trusted().map_or_else(Vec::new, |trusted| {
             trusted.read().values().filter(|other| depends(other)).cloned().collect()
         });
-        others.iter().for_each(|other| self.exchange(other, now));
+        others.iter().for_each(|other| self.apply_token(other, now));
         if let Some(most) = limits.connections.map(|most| most as usize)
             && entry.account.connections() > most
         {
@@ -241,7 +253,7 @@ impl Broker {
     }
 
     /// Puts what a token says of limits, exports, imports and mappings into force.
-    fn exchange(&self, entry: &Entry, now: SystemTime) {
+    fn apply_token(&self, entry: &JwtEntry, now: SystemTime) {
         let exporter = |key: &str| self.trusted().and_then(|trusted| trusted.get(key));
         let mut config = AccountConfig::of_claims(&entry.trusted, &|import| {
             let exporter = exporter(&import.account);
@@ -259,7 +271,7 @@ impl Broker {
     }
 
     /// Has imports begin and end whose activations have done so. To be called about once a second.
-    pub fn heed_activations(&self, now: SystemTime) {
+    pub fn refresh_activations(&self, now: SystemTime) {
         let Some(trusted) = self.trusted() else { return };
         if !lock(&trusted.turns).values().any(|&turn| turn <= now) {
             return;
@@ -271,7 +283,7 @@ impl Broker {
             due.map(|(key, _)| key).collect()
         };
         let due = due.iter().filter_map(|key| trusted.entry(key));
-        due.for_each(|entry| self.exchange(&entry, now));
+        due.for_each(|entry| self.apply_token(&entry, now));
     }
 
     /// Ends the connections of an account that are too many.

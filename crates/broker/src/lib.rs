@@ -1,64 +1,88 @@
 //! The broker: accounts, sessions as states, publish and fan-out, staging and outboxes.
 //!
-//! No socket, thread or clock lives here. A shell (`myelin-server`) owns one [`Shard`] per thread, gives
-//! the bytes of each connection to its [`Session`], and calls [`Shard::flush`] once per tick. What several
-//! threads share, the [`Broker`] with its accounts and the [`Conn`]s with their outboxes, is behind short
-//! locks; everything per message is local to a shard.
+//! No socket, thread or clock lives here. A shell (`myelin-server`) owns one [`Shard`] per thread,
+//! gives the bytes of each connection to its [`Session`], and calls [`Shard::flush`] once per tick.
+//! What several threads share, the [`Broker`] with its accounts and the [`Conn`]s with their
+//! outboxes, is behind short locks; everything per message is local to a shard.
 //!
-//! The order that clients rely on comes from one rule (house.md 3.5): a flush first moves everything that
-//! the shard has staged into the outboxes, and only then writes sockets.
+//! The order that clients rely on comes from one rule (contracts.md C5): a flush first moves
+//! everything that the shard has staged into the outboxes, and only then writes sockets.
+//!
+//! A publish goes through `session/publish.rs` (checks), `shard/route.rs` (targets with the
+//! permissions decided, cached), `shard/fanout.rs` (one loop over the targets), `shard/staging.rs`
+//! (bytes for each receiver until the flush) and `outbox.rs` (bytes on their way to a socket). What
+//! only some messages meet has a file of its own and costs the others nothing:
+//! `shard/service_import.rs` (another account), `shard/fanout/traced.rs` (a trace),
+//! `shard/service_queue.rs` (a stream or another service).
+//!
+//! # Where to look
+//!
+//! - What a verb does: `session/`, a file per family. What the log says of a client:
+//!   `protocol_log.rs` and `session/{protocol_log,label,redact,refusal}.rs`.
+//! - Who gets a message: `shard/route.rs`, `shard/fanout.rs`. Who may: `shard/rules.rs`.
+//! - What accounts let each other have: `imports/`, `shard/service_import.rs`.
+//!   Complaints about their configuration: `conf/src/options/accounts/imports.rs`.
+//! - Which accounts' tokens are in force, and what follows from another one: `jwt_accounts.rs`,
+//!   `session/reload.rs`.
+//! - Who hears that somebody begins or ends to listen: `watch.rs`.
+//! - What is told of a traced message: `message_trace.rs`, `shard/fanout/traced.rs`.
+//! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
+//!   events: `server_info.rs`.
 
 mod account;
+mod auth_and_accounts;
 mod broker;
 mod callout;
 mod client_events;
 mod closed;
 mod cluster;
 mod conn;
-mod directory;
 mod imports;
 mod jwt_accounts;
 mod listener_info;
 mod log;
-mod message_buf;
 mod message_trace;
 mod outbox;
+mod protocol_log;
 mod registry;
 mod reply_prefix;
 mod server_info;
 mod service;
+mod service_batch;
 mod session;
 mod settings;
 mod shard;
 mod subscription;
-mod trace;
 mod traffic;
+mod unguessable;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub use account::{Account, AccountLimits};
+pub use auth_and_accounts::{SetupError, StagedAuthAndAccounts};
 pub use broker::Broker;
-pub use callout::Asking;
+pub use callout::PendingCallout;
 pub use client_events::ClientEvents;
 pub use closed::{ClosedConn, ClosedSub, PastTraffic};
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, TlsDetails, Transport};
-pub use directory::{NextDirectory, SetupError};
 pub use imports::{
-    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
-    ServiceExport, ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
+    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
-pub use message_buf::{MessageBuf, MessageRef};
 pub use message_trace::{MessageTrace, TraceDestination, Traced};
 pub use outbox::{Drained, Segment};
 pub use server_info::{Labels, ServerInfo};
-pub use service::{Binding, Role, Service};
-pub use session::{AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, StopReason, Verdict};
-pub use settings::{Settings, Tracing};
+pub use service::{Binding, Service, TraceRole};
+pub use service_batch::ServiceBatch;
+pub use session::{
+    AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
+};
+pub use settings::{ProtocolLogSettings, Settings};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};

@@ -1,5 +1,5 @@
-//! How a connection came in, where that is not by the clients' own listener: what it is told of the server then, how it
-//! is called, and what it need not say in CONNECT.
+//! How a connection came in, where that is not by the clients' own listener: what it is told of the
+//! server then, how it is called, and what it need not say in CONNECT.
 
 use crate::conn::TlsDetails;
 use myelin_auth::ConnectionType;
@@ -15,9 +15,9 @@ use std::time::Duration;
 pub struct ListenerInfo {
     /// Which kind of connection it takes.
     pub via: ConnectionType,
-    /// What INFO says instead of the clients' listener.
+    /// Host that INFO says instead of that of the clients' listener.
     pub host: String,
-    /// The same.
+    /// Port that INFO says instead of that of the clients' listener.
     pub port: u16,
     /// Whether it encrypts.
     pub is_secure: bool,
@@ -27,25 +27,26 @@ pub struct ListenerInfo {
     pub auth_timeout: Option<Duration>,
 }
 
-/// See the head of this file.
+/// Origin of a connection that came over WebSocket.
 #[derive(Debug)]
 pub struct WebSocketOrigin {
     /// The listener.
-    pub door: Arc<ListenerInfo>,
+    pub listener_info: Arc<ListenerInfo>,
     /// Credentials that came with the upgrade.
     pub cookies: Cookies,
-    /// Who is behind a proxy, as that says. For the log only.
+    /// Address of the client behind a proxy, as the proxy says. For the log only.
     pub client_ip: Option<IpAddr>,
-    /// What the TLS handshake agreed on, which is over.
+    /// TLS parameters of the handshake, which is over.
     pub tls: Option<TlsDetails>,
 }
 
 impl WebSocketOrigin {
     /// Says in INFO where the client is.
     pub(crate) fn show(&self, info: &mut Info) {
-        info.host.clone_from(&self.door.host);
-        info.port = self.door.port;
-        (info.tls_required, info.tls_available) = (self.door.is_secure, self.door.is_secure);
+        info.host.clone_from(&self.listener_info.host);
+        info.port = self.listener_info.port;
+        (info.tls_required, info.tls_available) =
+            (self.listener_info.is_secure, self.listener_info.is_secure);
         info.connect_urls = Vec::new();
     }
 
@@ -65,7 +66,7 @@ impl WebSocketOrigin {
         }
     }
 
-    /// What the log calls the connection.
+    /// Name of the connection in the log.
     pub(crate) fn name(&self, peer: SocketAddr, cid: u64) -> String {
         let client = match self.client_ip {
             Some(IpAddr::V6(ip)) => format!("[{ip}]/"),
@@ -83,8 +84,8 @@ mod tests {
     #[test]
     fn cookies_stand_for_what_is_left_out() {
         let cookie = |text: &str| Some(text.to_owned());
-        let entrance = WebSocketOrigin {
-            door: Arc::new(ListenerInfo {
+        let websocket_origin = WebSocketOrigin {
+            listener_info: Arc::new(ListenerInfo {
                 via: ConnectionType::Websocket,
                 host: String::new(),
                 port: 0,
@@ -97,7 +98,7 @@ mod tests {
             tls: None,
         };
         let mut connect = Connect { pass: "own".to_owned(), ..Connect::default() };
-        entrance.complete(&mut connect);
+        websocket_origin.complete(&mut connect);
         assert_eq!((connect.jwt.as_str(), connect.user.as_str()), ("j", "u"));
         assert_eq!((connect.pass.as_str(), connect.auth_token.as_str()), ("own", ""));
     }

@@ -1,5 +1,5 @@
-//! The seam through which the broker speaks to the log, so that it needs no logging library; and what keeps
-//! a flood of equal lines out of it.
+//! The seam through which the broker speaks to the log, so that it needs no logging library; and
+//! what keeps a flood of equal lines out of it.
 
 use crate::conn::lock;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ impl RateLimit {
         self.allows_each(INTERVAL, statement, now)
     }
 
-    /// The same for another interval.
+    /// Tells whether `statement` may be logged at `now`: not when it was within `interval`.
     pub(crate) fn allows_each(&self, interval: Duration, statement: &str, now: Instant) -> bool {
         let mut seen = lock(&self.0);
         if seen.get(statement).is_some_and(|last| now.saturating_duration_since(*last) < interval) {
@@ -62,7 +62,7 @@ impl RateLimit {
 
 /// A span of time as Go prints one, and so the reference's log: `2m0s`, `1.5s`, `10ms`, `0s`.
 pub struct Span(
-    /// What to print.
+    /// Duration to print.
     pub Duration,
 );
 

@@ -1,23 +1,31 @@
 //! The trace of one message: what became of it, as it is told to whoever asked.
 //!
-//! Made by the session that publishes a message which asks for one; the shard notes what happens on the way, in order. A
-//! stream learns later what it does with the message, perhaps on another thread. Whoever is the last to know something has
-//! the trace served on some shard, and there it publishes itself, in the account of the publisher.
+//! Made by the session that publishes a message which asks for one; the shard notes what happens on
+//! the way, in order. A stream learns later what it does with the message, perhaps on another
+//! thread. Whoever is the last to know something has the trace served on some shard, and there it
+//! publishes itself, in the account of the publisher.
 //!
 //! Nothing here is made for a message that is not traced.
+//!
+//! On the way: `session/message_trace.rs` looks at what a header block asks for (found by
+//! `wire/src/message_trace.rs`) and whether its publisher may. The fan-out of traced messages,
+//! `shard/fanout/traced.rs`, is a loop of its own and fills the trace in; so does
+//! `shard/service_import.rs`; a stream adds what it did (`streams/src/stream/traces.rs`). The
+//! trace is a `Service`: being served is how it publishes itself.
 
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
 use crate::imports::moment;
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::server_info::ServerInfo;
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::json::compact;
-use myelin_wire::message_trace::Asked;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_trace::TraceHeaders;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -63,7 +71,7 @@ impl TraceDestination {
     }
 }
 
-/// See the head of this file.
+/// Trace of one message, filled in on the way and published in the end.
 pub struct MessageTrace {
     /// The publisher's; its name is that of the first event.
     account: Arc<Account>,
@@ -71,27 +79,27 @@ pub struct MessageTrace {
     is_only: bool,
     encoding: Option<Encoding>,
     now: Instant,
-    /// The same moment on the wall.
+    /// Time of day at `now`.
     ts: String,
     story: Mutex<Story>,
 }
 
-/// What is known so far.
+/// Events of a trace that are known so far.
 struct Story {
-    request: Request,
-    events: Vec<Event>,
-    /// Who may still have something to say: the publisher, and streams.
+    request: TracedRequest,
+    events: Vec<TraceEvent>,
+    /// Parties that may still have something to say: the publisher, and streams.
     open: usize,
 }
 
 #[derive(Serialize)]
-struct Request {
+struct TracedRequest {
     header: BTreeMap<String, Vec<String>>,
     msgsize: usize,
 }
 
 #[derive(Serialize)]
-struct Event {
+struct TraceEvent {
     #[serde(rename = "type")]
     kind: &'static str,
     ts: String,
@@ -157,10 +165,10 @@ const CLIENT: u8 = 0;
 
 /// The whole document.
 #[derive(Serialize)]
-struct Report<'a> {
+struct TraceReport<'a> {
     server: ServerInfo,
-    request: &'a Request,
-    events: &'a [Event],
+    request: &'a TracedRequest,
+    events: &'a [TraceEvent],
 }
 
 impl MessageTrace {
@@ -168,7 +176,7 @@ impl MessageTrace {
     pub(crate) fn begin(
         broker: &Broker,
         (conn, account): (&Conn, &Arc<Account>),
-        asked: Asked,
+        asked: TraceHeaders,
         destination: Vec<u8>,
         (subject, size): (&[u8], usize),
         now: Instant,
@@ -181,7 +189,7 @@ impl MessageTrace {
             now,
             ts: moment(broker.wall(now)),
             story: Mutex::new(Story {
-                request: Request { header: asked.headers, msgsize: size },
+                request: TracedRequest { header: asked.headers, msgsize: size },
                 events: Vec::new(),
                 open: 1,
             }),
@@ -198,12 +206,14 @@ impl MessageTrace {
     }
 
     fn note(&self, kind: &'static str, what: What) {
-        lock(&self.story).events.push(Event { kind, ts: self.ts.clone(), what });
+        lock(&self.story).events.push(TraceEvent { kind, ts: self.ts.clone(), what });
     }
 
     /// The message is refused.
     pub(crate) fn refused(&self, why: String) {
-        if let Some(Event { what: What::Ingress { error, .. }, .. }) = lock(&self.story).events.first_mut() {
+        if let Some(TraceEvent { what: What::Ingress { error, .. }, .. }) =
+            lock(&self.story).events.first_mut()
+        {
             *error = Some(why);
         }
     }
@@ -212,12 +222,12 @@ impl MessageTrace {
         self.note("sm", What::Mapping { to: text(to) });
     }
 
-    /// It reaches a subscription of another account, under this name.
+    /// Notes that the message reaches a subscription of another account, under this name.
     pub(crate) fn exported(&self, sub: &Subscription, to: &[u8]) {
         self.note("se", What::StreamExport { acc: account_of(sub.conn()), to: text(to) });
     }
 
-    /// It is a request to another account.
+    /// Notes that the message is a request to another account.
     pub(crate) fn imported(&self, account: &str, from: &[u8], to: &[u8]) {
         self.note("si", What::ServiceImport { acc: account.to_owned(), from: text(from), to: text(to) });
     }
@@ -238,7 +248,7 @@ impl MessageTrace {
         let what = What::JetStream { stream, subject, nointerest, error, is_open: true };
         let mut story = lock(&self.story);
         story.open += 1;
-        story.events.push(Event { kind: "js", ts: self.ts.clone(), what });
+        story.events.push(TraceEvent { kind: "js", ts: self.ts.clone(), what });
         Traced { trace: Arc::clone(self), event: story.events.len() - 1 }
     }
 
@@ -253,12 +263,12 @@ impl MessageTrace {
     fn report(&self, broker: &Broker) -> Vec<u8> {
         let server = broker.server_info(broker.wall(self.now));
         let Story { request, events, .. } = &*lock(&self.story);
-        compact(&Report { server, request, events })
+        compact(&TraceReport { server, request, events })
     }
 }
 
-/// A traced message in the hands of one stream, which is to say what it does with it. Streams of one name in two accounts
-/// each have their own.
+/// A traced message in the hands of one stream, which is to say what it does with it. Streams of
+/// one name in two accounts each have their own.
 #[derive(Clone)]
 pub struct Traced {
     trace: Arc<MessageTrace>,
@@ -279,12 +289,13 @@ impl Traced {
         self.trace.is_only
     }
 
-    /// What the stream did with the message: stored it under a subject, unless nobody is interested, or refused it. Answers
-    /// whether the trace is complete: then it is to be [served](Service) on some shard.
+    /// Notes what the stream did with the message: stored it under a subject, unless nobody is
+    /// interested, or refused it. Returns whether the trace is complete: then it is to be
+    /// [served](Service) on some shard.
     #[must_use]
     pub fn settled(&self, outcome: Result<(&[u8], bool), String>) -> bool {
         let mut story = lock(&self.trace.story);
-        let Some(Event { what: What::JetStream { subject, nointerest, error, is_open, .. }, .. }) =
+        let Some(TraceEvent { what: What::JetStream { subject, nointerest, error, is_open, .. }, .. }) =
             story.events.get_mut(self.event)
         else {
             return false;
@@ -302,7 +313,7 @@ impl Traced {
 }
 
 impl Service for MessageTrace {
-    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
         let report = self.report(shard.broker());
         let (headers, payload) = match self.encoding {
             None => (&b""[..], report),

@@ -1,15 +1,15 @@
 //! The outbox: bytes that wait for one connection's socket.
 //!
-//! Any shard appends; whoever takes the claim writes (house.md 3.6). A socket that would block leaves the
-//! claim with the owner shard, which goes on when the socket takes bytes again. The lock is held for a
-//! push or a swap, never over a system call.
+//! Any shard appends; whoever takes the claim writes (contracts.md C6). A socket that would block
+//! leaves the claim with the owner shard, which goes on when the socket takes bytes again. The lock
+//! is held for a push or a swap, never over a system call.
 
 use crate::conn::Conn;
 use crate::service::Waiter;
 use bytes::Bytes;
 use myelin_stdx::backlog::Backlog;
 use myelin_stdx::claim::{Append, Claimed, Finish};
-use myelin_stdx::mem::{Accountant, Kind};
+use myelin_stdx::mem::{Accountant, MemKind};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Slices per write call: enough for a tick's worth of chunks, below IOV_MAX.
 const MAX_SLICES: usize = 128;
 
-/// Small appends to a queue that already waits are copied together, so that a slow receiver's memory is
-/// close to its accounted bytes.
+/// Small appends to a queue that already waits are copied together, so that a slow receiver's
+/// memory is close to its accounted bytes.
 const COALESCE: usize = 4 * 1024;
 const COALESCED_CHUNK: usize = 32 * 1024;
 
@@ -53,19 +53,19 @@ impl Segment {
 /// The segments that one shard has staged for one connection in one tick: mostly one.
 pub(crate) type Staged = SmallVec<[Segment; 2]>;
 
-/// What an append adds to the counts.
+/// Counts that an append adds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Load {
+pub(crate) struct AppendCounts {
     /// Bytes on the wire.
     pub(crate) wire: usize,
-    /// Those of them that no other connection shares.
+    /// Bytes of them that no other connection shares.
     pub(crate) own: usize,
     pub(crate) msgs: u64,
     /// Payload bytes.
     pub(crate) payload: u64,
 }
 
-/// What became of an append.
+/// Result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queued {
     /// The caller holds the claim and must [`drain`].
@@ -77,7 +77,7 @@ pub(crate) enum Queued {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct SegmentQueue {
     segments: VecDeque<Segment>,
     /// Bytes of the first segment that are written already.
     written: usize,
@@ -85,7 +85,7 @@ struct Queue {
     closed: bool,
 }
 
-impl Queue {
+impl SegmentQueue {
     /// Adds a segment; returns how many shared bytes became this connection's own by being copied.
     fn push(&mut self, segment: Segment) -> usize {
         let bytes = segment.bytes();
@@ -107,10 +107,10 @@ impl Queue {
     }
 }
 
-/// See the head of this file.
+/// Bytes that wait for one connection's socket, with their claim.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    queue: Claimed<Queue>,
+    queue: Claimed<SegmentQueue>,
     /// Bytes that wait, and the services that want to send more when these are few.
     pub(crate) backlog: Backlog<Waiter>,
     out_msgs: AtomicU64,
@@ -131,20 +131,21 @@ impl Outbox {
     }
 
     /// Moves `segments` in. They are gone afterwards whatever the outcome.
-    pub(crate) fn append(&self, segments: &mut Staged, load: Load, memory: &Accountant) -> Queued {
+    pub(crate) fn append(&self, segments: &mut Staged, load: AppendCounts, memory: &Accountant) -> Queued {
         self.backlog.raise(load.wire);
-        memory.charge(Kind::Outbox, load.own);
-        // Charged under the lock: a holder on another thread may write and release them right after.
+        memory.charge(MemKind::Outbox, load.own);
+        // Charged under the lock: a holder on another thread may write and release them right
+        // after.
         let outcome = self.queue.with_queue(|queue| {
             let copied: usize = segments.drain(..).map(|s| queue.push(s)).sum();
             if copied > 0 {
-                memory.charge(Kind::Outbox, copied);
+                memory.charge(MemKind::Outbox, copied);
             }
         });
         if let Append::Closed = outcome {
             segments.clear();
             self.backlog.lower(load.wire);
-            memory.release(Kind::Outbox, load.own);
+            memory.release(MemKind::Outbox, load.own);
             return Queued::Closed;
         }
         if load.msgs > 0 {
@@ -155,7 +156,7 @@ impl Outbox {
     }
 
     pub(crate) fn close(&self, memory: &Accountant) {
-        let take = |queue: &mut Queue| {
+        let take = |queue: &mut SegmentQueue| {
             queue.closed = true;
             (std::mem::take(&mut queue.segments), std::mem::take(&mut queue.written))
         };
@@ -167,7 +168,7 @@ impl Outbox {
     fn forget(&self, segments: VecDeque<Segment>, written: usize, memory: &Accountant) {
         let own: usize = segments.iter().map(Segment::own_len).sum();
         let all: usize = segments.iter().map(|s| s.bytes().len()).sum();
-        memory.release(Kind::Outbox, own);
+        memory.release(MemKind::Outbox, own);
         self.backlog.lower(all.saturating_sub(written));
     }
 }
@@ -177,7 +178,8 @@ impl Outbox {
 pub enum Drained {
     /// Everything is written and the claim given back.
     Empty,
-    /// The socket takes nothing more; the claim is still held. `progress` says whether any byte went out.
+    /// The socket takes nothing more; the claim is still held. `progress` says whether any byte
+    /// went out.
     Blocked {
         /// Whether this call wrote anything.
         progress: bool,
@@ -218,9 +220,13 @@ pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drain
     }
 }
 
-/// Returns what could not be written to the front, ahead of what arrived meanwhile; a queue that was
-/// closed meanwhile refuses it.
-fn put_back(queue: &mut Queue, mut rest: VecDeque<Segment>, written: usize) -> Option<VecDeque<Segment>> {
+/// Returns what could not be written to the front, ahead of what arrived meanwhile; a queue that
+/// was closed meanwhile refuses it.
+fn put_back(
+    queue: &mut SegmentQueue,
+    mut rest: VecDeque<Segment>,
+    written: usize,
+) -> Option<VecDeque<Segment>> {
     if queue.closed {
         return Some(rest);
     }
@@ -282,7 +288,7 @@ fn advance(
         }
         *written -= len;
         if let Some(Segment::Own(buffer)) = segments.pop_front() {
-            memory.release(Kind::Outbox, len);
+            memory.release(MemKind::Outbox, len);
             recycle(buffer);
         }
     }

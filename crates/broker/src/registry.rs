@@ -1,9 +1,10 @@
-//! Who is connected, and who was: for monitoring, limits and lame duck mode.
+//! Registry of the connections that are open, and of those that were: for monitoring, limits and
+//! lame duck mode.
 //!
-//! Perf: connections are spread over several locks, so that a page that lists ten thousand of them holds up nobody who
-//! comes or goes for longer than the copy of one part takes.
+//! Perf: connections are spread over several locks, so that a page that lists ten thousand of them
+//! holds up nobody who comes or goes for longer than the copy of one part takes.
 
-use crate::closed::{ClosedConn, Ended, PastTraffic};
+use crate::closed::{ClosedConn, ClosedConns, PastTraffic};
 use crate::conn::{Conn, lock};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -12,25 +13,26 @@ use std::sync::{Arc, Mutex};
 /// Locks over which connections are spread; a power of two.
 const PARTS: usize = 16;
 
-/// See the head of this file.
+/// Registry of the connections that are open, and of those that were closed last.
 #[derive(Default)]
 pub(crate) struct Registry {
-    parts: [Mutex<Part>; PARTS],
-    ended: Mutex<Ended>,
+    parts: [Mutex<Partition>; PARTS],
+    ended: Mutex<ClosedConns>,
     open: AtomicUsize,
     total: AtomicU64,
 }
 
 /// The connections whose ids share their lowest bits.
 #[derive(Default)]
-struct Part {
+struct Partition {
     open: HashMap<u64, Arc<Conn>>,
-    /// What those that have ended have moved, by account. Under the same lock, so that nothing counts twice.
+    /// Traffic of those that have ended, by account. Under the lock of `open`, so that nothing
+    /// counts twice.
     past: HashMap<String, PastTraffic>,
 }
 
 impl Registry {
-    fn part(&self, cid: u64) -> &Mutex<Part> {
+    fn part(&self, cid: u64) -> &Mutex<Partition> {
         &self.parts[cid as usize % PARTS]
     }
 
@@ -64,7 +66,8 @@ impl Registry {
         open
     }
 
-    /// Living connections, and what the ended ones of each account have moved: an account may come several times.
+    /// Living connections, and what the ended ones of each account have moved: an account may come
+    /// several times.
     pub(crate) fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
         let (mut open, mut past) = (Vec::with_capacity(self.open.load(Relaxed)), Vec::new());
         for part in &self.parts {

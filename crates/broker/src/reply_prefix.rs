@@ -1,16 +1,18 @@
-//! Subjects of answers: none comes twice, but all those of one family that begin alike go the same way.
+//! Subjects of answers: none comes twice, but all those of one family that begin alike go the same
+//! way.
 //!
-//! By `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, the same with two tokens more in front of the stream, and `$JS.FC.…`
-//! clients answer to what consumers deliver: five tokens are what they have in common. By `_R_.<account>.<request>` they
-//! answer to requests from other accounts: two tokens. As long as nobody in the account looks behind these, one route
-//! serves all answers that begin alike.
+//! By `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, the same with two tokens more in front of the
+//! stream, and `$JS.FC.…` clients answer to what consumers deliver: five tokens are what they have
+//! in common. By `_R_.<account>.<request>` they answer to requests from other accounts: two tokens.
+//! As long as nobody in the account looks behind these, one route serves all answers that begin
+//! alike.
 //!
-//! Perf: on its way from the client's bytes to the service an acknowledgement takes 85 ns, and 240 with a look-up in the
-//! indexes (`examples/acknowledgements.rs`).
+//! Perf: on its way from the client's bytes to the service an acknowledgement takes 85 ns, and 240
+//! with a look-up in the indexes (`examples/acknowledgements.rs`).
 
 use myelin_subject::has_empty_token;
 
-/// What is answered to.
+/// Kind of a reply's subject: what it is the reply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyKind {
     /// Deliveries of consumers.
@@ -26,10 +28,10 @@ impl ReplyKind {
 /// So many tokens are what answers to consumers have in common that go the same way.
 const TOKENS: usize = 5;
 
-/// What an answer begins with, up to the dot behind the last token that it shares with others. `None`: the subject is no
-/// answer, or nobody's.
+/// Beginning of a reply's subject, up to the dot behind the last token that it shares with others.
+/// `None`: the subject is no reply, or nobody's.
 #[inline]
-pub(crate) fn beginning(subject: &[u8]) -> Option<(&[u8], ReplyKind)> {
+pub(crate) fn shared_prefix(subject: &[u8]) -> Option<(&[u8], ReplyKind)> {
     match subject {
         [b'$', b'J', b'S', b'.', ..] => Some((to_delivery(subject)?, ReplyKind::Deliveries)),
         [b'_', b'R', b'_', b'.', ..] => Some((to_request(subject)?, ReplyKind::Requests)),
@@ -42,8 +44,8 @@ fn to_delivery(subject: &[u8]) -> Option<&[u8]> {
     let rest = subject.strip_prefix(b"$JS.ACK.").or_else(|| subject.strip_prefix(b"$JS.FC."))?;
     // Two tokens are read.
     let behind = rest.splitn(TOKENS - 1, |byte| *byte == b'.').nth(TOKENS - 2)?;
-    let (beginning, _) = subject.split_at(subject.len() - behind.len());
-    (!has_empty_token(subject)).then_some(beginning)
+    let (shared_prefix, _) = subject.split_at(subject.len() - behind.len());
+    (!has_empty_token(subject)).then_some(shared_prefix)
 }
 
 #[inline(never)]
@@ -55,22 +57,22 @@ fn to_request(subject: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether `pattern`, which is well formed, may match one answer and not another that begins alike.
-pub(crate) fn inspects_suffix(pattern: &[u8], family: ReplyKind) -> bool {
-    match family {
-        ReplyKind::Deliveries => looks_behind_deliveries(pattern),
-        ReplyKind::Requests => looks_behind_requests(pattern),
+pub(crate) fn inspects_suffix(pattern: &[u8], reply_kind: ReplyKind) -> bool {
+    match reply_kind {
+        ReplyKind::Deliveries => inspects_delivery_suffix(pattern),
+        ReplyKind::Requests => inspects_request_suffix(pattern),
     }
 }
 
 /// Such answers have three tokens: only who names the third one looks at it.
-fn looks_behind_requests(pattern: &[u8]) -> bool {
+fn inspects_request_suffix(pattern: &[u8]) -> bool {
     let mut tokens = pattern.split(|byte| *byte == b'.');
     let (first, second, third) = (tokens.next(), tokens.next(), tokens.next());
     let is_name = |token: Option<&[u8]>| token.is_some_and(|token| !matches!(token, b"*" | b">"));
     matches!(first, Some(b"_R_" | b"*")) && second.is_some() && is_name(third) && tokens.next().is_none()
 }
 
-fn looks_behind_deliveries(pattern: &[u8]) -> bool {
+fn inspects_delivery_suffix(pattern: &[u8]) -> bool {
     let mut count = 0;
     for (at, token) in pattern.split(|byte| *byte == b'.').enumerate() {
         match (at, token) {
@@ -107,7 +109,7 @@ mod tests {
         ];
         for (subject, expected) in cases {
             let expected = expected.map(|text| (text.as_bytes(), ReplyKind::Deliveries));
-            assert_eq!(beginning(subject.as_bytes()), expected, "{subject}");
+            assert_eq!(shared_prefix(subject.as_bytes()), expected, "{subject}");
         }
     }
 
@@ -123,7 +125,7 @@ mod tests {
         ];
         for (subject, expected) in cases {
             let expected = expected.map(|text| (text.as_bytes(), ReplyKind::Requests));
-            assert_eq!(beginning(subject.as_bytes()), expected, "{subject}");
+            assert_eq!(shared_prefix(subject.as_bytes()), expected, "{subject}");
         }
         for pattern in ["_R_.>", "_R_.abcdef.>", ">", "*.*.*", "_R_.*", "a.*.x", "*.*.*.x"] {
             assert!(!inspects_suffix(pattern.as_bytes(), ReplyKind::Requests), "{pattern}");
@@ -164,7 +166,7 @@ mod tests {
             let pattern = pattern.as_bytes();
             prop_assume!(is_well_formed(pattern) && !inspects_suffix(pattern, ReplyKind::Deliveries));
             let [one, other] = [0, 1].map(|at: usize| format!("{begins}.{}", ends[at].join(".")).into_bytes());
-            if let (Some(first), Some(second)) = (beginning(&one), beginning(&other)) {
+            if let (Some(first), Some(second)) = (shared_prefix(&one), shared_prefix(&other)) {
                 prop_assert_eq!(first, second);
                 prop_assert_eq!(matches(pattern, &one), matches(pattern, &other));
             }
@@ -179,7 +181,7 @@ mod tests {
             let pattern = pattern.join(".").into_bytes();
             prop_assume!(is_well_formed(&pattern) && !inspects_suffix(&pattern, ReplyKind::Requests));
             let [one, other] = [0, 1].map(|at: usize| format!("_R_.{account}.{}", ends[at]).into_bytes());
-            prop_assert_eq!(beginning(&one), beginning(&other));
+            prop_assert_eq!(shared_prefix(&one), shared_prefix(&other));
             prop_assert_eq!(matches(&pattern, &one), matches(&pattern, &other));
         }
     }

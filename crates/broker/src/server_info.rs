@@ -1,4 +1,4 @@
-//! Who the server is, as it says in events: one document for all of them.
+//! Identity of the server, as it says in events: one document for all of them.
 
 use crate::broker::Broker;
 use crate::imports::moment;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// What the operator calls the server beside its name.
+/// Labels by which the operator calls the server beside its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels {
     /// `server_tags`.
@@ -18,10 +18,11 @@ pub struct Labels {
     pub feature_flags: BTreeMap<String, bool>,
 }
 
-/// JetStream, snapshots of streams in binary, consensus within accounts: what the reference has where it has JetStream.
+/// JetStream, snapshots of streams in binary, consensus within accounts: what the reference has
+/// where it has JetStream.
 const CAPABILITIES: u64 = 1 | 2 | 4;
 
-/// What stands as `server` in everything that the server says of itself, in the reference's order.
+/// Object `server` in everything that the server says of itself, in the reference's order.
 #[derive(Debug, Serialize)]
 pub struct ServerInfo {
     name: String,
@@ -45,7 +46,8 @@ pub struct ServerInfo {
 }
 
 impl Broker {
-    /// The server, as it speaks `now`. Events and answers are one sequence: each has the next number.
+    /// The server, as it speaks `now`. Events and answers are one sequence: each has the next
+    /// number.
     pub fn server_info(&self, now: SystemTime) -> ServerInfo {
         let (info, labels) = (self.info(), self.labels());
         ServerInfo {

@@ -1,11 +1,11 @@
 //! Services: what can receive messages besides connections.
 //!
-//! The broker knows that they exist and nothing else about them. A message for a service is copied into a [`MessageBuf`] of
-//! the publishing shard; the shard hands it over before its next flush, and the service does its work right there, on
-//! the publisher's thread.
+//! The broker knows that they exist and nothing else about them. A message for a service is copied
+//! into a [`ServiceBatch`] of the publishing shard; the shard hands it over before its next flush,
+//! and the service does its work right there, on the publisher's thread.
 
 use crate::imports::ServiceLink;
-use crate::message_buf::MessageBuf;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_subject::Subscribed;
 use std::cmp::Ordering;
@@ -14,37 +14,46 @@ use std::sync::Arc;
 
 /// Takes messages and answers by [`Shard::send`].
 pub trait Service: Send + Sync {
-    /// Works off what was published since the last time on this shard, in order; an empty buffer is a wake-up
-    /// ([`Shard::wake`]). Runs on shards' threads, on several at once, and holds up everything else there: it must not
-    /// wait, nor read from a disk.
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard);
+    /// Works off what was published since the last time on this shard, in order; an empty batch is
+    /// a wake-up ([`Shard::wake`]). Runs on shards' threads, on several at once, and holds up
+    /// everything else there: it must not wait, nor read from a disk.
+    fn serve(&self, batch: &mut ServiceBatch, shard: &mut Shard);
 
-    /// What the service has sent on this shard is in the outboxes of its receivers: see [`Shard::after_flush`]. What it
-    /// sends now leaves with the next flush.
+    /// Tells the service that what it has sent on this shard is in the outboxes of its receivers:
+    /// see [`Shard::after_flush`]. What it sends now leaves with the next flush.
     fn flushed(&self, _: &mut Shard) {}
 
-    /// What it is to somebody who follows a message.
-    fn role(&self) -> Role<'_> {
-        Role::Hidden
+    /// Whether those who publish to it should pause: it takes what comes, but cannot work it off as
+    /// fast. Asked at most once for a batch, so it may cost something; a client that has published
+    /// pauses a little, and is asked for again then.
+    fn is_behind(&self) -> bool {
+        false
     }
 
-    /// Whether buffers should say who sent each message.
+    /// Role of the service in the trace of a message.
+    fn trace_role(&self) -> TraceRole<'_> {
+        TraceRole::Untraced
+    }
+
+    /// Whether batches should say who sent each message.
     fn wants_origin(&self) -> bool {
         false
     }
 }
 
-/// What a service is to the [trace](crate::MessageTrace) of a message.
+/// Role of a service in the [trace](crate::MessageTrace) of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role<'a> {
+pub enum TraceRole<'a> {
     /// Nothing is told of it, and it gets even messages that are only to be traced.
-    Hidden,
-    /// A stream. It gets those too, must not keep them, and says of each traced message what it did.
+    Untraced,
+    /// A stream. It gets those too, must not keep them, and says of each traced message what it
+    /// did.
     Stream(&'a str),
-    /// It stands for the system account, into which traces do not go.
+    /// The service stands for the system account, into which traces do not go.
     System,
-    /// It stands for a service of another account: nothing is told of it either, and traces do not go there.
-    Abroad,
+    /// The service stands for one of another account: nothing is told of it either, and traces do
+    /// not go there.
+    Import,
 }
 
 /// A service that waits for something. Equal when it is the same one.
@@ -83,9 +92,9 @@ impl fmt::Debug for Waiter {
     }
 }
 
-/// Who receives what matches a pattern, and is no client.
+/// Receiver of what matches a pattern that is no client.
 #[derive(Clone)]
-pub(crate) enum Receiver {
+pub(crate) enum ServiceTarget {
     /// A service of this server.
     Service(Arc<dyn Service>),
     /// Another account, by what this one imports.
@@ -94,7 +103,7 @@ pub(crate) enum Receiver {
     Requesters,
 }
 
-impl Receiver {
+impl ServiceTarget {
     /// Whether both would receive a message as one.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -109,15 +118,15 @@ impl Receiver {
 /// The interest of a receiver in the subjects that match a pattern, in one account.
 pub struct Binding {
     subject: Box<[u8]>,
-    receiver: Receiver,
+    receiver: ServiceTarget,
 }
 
 impl Binding {
-    pub(crate) fn new(subject: &[u8], receiver: Receiver) -> Self {
+    pub(crate) fn new(subject: &[u8], receiver: ServiceTarget) -> Self {
         Self { subject: subject.into(), receiver }
     }
 
-    pub(crate) fn receiver(&self) -> &Receiver {
+    pub(crate) fn receiver(&self) -> &ServiceTarget {
         &self.receiver
     }
 }

@@ -29,28 +29,30 @@ pub struct Settings {
     pub headers: bool,
     /// Drop for a receiver that is far behind instead of pausing its publishers.
     pub no_fast_producer_stall: bool,
-    /// Whether a receiver that exceeds `write_deadline` is given another one instead of being cut off.
+    /// Whether a receiver that exceeds `write_deadline` is given another one instead of being cut
+    /// off.
     pub retry_writes: bool,
     /// Closed connections that monitoring remembers.
     pub max_closed_clients: usize,
-    /// What of messages is traced.
-    pub tracing: Tracing,
+    /// Parts of messages that the protocol log shows.
+    pub protocol_log: ProtocolLogSettings,
 }
 
 impl Settings {
-    /// Bytes staged and waiting for one receiver from which on consumers deliver nothing more to it: see
-    /// [`Shard::is_congested`](crate::Shard::is_congested).
+    /// Bytes staged and waiting for one receiver from which on consumers deliver nothing more to
+    /// it: see [`Shard::is_congested`](crate::Shard::is_congested).
     pub fn max_backlog(&self) -> usize {
         MAX_BACKLOG.min(self.max_pending / 4).max(2)
     }
 }
 
-/// The most that it may be. Less where little may be pending: no consumer's receiver is cut off for what it asked for.
+/// The most that it may be. Less where little may be pending: no consumer's receiver is cut off for
+/// what it asked for.
 const MAX_BACKLOG: usize = 1024 * 1024;
 
-/// How much of a message the trace shows.
+/// How much of a message the protocol log shows.
 #[derive(Debug, Clone, Default)]
-pub struct Tracing {
+pub struct ProtocolLogSettings {
     /// Bytes after which a payload is cut; `None` shows all.
     pub max_payload: Option<usize>,
     /// Headers only.
@@ -74,7 +76,7 @@ impl Default for Settings {
             no_fast_producer_stall: false,
             retry_writes: false,
             max_closed_clients: 10_000,
-            tracing: Tracing::default(),
+            protocol_log: ProtocolLogSettings::default(),
         }
     }
 }

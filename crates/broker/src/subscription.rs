@@ -1,7 +1,8 @@
 //! A subscription: a client's wish to receive what matches a subject pattern.
 //!
-//! One that reaches streams of other accounts has a *shadow* in the index of each: the same connection, queue group and
-//! sid under the pattern by which the other account knows it. What is counted is counted at the original.
+//! One that reaches streams of other accounts has a *shadow* in the index of each: the same
+//! connection, queue group and sid under the pattern by which the other account knows it. What is
+//! counted is counted at the original.
 //!
 //! Perf: a million of them must fit into memory, so subject, queue and sid share one allocation.
 
@@ -24,11 +25,11 @@ pub struct Subscription {
     delivered: AtomicU64,
     /// Deliveries after which it ends; 0 is never.
     max: AtomicU32,
-    /// What it is the shadow of, if it is one.
+    /// Subscription whose shadow this is, if it is one.
     shadowed: Option<Box<Shadowed>>,
 }
 
-/// What a shadow stands for.
+/// Original of a shadow.
 struct Shadowed {
     of: Arc<Subscription>,
     /// The account of `of`.
@@ -51,7 +52,8 @@ impl Subscription {
         }
     }
 
-    /// The shadow of `of`, which is at `home`, in the account from which `link` imports: there it is called `subject`.
+    /// The shadow of `of`, which is at `home`, in the account from which `link` imports: there it
+    /// is called `subject`.
     pub(crate) fn shadow(
         of: &Arc<Self>,
         home: &Arc<Account>,
@@ -79,7 +81,8 @@ impl Subscription {
         }
     }
 
-    /// Ends the client's subscription, which was found in the index of `account`; false when it had ended already.
+    /// Ends the client's subscription, which was found in the index of `account`; false when it had
+    /// ended already.
     pub(crate) fn end(self: &Arc<Self>, account: &Account, shard: Option<&mut Shard>) -> bool {
         match &self.shadowed {
             None => self.conn.unsubscribe(account, self, shard),
@@ -151,7 +154,7 @@ pub(crate) enum Admission {
     Deliver,
     /// This one, and then it ends.
     DeliverLast,
-    /// It has ended already.
+    /// The subscription has ended already.
     Exhausted,
 }
 

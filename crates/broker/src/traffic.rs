@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
 /// Perf: a plain load and store instead of a locked add, because only the owning shard writes.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct ShardCounter(AtomicU64);
 
-impl Counter {
+impl ShardCounter {
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
@@ -23,17 +23,17 @@ impl Counter {
     }
 }
 
-/// What one shard has moved.
+/// Traffic of one shard.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Messages that clients published.
-    pub in_msgs: Counter,
+    pub in_msgs: ShardCounter,
     /// Their payload bytes, headers included.
-    pub in_bytes: Counter,
+    pub in_bytes: ShardCounter,
     /// Messages delivered.
-    pub out_msgs: Counter,
+    pub out_msgs: ShardCounter,
     /// Their payload bytes.
-    pub out_bytes: Counter,
+    pub out_bytes: ShardCounter,
     pub(crate) routes: SharedRouteCounts,
 }
 
@@ -63,10 +63,10 @@ impl RouteCounts {
 /// One shard's [`RouteCounts`] where other threads can read them.
 #[derive(Debug, Default)]
 pub(crate) struct SharedRouteCounts {
-    misses: Counter,
-    cached: Counter,
-    fanout: Counter,
-    widest: Counter,
+    misses: ShardCounter,
+    cached: ShardCounter,
+    fanout: ShardCounter,
+    widest: ShardCounter,
 }
 
 impl SharedRouteCounts {

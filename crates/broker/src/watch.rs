@@ -1,11 +1,13 @@
 //! Watches: who wants to know when interest in a subject may have changed.
 //!
-//! A wake-up too many does no harm, one too few would: a change is made first and the watches are looked at after, while a
-//! new watch is entered first and the interest is looked at after ([`Account::watch`](crate::Account::watch)).
+//! A wake-up too many does no harm, one too few would: a change is made first and the watches are
+//! looked at after, while a new watch is entered first and the interest is looked at after
+//! ([`Account::watch`](crate::Account::watch)).
 //!
-//! Budget: a change in an account without watches costs one relaxed load here. With some, a literal subject is one look-up,
-//! and a pattern is compared with those watched subjects that begin as it does up to its first wildcard: clients that
-//! subscribe to `_INBOX.<id>.*` see their own and no other. Only patterns that begin with a wildcard are compared with all.
+//! Budget: a change in an account without watches costs one relaxed load here. With some, a literal
+//! subject is one look-up, and a pattern is compared with those watched subjects that begin as it
+//! does up to its first wildcard: clients that subscribe to `_INBOX.<id>.*` see their own and no
+//! other. Only patterns that begin with a wildcard are compared with all.
 
 use crate::shard::Shard;
 use myelin_subject::{has_wildcard, matches};
@@ -16,12 +18,14 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// Wants to know when interest in a subject may have changed.
 pub trait Watcher: Send + Sync {
-    /// It may have. Called where the change was made, right after it, with the shard if it was made on one: there a service
-    /// can be [woken](Shard::wake) at once. Must not wait.
+    /// Tells that interest may have changed. Called where the change was made, right after it, with
+    /// the shard if it was made on one: there a service can be [woken](Shard::wake) at once. Must
+    /// not wait.
     fn interest_changed(&self, shard: Option<&mut Shard>);
 }
 
-/// A watched subject; dropping it ends the watch. What is being told at that moment may still arrive.
+/// A watched subject; dropping it ends the watch. What is being told at that moment may still
+/// arrive.
 #[derive(Debug)]
 pub struct Watch {
     subject: Box<[u8]>,
@@ -39,13 +43,13 @@ impl Drop for Watch {
 #[derive(Default)]
 pub(crate) struct Watches {
     /// In the order of their subjects, so that those with one beginning stand together.
-    by_subject: RwLock<BTreeMap<Box<[u8]>, Vec<Entry>>>,
+    by_subject: RwLock<BTreeMap<Box<[u8]>, Vec<WatchEntry>>>,
     count: AtomicUsize,
     /// Watches that ever were.
     made: AtomicUsize,
 }
 
-struct Entry {
+struct WatchEntry {
     number: usize,
     watcher: Weak<dyn Watcher>,
 }
@@ -61,7 +65,7 @@ impl Watches {
     pub(crate) fn add(self: &Arc<Self>, subject: &[u8], watcher: Weak<dyn Watcher>) -> Watch {
         let number = self.made.fetch_add(1, Relaxed);
         let mut by_subject = self.by_subject.write().unwrap_or_else(PoisonError::into_inner);
-        by_subject.entry(subject.into()).or_default().push(Entry { number, watcher });
+        by_subject.entry(subject.into()).or_default().push(WatchEntry { number, watcher });
         self.count.fetch_add(1, Relaxed);
         Watch { subject: subject.into(), number, watches: Arc::clone(self) }
     }
@@ -81,14 +85,15 @@ impl Watches {
     /// Somebody begins or ends to receive what matches `pattern`; the index knows already.
     #[inline]
     pub(crate) fn changed(&self, pattern: &[u8], shard: Option<&mut Shard>) {
-        // Not too early: the index is changed by an atomic operation that acquires what whoever watches has released.
+        // Not too early: the index is changed by an atomic operation that acquires what whoever
+        // watches has released.
         if self.count.load(Relaxed) > 0 {
-            self.tell(pattern, shard);
+            self.notify(pattern, shard);
         }
     }
 
     #[cold]
-    fn tell(&self, pattern: &[u8], mut shard: Option<&mut Shard>) {
+    fn notify(&self, pattern: &[u8], mut shard: Option<&mut Shard>) {
         // Nobody is told under the lock: they may watch something else thereupon.
         for watcher in self.who_watches(pattern) {
             watcher.interest_changed(shard.as_deref_mut());
@@ -99,7 +104,7 @@ impl Watches {
         let by_subject = self.by_subject.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         let mut find =
-            |entries: &Vec<Entry>| found.extend(entries.iter().filter_map(|e| e.watcher.upgrade()));
+            |entries: &Vec<WatchEntry>| found.extend(entries.iter().filter_map(|e| e.watcher.upgrade()));
         if !has_wildcard(pattern) {
             by_subject.get(pattern).into_iter().for_each(find);
             return found;
@@ -118,7 +123,7 @@ impl Watches {
     }
 }
 
-/// What a pattern begins with, up to its first wildcard.
+/// Beginning of a pattern up to its first wildcard.
 fn before_wildcard(pattern: &[u8]) -> &[u8] {
     let tokens = pattern.split(|byte| *byte == b'.').take_while(|token| !matches!(*token, b"*" | b">"));
     let len: usize = tokens.map(|token| token.len() + 1).sum();

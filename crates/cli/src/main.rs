@@ -1,11 +1,10 @@
-//! `myelin`: the command line. One verb per module: `bench`, `store`, `stream`, and `messages` for `pub`, `sub` and
-//! `request`.
+//! `myelin`: the command line. One verb per module: `bench`, `store`, `stream`, and `messages` for
+//! `pub`, `sub` and `request`.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own.
 
 mod bench;
 mod messages;
-mod names;
 mod store;
 mod stream;
 
@@ -13,8 +12,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use bench::error::BenchError;
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::target_server;
 
 /// What a newcomer may want to type first.
 const EXAMPLES: &str = "\
@@ -38,7 +37,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Load generator for any NATS server, and comparisons of servers
-    Bench(bench::Arguments),
+    Bench(bench::BenchArguments),
     /// Publish messages
     Pub(messages::Publish),
     /// Receive messages
@@ -46,9 +45,9 @@ enum Verb {
     /// Send a request and show its reply
     Request(messages::Request),
     /// Look at streams, empty them, remove them
-    Stream(stream::Arguments),
+    Stream(stream::StreamArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
-    Store(store::Arguments),
+    Store(store::StoreArguments),
 }
 
 fn main() -> ExitCode {
@@ -71,16 +70,16 @@ fn failure(error: &BenchError) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Moves connection flags in front of the verb behind everything, as in `myelin --server URL bench pub x`: scripts for
-/// the `nats` command have them there.
+/// Moves connection flags in front of the verb behind everything, as in
+/// `myelin --server URL bench pub x`: scripts for the `nats` command have them there.
 fn verb_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let mut moved = Vec::new();
     while let Some(flag) = arguments.get(1).and_then(|argument| argument.to_str()) {
         let (name, has_value) = flag.split_once('=').map_or((flag, false), |(name, _)| (name, true));
         let is_server = flag.starts_with("-s") && !flag.starts_with("--");
         let count = match name {
-            name if bench::target::BARE.contains(&name) => 1,
-            name if bench::target::VALUED.contains(&name) => 1 + usize::from(!has_value),
+            name if target_server::BARE.contains(&name) => 1,
+            name if target_server::VALUED.contains(&name) => 1 + usize::from(!has_value),
             "-s" => 2,
             _ if is_server => 1,
             _ => break,

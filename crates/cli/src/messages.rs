@@ -6,12 +6,11 @@ use std::io::{IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-
-use crate::bench::connection::{Letter, write_message};
-use crate::bench::error::BenchError;
-use crate::bench::target::Flags;
-use crate::bench::units::{Time, human_time, log};
-use crate::names;
+use myelin_loadgen::connection::{ReceivedMessage, write_message};
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::names;
+use myelin_loadgen::target_server::ConnectionFlags;
+use myelin_loadgen::units::{Time, human_time, log};
 
 /// `myelin pub …`
 #[derive(Args, Debug)]
@@ -33,7 +32,7 @@ pub(crate) struct Publish {
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     sleep: Time,
     #[command(flatten)]
-    flags: Flags,
+    flags: ConnectionFlags,
 }
 
 /// `myelin sub …`
@@ -52,7 +51,7 @@ pub(crate) struct Subscribe {
     #[arg(short, long)]
     raw: bool,
     #[command(flatten)]
-    flags: Flags,
+    flags: ConnectionFlags,
 }
 
 /// `myelin request …`
@@ -72,14 +71,14 @@ pub(crate) struct Request {
     #[arg(short, long)]
     raw: bool,
     #[command(flatten)]
-    flags: Flags,
+    flags: ConnectionFlags,
 }
 
 pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
     let Publish { subject, body, reply, headers, count, sleep, flags } = arguments;
     names::word("subject", subject)?;
     reply.as_deref().map_or(Ok(()), |reply| names::word("reply subject", reply))?;
-    let headers = crate::bench::header_lines(headers)?;
+    let headers = myelin_loadgen::client_pool::message_writer::header_lines(headers)?;
     let payload = payload(body.as_deref())?;
     let mut connection = flags.target()?.connect()?;
     let mut frame = Vec::new();
@@ -111,14 +110,14 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
     log(&format!("Subscribing on {}", subjects.join(", ")));
     let mut received = 0;
     while count.is_none_or(|count| received < count) {
-        let Some(letter) = connection.receive_until(None)? else { continue };
+        let Some(message) = connection.receive_until(None)? else { continue };
         received += 1;
         if !raw {
             let reply =
-                letter.reply.as_ref().map_or_else(String::new, |reply| format!(" with reply {reply:?}"));
-            println!("[#{received}] Received on {:?}{reply}", letter.subject);
+                message.reply.as_ref().map_or_else(String::new, |reply| format!(" with reply {reply:?}"));
+            println!("[#{received}] Received on {:?}{reply}", message.subject);
         }
-        show(&letter, *raw)?;
+        show(&message, *raw)?;
     }
     Ok(())
 }
@@ -126,7 +125,7 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
 pub(crate) fn request(arguments: &Request) -> Result<(), BenchError> {
     let Request { subject, body, headers, count, raw, flags } = arguments;
     names::word("subject", subject)?;
-    let headers = crate::bench::header_lines(headers)?;
+    let headers = myelin_loadgen::client_pool::message_writer::header_lines(headers)?;
     let payload = payload(body.as_deref())?;
     let target = flags.target()?;
     let mut connection = target.connect()?;
@@ -135,14 +134,14 @@ pub(crate) fn request(arguments: &Request) -> Result<(), BenchError> {
             log(&format!("Sending request on {subject:?}"));
         }
         let start = Instant::now();
-        let letter = connection.ask_within(subject, &headers, &payload, target.timeout)?;
-        if letter.is_from_nobody() {
+        let message = connection.ask_within(subject, &headers, &payload, target.timeout)?;
+        if message.is_from_nobody() {
             return Err(BenchError::NoResponder);
         }
         if !raw {
             log(&format!("Received with rtt {}", rtt(start.elapsed())));
         }
-        show(&letter, *raw)?;
+        show(&message, *raw)?;
     }
     Ok(())
 }
@@ -166,17 +165,17 @@ fn payload(body: Option<&str>) -> Result<Vec<u8>, BenchError> {
 }
 
 /// Headers, payload and an empty line, or the payload and the end of its line.
-fn show(letter: &Letter, is_raw: bool) -> Result<(), BenchError> {
+fn show(message: &ReceivedMessage, is_raw: bool) -> Result<(), BenchError> {
     let mut text = Vec::new();
-    if !is_raw && !letter.header.is_empty() {
-        let header = String::from_utf8_lossy(&letter.header);
+    if !is_raw && !message.header.is_empty() {
+        let header = String::from_utf8_lossy(&message.header);
         for line in header.split("\r\n").skip(1).filter(|line| !line.is_empty()) {
             text.extend_from_slice(line.as_bytes());
             text.push(b'\n');
         }
         text.push(b'\n');
     }
-    text.extend_from_slice(&letter.payload);
+    text.extend_from_slice(&message.payload);
     text.extend_from_slice(if is_raw { b"\n" } else { b"\n\n" });
     let mut output = std::io::stdout();
     output.write_all(&text).and_then(|()| output.flush()).map_err(BenchError::io("printing a message"))

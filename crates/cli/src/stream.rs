@@ -5,19 +5,18 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
+use myelin_loadgen::admin::Admin;
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::names;
+use myelin_loadgen::target_server::ConnectionFlags;
+use myelin_loadgen::units::{binary, grouped};
 use serde_json::{Value, json};
-
-use crate::bench::admin::Admin;
-use crate::bench::error::BenchError;
-use crate::bench::target::Flags;
-use crate::bench::units::{binary, grouped};
-use crate::names;
 
 /// `myelin stream …`
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct StreamArguments {
     #[command(flatten)]
-    flags: Flags,
+    flags: ConnectionFlags,
     #[command(subcommand)]
     command: Command,
 }
@@ -67,7 +66,7 @@ enum Command {
     },
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), BenchError> {
+pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
     match &arguments.command {
         Command::Ls { .. } => {}
         Command::Info { stream, .. } | Command::Rm { stream, .. } => names::stream(stream)?,

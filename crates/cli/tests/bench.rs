@@ -1,4 +1,5 @@
-//! Drives the built `myelin bench` against a real server: the reference where it is installed, else ours.
+//! Drives the built `myelin bench` against a real server: the reference where it is installed, else
+//! ours.
 //!
 //! Small counts: this proves that the commands work together, not how fast anything is.
 
@@ -128,63 +129,24 @@ fn a_token_is_presented() {
 }
 
 #[test]
-fn a_table_is_made_and_every_message_verified() {
-    let Some(program) = servers::any() else { return };
-    let json = std::env::temp_dir().join(format!("myelin-table-{}.json", std::process::id()));
-    let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.05"]);
-    command.arg("--ours").arg(&program).arg("--reference").arg(&program).arg("--json").arg(&json);
-    let names = ["pub-16", "1:4-128", "queue10-4K", "4x4-128", "100k-own", "request-50", "churn"];
-    let output = command.args(["--verify", "--rows", &names.join(",")]).output().unwrap();
-    let table: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    std::fs::remove_file(&json).unwrap();
-    assert_eq!(output.status.code(), Some(1), "a server is not 3 times as fast as itself");
-    let rows = table["rows"].as_array().unwrap();
-    assert_eq!(rows.iter().map(|row| row["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
-    for row in rows {
-        assert_eq!(row["failures"].as_array().map(Vec::len), Some(0), "{row}");
-        for side in ["reference", "ours", "control"] {
-            let values = row["figures"][0][side].as_array().unwrap();
-            assert!(values.len() == 1 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
+fn a_server_without_streams_is_told_from_a_slow_one() {
+    let Some(program) = servers::reference() else { return };
+    let server = Server::start(&program, &[]);
+    let url = server.url();
+    let output = bench(&["js", "pub", "async", "x", "--create", "--server", &url]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("JetStream is not enabled"), "{error}");
+}
+
+#[test]
+fn what_has_moved_says_what_to_call_instead() {
+    for command in ["table", "compare", "report", "store"] {
+        for arguments in [&[][..], &["--help"], &["--rows", "pub-*", "-x", "file"]] {
+            let output = bench(&[&[command], arguments].concat()).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{error}");
+            assert!(error.contains(&format!("call: myelin-lab {command}")), "{error}");
+            assert!(stdout(&output).is_empty() && arguments.iter().all(|one| error.contains(one)), "{error}");
         }
     }
-    let markdown = stdout(&output);
-    assert!(names.iter().all(|name| markdown.contains(&format!("| {name} | msgs/s | "))), "{markdown}");
-}
-
-#[test]
-fn a_program_that_is_no_server_fails_its_rows_only() {
-    let Some(program) = servers::any() else { return };
-    let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.05", "--rows", "pub-16"]);
-    let output = command.arg("--ours").arg("/bin/false").arg("--reference").arg(&program).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let markdown = stdout(&output);
-    assert!(markdown.contains("- pub-16: ours failed: server process: ended with"), "{markdown}");
-    assert!(markdown.contains("| **FAIL** |"), "{markdown}");
-}
-
-#[test]
-fn the_store_is_measured_and_leaves_nothing_behind() {
-    let parent = std::env::temp_dir().join(format!("myelin-bench-store-test-{}", std::process::id()));
-    let mut command = bench(&["store", "--quick", "--divide", "500", "--rounds", "1", "--dir"]);
-    let output = command.arg(&parent).output().unwrap();
-    let left = std::fs::read_dir(&parent).unwrap().count();
-    std::fs::remove_dir_all(&parent).unwrap();
-    let table = stdout(&output);
-    // Goals mean nothing at such sizes and in such a build: only that everything ran.
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(left, 0);
-    assert!(!table.contains("failed: "), "{table}");
-    let rows = ["append", "always-1", "always-1000", "always-single", "subjects", "read-file", "read-memory"];
-    let others =
-        ["recovery", "limit-messages", "limit-bytes", "limit-1-of-100k", "limit-10-of-20k", "expiry"];
-    for row in rows.iter().chain(&others) {
-        assert!(table.contains(&format!("| {row} | ")), "{row}: {table}");
-    }
-}
-
-#[test]
-fn a_store_benchmark_without_rows_says_which_there_are() {
-    let output = bench(&["store", "--rows", "nothing"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("always-single"));
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use myelin_store::nats::hash::Hasher;
+use myelin_natsfiles::hash::Hasher;
 
 /// Recorded of nats-server by the server's own tests.
 fn fixture(kind: &str) -> PathBuf {

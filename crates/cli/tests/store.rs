@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use myelin_disk::real::RealDisk;
 use myelin_store::cipher::CipherKind;
-use myelin_store::disk::real::RealDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{Admission, NewMessage, Store, StoreOptions, StreamConfig};

@@ -10,7 +10,8 @@ pub(crate) struct Cursor<'a> {
     line: u32,
     /// Offset of the newline that began the current line, 0 on the first line.
     ///
-    /// Compat: because the newline itself is column 0, columns start at 1 on every line but the first.
+    /// Compat: because the newline itself is column 0, columns start at 1 on every line but the
+    /// first.
     line_start: usize,
     token_start: usize,
     token_line_start: usize,
@@ -76,8 +77,8 @@ impl<'a> Cursor<'a> {
 
     /// Line and column of a token of `length` bytes that ends here.
     ///
-    /// Compat: the column is counted back from the end, on the line where the token began, so escapes
-    /// move it to the right. That is where the reference points to.
+    /// Compat: the column is counted back from the end, on the line where the token began, so
+    /// escapes move it to the right. That is where the reference points to.
     pub(crate) fn token_position(&self, length: usize) -> (u32, u32) {
         (self.line, column(self.at.saturating_sub(self.token_line_start + length)))
     }
@@ -103,7 +104,8 @@ fn column(offset: usize) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
-/// Text for a value. Each byte that is not UTF-8 is replaced, as the reference's JSON does when it shows one.
+/// Text for a value. Each byte that is not UTF-8 is replaced, as the reference's JSON does when it
+/// shows one.
 pub(crate) fn to_text(bytes: &[u8]) -> String {
     bytes.utf8_chunks().fold(String::with_capacity(bytes.len()), |mut text, chunk| {
         text.push_str(chunk.valid());

@@ -1,4 +1,4 @@
-//! What is wrong in a configuration, and where.
+//! Diagnostics: what is wrong in a configuration, and where.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ pub struct Position {
     pub file: Arc<str>,
     /// Counted from 1.
     pub line: u32,
-    /// Bytes. Compat: counted from 0 on the first line and from 1 on the others, as the reference does.
+    /// Bytes. Compat: counted from 0 on the first line and from 1 on the others, as the reference
+    /// does.
     pub column: u32,
 }
 
@@ -23,7 +24,7 @@ impl fmt::Display for Position {
 /// One error or warning, printed as `file:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Absent when the complaint is about the configuration as a whole.
+    /// Absent when the diagnostic is about the configuration as a whole.
     pub position: Option<Position>,
     /// One line of text without the position.
     pub message: String,

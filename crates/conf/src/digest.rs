@@ -1,7 +1,7 @@
 //! The fingerprint of a parsed configuration, equal to the one nats-server shows.
 //!
-//! It is the SHA-256 of the tree written the way Go's `encoding/json` writes it: keys sorted by bytes,
-//! `<`, `>` and `&` escaped, a final newline. Comments, order and layout do not change it.
+//! It is the SHA-256 of the tree written the way Go's `encoding/json` writes it: keys sorted by
+//! bytes, `<`, `>` and `&` escaped, a final newline. Comments, order and layout do not change it.
 
 use std::fmt::Write as _;
 

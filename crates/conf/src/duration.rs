@@ -83,7 +83,7 @@ pub(crate) fn format(duration: Duration) -> String {
     format!("{}{unit}", decimal(nanos, scale))
 }
 
-/// The same of nanoseconds that may be negative.
+/// Formats nanoseconds, which may be negative, as Go prints a duration.
 pub(crate) fn format_signed(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     format!("{sign}{}", format(Duration::from_nanos(nanos.unsigned_abs())))

@@ -2,7 +2,7 @@
 //!
 //! Reads and looks, never writes. Texts of errors are those of Go.
 
-use myelin_stdx::fault::words;
+use myelin_stdx::os_error::words;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -23,9 +23,9 @@ pub(crate) fn read(path: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What stands where an option wants a directory that it may write to.
+/// State of a path where an option wants a directory that it may write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathState {
     /// A directory that its owner may write to.
     Directory,
     /// Nothing yet, and a directory can be made there.
@@ -35,14 +35,14 @@ pub(crate) enum Place {
 }
 
 /// Looks at a place without making anything there.
-pub(crate) fn place(path: &str) -> Place {
+pub(crate) fn place(path: &str) -> PathState {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() && !found.permissions().readonly() => Place::Directory,
-        Ok(_) => Place::Blocked,
+        Ok(found) if found.is_dir() && !found.permissions().readonly() => PathState::Directory,
+        Ok(_) => PathState::Blocked,
         Err(_) => {
             let above = Path::new(path).ancestors().skip(1).find_map(|above| fs::metadata(above).ok());
             let is_blocked = above.is_some_and(|above| !above.is_dir());
-            if is_blocked { Place::Blocked } else { Place::Free }
+            if is_blocked { PathState::Blocked } else { PathState::Free }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The command line, read the way Go's `flag` package reads it.
 //!
-//! One or two dashes, `-flag value` or `-flag=value`; switches take a value only after `=`; the first
-//! argument that is no flag, or `--`, ends the flags. Knows no file and starts nothing.
+//! One or two dashes, `-flag value` or `-flag=value`; switches take a value only after `=`; the
+//! first argument that is no flag, or `--`, ends the flags. Knows no file and starts nothing.
 
 mod address;
 mod apply;
@@ -11,9 +11,9 @@ mod table;
 use myelin_wire::error::Quoted;
 use table::{Flag, find};
 
-/// What a flag takes.
+/// Kind of a flag: what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FlagKind {
     Switch,
     Number,
     Text,
@@ -30,7 +30,7 @@ enum Setting {
 pub(crate) struct Flags {
     /// In the order of the command line; a later one wins.
     settings: Vec<(Flag, Setting)>,
-    /// What follows the flags.
+    /// Words behind the flags.
     words: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ fn parse_flag(argument: &str, rest: &mut std::slice::Iter<'_, String>) -> Result
     }
     let (name, value) = body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
     let (kind, flag) = find(name).ok_or_else(|| format!("flag provided but not defined: -{name}"))?;
-    if kind == Kind::Switch {
+    if kind == FlagKind::Switch {
         let value = value.unwrap_or("true");
         let on = notation::switch(value).ok_or_else(|| {
             format!("invalid boolean value {} for -{name}: parse error", Quoted(value.as_bytes()))
@@ -131,7 +131,7 @@ fn parse_flag(argument: &str, rest: &mut std::slice::Iter<'_, String>) -> Result
     let value = value.or_else(|| rest.next().map(String::as_str));
     let value = value.ok_or_else(|| format!("flag needs an argument: -{name}"))?;
     let setting = match kind {
-        Kind::Number => {
+        FlagKind::Number => {
             let invalid =
                 |reason| format!("invalid value {} for flag -{name}: {reason}", Quoted(value.as_bytes()));
             Setting::Number(notation::number(value).map_err(invalid)?)

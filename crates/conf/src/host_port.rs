@@ -29,8 +29,8 @@ pub(crate) fn split_host_port(text: &str) -> Result<(&str, &str), String> {
 
 const MISSING_PORT: &str = "missing port in address";
 
-/// What an option that advertises an address says: a host, or a host and a port. Without a port, or with
-/// one of 0 or -1, it is `port`.
+/// Reads the value of an option that advertises an address: a host, or a host and a port. Without a
+/// port, or with one of 0 or -1, it is `port`.
 ///
 /// # Errors
 /// In the words of Go, when it is neither.

@@ -1,8 +1,8 @@
 //! Splits configuration text into tokens, one per call.
 //!
-//! Owns the grammar of keys, separators, comments and scalars, and the stack of open brackets. It builds
-//! no tree, looks up no variable and opens no file: that is `parser`. It keeps its nesting on the heap,
-//! so no input can overflow the stack.
+//! Owns the grammar of keys, separators, comments and scalars, and the stack of open brackets. It
+//! builds no tree, looks up no variable and opens no file: that is `parser`. It keeps its nesting
+//! on the heap, so no input can overflow the stack.
 
 mod number;
 mod text;
@@ -50,9 +50,9 @@ pub(crate) struct LexError {
 
 type Scan<T> = Result<T, LexError>;
 
-/// What encloses the place of the scan.
+/// Enclosure of the place of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum Enclosure {
     Top,
     /// Braces around the whole file, as in JSON. They make no map of their own.
     Block,
@@ -60,12 +60,12 @@ enum Scope {
     Array,
 }
 
-/// What may come next in the current scope.
+/// Token that may come next in the current scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
     /// A key (in an array: an element) or the end of the scope.
     Entry,
-    /// What separates a key from its value, and the value.
+    /// Separator between a key and its value, and the value.
     Value,
     /// A separator between entries or the end of the scope.
     Separator,
@@ -76,13 +76,13 @@ enum Expect {
 pub(crate) struct Lexer<'a> {
     cursor: Cursor<'a>,
     /// Never empty: `Top` is at the bottom.
-    scopes: Vec<Scope>,
+    scopes: Vec<Enclosure>,
     expect: Expect,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Self {
-        Self { cursor: Cursor::new(text), scopes: vec![Scope::Top], expect: Expect::Entry }
+        Self { cursor: Cursor::new(text), scopes: vec![Enclosure::Top], expect: Expect::Entry }
     }
 
     /// The next token. After `End` or an error there is nothing more to read.
@@ -90,15 +90,15 @@ impl<'a> Lexer<'a> {
         loop {
             let scope = *self.scopes.last().expect("the top scope is never closed");
             let step = match (self.expect, scope) {
-                (Expect::Entry, Scope::Top | Scope::Block) => self.top_entry()?,
-                (Expect::Entry, Scope::Map) => self.map_entry()?,
-                (Expect::Entry, Scope::Array) => self.array_entry()?,
-                (Expect::Value, Scope::Map) => Some(self.map_value()?),
+                (Expect::Entry, Enclosure::Top | Enclosure::Block) => self.top_entry()?,
+                (Expect::Entry, Enclosure::Map) => self.map_entry()?,
+                (Expect::Entry, Enclosure::Array) => self.array_entry()?,
+                (Expect::Value, Enclosure::Map) => Some(self.map_value()?),
                 (Expect::Value, _) => Some(self.top_value()?),
-                (Expect::Separator, Scope::Top) => self.top_separator()?,
-                (Expect::Separator, Scope::Block) => self.block_separator()?,
-                (Expect::Separator, Scope::Map) => self.map_separator()?,
-                (Expect::Separator, Scope::Array) => self.array_separator()?,
+                (Expect::Separator, Enclosure::Top) => self.top_separator()?,
+                (Expect::Separator, Enclosure::Block) => self.block_separator()?,
+                (Expect::Separator, Enclosure::Map) => self.map_separator()?,
+                (Expect::Separator, Enclosure::Array) => self.array_separator()?,
                 (Expect::BlockEnd, _) => self.block_end()?,
             };
             if let Some(token) = step {
@@ -110,13 +110,13 @@ impl<'a> Lexer<'a> {
     // Entries: each function handles one step and returns a token if that step made one.
 
     fn top_entry(&mut self) -> Scan<Option<Token>> {
-        let in_block = self.scopes.last() == Some(&Scope::Block);
+        let in_block = self.scopes.last() == Some(&Enclosure::Block);
         self.cursor.eat_while(char::is_whitespace);
         match self.cursor.peek() {
             // Compat: the end of the file may stand for the brace that closes it.
             None => return self.end().map(Some),
             Some('{') => {
-                self.open(Scope::Block)?;
+                self.open(Enclosure::Block)?;
             }
             Some('}') if in_block => self.close_block(),
             Some(c) if self.at_comment(c) => return self.comment(Expect::Entry),
@@ -153,7 +153,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    // Separators. Compat: where a comment could begin, a lone slash passes for a blank or a separator.
+    // Separators. Compat: where a comment could begin, a lone slash passes for a blank or a
+    // separator.
 
     fn top_separator(&mut self) -> Scan<Option<Token>> {
         match self.cursor.peek() {
@@ -255,7 +256,9 @@ impl<'a> Lexer<'a> {
         self.cursor.bump();
         self.cursor.eat_while(|c| !c.is_whitespace() && !matches!(c, '=' | ':'));
         match self.cursor.peek() {
-            None if self.scopes.last() == Some(&Scope::Map) => self.fail("a map is not closed, expected '}'"),
+            None if self.scopes.last() == Some(&Enclosure::Map) => {
+                self.fail("a map is not closed, expected '}'")
+            }
             Some(c) if c.is_whitespace() && self.cursor.token().eq_ignore_ascii_case(b"include") => {
                 self.include()
             }
@@ -321,7 +324,8 @@ impl<'a> Lexer<'a> {
         }
         self.cursor.eat_while(char::is_whitespace);
         match self.cursor.peek() {
-            // The reference confuses the keys around a `}` in place of a value; here it is an error.
+            // The reference confuses the keys around a `}` in place of a value; here it is an
+            // error.
             Some(c @ (',' | '}')) => self.fail(format!("expected a value, found '{c}'")),
             _ => self.value(),
         }
@@ -332,8 +336,8 @@ impl<'a> Lexer<'a> {
         self.cursor.eat_while(is_blank);
         self.cursor.mark();
         match self.cursor.peek() {
-            Some('[') => self.open(Scope::Array),
-            Some('{') => self.open(Scope::Map),
+            Some('[') => self.open(Enclosure::Array),
+            Some('{') => self.open(Enclosure::Map),
             Some('\'') => self.single_quoted(),
             Some('"') => {
                 self.cursor.bump();
@@ -350,7 +354,7 @@ impl<'a> Lexer<'a> {
 
     // Scopes, tokens, errors.
 
-    fn open(&mut self, scope: Scope) -> Scan<Token> {
+    fn open(&mut self, scope: Enclosure) -> Scan<Token> {
         if self.scopes.len() > MAX_DEPTH {
             return self.fail(format!("maps and arrays are nested deeper than {MAX_DEPTH}"));
         }
@@ -358,7 +362,7 @@ impl<'a> Lexer<'a> {
         self.cursor.mark();
         self.scopes.push(scope);
         self.expect = Expect::Entry;
-        Ok(self.token(if scope == Scope::Array { TokenKind::ArrayStart } else { TokenKind::MapStart }))
+        Ok(self.token(if scope == Enclosure::Array { TokenKind::ArrayStart } else { TokenKind::MapStart }))
     }
 
     fn close(&mut self, kind: TokenKind) -> Token {
@@ -373,7 +377,7 @@ impl<'a> Lexer<'a> {
         self.cursor.bump();
         self.scopes.pop();
         self.expect = match self.scopes.last() {
-            Some(Scope::Block) => Expect::BlockEnd,
+            Some(Enclosure::Block) => Expect::BlockEnd,
             _ => Expect::Entry,
         };
     }

@@ -1,11 +1,12 @@
 //! Configuration: the grammar of the file, the options it sets, and the flags that win over it.
 //!
-//! [`load`] is the way in. A file goes through `cursor`, `lexer` and `parser` into a tree (`value`), from
-//! there field by field into [`options`]; `flags` come before it and after it. To add an option: a struct
-//! field, a line in the `set` of its group, and its line in `options/table`.
+//! [`load`] is the way in. A file goes through `cursor`, `lexer` and `parser` into a tree
+//! (`value`), from there field by field into [`options`]; `flags` come before it and after it. To
+//! add an option: a struct field, a line in the `set` of its group, and its line in
+//! `options/table`.
 //!
-//! This crate owns every default and every text about a wrong configuration. It never listens, logs or
-//! exits: it answers what to do.
+//! This crate owns every default and every text about a wrong configuration. It never listens, logs
+//! or exits: it answers what to do.
 
 mod bytes;
 mod cursor;
@@ -33,10 +34,10 @@ mod value;
 pub use bytes::Bytes;
 pub use diagnostic::{Diagnostic, Position};
 pub use host_port::advertised;
-pub use load::{Command, LoadError, Loaded, load, load_inspected, load_text};
+pub use load::{Invocation, LoadError, Loaded, load, load_inspected, load_text};
 pub use options::Options;
 pub use redaction::redacted_args;
-pub use reload::{Bound, CheckedChange, Effect, NotReloadable, changes, check_reload};
+pub use reload::{BoundPorts, CheckedChange, Effect, NotReloadable, changes, check_reload};
 pub use secret::Secret;
 pub use url::Url;
 pub use usage::{help_tls, usage};

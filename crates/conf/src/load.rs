@@ -1,6 +1,7 @@
 //! From command line, environment and file to something to do.
 //!
-//! Owns the order in which they count: defaults, flags, file, flags again. Prints nothing, exits never.
+//! Owns the order in which they count: defaults, flags, file, flags again. Prints nothing, exits
+//! never.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +9,12 @@ use std::path::PathBuf;
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
 use crate::flags::Flags;
-use crate::options::{InspectTls, Options, Report};
+use crate::options::{Diagnostics, InspectTls, Options};
 use crate::parser::Sources;
 use crate::value::Map;
 use myelin_wire::error::Quoted;
 
-/// What every message begins with.
+/// Name with which every message begins.
 const PROGRAM: &str = "myelin-server";
 
 /// How a configuration asks for the value of an environment variable.
@@ -28,8 +29,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// Options that have no meaning here; [`load`] moves them to the warnings, unless it is a test.
     notes: Vec<Diagnostic>,
-    /// Options whose feature does not exist yet, and values that nobody can run with. [`load`] lets no
-    /// server run with any.
+    /// Options whose feature does not exist yet, and values that nobody can run with. [`load`] lets
+    /// no server run with any.
     pub missing: Vec<Diagnostic>,
     /// The configuration file as named by the operator.
     pub config_file: Option<PathBuf>,
@@ -37,9 +38,9 @@ pub struct Loaded {
     pub config_digest: Option<String>,
 }
 
-/// What the command line asks for.
+/// Invocation: what the command line asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Command {
+pub enum Invocation {
     /// Run a server.
     Run(Box<Loaded>),
     /// Say that the configuration file is valid, and exit 0. `Display` is the line to print.
@@ -48,8 +49,9 @@ pub enum Command {
         path: PathBuf,
         /// `sha256:<hex>` of the parsed file.
         digest: String,
-        /// What a start with this file would fail at although the file is right: options whose feature
-        /// does not exist yet, and values that nobody can run with. To be printed behind the line, one line each.
+        /// Reasons why a start with this file would fail although the file is right: options whose
+        /// feature does not exist yet, and values that nobody can run with. To be printed behind
+        /// the line, one line each.
         missing: Vec<Diagnostic>,
     },
     /// Print the usage on standard output and exit 0.
@@ -58,18 +60,18 @@ pub enum Command {
     HelpTls,
     /// Print the version on standard output and exit 0.
     Version,
-    /// Print what a reload would do with each option that the second configuration has changed, and exit: see
-    /// [`check_reload`](crate::check_reload).
+    /// Print what a reload would do with each option that the second configuration has changed, and
+    /// exit: see [`check_reload`](crate::check_reload).
     CheckReload(Box<[Loaded; 2]>),
     /// Send a signal to another server and exit. The text is that of `-sl`: `reload`, `stop=1234`.
     Signal(String),
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for Invocation {
     /// The line that a test of the configuration prints; empty for all others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Command::TestConfig { path, digest, .. } => {
+            Invocation::TestConfig { path, digest, .. } => {
                 write!(f, "{PROGRAM}: configuration file {} is valid ({digest})", path.display())
             }
             _ => Ok(()),
@@ -80,10 +82,11 @@ impl fmt::Display for Command {
 /// Why there is nothing to run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LoadError {
-    /// The flags cannot be read. Print the message on standard error and the usage on standard output.
+    /// The flags cannot be read. Print the message on standard error and the usage on standard
+    /// output.
     Flags(String),
     /// The flags ask for something impossible.
-    Command(String),
+    Invocation(String),
     /// The configuration file cannot be opened, or its grammar is broken.
     Grammar(Diagnostic),
     /// Options in the configuration file are wrong (or, with `-t`, questionable). Never empty.
@@ -93,10 +96,10 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What is wrong, without the name of the program: for the log of a server that is running.
+    /// Reason without the name of the program: for the log of a server that is running.
     pub fn reason(&self) -> String {
         match self {
-            LoadError::Flags(message) | LoadError::Command(message) => message.clone(),
+            LoadError::Flags(message) | LoadError::Invocation(message) => message.clone(),
             LoadError::Grammar(diagnostic) => diagnostic.to_string(),
             LoadError::Config(diagnostics) | LoadError::Missing(diagnostics) => {
                 let lines: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
@@ -107,8 +110,8 @@ impl LoadError {
 
     /// The exit code of a process that cannot start for this reason.
     ///
-    /// Compat: 0 for flags that cannot be read, since the reference prints its usage and leaves as if it
-    /// had been asked to.
+    /// Compat: 0 for flags that cannot be read, since the reference prints its usage and leaves as
+    /// if it had been asked to.
     pub fn exit_code(&self) -> i32 {
         match self {
             LoadError::Flags(_) => 0,
@@ -130,18 +133,19 @@ impl std::error::Error for LoadError {}
 
 /// Reads flags, then the configuration file they name, then lets the flags win.
 ///
-/// `args` are the arguments without the program's name; `env` answers variables that a configuration
-/// refers to and does not define.
+/// `args` are the arguments without the program's name; `env` answers variables that a
+/// configuration refers to and does not define.
 ///
 /// # Errors
-/// See [`LoadError`]. All errors of options are reported together; an error of the grammar hides what
-/// follows it.
-pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Command, LoadError> {
+/// See [`LoadError`]. All errors of options are reported together; an error of the grammar hides
+/// what follows it.
+pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Invocation, LoadError> {
     load_inspected(args, env, &|_| Ok(()))
 }
 
-/// The same, and `inspect` opens the certificates that a `tls{}` block names. What it complains about is an
-/// error of the configuration, at the place of the block.
+/// Reads flags and the configuration file, as [`load`] does, and lets `inspect` open the
+/// certificates that a `tls{}` block names. What it complains about is an error of the
+/// configuration, at the place of the block.
 ///
 /// # Errors
 /// As [`load`].
@@ -149,33 +153,33 @@ pub fn load_inspected(
     args: &[String],
     env: &dyn Fn(&str) -> Option<String>,
     inspect: InspectTls<'_>,
-) -> Result<Command, LoadError> {
+) -> Result<Invocation, LoadError> {
     let flags = Flags::parse(args).map_err(LoadError::Flags)?;
-    if let Some(command) = question(&flags).map_err(LoadError::Command)? {
+    if let Some(command) = question(&flags).map_err(LoadError::Invocation)? {
         return Ok(command);
     }
     if let Some(new) = flags.checks_reload() {
         let Some(old) = flags.config_file() else {
             let message = "must specify [-c, --config] option to check a reload";
-            return Err(LoadError::Command(message.to_owned()));
+            return Err(LoadError::Invocation(message.to_owned()));
         };
         let load = |path| load_runnable(path, &flags, env, inspect);
-        return Ok(Command::CheckReload(Box::new([load(old)?, load(new)?])));
+        return Ok(Invocation::CheckReload(Box::new([load(old)?, load(new)?])));
     }
     let Some(path) = flags.config_file() else {
         if flags.asks_test() {
             let message = "must specify [-c, --config] option to check configuration file syntax";
-            return Err(LoadError::Command(message.to_owned()));
+            return Err(LoadError::Invocation(message.to_owned()));
         }
         return run(&flags, Loaded::new(Options::default()), inspect);
     };
     // Compat: flags count before the file too, so that a file can contradict them.
     let mut options = Options::default();
-    flags.apply(&mut options).map_err(LoadError::Command)?;
+    flags.apply(&mut options).map_err(LoadError::Invocation)?;
     let loaded = load_file(path, options, flags.asks_test(), env, inspect)?;
     match loaded.config_digest {
         Some(digest) if flags.asks_test() => {
-            Ok(Command::TestConfig { path: path.into(), digest, missing: loaded.missing })
+            Ok(Invocation::TestConfig { path: path.into(), digest, missing: loaded.missing })
         }
         _ => run(&flags, loaded, inspect),
     }
@@ -189,25 +193,25 @@ fn load_runnable(
     inspect: InspectTls<'_>,
 ) -> Result<Loaded, LoadError> {
     let mut options = Options::default();
-    flags.apply(&mut options).map_err(LoadError::Command)?;
+    flags.apply(&mut options).map_err(LoadError::Invocation)?;
     let loaded = load_file(path, options, false, env, inspect)?;
     finished(flags, loaded, inspect)
 }
 
-/// What the command line asks for other than running or testing.
-fn question(flags: &Flags) -> Result<Option<Command>, String> {
+/// Invocation that the flags ask for other than running or testing.
+fn question(flags: &Flags) -> Result<Option<Invocation>, String> {
     if flags.asks_version() {
-        return Ok(Some(Command::Version));
+        return Ok(Some(Invocation::Version));
     }
     if flags.asks_help() {
-        return Ok(Some(Command::Help));
+        return Ok(Some(Invocation::Help));
     }
     if flags.asks_help_tls() {
-        return Ok(Some(Command::HelpTls));
+        return Ok(Some(Invocation::HelpTls));
     }
     match flags.word().map(str::to_ascii_lowercase).as_deref() {
-        Some("version") => return Ok(Some(Command::Version)),
-        Some("help") => return Ok(Some(Command::Help)),
+        Some("version") => return Ok(Some(Invocation::Version)),
+        Some("help") => return Ok(Some(Invocation::Help)),
         Some(_) => {
             return Err(format!(
                 "unrecognized command: {}",
@@ -216,7 +220,7 @@ fn question(flags: &Flags) -> Result<Option<Command>, String> {
         }
         None => {}
     }
-    Ok(flags.signal().map(|order| Command::Signal(order.to_owned())))
+    Ok(flags.signal().map(|order| Invocation::Signal(order.to_owned())))
 }
 
 fn load_file(
@@ -245,19 +249,19 @@ fn load_file(
 pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_text(text, "").map_err(LoadError::Grammar)?;
     let loaded = read(&root, "", Options::default(), &|_| Ok(()))?;
-    loaded.options.check().map_err(LoadError::Command)?;
+    loaded.options.check().map_err(LoadError::Invocation)?;
     Ok(loaded)
 }
 
 /// Puts a parsed configuration over `options`. Errors come with the warnings, which stand first.
 fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -> Result<Loaded, LoadError> {
-    let mut report = Report::default();
+    let mut report = Diagnostics::default();
     if root.is_empty() {
         let message = format!("{path}: config has no values or is empty");
         report.warnings.push(Diagnostic { position: None, message });
     }
     options.read(root, &mut report);
-    let Report { mut errors, mut warnings, notes, missing, tls } = report;
+    let Diagnostics { mut errors, mut warnings, notes, missing, tls } = report;
     for block in tls {
         if let Err(message) = inspect(&block) {
             errors.push(Diagnostic { position: block.position, message });
@@ -271,15 +275,15 @@ fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -
     Ok(Loaded { options, warnings, notes, missing, config_file: None, config_digest })
 }
 
-fn run(flags: &Flags, loaded: Loaded, inspect: InspectTls<'_>) -> Result<Command, LoadError> {
-    Ok(Command::Run(Box::new(finished(flags, loaded, inspect)?)))
+fn run(flags: &Flags, loaded: Loaded, inspect: InspectTls<'_>) -> Result<Invocation, LoadError> {
+    Ok(Invocation::Run(Box::new(finished(flags, loaded, inspect)?)))
 }
 
 /// Flags over the file, both checked against each other.
 fn finished(flags: &Flags, mut loaded: Loaded, inspect: InspectTls<'_>) -> Result<Loaded, LoadError> {
-    flags.apply(&mut loaded.options).map_err(LoadError::Command)?;
-    flags.apply_combined(&mut loaded.options, inspect).map_err(LoadError::Command)?;
-    loaded.options.check().map_err(LoadError::Command)?;
+    flags.apply(&mut loaded.options).map_err(LoadError::Invocation)?;
+    flags.apply_combined(&mut loaded.options, inspect).map_err(LoadError::Invocation)?;
+    loaded.options.check().map_err(LoadError::Invocation)?;
     loaded.warnings.extend(flags.warnings());
     loaded.missing.extend(flags.missing());
     if !loaded.missing.is_empty() {

@@ -1,7 +1,8 @@
 //! Builds the tree of a configuration file from its tokens.
 //!
-//! Owns what crosses tokens: maps and arrays, variables, includes, and the bounds that keep a hostile
-//! file from using up memory. Reads files and variables through a [`Sources`]; knows no option.
+//! Owns what crosses tokens: maps and arrays, variables, includes, and the bounds that keep a
+//! hostile file from using up memory. Reads files and variables through a [`Sources`]; knows no
+//! option.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +14,7 @@ use crate::lexer::{LexError, Lexer, MAX_DEPTH, Token, TokenKind};
 use crate::path;
 use crate::scalar::scalar;
 use crate::value::{Map, Node, Value};
-use myelin_stdx::fault::words;
+use myelin_stdx::os_error::words;
 
 /// Bytes of all files of one configuration together.
 const MAX_BYTES: usize = 64 << 20;
@@ -73,7 +74,7 @@ impl<'e> Sources<'e> {
         Parser {
             lexer: Lexer::new(text),
             file,
-            frames: vec![Frame::Map(Map::default(), None)],
+            frames: vec![OpenContainer::Map(Map::default(), None)],
             sources: self,
         }
         .run()
@@ -106,7 +107,7 @@ fn nul_byte(text: &[u8], at: usize, file: Arc<str>) -> Diagnostic {
 }
 
 /// A map or array that is not complete yet.
-enum Frame {
+enum OpenContainer {
     /// With the key that waits for its value.
     Map(Map, Option<Token>),
     Array(Vec<Node>),
@@ -116,7 +117,7 @@ struct Parser<'a, 's, 'e> {
     lexer: Lexer<'a>,
     file: Arc<str>,
     /// From the root map to the innermost; never empty.
-    frames: Vec<Frame>,
+    frames: Vec<OpenContainer>,
     sources: &'s mut Sources<'e>,
 }
 
@@ -126,8 +127,8 @@ impl Parser<'_, '_, '_> {
             let token = self.lexer.next_token().map_err(|error| self.lex_error(error))?;
             match token.kind {
                 TokenKind::Key => self.key(token),
-                TokenKind::MapStart => self.frames.push(Frame::Map(Map::default(), None)),
-                TokenKind::ArrayStart => self.frames.push(Frame::Array(Vec::new())),
+                TokenKind::MapStart => self.frames.push(OpenContainer::Map(Map::default(), None)),
+                TokenKind::ArrayStart => self.frames.push(OpenContainer::Array(Vec::new())),
                 TokenKind::MapEnd | TokenKind::ArrayEnd => self.close(&token),
                 TokenKind::Variable => self.variable(&token)?,
                 TokenKind::Include => self.include(&token)?,
@@ -141,15 +142,15 @@ impl Parser<'_, '_, '_> {
     }
 
     fn key(&mut self, token: Token) {
-        if let Some(Frame::Map(_, pending)) = self.frames.last_mut() {
+        if let Some(OpenContainer::Map(_, pending)) = self.frames.last_mut() {
             *pending = Some(token);
         }
     }
 
     fn close(&mut self, token: &Token) {
         match self.frames.pop() {
-            Some(Frame::Map(map, _)) => self.place(Value::Map(map), token),
-            Some(Frame::Array(items)) => self.place(Value::Array(items), token),
+            Some(OpenContainer::Map(map, _)) => self.place(Value::Map(map), token),
+            Some(OpenContainer::Array(items)) => self.place(Value::Array(items), token),
             None => {}
         }
     }
@@ -158,8 +159,8 @@ impl Parser<'_, '_, '_> {
     fn place(&mut self, value: Value, token: &Token) {
         let place = |token: &Token| position(&self.file, token.line, token.column);
         match self.frames.last_mut() {
-            Some(Frame::Array(items)) => items.push(Node::new(value, place(token))),
-            Some(Frame::Map(map, key)) => {
+            Some(OpenContainer::Array(items)) => items.push(Node::new(value, place(token))),
+            Some(OpenContainer::Map(map, key)) => {
                 let key = key.take().expect("the lexer gives a key before each value of a map");
                 let node = Node::new(value, place(&key));
                 map.insert(key.text, node);
@@ -171,10 +172,10 @@ impl Parser<'_, '_, '_> {
     fn end(mut self, token: &Token) -> Parse<Map> {
         match self.frames.pop() {
             // Compat: a last lone brace is forgiven.
-            Some(Frame::Map(_, Some(key))) if key.text != "}" => {
+            Some(OpenContainer::Map(_, Some(key))) if key.text != "}" => {
                 Err(self.error(token, format!("config is invalid: {:?} has no value", key.text)))
             }
-            Some(Frame::Map(map, _)) => Ok(map),
+            Some(OpenContainer::Map(map, _)) => Ok(map),
             _ => unreachable!("the lexer reports what is still open"),
         }
     }
@@ -202,7 +203,7 @@ impl Parser<'_, '_, '_> {
     /// Looks through the maps around this place, innermost first.
     fn enclosing_value(&mut self, name: &str) -> Option<Value> {
         self.frames.iter_mut().rev().find_map(|frame| {
-            let Frame::Map(map, _) = frame else { return None };
+            let OpenContainer::Map(map, _) = frame else { return None };
             let node = map.get_mut(name)?;
             node.is_used_variable = true;
             Some(node.value.clone())
@@ -236,7 +237,8 @@ impl Parser<'_, '_, '_> {
 
     // Includes.
 
-    /// Merges the keys of another file into the innermost map. That file sees no variable of this one.
+    /// Merges the keys of another file into the innermost map. That file sees no variable of this
+    /// one.
     fn include(&mut self, token: &Token) -> Parse<()> {
         let name = path::join(&path::directory(&self.file), &token.text);
         let included = self.sources.parse_file(&name).map_err(|inner| match inner.position {
@@ -247,7 +249,7 @@ impl Parser<'_, '_, '_> {
         })?;
         let included = Value::Map(included);
         self.check_depth(included.measure().0.saturating_sub(1), token)?;
-        if let (Some(Frame::Map(map, _)), Value::Map(included)) = (self.frames.last_mut(), included) {
+        if let (Some(OpenContainer::Map(map, _)), Value::Map(included)) = (self.frames.last_mut(), included) {
             included.into_entries().for_each(|(key, node)| map.insert(key, node));
         }
         Ok(())
@@ -271,7 +273,8 @@ impl Parser<'_, '_, '_> {
     }
 }
 
-/// Compat: tools look for these words. What is wrong is in our own, for it also says what would be right.
+/// Compat: tools look for these words. What is wrong is in our own, for it also says what would be
+/// right.
 fn grammar_text(line: u32, message: &str) -> String {
     format!("Parse error on line {line}: '{message}'")
 }

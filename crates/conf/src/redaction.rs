@@ -1,7 +1,7 @@
 //! A command line without its secrets, for pages that show it.
 
-/// `args` with the values of `-user`, `-pass` and `-auth` replaced, and logins cut out of the URLs of
-/// `-routes` and `-cluster`. The program's name may come first.
+/// `args` with the values of `-user`, `-pass` and `-auth` replaced, and logins cut out of the URLs
+/// of `-routes` and `-cluster`. The program's name may come first.
 ///
 /// Like the reference it looks at every argument, also at what is the value of another flag.
 pub fn redacted_args(args: &[String]) -> Vec<String> {
@@ -21,7 +21,7 @@ pub fn redacted_args(args: &[String]) -> Vec<String> {
     redacted
 }
 
-/// What is secret about the value of a flag.
+/// Secrecy of a flag's value.
 enum Secrecy {
     All,
     /// The login of a URL.
@@ -54,8 +54,8 @@ impl Secrecy {
     }
 }
 
-/// The reference shows a URL that it cannot read as it is; here whatever stands before an `@` is cut out,
-/// for a typing error is no reason to show a password.
+/// The reference shows a URL that it cannot read as it is; here whatever stands before an `@` is
+/// cut out, for a typing error is no reason to show a password.
 fn without_login(url: &str) -> String {
     let url_begin = url.find("://").map_or(0, |at| at + 3);
     let authority_end = url[url_begin..].find('/').map_or(url.len(), |at| url_begin + at);

@@ -1,7 +1,7 @@
-//! What a reload may change, and in which words the log says so.
+//! Reload: which options it may change, and in which words the log says so.
 //!
-//! A reload is all or nothing: one change of an option that needs a restart refuses them all. Names of
-//! fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
+//! A reload is all or nothing: one change of an option that needs a restart refuses them all. Names
+//! of fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
 
 mod jetstream;
 
@@ -49,41 +49,44 @@ impl std::error::Error for NotReloadable {}
 
 /// The ports that are bound, which the options need not know.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound {
+pub struct BoundPorts {
     /// Of clients.
     pub client: u16,
     /// Of WebSocket, if there is any.
     pub websocket: Option<u16>,
 }
 
-/// Compares the options in force with those of a reload. Answers the lines for the log, one for each change.
+/// Compares the options in force with those of a reload. Answers the lines for the log, one for
+/// each change.
 ///
 /// # Errors
 /// When an option changed that needs a restart: the first in the reference's order.
-pub fn changes(old: &Options, new: &Options, bound: Bound) -> Result<Vec<String>, NotReloadable> {
-    let said = compare(old, new, bound);
-    said.into_iter().map(|change| change.told).collect()
+pub fn changes(old: &Options, new: &Options, bound: BoundPorts) -> Result<Vec<String>, NotReloadable> {
+    let reported = compare(old, new, bound);
+    reported.into_iter().map(|change| change.log_line).collect()
 }
 
-/// What a reload would do about every option that is another in the new configuration, in the reference's order.
-pub fn check_reload(old: &Options, new: &Options, bound: Bound) -> Vec<CheckedChange> {
-    let said = compare(old, new, bound).into_iter().filter(|change| change.is_change);
-    said.map(|change| CheckedChange {
-        effect: change.effect,
-        text: match change.told {
-            Ok(line) => ["Reloaded: ", "Reload: ", "Reloaded "]
-                .iter()
-                .find_map(|begin| line.strip_prefix(begin))
-                .unwrap_or(&line)
-                .to_owned(),
-            Err(refusal) => refusal.to_string(),
-        },
-    })
-    .collect()
+/// Changes that a reload would make, one for every option that is another in the new configuration,
+/// in the reference's order.
+pub fn check_reload(old: &Options, new: &Options, bound: BoundPorts) -> Vec<CheckedChange> {
+    let reported = compare(old, new, bound).into_iter().filter(|change| change.is_change);
+    reported
+        .map(|change| CheckedChange {
+            effect: change.effect,
+            text: match change.log_line {
+                Ok(line) => ["Reloaded: ", "Reload: ", "Reloaded "]
+                    .iter()
+                    .find_map(|begin| line.strip_prefix(begin))
+                    .unwrap_or(&line)
+                    .to_owned(),
+                Err(refusal) => refusal.to_string(),
+            },
+        })
+        .collect()
 }
 
-fn compare(old: &Options, new: &Options, bound: Bound) -> Vec<Change> {
-    let mut changes = Changes { old, new, said: Vec::new() };
+fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
+    let mut changes = Changes { old, new, reported: Vec::new() };
     changes.identity(bound.client);
     changes.logging_levels();
     changes.connections();
@@ -92,16 +95,17 @@ fn compare(old: &Options, new: &Options, bound: Bound) -> Vec<Change> {
     changes.cluster();
     changes.websocket(bound.websocket);
     changes.files();
-    changes.rest();
-    changes.said
+    changes.other_options();
+    changes.reported
 }
 
-/// What becomes of a change.
+/// Effect of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It holds at once, and nobody notices.
+    /// The change holds at once, and nobody notices.
     Live,
-    /// It holds at once; clients whose login, place or number it concerns have to connect again.
+    /// The change holds at once; clients whose login, place or number it concerns have to connect
+    /// again.
     Reconnect,
     /// A reload is refused; the server must be started anew.
     Restart,
@@ -120,24 +124,24 @@ impl Display for Effect {
 /// One change that a reload would meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedChange {
-    /// What becomes of it.
+    /// Effect of the change.
     pub effect: Effect,
-    /// What the log would say: the option with its new value, or the refusal.
+    /// Text for the log: the option with its new value, or the refusal.
     pub text: String,
 }
 
-/// One thing that is told of a reload.
+/// One change that is reported of a reload.
 struct Change {
     effect: Effect,
     /// Some lines are said in any case.
     is_change: bool,
-    told: Result<String, NotReloadable>,
+    log_line: Result<String, NotReloadable>,
 }
 
 struct Changes<'o> {
     old: &'o Options,
     new: &'o Options,
-    said: Vec<Change>,
+    reported: Vec<Change>,
 }
 
 impl Changes<'_> {
@@ -150,21 +154,21 @@ impl Changes<'_> {
     }
 
     fn refuse(&mut self, refusal: NotReloadable) {
-        self.said.push(Change { effect: Effect::Restart, is_change: true, told: Err(refusal) });
+        self.reported.push(Change { effect: Effect::Restart, is_change: true, log_line: Err(refusal) });
     }
 
-    fn say(&mut self, line: String) {
-        self.say_of(Effect::Live, true, line);
+    fn report(&mut self, line: String) {
+        self.report_as(Effect::Live, true, line);
     }
 
-    fn say_of(&mut self, effect: Effect, is_change: bool, line: String) {
-        self.said.push(Change { effect, is_change, told: Ok(line) });
+    fn report_as(&mut self, effect: Effect, is_change: bool, line: String) {
+        self.reported.push(Change { effect, is_change, log_line: Ok(line) });
     }
 
     /// An option whose value is nobody's business, and that may end connections.
     fn quiet_to_clients<T: PartialEq>(&mut self, line: &str, get: impl Fn(&Options) -> T) {
         if get(self.old) != get(self.new) {
-            self.say_of(Effect::Reconnect, true, format!("Reloaded: {line}"));
+            self.report_as(Effect::Reconnect, true, format!("Reloaded: {line}"));
         }
     }
 
@@ -172,14 +176,14 @@ impl Changes<'_> {
     fn live<T: PartialEq + Display>(&mut self, name: &str, get: impl Fn(&Options) -> T) {
         let (old, new) = (get(self.old), get(self.new));
         if old != new {
-            self.say(format!("Reloaded: {name} = {new}"));
+            self.report(format!("Reloaded: {name} = {new}"));
         }
     }
 
     /// An option that is changed in the running server and whose value is nobody's business.
     fn quiet<T: PartialEq>(&mut self, line: &str, get: impl Fn(&Options) -> T) {
         if get(self.old) != get(self.new) {
-            self.say(format!("Reloaded: {line}"));
+            self.report(format!("Reloaded: {line}"));
         }
     }
 
@@ -201,7 +205,7 @@ impl Changes<'_> {
         let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
         if advertise(self.old) != advertise(self.new) {
             // Compat: a line that begins differently.
-            self.say(format!("Reload: client_advertise = {}", advertise(self.new)));
+            self.report(format!("Reload: client_advertise = {}", advertise(self.new)));
         }
     }
 
@@ -220,7 +224,7 @@ impl Changes<'_> {
         if max(self.old) != max(self.new) {
             let is_less = self.new.limits.max_connections < self.old.limits.max_connections;
             let effect = if is_less { Effect::Reconnect } else { Effect::Live };
-            self.say_of(effect, true, format!("Reloaded: max_connections = {}", max(self.new)));
+            self.report_as(effect, true, format!("Reloaded: max_connections = {}", max(self.new)));
         }
         self.fixed("MaxSubs", |o| o.limits.max_subscriptions.unwrap_or(0));
         self.fixed("MaxSubTokens", |o| o.limits.max_sub_tokens.map_or(0, std::num::NonZero::get));
@@ -233,10 +237,10 @@ impl Changes<'_> {
             (from.users.clone(), from.nkeys.clone(), from.callout.clone(), from.proxy_required)
         };
         let are_others = users(self.old) != users(self.new);
-        self.say_of(Effect::Reconnect, are_others, "Reloaded: authorization users".to_owned());
+        self.report_as(Effect::Reconnect, are_others, "Reloaded: authorization users".to_owned());
         let accounts = |o: &Options| (o.accounts.clone(), o.resolver.preload.clone());
         let are_others = accounts(self.old) != accounts(self.new);
-        self.say_of(Effect::Reconnect, are_others, "Reloaded: accounts".to_owned());
+        self.report_as(Effect::Reconnect, are_others, "Reloaded: accounts".to_owned());
         self.no_auth_user();
         self.fixed("SystemAccount", |o| text(o.accounts.configured_system_account.as_ref()));
         self.fixed("NoSystemAccount", |o| o.accounts.no_system_account);
@@ -252,12 +256,12 @@ impl Changes<'_> {
         let (old, new) = (self.old.tls.as_ref(), self.new.tls.as_ref());
         if old.is_some() || new.is_some() {
             let state = if new.is_some() { "enabled" } else { "disabled" };
-            self.say_of(Effect::Live, old != new, format!("Reloaded: tls = {state}"));
+            self.report_as(Effect::Live, old != new, format!("Reloaded: tls = {state}"));
         }
         let pinned = |o: &Options| o.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
         if pinned(self.old) != pinned(self.new) {
             let line = format!("Reloaded: {} pinned_certs", pinned(self.new).len());
-            self.say_of(Effect::Reconnect, true, line);
+            self.report_as(Effect::Reconnect, true, line);
         }
         self.fixed("AllowNonTLS", |o| o.allow_non_tls);
         let first = |o: &Options| o.tls.as_ref().map_or(HandshakeFirst::No, |tls| tls.handshake_first);
@@ -271,7 +275,7 @@ impl Changes<'_> {
     fn live_as<T: PartialEq + Display>(&mut self, what: &str, get: impl Fn(&Options) -> T) {
         let (old, new) = (get(self.old), get(self.new));
         if old != new {
-            self.say(format!("Reloaded: {what}{new}"));
+            self.report(format!("Reloaded: {what}{new}"));
         }
     }
 
@@ -286,7 +290,7 @@ impl Changes<'_> {
     }
 
     fn protocol(&mut self) {
-        self.live("ping_interval", |o| Shown(o.limits.ping_interval));
+        self.live("ping_interval", |o| GoDuration(o.limits.ping_interval));
         self.live("ping_max", |o| o.limits.ping_max);
         self.fixed("HTTPHost", |o| o.monitoring_host().to_owned());
         self.fixed("HTTPPort", |o| o.monitoring.port.map_or(0, Port::to_number));
@@ -298,12 +302,13 @@ impl Changes<'_> {
         self.fixed("MaxPending", |o| o.limits.max_pending);
         if self.old.limits.no_fast_producer_stall != self.new.limits.no_fast_producer_stall {
             let not = if self.new.limits.no_fast_producer_stall { "not " } else { "" };
-            self.say(format!("Reloaded: fast producers will {not}be stalled"));
+            self.report(format!("Reloaded: fast producers will {not}be stalled"));
         }
     }
 
-    /// Compat: of a cluster that does not listen everything may change but the address, and what changes is its name. Routes
-    /// are left alone here, the reference tries them once it is told of others.
+    /// Compat: of a cluster that does not listen everything may change but the address, and what
+    /// changes is its name. Routes are left alone here, the reference tries them once it is told of
+    /// others.
     fn cluster(&mut self) {
         let (old, new) = (&self.old.cluster, &self.new.cluster);
         let host = |cluster: &ClusterOptions| {
@@ -315,11 +320,12 @@ impl Changes<'_> {
             return self.refuse(NotReloadable::Field { field, old, new });
         }
         if old != new {
-            self.say("Reloaded: cluster".to_owned());
+            self.report("Reloaded: cluster".to_owned());
         }
     }
 
-    /// Compat: nothing but the certificates may change. The reference shows what did, passwords included.
+    /// Compat: nothing but the certificates may change. The reference shows what did, passwords
+    /// included.
     fn websocket(&mut self, bound: Option<u16>) {
         let compared = |o: &Options| {
             let mut websocket = o.websocket.clone();
@@ -376,13 +382,13 @@ impl Changes<'_> {
         self.refuse(NotReloadable::Field { field: "AccountResolver", old, new });
     }
 
-    fn rest(&mut self) {
+    fn other_options(&mut self) {
         self.tls();
-        self.live("write_deadline", |o| Shown(o.limits.write_deadline));
+        self.live("write_deadline", |o| GoDuration(o.limits.write_deadline));
         self.fixed("WriteTimeout", |o| o.limits.write_timeout.name());
         self.fixed("MaxClosedClients", |o| o.limits.max_closed_clients);
-        self.fixed("LameDuckDuration", |o| Shown(o.server.lame_duck_duration));
-        self.fixed("LameDuckGracePeriod", |o| Shown(o.server.lame_duck_grace_period));
+        self.fixed("LameDuckDuration", |o| GoDuration(o.server.lame_duck_duration));
+        self.fixed("LameDuckGracePeriod", |o| GoDuration(o.server.lame_duck_grace_period));
         self.live("max_traced_msg_len", |o| o.logging.max_traced_msg_len.unwrap_or(0));
         self.live("connect_error_reports", |o| o.logging.connect_error_reports);
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
@@ -393,7 +399,7 @@ impl Changes<'_> {
         self.quiet("OCSP", |o| o.ocsp.stapling.clone());
         if self.old.ocsp.cache != self.new.ocsp.cache {
             // Compat: the other line that begins differently.
-            self.say("Reloaded OCSP peer cache".to_owned());
+            self.report("Reloaded OCSP peer cache".to_owned());
         }
         self.proxies();
     }
@@ -408,19 +414,19 @@ impl Changes<'_> {
         let (gone, added) = (without(old, new), without(new, old));
         if !gone.is_empty() {
             let line = format!("Reloaded: proxies trusted keys [{gone}] were removed");
-            self.say_of(Effect::Reconnect, true, line);
+            self.report_as(Effect::Reconnect, true, line);
         }
         if !added.is_empty() {
-            self.say(format!("Reloaded: proxies trusted keys [{added}] were added"));
+            self.report(format!("Reloaded: proxies trusted keys [{added}] were added"));
         }
     }
 }
 
 /// A duration in Go's notation.
 #[derive(PartialEq)]
-struct Shown(Duration);
+struct GoDuration(Duration);
 
-impl Display for Shown {
+impl Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&duration::format(self.0))
     }
@@ -434,7 +440,7 @@ fn path(path: Option<&PathBuf>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// What kind of resolver there is. A URL may hold a password.
+/// Kind of a resolver. A URL may hold a password.
 fn resolver(resolver: Option<&AccountResolver>) -> &'static str {
     match resolver {
         None => "none",
@@ -468,7 +474,7 @@ mod tests {
         load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
     }
 
-    const BOUND: Bound = Bound { client: 7777, websocket: Some(8888) };
+    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888) };
 
     fn compare(old: &str, new: &str) -> Result<String, String> {
         let lines = changes(&options(old), &options(new), BOUND).map_err(|error| error.to_string())?;
@@ -480,8 +486,8 @@ mod tests {
     #[test]
     fn a_check_tells_of_all_changes_what_becomes_of_them() {
         let checked = |old: &str, new: &str| {
-            let told = check_reload(&options(old), &options(new), BOUND);
-            told.iter().map(|change| format!("{:<9} {}", change.effect, change.text)).collect::<Vec<_>>()
+            let log_line = check_reload(&options(old), &options(new), BOUND);
+            log_line.iter().map(|change| format!("{:<9} {}", change.effect, change.text)).collect::<Vec<_>>()
         };
         assert_eq!(checked("max_payload: 5", "max_payload: 5"), [""; 0]);
         assert_eq!(

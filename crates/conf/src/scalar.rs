@@ -26,11 +26,11 @@ fn integer(text: &str) -> Result<i64, String> {
     number.parse::<i64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(out_of_range)
 }
 
-/// What a unit multiplies with: a bare letter is decimal, anything longer is binary.
+/// Factor of a unit: a single character is decimal, anything longer is binary.
 fn unit(suffix: &str) -> Option<i64> {
     let suffix = suffix.to_ascii_lowercase();
-    let Some(letter) = suffix.chars().next() else { return Some(1) };
-    let power = u32::try_from("kmgtpe".find(letter)?).ok()? + 1;
+    let Some(character) = suffix.chars().next() else { return Some(1) };
+    let power = u32::try_from("kmgtpe".find(character)?).ok()? + 1;
     match &suffix[1..] {
         "" => 1000_i64.checked_pow(power),
         "b" | "i" | "ib" => 1024_i64.checked_pow(power),

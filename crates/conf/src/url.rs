@@ -1,6 +1,7 @@
 //! URLs of other servers, as permissive and as strict as Go's, which the reference reads them with.
 //!
-//! Owns which texts are URLs and how one is shown without its password. Resolves and connects nothing.
+//! Owns which texts are URLs and how one is shown without its password. Resolves and connects
+//! nothing.
 
 use std::fmt;
 
@@ -16,10 +17,10 @@ pub struct Url {
     pub user: Option<String>,
     /// As written, percent signs included.
     pub password: Option<Secret>,
-    /// Host and port as written, brackets included; empty for a text like `localhost:4222`, of which
-    /// the beginning is taken for a scheme.
+    /// Host and port as written, brackets included; empty for a text like `localhost:4222`, of
+    /// which the beginning is taken for a scheme.
     pub authority: String,
-    /// What follows the host, or, without one, the scheme.
+    /// Text behind the host, or, without one, the scheme.
     pub rest: String,
 }
 
@@ -94,7 +95,7 @@ impl Url {
         }
     }
 
-    /// The same URL with a port, `port` if it has none.
+    /// Copies the URL, with `port` if it has none.
     #[must_use]
     pub fn or_port(&self, port: u16) -> Self {
         let mut url = self.clone();
@@ -154,7 +155,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// What stands between `//` and the path, if there is such a thing, and what follows it.
+/// Splits off the authority, which stands between `//` and the path, if there is such a thing.
 fn split_authority<'t>(scheme: &str, text: &'t str) -> Result<(Option<&'t str>, &'t str), String> {
     let has_colon = || text.split('/').next().is_some_and(|segment| segment.contains(':'));
     if scheme.is_empty() && !text.starts_with('/') && has_colon() {

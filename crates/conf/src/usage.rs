@@ -1,11 +1,12 @@
-//! The texts of `-help` and `-help_tls`: every flag of nats-server 2.15.2 in its group and place, in our words.
+//! The texts of `-help` and `-help_tls`: every flag of nats-server 2.15.2 in its group and place,
+//! in our words.
 
-/// What `-help` prints on standard output, and what follows a complaint about a flag.
+/// Text that `-help` prints on standard output, and that follows a complaint about a flag.
 pub fn usage() -> &'static str {
     USAGE
 }
 
-/// What `-help_tls` prints on standard output.
+/// Text that `-help_tls` prints on standard output.
 pub fn help_tls() -> &'static str {
     HELP_TLS
 }

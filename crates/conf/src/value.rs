@@ -21,7 +21,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// What an error calls a value of this type.
+    /// Name of a value of this type in errors.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Value::Boolean(_) => "a boolean",
@@ -34,7 +34,7 @@ impl Value {
         }
     }
 
-    /// What the reference calls a value of this type, which is the name of a type of Go.
+    /// Name of a value of this type as the reference has it, which is that of a type of Go.
     pub(crate) fn go_type(&self) -> &'static str {
         match self {
             Value::Boolean(_) => "bool",
@@ -95,7 +95,8 @@ impl Value {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) value: Value,
-    /// Of the key in a map, of the value in an array. Compat: a map in an array is placed at its end.
+    /// Of the key in a map, of the value in an array. Compat: a map in an array is placed at its
+    /// end.
     pub(crate) position: Position,
     /// Some `$NAME` referred to this node, so it need not be a known field.
     pub(crate) is_used_variable: bool,

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
-use crate::exchange::{ExportSnapshot, ImportSnapshot, MappingSnapshot};
+use crate::imports::{ExportSnapshot, ImportSnapshot, MappingSnapshot};
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{AccountClaims, AccountSnapshot, ClaimsIssue, InterestSnapshot, Source, Stamp};
+use crate::response::PageResponse;
+use crate::snapshot::{
+    AccountClaims, AccountSnapshot, ClaimsIssue, InterestSnapshot, PageHeader, SnapshotSource,
+};
 use crate::text::{moment_in, utc};
 use myelin_wire::json::is_false;
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/accountz");
     let name = query.text("acc");
     let detail = if name.is_empty() {
@@ -19,20 +21,20 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
     } else {
         Some(source.account(name).ok_or_else(|| BadQuery::Account(name.to_owned()))?)
     };
-    let stamp = source.stamp();
-    Ok(Answer::page(&Accountz {
-        server_id: &stamp.server_id,
-        now: utc(stamp.now),
+    let page_header = source.page_header();
+    Ok(PageResponse::page(&Accountz {
+        server_id: &page_header.server_id,
+        now: utc(page_header.now),
         system_account: source.system_account(),
         accounts: if detail.is_some() { Vec::new() } else { source.account_names() },
-        account_detail: detail.as_ref().map(|account| Detail::of(account, &stamp)),
+        account_detail: detail.as_ref().map(|account| Detail::of(account, &page_header)),
     }))
 }
 
 /// One account alone.
-pub(crate) fn detail(name: &str, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn detail(name: &str, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     let account = source.account(name).ok_or_else(|| BadQuery::Account(name.to_owned()))?;
-    Ok(Answer::page(&Detail::of(&account, &source.stamp())))
+    Ok(PageResponse::page(&Detail::of(&account, &source.page_header())))
 }
 
 #[derive(Serialize)]
@@ -47,7 +49,8 @@ struct Accountz<'a> {
     account_detail: Option<Detail<'a>>,
 }
 
-/// One account. What it does not have the reference leaves out when it is empty, and so it is left out here.
+/// One account. What it does not have the reference leaves out when it is empty, and so it is left
+/// out here.
 #[derive(Serialize)]
 struct Detail<'a> {
     account_name: &'a str,
@@ -90,7 +93,7 @@ fn is_empty<T>(list: &[T]) -> bool {
 }
 
 impl<'a> Detail<'a> {
-    fn of(account: &'a AccountSnapshot, stamp: &Stamp) -> Self {
+    fn of(account: &'a AccountSnapshot, page_header: &PageHeader) -> Self {
         let claims = account.claims.as_ref();
         let text = |get: fn(&AccountClaims) -> &str| claims.map_or("", get);
         let revoked = claims.map(|claims| &claims.revoked).into_iter().flatten();
@@ -114,7 +117,9 @@ impl<'a> Detail<'a> {
             tags: claims.map_or(&[], |claims| &claims.tags),
             decoded_jwt: claims.map(|claims| &claims.decoded).filter(|decoded| !decoded.is_null()),
             validation_result_jwt: claims.map_or(&[], |claims| &claims.issues),
-            revoked_user: revoked.map(|(key, at)| (key.as_str(), moment_in(*at, &stamp.zone))).collect(),
+            revoked_user: revoked
+                .map(|(key, at)| (key.as_str(), moment_in(*at, &page_header.zone)))
+                .collect(),
             sublist_stats: account.interest,
         }
     }

@@ -2,35 +2,35 @@
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{AccountSnapshot, Source, Volume};
+use crate::response::PageResponse;
+use crate::snapshot::{AccountSnapshot, SnapshotSource, Volume};
 use crate::text::utc;
 use myelin_wire::json::compact;
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     page(query, source).map(|(answer, _)| answer)
 }
 
-/// The same, and whether no account is shown.
-pub(crate) fn page(query: &Query, source: &dyn Source) -> Result<(Answer, bool), BadQuery> {
+/// Renders the page, and tells whether it shows no account.
+pub(crate) fn page(query: &Query, source: &dyn SnapshotSource) -> Result<(PageResponse, bool), BadQuery> {
     source.count_request("/accstatz");
     let unused = query.flag("unused")?;
-    let stamp = source.stamp();
+    let page_header = source.page_header();
     let accounts = match &query.accounts[..] {
         [] => source.accounts(),
         named => named.iter().filter_map(|name| source.account(name)).collect(),
     };
     let shown = accounts.iter().filter(|account| unused || account.is_in_use());
-    let account_statz: Vec<_> = shown.map(Row::of).collect();
+    let account_statz: Vec<_> = shown.map(AccountRow::of).collect();
     let is_empty = account_statz.is_empty();
-    let page = Accstatz { server_id: &stamp.server_id, now: utc(stamp.now), account_statz };
-    Ok((Answer::page(&page), is_empty))
+    let page = Accstatz { server_id: &page_header.server_id, now: utc(page_header.now), account_statz };
+    Ok((PageResponse::page(&page), is_empty))
 }
 
 /// One account on one line, without the head of a page.
 pub(crate) fn row(account: &AccountSnapshot) -> Vec<u8> {
-    compact(&Row::of(account))
+    compact(&AccountRow::of(account))
 }
 
 impl AccountSnapshot {
@@ -43,11 +43,11 @@ impl AccountSnapshot {
 struct Accstatz<'a> {
     server_id: &'a str,
     now: String,
-    account_statz: Vec<Row<'a>>,
+    account_statz: Vec<AccountRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct AccountRow<'a> {
     acc: &'a str,
     name: &'a str,
     conns: usize,
@@ -59,7 +59,7 @@ struct Row<'a> {
     slow_consumers: u64,
 }
 
-impl<'a> Row<'a> {
+impl<'a> AccountRow<'a> {
     fn of(account: &'a AccountSnapshot) -> Self {
         Self {
             acc: &account.name,

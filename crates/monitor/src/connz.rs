@@ -1,7 +1,7 @@
 //! `/connz`: the clients, open or recently closed.
 //!
-//! The order of work is: read the options, take snapshots of all connections that the state asks for, filter,
-//! sort, cut out the page, and only then ask for the subscriptions of what is left.
+//! The order of work is: read the options, take snapshots of all connections that the state asks
+//! for, filter, sort, cut out the page, and only then ask for the subscriptions of what is left.
 
 mod options;
 mod row;
@@ -9,22 +9,23 @@ mod sort;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{ConnSnapshot, Source, SubSnapshot};
+use crate::response::PageResponse;
+use crate::snapshot::{ConnSnapshot, SnapshotSource, SubSnapshot};
 use crate::text::utc;
 use myelin_subject::overlaps;
-use options::Options;
-use row::{Row, rows};
+use options::ConnzOptions;
+use row::{ConnRow, rows};
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
-    let options = Options::read(query)?;
-    // Compat: the reference counts a request whose sort key is refused, but not one with an unreadable value.
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
+    let options = ConnzOptions::read(query)?;
+    // Compat: the reference counts a request whose sort key is refused, but not one with an
+    // unreadable value.
     source.count_request("/connz");
     let order = options.order()?;
-    let stamp = source.stamp();
+    let page_header = source.page_header();
     if !options.account.is_empty() && !source.has_account(&options.account) {
-        return Ok(Answer::page(&Connz::of_unknown_account(utc(stamp.now), &options)));
+        return Ok(PageResponse::page(&Connz::of_unknown_account(utc(page_header.now), &options)));
     }
     if !query.filter_subject.is_empty() && options.account.is_empty() && query.filter_subject != ">" {
         return Err(BadQuery::FilterWithoutAccount);
@@ -33,12 +34,12 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
     keep_listeners(&mut found, &query.filter_subject, source);
     // Perf: snapshots are large, so it is their places that are sorted.
     let mut found: Vec<&ConnSnapshot> = found.iter().collect();
-    order.apply(&mut found, stamp.now);
+    order.apply(&mut found, page_header.now);
     let page = options.window().of(&found);
-    let connections = rows(page, &options, &stamp, source);
-    Ok(Answer::page(&Connz {
-        server_id: &stamp.server_id,
-        now: utc(stamp.now),
+    let connections = rows(page, &options, &page_header, source);
+    Ok(PageResponse::page(&Connz {
+        server_id: &page_header.server_id,
+        now: utc(page_header.now),
         num_connections: connections.len(),
         total,
         offset: options.offset,
@@ -55,12 +56,13 @@ struct Connz<'a> {
     total: usize,
     offset: u64,
     limit: u64,
-    connections: Option<Vec<Row<'a>>>,
+    connections: Option<Vec<ConnRow<'a>>>,
 }
 
 impl Connz<'_> {
-    /// Compat: an unknown account is no error; it gives an answer without server id and with a null list.
-    fn of_unknown_account(now: String, options: &Options) -> Self {
+    /// Compat: an unknown account is no error; it gives an answer without server id and with a null
+    /// list.
+    fn of_unknown_account(now: String, options: &ConnzOptions) -> Self {
         Self {
             server_id: "",
             now,
@@ -74,7 +76,7 @@ impl Connz<'_> {
 }
 
 /// The connections that pass every filter, and how many there are before those on user and id.
-fn select(options: &Options, source: &dyn Source) -> (Vec<ConnSnapshot>, usize) {
+fn select(options: &ConnzOptions, source: &dyn SnapshotSource) -> (Vec<ConnSnapshot>, usize) {
     let account = &options.account;
     let mut open = if options.state.has_open() { source.open_connections(account) } else { Vec::new() };
     let mut closed = if options.state.has_closed() { source.closed_connections(account) } else { Vec::new() };
@@ -88,7 +90,7 @@ fn select(options: &Options, source: &dyn Source) -> (Vec<ConnSnapshot>, usize) 
 }
 
 /// Keeps of the open connections those with a subscription that may hear what `pattern` matches.
-fn keep_listeners(found: &mut Vec<ConnSnapshot>, pattern: &str, source: &dyn Source) {
+fn keep_listeners(found: &mut Vec<ConnSnapshot>, pattern: &str, source: &dyn SnapshotSource) {
     if pattern.is_empty() || pattern == ">" {
         return;
     }
@@ -100,8 +102,8 @@ fn keep_listeners(found: &mut Vec<ConnSnapshot>, pattern: &str, source: &dyn Sou
     });
 }
 
-/// Compat: the reference does not keep the name of the default account with a closed connection, so that
-/// `acc=$G` never finds one.
+/// Compat: the reference does not keep the name of the default account with a closed connection, so
+/// that `acc=$G` never finds one.
 fn closed_account(conn: &ConnSnapshot) -> &str {
     if conn.account == row::DEFAULT_ACCOUNT { "" } else { &conn.account }
 }

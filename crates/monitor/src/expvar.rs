@@ -1,22 +1,23 @@
 //! `/debug/vars`: the command line and the memory of the process, as Go's `expvar` lays them out.
 //!
-//! The keys of `memstats` are those of a Go program. This is none: what has a counterpart holds the true figure, the
-//! rest is zero and empty lists keep their length. True are `Sys`, `HeapSys`, `HeapIdle`, `HeapInuse`,
-//! `HeapReleased`, `HeapAlloc`, `Alloc`, `StackInuse` and `StackSys`; nothing is collected as garbage.
+//! The keys of `memstats` are those of a Go program. This is none: what has a counterpart holds the
+//! true figure, the rest is zero and empty lists keep their length. True are `Sys`, `HeapSys`,
+//! `HeapIdle`, `HeapInuse`, `HeapReleased`, `HeapAlloc`, `Alloc`, `StackInuse` and `StackSys`;
+//! nothing is collected as garbage.
 
 use serde::Serialize;
 
-use crate::answer::Answer;
-use crate::snapshot::{RuntimeSnapshot, Source};
+use crate::response::PageResponse;
+use crate::snapshot::{RuntimeSnapshot, SnapshotSource};
 use myelin_wire::json;
 
-/// Compat: requests for this page are not counted. Two keys are our own: `panics`, those that were caught since the start,
-/// and `journal`, what a loss of power would take.
-pub(crate) fn answer(source: &dyn Source) -> Answer {
+/// Compat: requests for this page are not counted. Two keys are our own: `panics`, those that were
+/// caught since the start, and `journal`, what a loss of power would take.
+pub(crate) fn answer(source: &dyn SnapshotSource) -> PageResponse {
     let runtime = source.runtime();
     let line = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
     let journal = runtime.journal.map(|journal| format!("\"journal\": {},\n", line(json::compact(&journal))));
-    Answer::vars(format!(
+    PageResponse::vars(format!(
         "{{\n\"cmdline\": {},\n{}\"memstats\": {},\n\"panics\": {}\n}}\n",
         line(json::compact(&runtime.command_line)),
         journal.unwrap_or_default(),
@@ -25,15 +26,15 @@ pub(crate) fn answer(source: &dyn Source) -> Answer {
     ))
 }
 
-/// The same as the answer to a message, with the keys of the reference alone.
-pub(crate) fn message(source: &dyn Source) -> Answer {
+/// Renders the variables as the response to a message, with the keys of the reference alone.
+pub(crate) fn message(source: &dyn SnapshotSource) -> PageResponse {
     #[derive(Serialize)]
     struct Vars<'a> {
         memstats: MemStats,
         cmdline: &'a [String],
     }
     let runtime = source.runtime();
-    Answer::line(200, &Vars { memstats: MemStats::of(&runtime), cmdline: &runtime.command_line })
+    PageResponse::line(200, &Vars { memstats: MemStats::of(&runtime), cmdline: &runtime.command_line })
 }
 
 /// The sizes of Go's classes of small objects.

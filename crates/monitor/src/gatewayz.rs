@@ -2,20 +2,21 @@
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query, Subs};
-use crate::snapshot::Source;
+use crate::response::PageResponse;
+use crate::snapshot::SnapshotSource;
 use crate::text::utc;
 
-/// Without gateways the options `gw_name` and `acc_name` change nothing; the others must still be readable.
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+/// Without gateways the options `gw_name` and `acc_name` change nothing; the others must still be
+/// readable.
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/gatewayz");
     Subs::read(query)?;
     query.flag("accs")?;
-    let stamp = source.stamp();
-    Ok(Answer::page(&Gatewayz {
-        server_id: &stamp.server_id,
-        now: utc(stamp.now),
+    let page_header = source.page_header();
+    Ok(PageResponse::page(&Gatewayz {
+        server_id: &page_header.server_id,
+        now: utc(page_header.now),
         outbound_gateways: Nobody {},
         inbound_gateways: Nobody {},
     }))

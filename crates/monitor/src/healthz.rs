@@ -5,34 +5,34 @@ mod failure;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query, quoted};
-use crate::snapshot::{Health, Source};
+use crate::response::PageResponse;
+use crate::snapshot::{Health, SnapshotSource};
 use assets::Assets;
-use failure::{Failure, Kind};
+use failure::{Failure, FailureKind};
 use myelin_wire::json::is_zero;
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/healthz");
-    let options = Options::read(query, source)?;
+    let options = HealthzOptions::read(query, source)?;
     let failures = options.check(source);
     let Some(first) = failures.first() else {
-        return Ok(Report { status: "ok", code: 200, error: None, errors: &[] }.answer(query));
+        return Ok(HealthReport { status: "ok", code: 200, error: None, errors: &[] }.answer(query));
     };
     let (code, word) = first.status();
     // Compat: with details the status is `error` whatever is wrong.
     let report = if options.details {
         source.warn(format!("Healthcheck failed: {} errors", failures.len()));
-        Report { status: "error", code, error: None, errors: &failures }
+        HealthReport { status: "error", code, error: None, errors: &failures }
     } else {
         source.warn(format!("Healthcheck failed: {}", quoted(&first.error)));
-        Report { status: word, code, error: Some(&first.error), errors: &[] }
+        HealthReport { status: word, code, error: Some(&first.error), errors: &[] }
     };
     Ok(report.answer(query))
 }
 
-/// What to look at.
-struct Options<'a> {
+/// Options of the page.
+struct HealthzOptions<'a> {
     /// Leave JetStream out of it.
     server_only: bool,
     /// Look at whether JetStream runs and not at its streams.
@@ -42,11 +42,12 @@ struct Options<'a> {
     assets: Assets<'a>,
 }
 
-impl<'a> Options<'a> {
-    /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
+impl<'a> HealthzOptions<'a> {
+    /// The options are looked at in the reference's order, so that of two bad ones the same is
+    /// reported.
     ///
     /// `js-meta-only` restricts what of a cluster is checked: it is read only.
-    fn read(query: &'a Query, source: &dyn Source) -> Result<Self, BadQuery> {
+    fn read(query: &'a Query, source: &dyn SnapshotSource) -> Result<Self, BadQuery> {
         let enabled = query.flag("js-enabled")?;
         if enabled {
             source.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead".to_owned());
@@ -59,17 +60,17 @@ impl<'a> Options<'a> {
         Ok(Self { server_only, enabled_only, details, assets: Assets { account, stream, consumer } })
     }
 
-    /// What is wrong, in the order in which it was found; only the first counts without details.
-    fn check(&self, source: &dyn Source) -> Vec<Failure> {
+    /// Failures, in the order in which they were found; only the first counts without details.
+    fn check(&self, source: &dyn SnapshotSource) -> Vec<Failure> {
         if let Some(missing) = self.assets.unnamed() {
             return vec![missing];
         }
         match source.health() {
-            Health::NotReady(text) => vec![Failure::new(Kind::Connection, text)],
+            Health::NotReady(text) => vec![Failure::new(FailureKind::Connection, text)],
             Health::Ready => Vec::new(),
             _ if self.server_only => Vec::new(),
             Health::WithoutJetStream => {
-                vec![Failure::new(Kind::JetStream, "JetStream not enabled (10076)".to_owned())]
+                vec![Failure::new(FailureKind::JetStream, "JetStream not enabled (10076)".to_owned())]
             }
             Health::WithJetStream if self.enabled_only => Vec::new(),
             Health::WithJetStream => self.assets.check(self.details, source),
@@ -78,7 +79,7 @@ impl<'a> Options<'a> {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct HealthReport<'a> {
     status: &'static str,
     /// Left out where it is the answer's own.
     #[serde(rename = "status_code", skip_serializing_if = "is_zero")]
@@ -89,10 +90,10 @@ struct Report<'a> {
     errors: &'a [Failure],
 }
 
-impl Report<'_> {
-    fn answer(self, query: &Query) -> Answer {
+impl HealthReport<'_> {
+    fn answer(self, query: &Query) -> PageResponse {
         let status = self.code;
         let code = if query.is_message { status } else { 0 };
-        Answer::line(status, &Self { code, ..self })
+        PageResponse::line(status, &Self { code, ..self })
     }
 }

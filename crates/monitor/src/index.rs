@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::answer::Answer;
-use crate::snapshot::Source;
+use crate::response::PageResponse;
+use crate::snapshot::SnapshotSource;
 
 /// The links in the reference's order and words.
 const LINKS: [(&str, &str); 12] = [
@@ -27,7 +27,7 @@ const STYLE: &str = "body{font:16px/1.7 system-ui,sans-serif;margin:2rem}a{color
 const HELP: &str = "https://docs.nats.io/running-a-nats-service/nats_admin/monitoring";
 
 /// The index of the pages under `base` (empty, or `/name` without a slash at its end).
-pub(crate) fn answer(base: &str, source: &dyn Source) -> Answer {
+pub(crate) fn answer(base: &str, source: &dyn SnapshotSource) -> PageResponse {
     source.count_request("/");
     let identity = source.server().identity;
     let (name, version) = (escaped(&identity.server_name), escaped(&identity.version));
@@ -39,12 +39,14 @@ pub(crate) fn answer(base: &str, source: &dyn Source) -> Answer {
         let _ = writeln!(html, "<li><a href=\"{}\">{label} <code>{path}</code></a></li>", link(base, path));
     }
     let _ = write!(html, "</ul>\n<p><a href=\"{HELP}\" class=\"help\">Help</a></p>\n</body>\n</html>\n");
-    Answer::html(html)
+    PageResponse::html(html)
 }
 
-/// A link from the index to a page beside it, relative so that it works behind a proxy that adds a path.
+/// A link from the index to a page beside it, relative so that it works behind a proxy that adds a
+/// path.
 ///
-/// Compat: the reference's links are the same for a base path of one name and lead nowhere for a longer one.
+/// Compat: the reference's links are the same for a base path of one name and lead nowhere for a
+/// longer one.
 fn link(base: &str, path: &str) -> String {
     match base.rsplit_once('/') {
         Some((_, name)) => format!("./{}{path}", escaped(name)),

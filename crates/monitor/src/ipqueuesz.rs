@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{QueueSnapshot, Source};
+use crate::response::PageResponse;
+use crate::snapshot::{QueueSnapshot, SnapshotSource};
 use myelin_wire::json::is_zero;
 
 /// Compat: requests for this page are not counted.
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     let all = query.flag("all")?;
     let part = query.text("queues");
     let shown = |queue: &QueueSnapshot| (all || queue.is_busy()) && queue.name.contains(part);
     let queues: BTreeMap<_, _> = source.queues().into_iter().filter(shown).map(row).collect();
-    Ok(Answer::wide_page(&queues))
+    Ok(PageResponse::wide_page(&queues))
 }
 
 impl QueueSnapshot {
@@ -24,12 +24,12 @@ impl QueueSnapshot {
     }
 }
 
-fn row(queue: QueueSnapshot) -> (String, Row) {
-    (queue.name, Row { pending: queue.pending, in_progress: queue.in_progress })
+fn row(queue: QueueSnapshot) -> (String, QueueRow) {
+    (queue.name, QueueRow { pending: queue.pending, in_progress: queue.in_progress })
 }
 
 #[derive(Serialize)]
-struct Row {
+struct QueueRow {
     pending: u64,
     #[serde(skip_serializing_if = "is_zero")]
     in_progress: u64,

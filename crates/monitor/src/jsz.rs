@@ -1,41 +1,43 @@
-//! `/jsz`: JetStream as a whole, and on request its accounts, their streams and the consumers of those.
+//! `/jsz`: JetStream as a whole, and on request its accounts, their streams and the consumers of
+//! those.
 
 mod detail;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query, quoted};
+use crate::response::PageResponse;
 use crate::snapshot::{
-    JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Source, Stamp,
-    StreamParts,
+    JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, PageHeader, SnapshotSource,
+    StreamParts, VarzJetStreamLimits,
 };
 use crate::text::utc;
-use crate::window::{DEFAULT_LIMIT, Window};
+use crate::window::{DEFAULT_LIMIT, PageWindow};
 use detail::AccountDetail;
 use myelin_wire::json::{is_false, is_zero};
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/jsz");
-    let options = Options::read(query)?;
-    let stamp = source.stamp();
+    let options = JszOptions::read(query)?;
+    let page_header = source.page_header();
     let Some(jetstream) = source.jetstream() else {
-        return if options.leader_only { Err(BadQuery::NotLeader) } else { Ok(disabled(&stamp)) };
+        return if options.leader_only { Err(BadQuery::NotLeader) } else { Ok(disabled(&page_header)) };
     };
     let mut accounts = source.jetstream_accounts();
     accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let mut page = Jsz::of(&stamp, &jetstream, Sums::over(&accounts, options.raft));
+    let mut page = Jsz::of(&page_header, &jetstream, Sums::over(&accounts, options.raft));
     let shown = options.shown(&accounts);
-    page.account_details = shown.iter().map(|account| options.detail(account, &stamp, source)).collect();
-    Ok(Answer::page(&page))
+    page.account_details =
+        shown.iter().map(|account| options.detail(account, &page_header, source)).collect();
+    Ok(PageResponse::page(&page))
 }
 
 /// One account alone.
 ///
 /// # Errors
 /// When there is none of this name, or it has no JetStream, in the reference's words.
-pub(crate) fn of_account(query: &Query, source: &dyn Source) -> Result<Answer, String> {
-    let options = Options::read(query).map_err(|bad| bad.to_string())?;
+pub(crate) fn of_account(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, String> {
+    let options = JszOptions::read(query).map_err(|bad| bad.to_string())?;
     let name = options.account;
     if source.jetstream().is_none() {
         return Err("jetstream not enabled".to_owned());
@@ -46,18 +48,22 @@ pub(crate) fn of_account(query: &Query, source: &dyn Source) -> Result<Answer, S
     let accounts = source.jetstream_accounts();
     match accounts.iter().find(|account| account.name == name) {
         None => Err(format!("account {} not jetstream enabled", quoted(name))),
-        Some(account) => Ok(Answer::page(&options.detail(account, &source.stamp(), source))),
+        Some(account) => Ok(PageResponse::page(&options.detail(account, &source.page_header(), source))),
     }
 }
 
 /// Compat: a server without JetStream shows zeros, those of a configuration too.
-fn disabled(stamp: &Stamp) -> Answer {
+fn disabled(page_header: &PageHeader) -> PageResponse {
     let nothing = JetStreamSnapshot::default();
-    Answer::page(&Jsz { disabled: true, limits: None, ..Jsz::of(stamp, &nothing, Sums::default()) })
+    PageResponse::page(&Jsz {
+        disabled: true,
+        limits: None,
+        ..Jsz::of(page_header, &nothing, Sums::default())
+    })
 }
 
-/// What to show.
-struct Options<'a> {
+/// Options of the page.
+struct JszOptions<'a> {
     /// The one account to show, if there is such an account.
     account: &'a str,
     accounts: bool,
@@ -67,11 +73,12 @@ struct Options<'a> {
     raft: bool,
     leader_only: bool,
     /// `None` for all accounts.
-    window: Option<Window>,
+    window: Option<PageWindow>,
 }
 
-impl<'a> Options<'a> {
-    /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
+impl<'a> JszOptions<'a> {
+    /// The options are looked at in the reference's order, so that of two bad ones the same is
+    /// reported.
     ///
     /// `stream-leader-only` is read only: a single server leads every stream.
     fn read(query: &'a Query) -> Result<Self, BadQuery> {
@@ -111,19 +118,19 @@ impl<'a> Options<'a> {
     fn detail<'b>(
         &self,
         account: &'b JetStreamAccount,
-        stamp: &'b Stamp,
-        source: &dyn Source,
+        page_header: &'b PageHeader,
+        source: &dyn SnapshotSource,
     ) -> AccountDetail<'b> {
         let mut streams = if self.streams { source.streams(&account.name, self.parts) } else { Vec::new() };
         streams.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        AccountDetail::of(account, streams, stamp)
+        AccountDetail::of(account, streams, page_header)
     }
 }
 
 /// Compat: unlike elsewhere, a negative limit shows everything, whatever the offset.
-fn window(offset: i64, limit: i64) -> Option<Window> {
+fn window(offset: i64, limit: i64) -> Option<PageWindow> {
     let limit = u64::try_from(limit).ok()?;
-    Some(Window {
+    Some(PageWindow {
         offset: u64::try_from(offset).unwrap_or(0),
         limit: if limit == 0 { DEFAULT_LIMIT } else { limit },
     })
@@ -168,7 +175,7 @@ struct Jsz<'a> {
     disabled: bool,
     config: &'a JetStreamConfig,
     #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<&'a JetStreamLimits>,
+    limits: Option<&'a VarzJetStreamLimits>,
     #[serde(flatten)]
     sums: Sums,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -177,11 +184,11 @@ struct Jsz<'a> {
 }
 
 impl<'a> Jsz<'a> {
-    fn of(stamp: &'a Stamp, jetstream: &'a JetStreamSnapshot, sums: Sums) -> Self {
+    fn of(page_header: &'a PageHeader, jetstream: &'a JetStreamSnapshot, sums: Sums) -> Self {
         Self {
             stats: &jetstream.stats,
-            server_id: &stamp.server_id,
-            now: utc(stamp.now),
+            server_id: &page_header.server_id,
+            now: utc(page_header.now),
             disabled: false,
             config: &jetstream.config,
             limits: Some(&jetstream.limits),

@@ -2,17 +2,22 @@
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::Source;
+use crate::response::PageResponse;
+use crate::snapshot::SnapshotSource;
 use crate::text::utc;
 
 /// Without leaf nodes the option `acc` changes nothing; `subs` must still be readable.
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/leafz");
     query.flag("subs")?;
-    let stamp = source.stamp();
-    Ok(Answer::page(&Leafz { server_id: &stamp.server_id, now: utc(stamp.now), leafnodes: 0, leafs: [] }))
+    let page_header = source.page_header();
+    Ok(PageResponse::page(&Leafz {
+        server_id: &page_header.server_id,
+        now: utc(page_header.now),
+        leafnodes: 0,
+        leafs: [],
+    }))
 }
 
 #[derive(Serialize)]

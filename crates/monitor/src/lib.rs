@@ -1,18 +1,18 @@
 //! The monitoring answers: `/varz`, `/connz` and their sisters, and the index page.
 //!
-//! This room turns plain snapshots into the bytes that nats-server would answer: same keys, same order,
-//! same rules for what is left out, same error texts. It owns no connection, clock or counter: everything
-//! comes from a [`Source`], which the server implements, and [`Pages::respond`] is a pure function of it. It never
-//! knows about sockets or HTTP framing: an [`Answer`] is a status, headers and a body.
+//! This room turns plain snapshots into the bytes that nats-server would answer: same keys, same
+//! order, same rules for what is left out, same error texts. It owns no connection, clock or
+//! counter: everything comes from a [`SnapshotSource`], which the server implements, and
+//! [`Pages::respond`] is a pure function of it. It never knows about sockets or HTTP framing: an
+//! [`PageResponse`] is a status, headers and a body.
 
 mod accountz;
 mod accstatz;
-mod answer;
 mod connz;
-mod exchange;
 mod expvar;
 mod gatewayz;
 mod healthz;
+mod imports;
 mod index;
 mod ipqueuesz;
 mod jsz;
@@ -21,6 +21,7 @@ mod page;
 mod query;
 mod raftz;
 pub mod request;
+mod response;
 mod routez;
 mod snapshot;
 mod stacksz;
@@ -29,16 +30,16 @@ mod text;
 mod varz;
 mod window;
 
-pub use answer::Answer;
-pub use exchange::{
-    ExchangeSnapshot, ExportSnapshot, ImportSnapshot, Kind, LatencySnapshot, MappingSnapshot,
+pub use imports::{
+    ExchangeSnapshot, ExportSnapshot, ExportType, ImportSnapshot, LatencySnapshot, MappingSnapshot,
 };
 pub use page::Pages;
+pub use response::PageResponse;
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ClusterConfig,
-    ConnSnapshot, Health, Identity, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits,
-    JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json, Limits, LinkCounts, OcspPeerCache, PeerCert,
-    Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing,
+    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterConfig, ConnSnapshot,
+    Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
+    JournalSnapshot, Json, JwtInfo, LinkCounts, OcspPeerCache, PageHeader, PeerCert, Process, QueueSnapshot,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance,
     StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
-    Tls, Traffic, Volume, WebSocketConfig,
+    Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
 };

@@ -1,14 +1,14 @@
 //! Which path leads to which page.
 
-use crate::answer::Answer;
 use crate::query::{Plus, Query, decode};
-use crate::snapshot::Source;
+use crate::response::PageResponse;
+use crate::snapshot::SnapshotSource;
 use crate::{
     accountz, accstatz, connz, expvar, gatewayz, healthz, index, ipqueuesz, jsz, leafz, raftz, routez,
     stacksz, subsz, varz,
 };
 
-/// What is behind a path.
+/// Page behind a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Page {
     Index,
@@ -56,19 +56,21 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// The pages under `http_base_path`, given as configured: empty, `mon`, `/mon/` and `//mon` all work.
+    /// The pages under `http_base_path`, given as configured: empty, `mon`, `/mon/` and `//mon` all
+    /// work.
     #[must_use]
     pub fn under(http_base_path: &str) -> Self {
         let names = http_base_path.split('/').filter(|name| !name.is_empty());
         Self { base: names.map(|name| format!("/{name}")).collect() }
     }
 
-    /// Answers a request for `path` (still percent-encoded, without the `?`) with the options in `query`.
+    /// Answers a request for `path` (still percent-encoded, without the `?`) with the options in
+    /// `query`.
     ///
-    /// It never fails: an unknown path is a 404, an option that cannot be understood a 400. It may take
-    /// milliseconds for thousands of connections, so call it where that hurts nobody.
+    /// It never fails: an unknown path is a 404, an option that cannot be understood a 400. It may
+    /// take milliseconds for thousands of connections, so call it where that hurts nobody.
     #[must_use]
-    pub fn respond(&self, path: &str, query: &str, source: &dyn Source) -> Answer {
+    pub fn respond(&self, path: &str, query: &str, source: &dyn SnapshotSource) -> PageResponse {
         let query = Query::parse(query);
         let answer = match self.page(path) {
             Some(Page::Index) => Ok(index::answer(&self.base, source)),
@@ -86,9 +88,9 @@ impl Pages {
             Some(Page::Ipqueuesz) => ipqueuesz::answer(&query, source),
             Some(Page::Stacksz) => Ok(stacksz::answer(source)),
             Some(Page::Expvar) => Ok(expvar::answer(source)),
-            None => Ok(Answer::not_found()),
+            None => Ok(PageResponse::not_found()),
         };
-        answer.unwrap_or_else(|bad| Answer::bad_request(bad.to_string()))
+        answer.unwrap_or_else(|bad| PageResponse::bad_request(bad.to_string()))
     }
 
     fn page(&self, path: &str) -> Option<Page> {

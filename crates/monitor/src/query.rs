@@ -7,7 +7,7 @@ use std::num::IntErrorKind;
 #[derive(Debug, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
-    /// It came by a message, and so does the answer go.
+    /// Whether the request came by a message, and so the answer goes.
     pub(crate) is_message: bool,
     /// Only by a message: these accounts, if any are named.
     pub(crate) accounts: Vec<String>,
@@ -74,7 +74,7 @@ impl Query {
     }
 }
 
-/// What to tell of a connection's subscriptions.
+/// Detail in which a connection's subscriptions are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subs {
     None,
@@ -97,7 +97,7 @@ fn decode_pair(pair: &str) -> Option<(String, String)> {
     Some((decode(key, Plus::IsBlank)?, decode(value, Plus::IsBlank)?))
 }
 
-/// What a `+` stands for: a blank in a query, itself in a path.
+/// Meaning of a `+`: a blank in a query, itself in a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plus {
     IsBlank,
@@ -144,7 +144,7 @@ pub(crate) enum BadQuery {
         text: String,
         problem: Problem,
     },
-    State(String),
+    ConnState(String),
     Sort(String),
     /// A sort key that needs closed connections.
     NeedsClosed(&'static str),
@@ -157,7 +157,7 @@ pub(crate) enum BadQuery {
     FilterWithoutAccount,
 }
 
-/// What is wrong with a number.
+/// Problem of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Problem {
     Syntax,
@@ -203,7 +203,7 @@ impl fmt::Display for BadQuery {
                 "Error decoding uint64 for '{name}': strconv.ParseUint: parsing {}: {problem}",
                 quoted(text)
             ),
-            Self::State(text) => write!(f, "Error decoding state for {text}"),
+            Self::ConnState(text) => write!(f, "Error decoding state for {text}"),
             Self::Sort(text) => write!(f, "invalid sorting option: {text}"),
             Self::NeedsClosed(key) => write!(f, "sort by {key} only valid on closed connections"),
             Self::TestSubject(text) => {

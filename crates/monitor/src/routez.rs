@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query, Subs};
-use crate::snapshot::Source;
+use crate::response::PageResponse;
+use crate::snapshot::SnapshotSource;
 use crate::text::utc;
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     Subs::read(query)?;
     // Compat: unlike most pages, this one does not count a request with an unreadable value.
     source.count_request("/routez");
-    let stamp = source.stamp();
-    Ok(Answer::page(&Routez {
-        server_id: &stamp.server_id,
-        server_name: &stamp.server_name,
-        now: utc(stamp.now),
+    let page_header = source.page_header();
+    Ok(PageResponse::page(&Routez {
+        server_id: &page_header.server_id,
+        server_name: &page_header.server_name,
+        now: utc(page_header.now),
         num_routes: 0,
         routes: [],
     }))

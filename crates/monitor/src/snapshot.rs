@@ -1,8 +1,8 @@
-//! What the pages are made from: plain values that the server fills in, and the [`Source`] that hands them
-//! out.
+//! Snapshots that the pages are made from: plain values that the server fills in, and the
+//! [`SnapshotSource`] that hands them out.
 //!
-//! Groups of a page that are copied without change are serialised as they stand, so their field order and
-//! names here *are* the page's. A snapshot never points back into the running server.
+//! Groups of a page that are copied without change are serialised as they stand, so their field
+//! order and names here *are* the page's. A snapshot never points back into the running server.
 
 mod jetstream;
 mod journal;
@@ -10,24 +10,26 @@ mod journal;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::exchange::ExchangeSnapshot;
+use crate::imports::ExchangeSnapshot;
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 
 pub use jetstream::{
-    Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot,
-    JetStreamStats, Json, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+    ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json, Standing,
+    StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+    VarzJetStreamLimits,
 };
 pub use journal::JournalSnapshot;
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
 ///
-/// Every method may be called from any thread and may take a short lock, but must not wait for a client.
-pub trait Source: Send + Sync {
-    /// What heads the pages.
-    fn stamp(&self) -> Stamp;
+/// Every method may be called from any thread and may take a short lock, but must not wait for a
+/// client.
+pub trait SnapshotSource: Send + Sync {
+    /// Header of the pages.
+    fn page_header(&self) -> PageHeader;
 
     /// Everything that `/varz` shows.
     fn server(&self) -> ServerSnapshot;
@@ -44,19 +46,21 @@ pub trait Source: Send + Sync {
     /// One account, if it exists.
     fn account(&self, name: &str) -> Option<AccountSnapshot>;
 
-    /// All accounts, in the order of their names in [`account_names`](Self::account_names). Cheaper than asking
-    /// for one after the other.
+    /// All accounts, in the order of their names in [`account_names`](Self::account_names). Cheaper
+    /// than asking for one after the other.
     fn accounts(&self) -> Vec<AccountSnapshot>;
 
-    /// The clients of an account that are connected now, or those of all (`""`), in any order. May give others too, but that
-    /// costs their copies.
+    /// The clients of an account that are connected now, or those of all (`""`), in any order. May
+    /// give others too, but that costs their copies.
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot>;
 
-    /// The same of the most recently closed ones; each has [`ConnSnapshot::closed`].
+    /// Lists the most recently closed connections of an account, or of all (`""`), in any order;
+    /// each has [`ConnSnapshot::closed`].
     fn closed_connections(&self, account: &str) -> Vec<ConnSnapshot>;
 
-    /// The subscriptions of these connections, open or closed, by connection id. It is called with one page
-    /// of connections at a time; a connection that is unknown or has no subscription may be missing.
+    /// The subscriptions of these connections, open or closed, by connection id. It is called with
+    /// one page of connections at a time; a connection that is unknown or has no subscription may
+    /// be missing.
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>>;
 
     /// Hands every local subscription of one account, or of all, to `visit`.
@@ -68,8 +72,8 @@ pub trait Source: Send + Sync {
     /// Whether clients can connect and JetStream runs.
     fn health(&self) -> Health;
 
-    /// JetStream without its accounts; `None` while it does not run. The other methods about JetStream are called
-    /// only when it does.
+    /// JetStream without its accounts; `None` while it does not run. The other methods about
+    /// JetStream are called only when it does.
     fn jetstream(&self) -> Option<JetStreamSnapshot> {
         None
     }
@@ -79,13 +83,13 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
-    /// The streams of one account of [`jetstream_accounts`](Self::jetstream_accounts), in any order. It is called once
-    /// for an account whose streams are listed, and not at all for sums.
+    /// The streams of one account of [`jetstream_accounts`](Self::jetstream_accounts), in any
+    /// order. It is called once for an account whose streams are listed, and not at all for sums.
     fn streams(&self, _account: &str, _parts: StreamParts) -> Vec<StreamSnapshot> {
         Vec::new()
     }
 
-    /// What the store's folder holds, of one account or of all, in order of the accounts' names. Streams in memory
+    /// Accounts in the store's folder, or one of them, in order of their names. Streams in memory
     /// are not there, nor is an account without streams in files.
     fn stored_accounts(&self, _account: Option<&str>) -> Vec<StoredAccount> {
         Vec::new()
@@ -102,20 +106,20 @@ pub trait Source: Send + Sync {
     /// The threads of this process, for `/stacksz`.
     fn threads(&self) -> Vec<ThreadSnapshot>;
 
-    /// What the process was started with and holds in memory, for `/debug/vars`.
+    /// Command line and memory of the process, for `/debug/vars`.
     fn runtime(&self) -> RuntimeSnapshot;
 
-    /// Counts a request to a page, named as in varz's `http_req_stats`. Called before the page is rendered,
-    /// so that `/varz` shows itself.
+    /// Counts a request to a page, named as in varz's `http_req_stats`. Called before the page is
+    /// rendered, so that `/varz` shows itself.
     fn count_request(&self, page: &'static str);
 
     /// Reports something that an operator should read in the log, as a warning.
     fn warn(&self, text: String);
 }
 
-/// Who answers and when: the head of nearly every page.
+/// Header of nearly every page: who answers and when.
 #[derive(Debug, Clone)]
-pub struct Stamp {
+pub struct PageHeader {
     /// The server's id, a public server nkey (`N…`).
     pub server_id: String,
     /// The configured name; the id when there is none.
@@ -132,18 +136,18 @@ pub struct Stamp {
 #[derive(Debug, Clone, Default)]
 pub struct ServerSnapshot {
     /// Name, version and addresses.
-    pub identity: Identity,
-    /// What `/varz` shows of the configuration's limits and listeners.
-    pub limits: Limits,
+    pub identity: ServerIdentity,
+    /// Limits and listeners of the configuration, as `/varz` shows them.
+    pub limits: VarzLimits,
     /// The remaining shown options.
-    pub settings: Settings,
-    /// Those of the cluster.
+    pub settings: VarzSettings,
+    /// Configuration of the cluster.
     pub cluster: ClusterConfig,
-    /// Those of WebSocket.
+    /// Configuration of WebSocket.
     pub websocket: WebSocketConfig,
     /// When the server started, loaded its configuration and took this snapshot.
     pub clocks: Clocks,
-    /// What the process uses.
+    /// Resources that the process uses.
     pub process: Process,
     /// Connections, messages and bytes since the start.
     pub traffic: Traffic,
@@ -151,7 +155,7 @@ pub struct ServerSnapshot {
     pub slow_consumers: LinkCounts,
     /// Links closed because they did not answer pings.
     pub stale_connections: LinkCounts,
-    /// Requests by page, as counted through [`Source::count_request`].
+    /// Requests by page, as counted through [`SnapshotSource::count_request`].
     pub http_req_stats: BTreeMap<String, u64>,
     /// Accounts that somebody is connected to.
     pub active_accounts: usize,
@@ -181,7 +185,7 @@ pub struct OcspPeerCache {
 
 /// Name, version and addresses: the first keys of `/varz`.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Identity {
+pub struct ServerIdentity {
     /// A public server nkey (`N…`).
     pub server_id: String,
     /// The configured name; the id when there is none.
@@ -222,7 +226,8 @@ pub struct Identity {
     pub ws_connect_urls: Vec<String>,
 }
 
-/// The `cluster` section of `/varz` of a server that has none but may have a name for one; what is empty or zero is left out.
+/// The `cluster` section of `/varz` of a server that has none but may have a name for one; what is
+/// empty or zero is left out.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ClusterConfig {
     /// The name in force.
@@ -243,7 +248,7 @@ pub struct ClusterConfig {
     /// Written in nanoseconds.
     #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
     pub write_deadline: Duration,
-    /// What happens when it passes.
+    /// Reaction when the write deadline passes.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub write_timeout: &'static str,
 }
@@ -257,7 +262,7 @@ pub struct WebSocketConfig {
     /// Its port, as it is bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// What clients are told instead.
+    /// Address that clients are told instead.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advertise: String,
     /// Whom clients without credentials are taken for.
@@ -305,7 +310,7 @@ fn is_nothing(seconds: &f64) -> bool {
 
 /// The limits and monitoring listeners in `/varz`, as configured (not as bound).
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Limits {
+pub struct VarzLimits {
     /// Clients at once.
     pub max_connections: i64,
     /// Subscriptions per connection; left out when 0, which means no limit.
@@ -336,12 +341,12 @@ pub struct Limits {
 
 /// Options that `/varz` shows after the limits.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct VarzSettings {
     /// Seconds.
     pub tls_timeout: f64,
     /// How long one write to a socket may take.
     pub write_deadline: Duration,
-    /// What happens at the write deadline (`close`, `retry`); empty, and left out, for the default.
+    /// Reaction at the write deadline (`close`, `retry`); empty, and left out, for the default.
     pub write_timeout: String,
     /// `sha256:…` of the configuration file, empty without one.
     pub config_digest: String,
@@ -355,7 +360,7 @@ pub struct Settings {
     pub system_account: String,
     /// The JWTs of the operators that are trusted.
     pub operator_jwts: Vec<String>,
-    /// What they say.
+    /// Claims of the operators' tokens.
     pub operator_claims: Vec<serde_json::Value>,
     /// Logins refused because their issuer was not pinned; left out when 0.
     pub pinned_account_fails: u64,
@@ -376,7 +381,7 @@ pub struct Clocks {
     pub config_load: Timestamp,
 }
 
-/// What the process uses.
+/// Resources that the process uses.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Process {
     /// Resident bytes.
@@ -498,7 +503,7 @@ pub struct ConnSnapshot {
     /// The account's display name: its JWT's, else its name.
     pub account_tag: String,
     /// The user's JWT and what it says; shown with `auth=1`.
-    pub claims: Option<Claims>,
+    pub claims: Option<JwtInfo>,
     /// How it is encrypted; `None` for a plain connection or during the handshake.
     pub tls: Option<Tls>,
     /// The MQTT client id; left out when empty.
@@ -507,9 +512,9 @@ pub struct ConnSnapshot {
     pub proxy_key: String,
 }
 
-/// What a connection shows of its user's JWT.
+/// Fields of its user's JWT that a connection shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct JwtInfo {
     /// The JWT as it may be shown: a bearer token not at all. Left out when empty.
     pub jwt: String,
     /// The user's name in it: what a closed connection is tagged with.
@@ -592,9 +597,9 @@ pub struct AccountSnapshot {
     pub clients: usize,
     /// Leaf nodes connected now.
     pub leafnodes: usize,
-    /// What its clients have published since the start.
+    /// Messages that its clients have published since the start.
     pub received: Volume,
-    /// What was delivered to its clients since the start.
+    /// Messages that were delivered to its clients since the start.
     pub sent: Volume,
     /// Clients of it that were closed because they did not read fast enough.
     pub slow_consumers: u64,
@@ -602,9 +607,9 @@ pub struct AccountSnapshot {
     pub interest: InterestSnapshot,
     /// Whether it may use JetStream, and JetStream runs.
     pub jetstream: bool,
-    /// What it offers and takes; empty where nobody asks for it.
+    /// Exports and imports; empty where nobody asks for them.
     pub exchange: ExchangeSnapshot,
-    /// What its JWT says, if it has one.
+    /// Claims of its JWT, if it has one.
     pub claims: Option<AccountClaims>,
 }
 
@@ -619,7 +624,7 @@ pub struct AccountClaims {
     pub tags: Vec<String>,
     /// All that it says.
     pub decoded: serde_json::Value,
-    /// What is wrong with it.
+    /// Issues of the token.
     pub issues: Vec<ClaimsIssue>,
     /// Users that are revoked, and until when they were issued.
     pub revoked: BTreeMap<String, Timestamp>,
@@ -637,7 +642,7 @@ pub struct ClaimsIssue {
     /// The JWT is worth nothing.
     #[serde(rename = "blocking", skip_serializing_if = "is_false")]
     pub is_blocking: bool,
-    /// It will pass, or came, with time.
+    /// Whether the issue will pass, or came, with time.
     #[serde(rename = "time_check", skip_serializing_if = "is_false")]
     pub is_about_time: bool,
 }
@@ -677,7 +682,8 @@ pub struct InterestSnapshot {
 pub enum Health {
     /// They can, and JetStream was not asked for.
     Ready,
-    /// They can, and JetStream runs. How its streams are is asked for with [`Source::stored_accounts`].
+    /// They can, and JetStream runs. How its streams are is asked for with
+    /// [`SnapshotSource::stored_accounts`].
     WithJetStream,
     /// They cannot connect, with the reason as `/healthz` shows it.
     NotReady(String),
@@ -703,11 +709,11 @@ pub struct ThreadSnapshot {
     pub id: u64,
     /// Its name.
     pub name: String,
-    /// What it does, in one or a few words: `running`, `sleeping, ep_poll`.
+    /// State of the thread in one or a few words: `running`, `sleeping, ep_poll`.
     pub state: String,
 }
 
-/// What a process was started with and what it holds in memory.
+/// Command line of a process, and the memory that it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeSnapshot {
     /// The program and its arguments, without their secrets.
@@ -722,6 +728,6 @@ pub struct RuntimeSnapshot {
     pub stack: u64,
     /// Panics that were caught since the start.
     pub panics: u64,
-    /// What the store's journal did, where there is JetStream.
+    /// Statistics of the store's journal, where there is JetStream.
     pub journal: Option<JournalSnapshot>,
 }

@@ -2,21 +2,21 @@
 
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{InterestSnapshot, Source, SubSnapshot};
+use crate::response::PageResponse;
+use crate::snapshot::{InterestSnapshot, SnapshotSource, SubSnapshot};
 use crate::text::utc;
-use crate::window::Window;
+use crate::window::PageWindow;
 use myelin_wire::json::is_zero;
 
-pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/subsz");
-    let options = Options::read(query)?;
+    let options = SubszOptions::read(query)?;
     let (total, subscriptions_list) = if options.subs { options.collect(source) } else { (0, Vec::new()) };
-    let stamp = source.stamp();
-    Ok(Answer::page(&Subsz {
-        server_id: &stamp.server_id,
-        now: utc(stamp.now),
+    let page_header = source.page_header();
+    Ok(PageResponse::page(&Subsz {
+        server_id: &page_header.server_id,
+        now: utc(page_header.now),
         interest: source.interest(options.account),
         total,
         offset: options.window.offset,
@@ -25,18 +25,18 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
     }))
 }
 
-struct Options<'a> {
+struct SubszOptions<'a> {
     subs: bool,
-    window: Window,
+    window: PageWindow,
     /// A subject that a shown subscription must match.
     test: Option<&'a str>,
     account: Option<&'a str>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> SubszOptions<'a> {
     fn read(query: &'a Query) -> Result<Self, BadQuery> {
         let subs = query.flag("subs")?;
-        let window = Window::read(query)?;
+        let window = PageWindow::read(query)?;
         let given = |name| Some(query.text(name)).filter(|text| !text.is_empty());
         let test = given("test");
         match test {
@@ -45,9 +45,9 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// How many subscriptions there are to show, and those inside the window. Only the latter are kept, so
-    /// that a page of a million subscriptions costs a page.
-    fn collect(&self, source: &dyn Source) -> (u64, Vec<SubDetail>) {
+    /// How many subscriptions there are to show, and those inside the window. Only the latter are
+    /// kept, so that a page of a million subscriptions costs a page.
+    fn collect(&self, source: &dyn SnapshotSource) -> (u64, Vec<SubDetail>) {
         let mut total = 0;
         let mut list = Vec::new();
         source.visit_subscriptions(self.account, &mut |sub| {

@@ -38,7 +38,8 @@ fn push_offset(text: &mut String, seconds: i32) {
     let _ = write!(text, "{sign}{:02}:{:02}", minutes / 60, minutes % 60);
 }
 
-/// Appends `.` and the digits of `value`, which counts in units of 10^-`digits`, without trailing zeros.
+/// Appends `.` and the digits of `value`, which counts in units of 10^-`digits`, without trailing
+/// zeros.
 fn push_fraction(text: &mut String, value: u64, digits: usize) {
     if value == 0 {
         return;

@@ -5,36 +5,37 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
+use crate::response::PageResponse;
 use crate::snapshot::{
-    ClusterConfig, Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits,
-    LinkCounts, OcspPeerCache, Process, ServerSnapshot, Source, Traffic, WebSocketConfig,
+    ClusterConfig, JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, OcspPeerCache, Process,
+    ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,
+    WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
 
-pub(crate) fn answer(source: &dyn Source) -> Answer {
+pub(crate) fn answer(source: &dyn SnapshotSource) -> PageResponse {
     source.count_request("/varz");
     let jetstream = source.jetstream();
-    Answer::page(&Varz::of(&source.server(), jetstream.as_ref()))
+    PageResponse::page(&Varz::of(&source.server(), jetstream.as_ref()))
 }
 
 /// A part of the server that a plain single server does not have: `{}`.
 #[derive(Serialize)]
 struct Absent {}
 
-/// `{}` while JetStream does not run.
+/// `{}` while VarzJetStream does not run.
 #[derive(Serialize, Default)]
-struct JetStream<'a> {
+struct VarzJetStream<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<&'a JetStreamConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stats: Option<&'a JetStreamStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<&'a JetStreamLimits>,
+    limits: Option<&'a VarzJetStreamLimits>,
 }
 
-impl<'a> JetStream<'a> {
+impl<'a> VarzJetStream<'a> {
     fn of(snapshot: &'a JetStreamSnapshot) -> Self {
         Self { config: Some(&snapshot.config), stats: Some(&snapshot.stats), limits: Some(&snapshot.limits) }
     }
@@ -67,15 +68,15 @@ struct DiskWaits {
 #[derive(Serialize)]
 struct Varz<'a> {
     #[serde(flatten)]
-    identity: &'a Identity,
+    identity: &'a ServerIdentity,
     #[serde(flatten)]
-    limits: &'a Limits,
+    limits: &'a VarzLimits,
     cluster: &'a ClusterConfig,
     gateway: Absent,
     leaf: Absent,
     mqtt: Absent,
     websocket: WebSocket<'a>,
-    jetstream: JetStream<'a>,
+    jetstream: VarzJetStream<'a>,
     tls_timeout: f64,
     #[serde(serialize_with = "nanoseconds")]
     write_deadline: Duration,
@@ -123,17 +124,17 @@ struct Varz<'a> {
 #[derive(Serialize)]
 struct Proxies<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    trusted: Vec<Proxy<'a>>,
+    trusted: Vec<TrustedProxy<'a>>,
 }
 
 #[derive(Serialize)]
-struct Proxy<'a> {
+struct TrustedProxy<'a> {
     key: &'a str,
 }
 
 impl<'a> Proxies<'a> {
     fn of(keys: &'a [String]) -> Self {
-        Self { trusted: keys.iter().map(|key| Proxy { key }).collect() }
+        Self { trusted: keys.iter().map(|key| TrustedProxy { key }).collect() }
     }
 }
 
@@ -148,7 +149,7 @@ impl<'a> Varz<'a> {
             leaf: Absent {},
             mqtt: Absent {},
             websocket: WebSocket::of(&server.websocket),
-            jetstream: jetstream.map_or_else(JetStream::default, JetStream::of),
+            jetstream: jetstream.map_or_else(VarzJetStream::default, VarzJetStream::of),
             tls_timeout: settings.tls_timeout,
             write_deadline: settings.write_deadline,
             write_timeout: &settings.write_timeout,

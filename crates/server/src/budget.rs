@@ -1,18 +1,20 @@
-//! What a connection may make the server take in before it is known who it is.
+//! Budget of a connection before it is authenticated: what it may make the server take in.
 //!
-//! One account for all that comes before: what a proxy says, the TLS handshake, the request for a WebSocket, what its frames
-//! are inflated to, and CONNECT. Each stage has limits of its own besides; this one holds for all of them together, so
-//! that nobody gets each stage's most one after the other. What is let go again is not given back: a stranger has no
-//! business that takes more.
+//! One account for all that comes before: what a proxy says, the TLS handshake, the request for a
+//! WebSocket, what its frames are inflated to, and CONNECT. Each stage has limits of its own
+//! besides; this one holds for all of them together, so that nobody gets each stage's most one
+//! after the other. What is let go again is not given back: a stranger has no business that takes
+//! more.
 
 use std::fmt;
 
-/// Bytes, beside the longest control line: as many as the longest message of a TLS handshake, or the longest header of a proxy.
+/// Bytes, beside the longest control line: as many as the longest message of a TLS handshake, or
+/// the longest header of a proxy.
 const BUDGET: usize = 64 * 1024;
 
-/// See the head of this file.
+/// Bytes that a connection may still make the server take in before it is authenticated.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
+pub(crate) struct StrangerBudget {
     left: usize,
 }
 
@@ -26,7 +28,7 @@ impl fmt::Display for Spent {
     }
 }
 
-impl Budget {
+impl StrangerBudget {
     /// A full one, where control lines may be so long.
     pub(crate) fn new(max_control_line: usize) -> Self {
         Self { left: BUDGET.saturating_add(max_control_line) }
@@ -60,13 +62,13 @@ mod tests {
 
     #[test]
     fn what_is_spent_does_not_come_back() {
-        let mut budget = Budget::new(4096);
+        let mut budget = StrangerBudget::new(4096);
         assert_eq!(budget.left(), BUDGET + 4096);
         assert_eq!(budget.charge(BUDGET), Ok(()));
         assert_eq!(budget.charge(4096), Ok(()));
         assert_eq!(budget.charge(0), Ok(()));
         assert_eq!(budget.charge(1), Err(Spent));
         assert_eq!((budget.charge(0), budget.left()), (Ok(()), 0));
-        assert_eq!(Budget::new(usize::MAX).left(), usize::MAX);
+        assert_eq!(StrangerBudget::new(usize::MAX).left(), usize::MAX);
     }
 }

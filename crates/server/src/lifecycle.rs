@@ -2,22 +2,25 @@
 
 use crate::http::{self, Scheme};
 use crate::jetstream::Capacity;
-use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
+use crate::logging::{Config, Destination, LogClock, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
+use crate::{
+    banner, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls, websocket,
+};
 use myelin_auth::callout::ServerKeys;
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
 use myelin_monitor::Pages;
+use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::error::Quoted;
 use myelin_wire::info::Info;
@@ -34,7 +37,8 @@ use tokio::task::JoinHandle;
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 pub(crate) const API_LEVEL: i32 = 5;
 
-/// Threads for what may take long (removals, files), beside one per core for bcrypt and one for handshakes.
+/// Threads for what may take long (removals, files), beside one per core for bcrypt and one for
+/// handshakes.
 const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
@@ -75,7 +79,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
     let log =
         Logger::open(&log_config(&loaded.options)).map_err(|error| StartError::new(error.to_string()))?;
     let log = Arc::new(log);
-    supervise::tell(&log);
+    supervise::report_to(&log);
     let result = start(loaded, &log, read_again).map_err(|error| {
         log.fatal(&error);
         StartError { is_logged: true, ..error }
@@ -106,8 +110,8 @@ fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result
         let _inside = control.enter();
         Signals::install().map_err(failed("cannot handle signals"))?
     };
-    let server = supervise::or_end_process(Part::Main, || Server::start(loaded, log, &control))?;
-    supervise::or_end_process(Part::Main, || server.serve(&control, signals, read_again));
+    let server = supervise::or_end_process(SupervisedPart::Main, || Server::start(loaded, log, &control))?;
+    supervise::or_end_process(SupervisedPart::Main, || server.serve(&control, signals, read_again));
     Ok(())
 }
 
@@ -118,7 +122,7 @@ pub(crate) struct Server {
     pub(crate) broker: Arc<Broker>,
     pub(crate) shards: Vec<ShardThread>,
     pub(crate) monitor: Arc<Monitor>,
-    pub(crate) addresses: Bound,
+    pub(crate) addresses: BoundAddresses,
     pub(crate) client_tls: Arc<ClientTls>,
     pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
@@ -134,9 +138,9 @@ pub(crate) struct Server {
     accepting: JoinHandle<()>,
 }
 
-/// What the server listens on.
+/// Addresses on which the server listens.
 #[derive(Clone, Copy)]
-pub(crate) struct Bound {
+pub(crate) struct BoundAddresses {
     pub(crate) client: SocketAddr,
     /// Where monitoring is served, and how.
     pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
@@ -148,7 +152,7 @@ impl Server {
     fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let keys = ServerKeys::random();
+        let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
@@ -159,8 +163,8 @@ impl Server {
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
         let listeners = [
-            ocsp::Listener::of(options.tls.as_ref(), offer.as_mut().map(|offer| &mut offer.terms), None),
-            ocsp::Listener::of(
+            ocsp::TlsListener::of(options.tls.as_ref(), offer.as_mut().map(|offer| &mut offer.terms), None),
+            ocsp::TlsListener::of(
                 options.websocket.tls.as_ref(),
                 security.as_mut().map(|(security, _)| &mut security.terms),
                 None,
@@ -171,22 +175,22 @@ impl Server {
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
-        let places = Permits::new(process::cores());
-        let shards = start_shards(&broker, control.handle(), &client_tls, &places)?;
+        let permits = Permits::new(process::cores());
+        let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         monitor.set_ocsp(ocsp.cache());
         let security_of_pages =
-            monitor_tls.clone().map(|terms| http::Security { terms, places: places.clone() });
+            monitor_tls.clone().map(|terms| http::Security { terms, permits: permits.clone() });
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         if let Some(running) = &jetstream {
             show_jetstream(running, options, &broker, &monitor);
         }
-        heed_accounts(&broker, monitor.current_jetstream(), &shards);
+        observe_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         show_mail(&mailboxes, &monitor);
         let (order, orders) = unbounded_channel();
-        let system = system::Running::start(system::Parts {
+        let system = system::Running::start(system::SystemParts {
             broker: Arc::clone(&broker),
             monitor: Arc::clone(&monitor),
             log: Arc::clone(log),
@@ -195,8 +199,8 @@ impl Server {
             tokens: resolver.as_ref().map(|resolver| Arc::clone(resolver.tokens())),
         })
         .map_err(failed("cannot start threads"))?;
-        system.iter().for_each(|running| ocsp.tell(running.system()));
-        let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &places, log)
+        system.iter().for_each(|running| ocsp.report_to(running.system()));
+        let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &permits, log)
             .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
@@ -214,8 +218,8 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         });
         if let Some(path) = &options.server.pid_file {
-            // Behind all that may fail: a server that cannot start must not leave the file, nor write over that of another
-            // one, whose ports it wanted.
+            // Behind all that may fail: a server that cannot start must not leave the file, nor
+            // write over that of another one, whose ports it wanted.
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
@@ -229,7 +233,7 @@ impl Server {
             broker,
             shards,
             monitor,
-            addresses: Bound { client: address, monitoring, websocket: websocket_address },
+            addresses: BoundAddresses { client: address, monitoring, websocket: websocket_address },
             client_tls,
             ocsp,
             monitor_tls,
@@ -257,21 +261,22 @@ impl Server {
         self.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
-    /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
-    /// a reload may read files and open a log here, and holds up nothing but the next signal.
+    /// Handles signals until one of them ends the server. This runs on the main thread, not on the
+    /// runtime's: a reload may read files and open a log here, and holds up nothing but the next
+    /// signal.
     fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
         let revoked = self.ocsp.end();
         control.block_on(async {
             loop {
                 let signal = tokio::select! {
                     signal = signals.next() => signal,
-                    Some(tell) = self.orders.recv() => {
-                        tell(self.reload(read_again));
+                    Some(report_to) = self.orders.recv() => {
+                        report_to(self.reload(read_again));
                         continue;
                     }
                     () = revoked.notified() => return,
                 };
-                supervise::point(Part::Main);
+                supervise::point(SupervisedPart::Main);
                 self.trapped(signal);
                 match signal {
                     Signal::Shutdown(_) => return,
@@ -288,8 +293,8 @@ impl Server {
         self.log.info(format_args!("Trapped \"{signal}\" signal"));
     }
 
-    /// Lets clients leave in their own time. SIGINT ends it early, SIGTERM does not; the log and the
-    /// configuration can still be renewed.
+    /// Lets clients leave in their own time. SIGINT ends it early, SIGTERM does not; the log and
+    /// the configuration can still be renewed.
     async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
@@ -309,7 +314,7 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut leaving => return,
-                Some(tell) = self.orders.recv() => tell(self.reload(read_again)),
+                Some(report_to) = self.orders.recv() => report_to(self.reload(read_again)),
                 signal = signals.next() => {
                     self.trapped(signal);
                     match signal {
@@ -325,7 +330,7 @@ impl Server {
 
     fn stop(self) {
         if let Some(jetstream) = &self.jetstream {
-            jetstream.take_leave();
+            jetstream.announce_shutdown();
         }
         self.log.info("Initiating Shutdown...");
         if let Some(system) = self.system {
@@ -376,15 +381,16 @@ fn new_broker(
     let system = options.accounts.system_account();
     let sink = Arc::new(BrokerLog(Arc::clone(log)));
     let accounts = setup::accounts(options).map_err(failed("mappings"))?;
-    let broker = Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))?;
+    let broker = Broker::new(settings, auth, &accounts, system, info, Arc::new(OsEntropy), sink)
+        .map_err(failed("accounts"))?;
     broker.set_labels(setup::labels(options));
     broker.set_keys(keys);
     setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)
 }
 
-/// What follows from an account's token beyond the broker: JetStream, and a look at its connections.
-fn heed_accounts(broker: &Arc<Broker>, jetstream: &Arc<jetstream::Current>, shards: &[ShardThread]) {
+/// Applies an account's token beyond the broker: to JetStream, and to the account's connections.
+fn observe_accounts(broker: &Arc<Broker>, jetstream: &Arc<jetstream::Current>, shards: &[ShardThread]) {
     let Some(trusted) = broker.trusted() else { return };
     let jetstream = Arc::clone(jetstream);
     let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
@@ -393,8 +399,8 @@ fn heed_accounts(broker: &Arc<Broker>, jetstream: &Arc<jetstream::Current>, shar
             Some(trusted) => jetstream.enable(account, jetstream::limits_of_claims(trusted)),
             None => jetstream.disable(account.name()),
         });
-        // Whoever takes an account away has its connections looked at when all that goes with it is done: before, a client that
-        // is not concerned by this might meet the half of a reload.
+        // Whoever takes an account away has its connections looked at when all that goes with it is
+        // done: before, a client that is not concerned by this might meet the half of a reload.
         if trusted.is_some() && account.connections() > 0 {
             mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Refresh));
         }
@@ -461,18 +467,18 @@ fn switch_jetstream(
 
 impl Server {
     /// After a reload: JetStream as the options in force have it.
-    pub(crate) fn settle_jetstream(&mut self) {
+    pub(crate) fn apply_jetstream_options(&mut self) {
         let options = &self.loaded.options;
         match &mut self.jetstream {
             Some(running) if !options.jetstream.enabled => {
                 switch_jetstream(None, options, &self.broker, &self.monitor);
-                running.rest(&self.log);
+                running.suspend(&self.log);
             }
             Some(running) => {
                 // First: whoever gets or loses a token meanwhile is not missed.
                 self.monitor.current_jetstream().set(Some(running.jetstream()));
-                let has_rested = running.resume(options, &self.broker);
-                if has_rested {
+                let was_suspended = running.resume(options, &self.broker);
+                if was_suspended {
                     self.log.info("Restarting JetStream");
                     switch_jetstream(Some(running), options, &self.broker, &self.monitor);
                 }
@@ -484,7 +490,7 @@ impl Server {
                         if let Some(running) = &running {
                             show_jetstream(running, options, &self.broker, &self.monitor);
                             // Whoever got or lost a token while it started was not heard by it.
-                            running.settle_accounts(options, &self.broker);
+                            running.sync_accounts(options, &self.broker);
                         }
                         self.jetstream = running;
                     }
@@ -501,10 +507,10 @@ fn start_shards(
     broker: &Arc<Broker>,
     control: &Handle,
     tls: &Arc<ClientTls>,
-    places: &Permits,
+    permits: &Permits,
 ) -> Result<Vec<ShardThread>, StartError> {
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control, places, tls))
+        .map(|index| ShardThread::start(index, broker, control, permits, tls))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }
@@ -526,14 +532,14 @@ fn monitor_tls(
         .ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))
 }
 
-/// What monitoring offers where clients are offered this.
+/// TLS that monitoring offers where clients are offered this.
 ///
 /// # Errors
 /// When files are no good.
 pub(crate) fn monitor_terms(
     options: &Options,
     clients: Option<&ClientOffer>,
-) -> Result<Option<tls::Terms>, String> {
+) -> Result<Option<tls::TlsTerms>, String> {
     let (Some(tls), Some(clients)) = (&options.tls, clients) else { return Ok(None) };
     let asks = [Some(tls), options.websocket.tls.as_ref()].into_iter().flatten().any(tls::asks_about_peers);
     tls::for_monitoring(tls, &clients.terms, asks).map(Some)
@@ -550,11 +556,11 @@ fn start_monitoring(
     let Some(port) = port else { return Ok(None) };
     let host = options.monitoring_host();
     let listener = listener::bind(host, port.to_bind()).map_err(|error| {
-        let reason = fault::listening(host, port.to_bind(), &error);
+        let reason = os_error::listening(host, port.to_bind(), &error);
         StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
     })?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
-    log.info(format_args!("Starting {scheme} monitor on {}", fault::with_port(host, address.port())));
+    log.info(format_args!("Starting {scheme} monitor on {}", os_error::with_port(host, address.port())));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);
@@ -565,8 +571,8 @@ fn start_monitoring(
     Ok(Some((scheme, address)))
 }
 
-/// What INFO says of where to connect: the configured host and the bound port, or what the operator wants
-/// to be said.
+/// Address of the server in INFO: the configured host and the bound port, or what the operator
+/// wants to be said.
 ///
 /// # Errors
 /// When that cannot be read: what was written, and why.
@@ -577,11 +583,11 @@ pub(crate) fn advertised(options: &Options, port: u16) -> Result<(String, u16), 
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
     let listener = listener::bind(host, port).map_err(|error| {
-        let (place, reason) = (fault::with_port(host, port), fault::listening(host, port, &error));
+        let (place, reason) = (os_error::with_port(host, port), os_error::listening(host, port, &error));
         StartError::new(format!("Error listening on port: {place}, {}", Quoted(reason.as_bytes())))
     })?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
-    log.info(format_args!("Listening for {what} on {}", fault::with_port(host, port)));
+    log.info(format_args!("Listening for {what} on {}", os_error::with_port(host, port)));
     Ok(listener)
 }
 
@@ -590,9 +596,9 @@ pub(crate) fn log_config(options: &Options) -> Config {
     Config {
         destination: destination(logging),
         clock: match (logging.logtime, logging.logtime_utc) {
-            (false, _) => Clock::Off,
-            (true, true) => Clock::Utc,
-            (true, false) => Clock::Local,
+            (false, _) => LogClock::Off,
+            (true, true) => LogClock::Utc,
+            (true, false) => LogClock::Local,
         },
         debug: logging.debug,
         trace: logging.trace,

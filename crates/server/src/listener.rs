@@ -1,9 +1,9 @@
 //! Accepts clients and hands each to a shard.
 
-use crate::fault::words;
 use crate::logging::Logger;
+use crate::os_error::words;
 use crate::shard::{Mail, Mailbox};
-use crate::supervise::{Part, persist};
+use crate::supervise::{SupervisedPart, persist};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
 /// Accepts until it is dropped. A client goes to the shard with the fewest connections.
 pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc<Logger>) {
     let acceptor = Acceptor::new(listener, Arc::clone(&log));
-    persist(Part::Accept, || accept_all(&acceptor, &shards, &log)).await;
+    persist(SupervisedPart::Accept, || accept_all(&acceptor, &shards, &log)).await;
 }
 
 async fn accept_all(acceptor: &Acceptor, shards: &[Mailbox], log: &Logger) {

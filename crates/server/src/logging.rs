@@ -1,8 +1,9 @@
 //! The server's log: lines in nats-server's format, to standard error, a file or a syslog daemon.
 //!
-//! Who logs does not wait for a disk or a pipe: a line is formatted, put into a bounded buffer and written by a
-//! thread of its own. When the buffer is full lines are lost and counted, and the loss is itself logged. Nothing here
-//! panics or ends the process; a caller that is about to exit calls [`Logger::flush`] first.
+//! Who logs does not wait for a disk or a pipe: a line is formatted, put into a bounded buffer and
+//! written by a thread of its own. When the buffer is full lines are lost and counted, and the loss
+//! is itself logged. Nothing here panics or ends the process; a caller that is about to exit calls
+//! [`Logger::flush`] first.
 
 mod file;
 mod line;
@@ -15,13 +16,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
-use crate::fault::words;
+use crate::os_error::words;
 use file::LogFile;
 use line::{Format, Level};
 use myelin_wire::error::Quoted;
-use writer::{Lines, Sink, Writer};
+use writer::{Lines, LogWriter, Sink};
 
-pub(crate) use line::Clock;
+pub(crate) use line::LogClock;
 pub(crate) use writer::Losses;
 
 /// How and where to log.
@@ -29,8 +30,8 @@ pub(crate) use writer::Losses;
 pub(crate) struct Config {
     /// Where to.
     pub destination: Destination,
-    /// What moment each line begins with.
-    pub clock: Clock,
+    /// Time with which each line begins.
+    pub clock: LogClock,
     /// Whether debug lines are written.
     pub debug: bool,
     /// Whether trace lines are written.
@@ -66,7 +67,7 @@ pub(crate) enum Syslog {
 
 /// Why a log cannot be opened, in the reference's words.
 #[derive(Debug)]
-pub(crate) enum OpenError {
+pub(crate) enum LogOpenError {
     /// The file.
     File(PathBuf, io::Error),
     /// No syslog daemon answers.
@@ -79,7 +80,7 @@ pub(crate) enum OpenError {
     Thread(io::Error),
 }
 
-impl Display for OpenError {
+impl Display for LogOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, error) => {
@@ -93,16 +94,17 @@ impl Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for LogOpenError {}
 
 /// Takes lines from any thread. Put it into an `Arc` and hand it on.
 #[derive(Debug)]
 pub(crate) struct Logger {
-    /// Held while a line is formatted and queued, so that none gets the form of another destination.
+    /// Held while a line is formatted and queued, so that none gets the form of another
+    /// destination.
     format: RwLock<Format>,
     debug: AtomicBool,
     trace: AtomicBool,
-    writer: Writer,
+    writer: LogWriter,
 }
 
 impl Logger {
@@ -110,10 +112,10 @@ impl Logger {
     ///
     /// # Errors
     /// When the file cannot be opened, no syslog daemon answers or the thread cannot be started.
-    pub(crate) fn open(config: &Config) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: &Config) -> Result<Self, LogOpenError> {
         let (sink, format) = destination(config)?;
         Ok(Self {
-            writer: Writer::start(sink, format.clone()).map_err(OpenError::Thread)?,
+            writer: LogWriter::start(sink, format.clone()).map_err(LogOpenError::Thread)?,
             format: RwLock::new(format),
             debug: AtomicBool::new(config.debug),
             trace: AtomicBool::new(config.trace),
@@ -124,7 +126,7 @@ impl Logger {
     ///
     /// # Errors
     /// When the new destination cannot be opened: then nothing has changed.
-    pub(crate) fn reconfigure(&self, config: &Config) -> Result<(), OpenError> {
+    pub(crate) fn reconfigure(&self, config: &Config) -> Result<(), LogOpenError> {
         let (sink, format) = destination(config)?;
         let mut held = self.format.write().unwrap_or_else(PoisonError::into_inner);
         self.writer.replace(sink, format.clone());
@@ -161,7 +163,8 @@ impl Logger {
         self.write(Level::Error, &text);
     }
 
-    /// `[FTL]`: the server cannot go on. It is written before this returns; ending is the caller's part.
+    /// `[FTL]`: the server cannot go on. It is written before this returns; ending is the caller's
+    /// part.
     pub(crate) fn fatal(&self, text: impl Display) {
         self.write(Level::Fatal, &text);
         self.flush();
@@ -191,7 +194,7 @@ impl Logger {
         self.writer.flush()
     }
 
-    /// What could not be written since the start.
+    /// Counts of lines that could not be written since the start.
     #[must_use]
     pub(crate) fn losses(&self) -> Losses {
         self.writer.losses()
@@ -203,7 +206,7 @@ impl Logger {
     }
 }
 
-fn destination(config: &Config) -> Result<(Box<dyn Sink>, Format), OpenError> {
+fn destination(config: &Config) -> Result<(Box<dyn Sink>, Format), LogOpenError> {
     let pid = std::process::id();
     match &config.destination {
         Destination::Stderr => {
@@ -212,7 +215,7 @@ fn destination(config: &Config) -> Result<(Box<dyn Sink>, Format), OpenError> {
         Destination::File { path, size_limit, max_files } => {
             let format = Format::new(config.clock, pid, false);
             let file = LogFile::open(path.clone(), *size_limit, *max_files, format.clone());
-            Ok((Box::new(file.map_err(|error| OpenError::File(path.clone(), error))?), format))
+            Ok((Box::new(file.map_err(|error| LogOpenError::File(path.clone(), error))?), format))
         }
         Destination::Syslog(which) => {
             let (sink, origin) = syslog::open(which)?;
@@ -241,7 +244,7 @@ mod tests {
 
     fn to_file(path: &Path) -> Config {
         let destination = Destination::File { path: path.to_owned(), size_limit: 0, max_files: 0 };
-        Config { destination, clock: Clock::Off, debug: false, trace: false }
+        Config { destination, clock: LogClock::Off, debug: false, trace: false }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use myelin_conf::options::Port;
 use myelin_conf::{
-    Bound, Command, Effect, LoadError, Loaded, check_reload as check_reload_of, help_tls, load_inspected,
-    usage,
+    BoundPorts, Effect, Invocation, LoadError, Loaded, check_reload as check_reload_of, help_tls,
+    load_inspected, usage,
 };
 use myelin_server::ReadAgain;
 use std::fmt::Display;
@@ -32,7 +32,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A line for whoever asked. Nobody may be listening any more: a pipe that is closed, a disk that is full.
+/// A line for whoever asked. Nobody may be listening any more: a pipe that is closed, a disk that
+/// is full.
 fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -42,31 +43,31 @@ fn complain(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// What the command line and the file that it names say now.
+/// Reads the command line and the file that it names once more.
 fn read_again(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
     match load_inspected(args, env, &myelin_server::inspect_tls)? {
-        Command::Run(loaded) => Ok(*loaded),
-        _ => Err(LoadError::Command("the command line does not start a server".to_owned())),
+        Invocation::Run(loaded) => Ok(*loaded),
+        _ => Err(LoadError::Invocation("the command line does not start a server".to_owned())),
     }
 }
 
-fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
+fn perform(command: Invocation, read_again: ReadAgain<'_>) -> ExitCode {
     match command {
-        Command::Help => say(usage()),
-        Command::HelpTls => say(help_tls()),
-        Command::Version => {
+        Invocation::Help => say(usage()),
+        Invocation::HelpTls => say(help_tls()),
+        Invocation::Version => {
             say(format_args!("nats-server: v{}", myelin_wire::REFERENCE_VERSION));
             say(format_args!("myelin-server: v{}", myelin_server::MYELIN_VERSION));
         }
-        Command::TestConfig { ref missing, .. } => {
+        Invocation::TestConfig { ref missing, .. } => {
             complain(&command);
             missing
                 .iter()
                 .for_each(|option| complain(format_args!("myelin-server: would not start: {option}")));
         }
-        Command::CheckReload(pair) => return check_reload(&pair),
-        Command::Signal(order) => return signal(&order),
-        Command::Run(loaded) => {
+        Invocation::CheckReload(pair) => return check_reload(&pair),
+        Invocation::Signal(order) => return signal(&order),
+        Invocation::Run(loaded) => {
             for warning in &loaded.warnings {
                 complain(warning);
             }
@@ -81,11 +82,12 @@ fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a server that runs with the first configuration would do with the second. Compat: there is no such thing there.
+/// Tells what a server that runs with the first configuration would do with the second. Compat:
+/// there is no such thing there.
 fn check_reload([old, new]: &[Loaded; 2]) -> ExitCode {
     new.warnings.iter().for_each(complain);
     let port = |port: Option<Port>| port.map(Port::to_bind);
-    let bound = Bound {
+    let bound = BoundPorts {
         client: old.options.server.port.to_bind(),
         websocket: port(old.options.websocket.listener.port),
     };

@@ -1,7 +1,8 @@
 //! The running server as the monitoring pages see it.
 //!
-//! What comes from the configuration is one value, replaced as a whole by a reload. Everything else is read from the
-//! broker when a page asks: under short locks, copied before it is sorted or rendered, never on a shard.
+//! What comes from the configuration is one value, replaced as a whole by a reload. Everything else
+//! is read from the broker when a page asks: under short locks, copied before it is sorted or
+//! rendered, never on a shard.
 
 mod accounts;
 mod configured;
@@ -13,16 +14,16 @@ use crate::jetstream::Current;
 use crate::logging::Logger;
 use crate::ocsp;
 use crate::process::{self, Meter};
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use configured::Configured;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_monitor::{
-    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts,
-    Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot,
-    ThreadSnapshot, Traffic,
+    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
+    Process, QueueSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot,
+    ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
@@ -40,7 +41,7 @@ pub(crate) struct Addresses {
     pub(crate) websocket: Option<u16>,
 }
 
-/// See the head of this file.
+/// Source of all monitoring pages: the running server.
 pub(crate) struct Monitor {
     configured: RwLock<Arc<Configured>>,
     broker: Arc<Broker>,
@@ -63,7 +64,7 @@ impl Monitor {
         let meter = Arc::new(meter);
         let measured = Arc::clone(&meter);
         supervise::spawn_guarding(async move {
-            supervise::persist(Part::Meter, || Arc::clone(&measured).run()).await;
+            supervise::persist(SupervisedPart::Meter, || Arc::clone(&measured).run()).await;
         });
         let start = Timestamp::now();
         Arc::new(Self {
@@ -127,9 +128,9 @@ impl Monitor {
         AccountSnapshot { jetstream, ..snapshot }
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> ServerIdentity {
         let info = self.broker.info();
-        Identity {
+        ServerIdentity {
             server_id: info.server_id,
             server_name: info.server_name,
             version: info.version,
@@ -141,7 +142,7 @@ impl Monitor {
             tls_required: info.tls_required,
             tls_verify: info.tls_verify,
             tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,
-            ..Identity::default()
+            ..ServerIdentity::default()
         }
     }
 
@@ -158,9 +159,9 @@ impl Monitor {
         })
     }
 
-    fn settings(&self, configured: &Configured) -> Settings {
+    fn settings(&self, configured: &Configured) -> VarzSettings {
         let fails = self.broker.auth().trust().map_or(0, |trust| trust.pinned_failures());
-        Settings { pinned_account_fails: fails, ..configured.settings.clone() }
+        VarzSettings { pinned_account_fails: fails, ..configured.settings.clone() }
     }
 
     fn process(&self) -> Process {
@@ -195,10 +196,10 @@ impl Monitor {
     }
 }
 
-impl Source for Monitor {
-    fn stamp(&self) -> Stamp {
+impl SnapshotSource for Monitor {
+    fn page_header(&self) -> PageHeader {
         let info = self.broker.info();
-        Stamp {
+        PageHeader {
             server_id: info.server_id,
             server_name: info.server_name,
             cluster: info.cluster,

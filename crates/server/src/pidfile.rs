@@ -1,19 +1,19 @@
 //! The file that names this process to scripts.
 
-use crate::fault;
+use crate::os_error;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes `pid` in decimal into the file at `path`, replacing what was there; a new file is for its owner
-/// alone.
+/// Writes `pid` in decimal into the file at `path`, replacing what was there; a new file is for its
+/// owner alone.
 ///
 /// Compat: no newline at the end, and the file stays when the server stops.
 ///
 /// # Errors
 /// Whatever the file system says, for the log: no such folder, no permission, no space.
 pub(crate) fn write(path: &Path, pid: u32) -> Result<(), String> {
-    write_file(path, pid).map_err(|error| format!("open {}: {}", path.display(), fault::words(&error)))
+    write_file(path, pid).map_err(|error| format!("open {}: {}", path.display(), os_error::words(&error)))
 }
 
 fn write_file(path: &Path, pid: u32) -> io::Result<()> {

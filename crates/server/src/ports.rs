@@ -1,7 +1,7 @@
 //! The ports file: which addresses a server listens on, for tools that started it on random ports.
 
-use crate::fault;
 use crate::http::Scheme;
+use crate::os_error;
 use crate::process;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ pub(crate) fn write(
     match std::fs::write(&path, ports.to_string()) {
         Ok(()) => Ok(path),
         Err(error) => {
-            let (path, error) = (path.display(), fault::words(&error));
+            let (path, error) = (path.display(), os_error::words(&error));
             Err(format!("Error writing ports file ({path}): open {path}: {error}"))
         }
     }
@@ -39,7 +39,8 @@ pub(crate) fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// An address that a client on this machine can use: one that stands for all addresses becomes loopback.
+/// An address that a client on this machine can use: one that stands for all addresses becomes
+/// loopback.
 fn url(scheme: &str, mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());

@@ -1,4 +1,4 @@
-//! What this process uses: memory, processor time, cores, threads.
+//! Resources that this process uses: memory, processor time, cores, threads.
 //!
 //! It reads `/proc/self` and understands it; where there is none, everything reads as zero.
 
@@ -19,12 +19,13 @@ const TICKS_PER_SECOND: u32 = 100;
 /// How often processor time is looked at; what is shown is the mean over this time.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// How far threads step back that shards must not wait for: between 0, not at all, and 19. At full load of all cores
-/// they still get a tenth of one, so that pages arrive and whoever waits for a lock of theirs does not wait long.
+/// How far threads step back that shards must not wait for: between 0, not at all, and 19. At full
+/// load of all cores they still get a tenth of one, so that pages arrive and whoever waits for a
+/// lock of theirs does not wait long.
 const NICENESS: i32 = 10;
 
-/// Gives the calling thread a lower priority. On Linux it belongs to a thread; without the right to change it, or
-/// elsewhere, all is as before.
+/// Gives the calling thread a lower priority. On Linux it belongs to a thread; without the right to
+/// change it, or elsewhere, all is as before.
 pub(crate) fn step_back() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, NICENESS);
@@ -33,18 +34,18 @@ pub(crate) fn step_back() {
 /// Measures this process.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    last: Mutex<Sample>,
+    last: Mutex<CpuSample>,
     /// The bits of the percentage over the last window.
     percent: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+struct CpuSample {
     at: Instant,
     ticks: u64,
 }
 
-impl Sample {
+impl CpuSample {
     fn take() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").ok();
         let ticks = stat.and_then(|stat| parse_cpu_ticks(&stat)).unwrap_or(0);
@@ -54,7 +55,7 @@ impl Sample {
 
 /// One reading of a [`Meter`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Usage {
+pub(crate) struct ProcessUsage {
     /// Bytes in memory.
     pub resident: u64,
     /// Percent of one core over the last full second, with one decimal.
@@ -65,18 +66,18 @@ impl Meter {
     /// A meter that has measured nothing yet; see [`run`](Self::run).
     #[must_use]
     pub(crate) fn start() -> Self {
-        Self { last: Mutex::new(Sample::take()), percent: AtomicU64::new(0.0_f64.to_bits()) }
+        Self { last: Mutex::new(CpuSample::take()), percent: AtomicU64::new(0.0_f64.to_bits()) }
     }
 
     /// Measures once a second, for ever.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             tokio::time::sleep(WINDOW).await;
-            self.measure(Sample::take());
+            self.measure(CpuSample::take());
         }
     }
 
-    fn measure(&self, now: Sample) {
+    fn measure(&self, now: CpuSample) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let used = percent(now.ticks.saturating_sub(last.ticks), now.at.saturating_duration_since(last.at));
         self.percent.store(used.to_bits(), Relaxed);
@@ -85,9 +86,9 @@ impl Meter {
 
     /// Reads one small file; cheap enough for every `/varz`, not for a data path.
     #[must_use]
-    pub(crate) fn read(&self) -> Usage {
+    pub(crate) fn read(&self) -> ProcessUsage {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Usage {
+        ProcessUsage {
             resident: field(&status, "VmRSS:").and_then(kibibytes).unwrap_or(0),
             cpu_percent: f64::from_bits(self.percent.load(Relaxed)),
         }
@@ -120,13 +121,14 @@ pub(crate) fn called() -> String {
     name.map_or_else(|| "myelin-server".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The arguments, program included, without their secrets. Compat: the reference shows them as they are.
+/// The arguments, program included, without their secrets. Compat: the reference shows them as they
+/// are.
 fn command_line() -> Vec<String> {
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     myelin_conf::redacted_args(&arguments.collect::<Vec<_>>())
 }
 
-/// What the process was started with and holds in memory.
+/// Command line of the process, and the memory that it holds.
 pub(crate) fn runtime() -> RuntimeSnapshot {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name| field(&status, name).and_then(kibibytes).unwrap_or(0);
@@ -141,7 +143,7 @@ pub(crate) fn runtime() -> RuntimeSnapshot {
     }
 }
 
-/// What follows `name` in its line of a `status` file.
+/// Value behind `name` in its line of a `status` file.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
@@ -163,8 +165,8 @@ fn count_list(text: &str) -> Option<usize> {
 
 /// User and system time from a `stat` line, in ticks.
 ///
-/// The second field is the program's name in parentheses; it may contain blanks and parentheses, so fields are
-/// counted from the last `)` on.
+/// The second field is the program's name in parentheses; it may contain blanks and parentheses, so
+/// fields are counted from the last `)` on.
 fn parse_cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
@@ -225,7 +227,7 @@ mod tests {
         let meter = Meter::start();
         assert_eq!(meter.read().cpu_percent, 0.0);
         let first = *meter.last.lock().unwrap();
-        let after = |seconds, ticks| Sample {
+        let after = |seconds, ticks| CpuSample {
             at: first.at + Duration::from_secs(seconds),
             ticks: first.ticks + ticks,
         };

@@ -1,18 +1,23 @@
 //! Reload (SIGHUP): the configuration file is read again and takes effect, all of it or nothing.
 //!
-//! First everything that can fail: reading, comparing, the rules of authentication, the new log. Then what
-//! cannot: limits, accounts, files, and every session looks at itself. Which options may change is
-//! `conf`'s to say (`conf/src/reload.rs`).
+//! First everything that can fail: reading, comparing, the rules of authentication, the new log.
+//! Then what cannot: limits, accounts, files, and every session looks at itself. Which options may
+//! change is `conf`'s to say (`conf/src/reload.rs`).
+//!
+//! What others need of the configuration in force hangs behind one pointer each that a reload
+//! swaps: `Settings` and `Directory` (rules of authentication with their accounts) in the broker,
+//! what pages show in `Monitor`, the certificates in `tls::Current`. Shards keep a copy of the
+//! settings, so the data path reads no pointer.
 
 use crate::lifecycle::Server;
 use crate::shard::Mail;
-use crate::supervise::{self, Part};
-use crate::tls::{ClientOffer, Terms};
+use crate::supervise::{self, SupervisedPart};
+use crate::tls::{ClientOffer, TlsTerms};
 use crate::websocket::{Listening, Security};
 use crate::{lifecycle, ocsp, pidfile, ports, setup};
-use myelin_broker::{Conn, NextDirectory};
+use myelin_broker::{Conn, StagedAuthAndAccounts};
 use myelin_conf::options::{AuthorizationOptions, Options};
-use myelin_conf::{Bound, LoadError, Loaded, NotReloadable};
+use myelin_conf::{BoundPorts, LoadError, Loaded, NotReloadable};
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +25,13 @@ use std::sync::Arc;
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
 
-/// What new connections are offered, with the proofs that belong to it.
+/// TLS that new connections are offered, with the proofs that belong to it.
 struct NewTls {
     clients: Option<ClientOffer>,
     /// With what the operator should know.
     websocket: Option<(Security, Vec<String>)>,
-    monitoring: Option<Terms>,
-    proofs: ocsp::Next,
+    monitoring: Option<TlsTerms>,
+    proofs: ocsp::StagedOcsp,
 }
 
 impl Server {
@@ -35,7 +40,7 @@ impl Server {
     /// # Errors
     /// The same.
     pub(crate) fn reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
-        let reloaded = supervise::guard(Part::Reload, || self.try_reload(read));
+        let reloaded = supervise::guard(SupervisedPart::Reload, || self.try_reload(read));
         let reloaded = reloaded.unwrap_or_else(|| Err("it ended in a panic".to_owned()));
         reloaded.inspect_err(|error| {
             self.log.error(format_args!("Failed to reload server configuration: {error}"));
@@ -47,13 +52,13 @@ impl Server {
             return Err("can only reload config when a file is provided using -c or --config".to_owned());
         }
         let loaded = read().map_err(|error| error.reason())?;
-        let bound = Bound {
+        let bound = BoundPorts {
             client: self.addresses.client.port(),
             websocket: self.addresses.websocket.map(|address| address.port()),
         };
         let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, bound)
             .map_err(|error| error.to_string())?;
-        if self.jetstream.as_ref().is_some_and(|running| running.moves(&loaded.options)) {
+        if self.jetstream.as_ref().is_some_and(|running| running.requires_restart(&loaded.options)) {
             let moved = NotReloadable::Change("jetstream storage directory");
             return Err(moved.to_string());
         }
@@ -70,7 +75,7 @@ impl Server {
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
-        self.settle_jetstream();
+        self.apply_jetstream_options();
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
         if self.pins() != pins_before {
@@ -80,8 +85,9 @@ impl Server {
         Ok(())
     }
 
-    /// The new rules of authentication and accounts, if they are new: nobody is checked again for nothing.
-    fn directory(&self, new: &Options) -> Result<Option<NextDirectory>, String> {
+    /// The new rules of authentication and accounts, if they are new: nobody is checked again for
+    /// nothing.
+    fn directory(&self, new: &Options) -> Result<Option<StagedAuthAndAccounts>, String> {
         let old = &self.loaded.options;
         let timeout = old.authorization.timeout;
         let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
@@ -101,21 +107,22 @@ impl Server {
             trust.take_over(earlier);
         }
         let accounts = setup::accounts(new).map_err(|error| error.to_string())?;
-        let next = self.broker.next_directory(auth, &accounts);
+        let next = self.broker.stage_auth_and_accounts(auth, &accounts);
         next.map(Some).map_err(|error| error.to_string())
     }
 
-    /// What new connections are offered: the files may be others although the blocks are the same.
+    /// Reads the TLS that new connections are offered: the files may be others although the blocks
+    /// are equal.
     fn tls(&self, new: &Options) -> Result<NewTls, String> {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
         let listeners = [
-            ocsp::Listener::of(
+            ocsp::TlsListener::of(
                 new.tls.as_ref(),
                 clients.as_mut().map(|offer| &mut offer.terms),
                 self.client_tls.get().map(|offer| Arc::clone(&offer.terms.staple)),
             ),
-            ocsp::Listener::of(
+            ocsp::TlsListener::of(
                 new.websocket.tls.as_ref(),
                 websocket.as_mut().map(|(security, _)| &mut security.terms),
                 self.websocket.as_ref().and_then(Listening::staple),
@@ -131,7 +138,8 @@ impl Server {
         self.loaded.options.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default()
     }
 
-    /// Ends the clients whose keys are no longer among those that are pinned. Compat: also those without TLS.
+    /// Ends the clients whose keys are no longer among those that are pinned. Compat: also those
+    /// without TLS.
     fn recheck_pinned(&self) {
         let pins = self.pins();
         let is_pinned = |conn: &Conn| {
@@ -167,13 +175,13 @@ impl Server {
         }
     }
 
-    fn apply(&mut self, loaded: Loaded, directory: Option<NextDirectory>, tls: NewTls) {
+    fn apply(&mut self, loaded: Loaded, directory: Option<StagedAuthAndAccounts>, tls: NewTls) {
         self.set_tls(tls);
         let (old, new) = (&self.loaded.options, &loaded.options);
         self.broker.set_settings(setup::settings(new));
         self.broker.set_labels(setup::labels(new));
         if let Some(next) = directory {
-            self.broker.set_directory(next);
+            self.broker.set_auth_and_accounts(next);
         }
         self.rename_cluster(new);
         setup::check_callout(new).iter().for_each(|complaint| self.log.error(complaint));
@@ -200,7 +208,8 @@ impl Server {
         }
     }
 
-    /// Compat: a name that is taken away goes on to be the cluster's until the server is started anew.
+    /// Compat: a name that is taken away goes on to be the cluster's until the server is started
+    /// anew.
     fn rename_cluster(&self, new: &Options) {
         if let Some(name) = &new.cluster.name
             && *name != *self.broker.cluster()

@@ -10,8 +10,9 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
     ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{Labels, Settings, Tracing};
+use myelin_broker::{Labels, ProtocolLogSettings, Settings};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
+use myelin_stdx::entropy::OsEntropy;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -33,14 +34,14 @@ pub(crate) fn settings(options: &Options) -> Settings {
         no_fast_producer_stall: limits.no_fast_producer_stall,
         retry_writes: limits.write_timeout == WriteTimeout::Retry,
         max_closed_clients: limits.max_closed_clients as usize,
-        tracing: Tracing {
+        protocol_log: ProtocolLogSettings {
             max_payload: options.logging.max_traced_msg_len.map(|n| n as usize),
             headers_only: options.logging.trace_headers,
         },
     }
 }
 
-/// What events say of the server beside its name.
+/// Labels of the server that events show beside its name.
 pub(crate) fn labels(options: &Options) -> Labels {
     let identity = &options.identity;
     let flags = identity.feature_flags.merged().into_iter();
@@ -75,7 +76,7 @@ fn callout(from: &options::AuthCalloutOptions) -> Callout {
     }
 }
 
-/// What the operator should know of a callout that nobody can answer.
+/// Warnings about a callout that nobody can answer.
 pub(crate) fn check_callout(options: &Options) -> Vec<String> {
     let Some(callout) = &options.authorization.callout else { return Vec::new() };
     let from = &options.authorization;
@@ -94,7 +95,8 @@ pub(crate) fn check_callout(options: &Options) -> Vec<String> {
     (!is_account).then_some(account).into_iter().chain(users).collect()
 }
 
-/// The rules for WebSocket, if its block has any of its own. Compat: then none of the clients' count, but for the users.
+/// The rules for WebSocket, if its block has any of its own. Compat: then none of the clients'
+/// count, but for the users.
 fn websocket_auth(options: &Options, clients: &AuthConfig) -> Option<AuthConfig> {
     let from = &options.websocket.authorization;
     let no_auth_user = options.websocket.no_auth_user.clone();
@@ -146,20 +148,20 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         });
     }
     config.method = Method::Users(Users::new(users).with_nkeys(nkeys));
-    let doors = [
+    let listeners = [
         (ConnectionType::Standard, options.tls.as_ref()),
         (ConnectionType::Websocket, options.websocket.tls.as_ref()),
     ];
     let maps = |tls: Option<&options::TlsOptions>| tls.is_some_and(|tls| tls.verify_and_map);
-    config.maps_certificates = doors.iter().filter(|(_, tls)| maps(*tls)).map(|(via, _)| *via).collect();
+    config.maps_certificates = listeners.iter().filter(|(_, tls)| maps(*tls)).map(|(via, _)| *via).collect();
     Ok(config)
 }
 
-/// A name for the user that stands for everybody without credentials, of the reference's form: nobody guesses it, and who
-/// did would be who comes without credentials.
+/// A name for the user that stands for everybody without credentials, of the reference's form:
+/// nobody guesses it, and who did would be who comes without credentials.
 fn unused_name(users: &[User]) -> String {
     loop {
-        let name = format!("nats-{}", myelin_stdx::id::unique(8));
+        let name = format!("nats-{}", myelin_stdx::id::unique(&OsEntropy, 8));
         if !users.iter().any(|user| user.name == name) {
             return name;
         }

@@ -1,4 +1,5 @@
-//! Signals of the operating system: those sent to this server, and those that `--signal` sends to another.
+//! Signals of the operating system: those sent to this server, and those that `--signal` sends to
+//! another.
 //!
 //! What a signal does is decided elsewhere; this room only says which one came.
 
@@ -11,7 +12,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 pub use delivery::deliver;
 
-/// What a signal asks this server to do.
+/// Request that a signal makes of this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// End. SIGTERM is to be ignored in lame duck mode, SIGINT is not.
@@ -57,8 +58,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes the five signals over for the rest of the process's life; call it inside a tokio runtime, as
-    /// early as possible: before, they end the process.
+    /// Takes the five signals over for the rest of the process's life; call it inside a tokio
+    /// runtime, as early as possible: before, they end the process.
     ///
     /// # Errors
     /// When the operating system refuses a handler.
@@ -72,8 +73,8 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal. Equal signals that come faster than they are taken may arrive as one;
-    /// dropping the future loses nothing.
+    /// Waits for the next signal. Equal signals that come faster than they are taken may arrive as
+    /// one; dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Shutdown(Stop::Interrupt),

@@ -1,11 +1,13 @@
 //! How much waits somewhere, and who wants to be told when it is little again.
 //!
-//! Whoever adds raises the level, whoever works off lowers it. A producer that finds the level too high leaves a waiter
-//! and goes away; whoever has lowered the level looks whether anybody waits and takes them all. Nobody sleeps here and
-//! nobody is called: what a waiter is, and how it is woken, is its owner's business.
+//! Whoever adds raises the level, whoever works off lowers it. A producer that finds the level too
+//! high leaves a waiter and goes away; whoever has lowered the level looks whether anybody waits
+//! and takes them all. Nobody sleeps here and nobody is called: what a waiter is, and how it is
+//! woken, is its owner's business.
 //!
-//! A producer notes its waiter and then looks at the level once more; a worker lowers the level and then looks for
-//! waiters. With a fence between the two steps on either side, one of them sees the other: no wake-up is lost.
+//! A producer notes its waiter and then looks at the level once more; a worker lowers the level and
+//! then looks for waiters. With a fence between the two steps on either side, one of them sees the
+//! other: no wake-up is lost.
 //!
 //! Perf: while nobody waits, a look for waiters is a fence and a relaxed load.
 
@@ -13,17 +15,17 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::
 use crate::sync::{Mutex, lock};
 use std::collections::BTreeSet;
 
-/// See the head of this file.
+/// Level of waiting work, with the producers that want to be told when it is low again.
 #[derive(Debug)]
 pub struct Backlog<W> {
     level: AtomicUsize,
     /// Whether `waiting` has any.
     is_awaited: AtomicBool,
-    waiting: Mutex<Waiting<W>>,
+    waiting: Mutex<Waiters<W>>,
 }
 
 #[derive(Debug)]
-struct Waiting<W> {
+struct Waiters<W> {
     /// The level is low when it is below this.
     low: usize,
     waiters: BTreeSet<W>,
@@ -40,7 +42,7 @@ impl<W: Ord + Clone> Backlog<W> {
     /// Level zero, and nobody waits.
     #[must_use]
     pub fn new() -> Self {
-        let waiting = Waiting { low: 0, waiters: BTreeSet::new(), has_ended: false };
+        let waiting = Waiters { low: 0, waiters: BTreeSet::new(), has_ended: false };
         Self { level: AtomicUsize::new(0), is_awaited: AtomicBool::new(false), waiting: Mutex::new(waiting) }
     }
 
@@ -55,15 +57,17 @@ impl<W: Ord + Clone> Backlog<W> {
         self.level.fetch_add(by, Relaxed);
     }
 
-    /// Something was worked off. When that is enough for now, [`relieved`](Self::relieved) must be called.
+    /// Something was worked off. When that is enough for now, [`relieved`](Self::relieved) must be
+    /// called.
     pub fn lower(&self, by: usize) {
         self.level.fetch_sub(by, Relaxed);
     }
 
-    /// Notes `waiter`, once however often it comes, to be taken when the level is below `low`. False if the level is that
-    /// low already, or everything is over: then `waiter` is not noted.
+    /// Notes `waiter`, once however often it comes, to be taken when the level is below `low`.
+    /// False if the level is that low already, or everything is over: then `waiter` is not noted.
     ///
-    /// `beside` is what the caller itself will add and see worked off later: it counts as if it were there.
+    /// `beside` is what the caller itself will add and see worked off later: it counts as if it
+    /// were there.
     pub fn wait(&self, waiter: &W, low: usize, beside: usize) -> bool {
         {
             let mut waiting = lock(&self.waiting);

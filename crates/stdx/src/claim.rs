@@ -1,18 +1,19 @@
 //! A queue that many may fill and one at a time may work off, without waiting for each other.
 //!
-//! Whoever appends to a queue that nobody works on takes the *claim* and must then work it off; everyone
-//! else only appends and walks away. Giving the claim back and noticing late work is one step under the
-//! lock, so no work is left behind. This is the protocol of a connection's outbox (house rule: who may
-//! write a socket), where the queue is bytes and the work is the system call.
+//! Whoever appends to a queue that nobody works on takes the *claim* and must then work it off;
+//! everyone else only appends and walks away. Giving the claim back and noticing late work is one
+//! step under the lock, so no work is left behind. This is the protocol of a connection's outbox
+//! (house rule: who may write a socket), where the queue is bytes and the work is the system call.
 //!
-//! The claim is not tied to a thread: a holder whose socket would block keeps it and lets another thread
-//! go on. No function here blocks for longer than the closure it was given.
+//! The claim is not tied to a thread: a holder whose socket would block keeps it and lets another
+//! thread go on. No function here blocks for longer than the closure it was given.
 //!
-//! Perf: appending costs one uncontended lock and no allocation of its own; so do taking and finishing.
+//! Perf: appending costs one uncontended lock and no allocation of its own; so do taking and
+//! finishing.
 
 use crate::sync::{Mutex, lock};
 
-/// What became of an append.
+/// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "whoever is told `Claimed` must work the queue off"]
 pub enum Append {
@@ -56,7 +57,8 @@ impl<Q> Claimed<Q> {
 
     /// Lets `append` add to the queue and takes the claim if it is free.
     ///
-    /// `append` does not run when the queue is closed. It holds the lock: keep it to a move or a copy.
+    /// `append` does not run when the queue is closed. It holds the lock: keep it to a move or a
+    /// copy.
     pub fn with_queue(&self, append: impl FnOnce(&mut Q)) -> Append {
         let mut inner = lock(&self.inner);
         if inner.closed {
@@ -68,7 +70,8 @@ impl<Q> Claimed<Q> {
 
     /// Takes the claim without appending, if it is free and the queue is open and not empty.
     ///
-    /// For work that a holder left behind when it gave the claim up early ([`release`](Self::release)).
+    /// For work that a holder left behind when it gave the claim up early
+    /// ([`release`](Self::release)).
     pub fn try_claim(&self, is_empty: impl FnOnce(&Q) -> bool) -> bool {
         let mut inner = lock(&self.inner);
         if inner.claimed || inner.closed || is_empty(&inner.queue) {
@@ -104,16 +107,16 @@ impl<Q> Claimed<Q> {
         Finish::Released
     }
 
-    /// Gives the claim back although work may remain, after `put_back` has returned what the holder took
-    /// and did not do. The next append claims it, or [`try_claim`](Self::try_claim).
+    /// Gives the claim back although work may remain, after `put_back` has returned what the holder
+    /// took and did not do. The next append claims it, or [`try_claim`](Self::try_claim).
     pub fn release<R>(&self, put_back: impl FnOnce(&mut Q) -> R) -> R {
         let mut inner = lock(&self.inner);
         inner.claimed = false;
         put_back(&mut inner.queue)
     }
 
-    /// Refuses all further appends and lets `drain` dispose of what is queued. Later calls run `drain`
-    /// again on what is then an empty queue.
+    /// Refuses all further appends and lets `drain` dispose of what is queued. Later calls run
+    /// `drain` again on what is then an empty queue.
     pub fn close<R>(&self, drain: impl FnOnce(&mut Q) -> R) -> R {
         let mut inner = lock(&self.inner);
         inner.closed = true;
@@ -182,14 +185,14 @@ mod models {
 
     /// The queue, and how often anybody appended: the order of appends under the lock.
     #[derive(Default)]
-    struct Queue {
+    struct CountedQueue {
         items: Vec<u32>,
         appended: u32,
     }
 
     type Drained = Arc<Mutex<Vec<u32>>>;
 
-    fn append_and_drain(outbox: &Claimed<Queue>, drained: &Drained) {
+    fn append_and_drain(outbox: &Claimed<CountedQueue>, drained: &Drained) {
         let appended = outbox.with_queue(|q| {
             q.items.push(q.appended);
             q.appended += 1;
@@ -199,7 +202,7 @@ mod models {
         }
     }
 
-    fn drain(outbox: &Claimed<Queue>, drained: &Drained) {
+    fn drain(outbox: &Claimed<CountedQueue>, drained: &Drained) {
         loop {
             let items = outbox.take(|q| std::mem::take(&mut q.items));
             drained.try_lock().expect("one holder at a time").extend(items);
@@ -209,7 +212,7 @@ mod models {
         }
     }
 
-    fn spawn(outbox: &Arc<Claimed<Queue>>, drained: &Drained, appends: u32) -> thread::JoinHandle<()> {
+    fn spawn(outbox: &Arc<Claimed<CountedQueue>>, drained: &Drained, appends: u32) -> thread::JoinHandle<()> {
         let (outbox, drained) = (Arc::clone(outbox), Arc::clone(drained));
         thread::spawn(move || (0..appends).for_each(|_| append_and_drain(&outbox, &drained)))
     }
@@ -217,7 +220,7 @@ mod models {
     #[test]
     fn everything_appended_is_drained_once_in_lock_order_and_the_claim_ends_free() {
         loom::model(|| {
-            let (outbox, drained) = (Arc::new(Claimed::new(Queue::default())), Drained::default());
+            let (outbox, drained) = (Arc::new(Claimed::new(CountedQueue::default())), Drained::default());
             let threads = [spawn(&outbox, &drained, 2), spawn(&outbox, &drained, 1)];
             append_and_drain(&outbox, &drained);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -229,7 +232,7 @@ mod models {
     #[test]
     fn closing_beside_a_holder_loses_nothing_silently_and_frees_the_claim() {
         loom::model(|| {
-            let (outbox, drained) = (Arc::new(Claimed::new(Queue::default())), Drained::default());
+            let (outbox, drained) = (Arc::new(Claimed::new(CountedQueue::default())), Drained::default());
             let thread = spawn(&outbox, &drained, 2);
             let disposed = outbox.close(|q| std::mem::take(&mut q.items));
             thread.join().unwrap();

@@ -1,15 +1,21 @@
-//! What could live in std: turns, claims, backlogs, ids, random numbers, memory accounting, words for errors.
+//! Parts that could live in std: turns, claims, backlogs, ids, moments and sequences, random
+//! numbers, memory accounting, words for errors.
 //!
-//! Nothing here knows messages, sockets or clocks. [`claim`] is the protocol by which threads share the
-//! work on one queue without ever sleeping on each other; [`turn`] builds single-writer state on it.
+//! Nothing here knows messages, sockets or clocks. [`claim`] is the protocol by which threads share
+//! the work on one queue without ever sleeping on each other; [`turn`] builds single-writer state
+//! on it.
 
 pub mod backlog;
+pub mod base_n;
 pub mod claim;
-pub mod digits;
-pub mod fault;
+pub mod entropy;
 pub mod id;
 pub mod mem;
 pub mod nkey;
+pub mod os_error;
 pub mod rng;
+pub mod seq;
 pub mod sync;
+pub mod time;
 pub mod turn;
+pub mod varint;

@@ -1,13 +1,13 @@
 //! The one account of memory that grows with load.
 //!
-//! Whoever holds bytes on behalf of others charges them here by kind and releases them when they go, so
-//! that limits and monitoring look at one place. Nothing is allocated or refused here.
+//! Whoever holds bytes on behalf of others charges them here by kind and releases them when they
+//! go, so that limits and monitoring look at one place. Nothing is allocated or refused here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the bytes are held for.
+/// Purpose of the bytes that are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemKind {
     /// Frames staged by a shard in this tick, not yet moved to an outbox.
     Staged,
     /// Bytes waiting for a socket.
@@ -18,7 +18,7 @@ pub enum Kind {
     Cache,
 }
 
-impl Kind {
+impl MemKind {
     /// Every kind, in the order of declaration.
     pub const ALL: [Self; 4] = [Self::Staged, Self::Outbox, Self::Inbox, Self::Cache];
 }
@@ -28,11 +28,11 @@ impl Kind {
 /// The gauges are exact each for itself; they are not read at one instant together.
 #[derive(Debug, Default)]
 pub struct Accountant {
-    gauges: [Gauge; Kind::ALL.len()],
+    gauges: [Gauge; MemKind::ALL.len()],
 }
 
-/// A cache line for each gauge (and its neighbour, which processors fetch along), because all shards
-/// write them.
+/// A cache line for each gauge (and its neighbour, which processors fetch along), because all
+/// shards write them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Gauge(AtomicU64);
@@ -45,15 +45,15 @@ impl Accountant {
     }
 
     /// Adds `bytes` to what `kind` uses.
-    pub fn charge(&self, kind: Kind, bytes: usize) {
+    pub fn charge(&self, kind: MemKind, bytes: usize) {
         let gauge = &self.gauges[kind as usize].0;
         let before = gauge.fetch_add(bytes as u64, Relaxed);
         debug_assert!(before.checked_add(bytes as u64).is_some(), "{kind:?} charged beyond all memory");
     }
 
-    /// Takes back what was charged. Releasing more than is in use is a bug of the caller; the gauge then
-    /// stays at 0.
-    pub fn release(&self, kind: Kind, bytes: usize) {
+    /// Takes back what was charged. Releasing more than is in use is a bug of the caller; the gauge
+    /// then stays at 0.
+    pub fn release(&self, kind: MemKind, bytes: usize) {
         let gauge = &self.gauges[kind as usize].0;
         let before = gauge
             .fetch_update(Relaxed, Relaxed, |used| Some(used.saturating_sub(bytes as u64)))
@@ -63,14 +63,14 @@ impl Accountant {
 
     /// Bytes in use for `kind`.
     #[must_use]
-    pub fn used(&self, kind: Kind) -> u64 {
+    pub fn used(&self, kind: MemKind) -> u64 {
         self.gauges[kind as usize].0.load(Relaxed)
     }
 
     /// Bytes in use for all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
-        Kind::ALL.iter().map(|&kind| self.used(kind)).sum()
+        MemKind::ALL.iter().map(|&kind| self.used(kind)).sum()
     }
 }
 
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn kinds_are_counted_apart_and_together() {
         let accountant = Accountant::new();
-        accountant.charge(Kind::Staged, 10);
-        accountant.charge(Kind::Outbox, 100);
-        accountant.charge(Kind::Outbox, 5);
-        accountant.release(Kind::Outbox, 100);
-        assert_eq!(Kind::ALL.map(|kind| accountant.used(kind)), [10, 5, 0, 0]);
+        accountant.charge(MemKind::Staged, 10);
+        accountant.charge(MemKind::Outbox, 100);
+        accountant.charge(MemKind::Outbox, 5);
+        accountant.release(MemKind::Outbox, 100);
+        assert_eq!(MemKind::ALL.map(|kind| accountant.used(kind)), [10, 5, 0, 0]);
         assert_eq!(accountant.total(), 15);
     }
 
@@ -96,8 +96,8 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for bytes in 0..10_000 {
-                        accountant.charge(Kind::Cache, bytes + 1);
-                        accountant.release(Kind::Cache, bytes);
+                        accountant.charge(MemKind::Cache, bytes + 1);
+                        accountant.release(MemKind::Cache, bytes);
                     }
                 });
             }
@@ -109,8 +109,8 @@ mod tests {
     #[cfg_attr(debug_assertions, should_panic(expected = "Inbox released 5 of 3 bytes"))]
     fn releasing_too_much_is_a_bug_that_leaves_the_gauge_at_zero() {
         let accountant = Accountant::new();
-        accountant.charge(Kind::Inbox, 3);
-        accountant.release(Kind::Inbox, 5);
-        assert_eq!(accountant.used(Kind::Inbox), 0);
+        accountant.charge(MemKind::Inbox, 3);
+        accountant.release(MemKind::Inbox, 5);
+        assert_eq!(accountant.used(MemKind::Inbox), 0);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Owns which texts are keys of which role. Knows no signatures; who signs and verifies is above.
 
-use crate::digits::{self, BASE32};
+use crate::base_n::{self, BASE32};
 
-/// Whose key it is: the first letter of its text.
+/// Role of a key: what it belongs to, shown by the first character of its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// `A`
@@ -21,7 +21,7 @@ pub enum Role {
     Curve,
 }
 
-/// What a seed's text begins with: `S`, followed by the letter of its role.
+/// Beginning of a seed's text: `S`, followed by the character of its role.
 const SEED: u8 = 18 << 3;
 /// Bytes of a key, public or private.
 const KEY: usize = 32;
@@ -41,7 +41,7 @@ impl Role {
         }
     }
 
-    /// What errors call it.
+    /// Name of the role in errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,8 @@ impl Role {
 
     /// Whether `text` is a public key of this role.
     ///
-    /// Compat: only the upper five bits of the prefix and the checksum are looked at, not the length.
+    /// Compat: only the upper five bits of the prefix and the checksum are looked at, not the
+    /// length.
     #[must_use]
     pub fn owns(self, text: &str) -> bool {
         decode(text).is_some_and(|raw| raw[0] & 0b1111_1000 == self.prefix())
@@ -96,12 +97,12 @@ pub fn seed(text: &str) -> Option<(Role, [u8; KEY])> {
 }
 
 fn with_checksum(raw: &[u8]) -> String {
-    digits::encode(&[raw, &crc16(raw).to_le_bytes()].concat(), BASE32)
+    base_n::encode(&[raw, &crc16(raw).to_le_bytes()].concat(), BASE32)
 }
 
 /// Prefix and key, when the checksum behind them is right.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut raw = digits::decode(text, BASE32)?;
+    let mut raw = base_n::decode(text, BASE32)?;
     let low_high = raw.split_off(raw.len().checked_sub(2)?);
     let checksum = u16::from_le_bytes([low_high[0], low_high[1]]);
     (raw.len() >= 2 && crc16(&raw) == checksum).then_some(raw)

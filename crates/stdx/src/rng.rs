@@ -1,7 +1,7 @@
 //! A small, fast generator for choices that nobody attacks: queue members, jitter, sampling.
 //!
-//! It is not for secrets ([`id`](crate::id) is), and it never seeds itself: the caller passes the seed, so
-//! that a simulation can replay every choice.
+//! It is not for secrets ([`id`](crate::id) is), and it never seeds itself: the caller passes the
+//! seed, so that a simulation can replay every choice.
 
 /// SplitMix64: one addition and a mix per number, period 2^64.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! The locks and atomics that the model checker must see.
 //!
 //! These are std's own, except under `--cfg loom`, where loom's take their place and the tests of
-//! [`claim`](crate::claim), [`turn`](crate::turn) and [`backlog`](crate::backlog) walk through every interleaving. Code whose
-//! correctness depends on interleavings imports from here, never from `std::sync`.
+//! [`claim`](crate::claim), [`turn`](crate::turn) and [`backlog`](crate::backlog) walk through
+//! every interleaving. Code whose correctness depends on interleavings imports from here, never
+//! from `std::sync`.
 
 #[cfg(loom)]
 pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};

@@ -1,13 +1,13 @@
 //! Single-writer state without a thread of its own.
 //!
-//! A [`Turn`] is a state and an inbox of work for it. Whoever submits work while nobody works on the state
-//! wins the turn and works the inbox off; who comes meanwhile leaves the work for the holder and goes
-//! on. So the state has one writer at a time and no submitter ever sleeps.
+//! A [`Turn`] is a state and an inbox of work for it. Whoever submits work while nobody works on
+//! the state wins the turn and works the inbox off; who comes meanwhile leaves the work for the
+//! holder and goes on. So the state has one writer at a time and no submitter ever sleeps.
 //!
-//! The turn is idle, held, or held with work waiting: these are the states of a [`Claimed`] queue, and that
-//! is what the inbox is. The last look into the inbox and giving the turn back are one step under its
-//! lock, so no wake-up is lost. Never submit to a second turn from inside one: collect effects and run
-//! them after `submit` has returned.
+//! The turn is idle, held, or held with work waiting: these are the states of a [`Claimed`] queue,
+//! and that is what the inbox is. The last look into the inbox and giving the turn back are one
+//! step under its lock, so no wake-up is lost. Never submit to a second turn from inside one:
+//! collect effects and run them after `submit` has returned.
 
 use std::collections::VecDeque;
 
@@ -17,16 +17,16 @@ use crate::sync::{Mutex, lock_uncontended};
 /// An inbox whose spare capacity exceeds this many items is given back to the allocator.
 const SPARE_ITEMS: usize = 1024;
 
-/// What became of submitted work.
+/// Result of submitted work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "whoever is told `More` must see to it that `resume` is called"]
-pub enum Outcome {
+pub enum Submitted {
     /// All that was in the inbox is done, and the turn is free.
     Done,
     /// Another holds the turn and will do the work, now or when it resumes.
     Left,
-    /// The caller's `run` stopped early and the turn is free: work remains, and nobody but the caller knows.
-    /// It must get [`Turn::resume`] called, here or on another thread.
+    /// The caller's `run` stopped early and the turn is free: work remains, and nobody but the
+    /// caller knows. It must get [`Turn::resume`] called, here or on another thread.
     More,
 }
 
@@ -46,29 +46,30 @@ impl<T, W> Turn<T, W> {
 
     /// Leaves `work` in the inbox and, if the turn is free, works the inbox off with `run`.
     ///
-    /// `run` gets the state and a batch of work in the order of submission, and takes from the front what it
-    /// does. It is called again while new work keeps arriving, so it carries its own budget; when that is
-    /// spent it leaves the rest in the batch, which returns to the head of the inbox.
+    /// `run` gets the state and a batch of work in the order of submission, and takes from the
+    /// front what it does. It is called again while new work keeps arriving, so it carries its own
+    /// budget; when that is spent it leaves the rest in the batch, which returns to the head of the
+    /// inbox.
     ///
-    /// If `run` panics, the turn becomes free, the work it had taken is lost, the rest stays in the inbox
-    /// until the next call, and the state is as `run` left it: whoever cannot live with that catches the panic
-    /// inside `run`.
-    pub fn submit(&self, work: W, run: impl FnMut(&mut T, &mut VecDeque<W>)) -> Outcome {
+    /// If `run` panics, the turn becomes free, the work it had taken is lost, the rest stays in the
+    /// inbox until the next call, and the state is as `run` left it: whoever cannot live with that
+    /// catches the panic inside `run`.
+    pub fn submit(&self, work: W, run: impl FnMut(&mut T, &mut VecDeque<W>)) -> Submitted {
         match self.inbox.with_queue(|inbox| inbox.push_back(work)) {
             Append::Claimed => self.hold(run),
-            Append::Left | Append::Closed => Outcome::Left,
+            Append::Left | Append::Closed => Submitted::Left,
         }
     }
 
-    /// Takes up work that an earlier holder left when its budget was spent. `Done` if somebody else has
-    /// done it by now, `Left` if somebody is at it.
-    pub fn resume(&self, run: impl FnMut(&mut T, &mut VecDeque<W>)) -> Outcome {
+    /// Takes up work that an earlier holder left when its budget was spent. `Done` if somebody else
+    /// has done it by now, `Left` if somebody is at it.
+    pub fn resume(&self, run: impl FnMut(&mut T, &mut VecDeque<W>)) -> Submitted {
         if self.inbox.try_claim(VecDeque::is_empty) {
             self.hold(run)
         } else if self.inbox.is_claimed() {
-            Outcome::Left
+            Submitted::Left
         } else {
-            Outcome::Done
+            Submitted::Done
         }
     }
 
@@ -82,17 +83,18 @@ impl<T, W> Turn<T, W> {
         self.inbox.inspect(VecDeque::len)
     }
 
-    fn hold(&self, mut run: impl FnMut(&mut T, &mut VecDeque<W>)) -> Outcome {
+    fn hold(&self, mut run: impl FnMut(&mut T, &mut VecDeque<W>)) -> Submitted {
         let mut hold = Hold { inbox: &self.inbox, batch: VecDeque::new(), held: true };
         loop {
             hold.take();
-            // The state is unlocked at the end of this statement, before the claim can be given back.
+            // The state is unlocked at the end of this statement, before the claim can be given
+            // back.
             run(&mut lock_uncontended(&self.state), &mut hold.batch);
             if !hold.batch.is_empty() {
-                return Outcome::More;
+                return Submitted::More;
             }
             if hold.finish() == Finish::Released {
-                return Outcome::Done;
+                return Submitted::Done;
             }
         }
     }
@@ -156,15 +158,15 @@ mod tests {
         let mut batches = Vec::new();
         let outcome = turn.submit(1, |state, batch| {
             if state.is_empty() {
-                assert_eq!(turn.submit(2, |_, _| panic!("held")), Outcome::Left);
-                assert_eq!(turn.submit(3, |_, _| panic!("held")), Outcome::Left);
+                assert_eq!(turn.submit(2, |_, _| panic!("held")), Submitted::Left);
+                assert_eq!(turn.submit(3, |_, _| panic!("held")), Submitted::Left);
                 assert_eq!(turn.waiting(), 2);
-                assert_eq!(turn.resume(|_, _| panic!("held")), Outcome::Left);
+                assert_eq!(turn.resume(|_, _| panic!("held")), Submitted::Left);
             }
             batches.push(batch.len());
             all(state, batch);
         });
-        assert_eq!((outcome, batches), (Outcome::Done, vec![1, 2]));
+        assert_eq!((outcome, batches), (Submitted::Done, vec![1, 2]));
         assert_eq!(turn.into_state(), [1, 2, 3]);
     }
 
@@ -173,14 +175,14 @@ mod tests {
         let turn = Turn::new(Vec::new());
         let outcome = turn.submit(1, |state, batch| {
             if batch.len() == 1 {
-                (2..5).for_each(|work| assert_eq!(turn.submit(work, all), Outcome::Left));
+                (2..5).for_each(|work| assert_eq!(turn.submit(work, all), Submitted::Left));
             }
             one(state, batch);
         });
-        assert_eq!((outcome, turn.waiting()), (Outcome::More, 2));
-        assert_eq!(turn.resume(one), Outcome::More);
-        assert_eq!(turn.submit(5, all), Outcome::Done);
-        assert_eq!(turn.resume(|_, _| panic!("somebody else did it")), Outcome::Done);
+        assert_eq!((outcome, turn.waiting()), (Submitted::More, 2));
+        assert_eq!(turn.resume(one), Submitted::More);
+        assert_eq!(turn.submit(5, all), Submitted::Done);
+        assert_eq!(turn.resume(|_, _| panic!("somebody else did it")), Submitted::Done);
         assert_eq!(turn.into_state(), [1, 2, 3, 4, 5]);
     }
 
@@ -191,8 +193,8 @@ mod tests {
             let _ = turn.submit(2, all);
             assert_eq!(batch.len(), 1);
         });
-        assert_eq!(outcome, Outcome::More);
-        assert_eq!(turn.resume(all), Outcome::Done);
+        assert_eq!(outcome, Submitted::More);
+        assert_eq!(turn.resume(all), Submitted::Done);
         assert_eq!(turn.into_state(), [1, 2]);
     }
 
@@ -207,20 +209,20 @@ mod tests {
         }));
         assert!(panicked.is_err());
         assert_eq!(turn.waiting(), 1);
-        assert_eq!(turn.submit(3, all), Outcome::Done);
+        assert_eq!(turn.submit(3, all), Submitted::Done);
         assert_eq!(turn.into_state(), [2, 3]);
     }
 
     #[test]
     fn the_inbox_keeps_its_memory_unless_it_is_large() {
         let turn = Turn::new(Vec::new());
-        assert_eq!(turn.submit(1, all), Outcome::Done);
+        assert_eq!(turn.submit(1, all), Submitted::Done);
         assert!(turn.inbox.inspect(VecDeque::capacity) > 0);
         let outcome = turn.submit(0, |state, batch| {
             batch.reserve(2 * SPARE_ITEMS);
             all(state, batch);
         });
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, Submitted::Done);
         assert_eq!(turn.inbox.inspect(VecDeque::capacity), 0);
     }
 
@@ -232,7 +234,7 @@ mod tests {
         let submit = |thread: u32| {
             for n in 0..EACH {
                 let mut outcome = turn.submit(thread * EACH + n, one);
-                while outcome == Outcome::More {
+                while outcome == Submitted::More {
                     outcome = turn.resume(one);
                 }
             }
@@ -271,14 +273,14 @@ mod models {
 
     fn submit_all(turn: &Shared, who: u32, count: u32) {
         for n in 0..count {
-            assert_ne!(turn.submit((who, n), all), Outcome::More);
+            assert_ne!(turn.submit((who, n), all), Submitted::More);
         }
     }
 
     fn submit_with_budget(turn: &Shared, who: u32, count: u32) {
         for n in 0..count {
             let mut outcome = turn.submit((who, n), one);
-            while outcome == Outcome::More {
+            while outcome == Submitted::More {
                 outcome = turn.resume(one);
             }
         }

@@ -1,13 +1,15 @@
-//! Measures the index of a stream at a million entries: `cargo bench -p myelin-store --bench index [entries]`.
+//! Measures the index of a stream at a million entries:
+//! `cargo bench -p myelin-store --bench index [entries]`.
 //!
-//! Prints nanoseconds for each operation, the longest single call, and bytes for each entry. It is no test: numbers
-//! depend on the machine. The limits of memory are held by the tests of `src/index`.
+//! Prints nanoseconds for each operation, the longest single call, and bytes for each entry. It is
+//! no test: numbers depend on the machine. The limits of memory are held by the tests of
+//! `src/index`.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use myelin_store::index::{Deleted, Expiry, Scan, SubjectIndex, SubjectState};
+use myelin_store::index::{Deleted, ExpiryIndex, SubjectIndex, SubjectScan, SubjectState};
 
 fn main() {
     let entries = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(1_000_000);
@@ -20,15 +22,15 @@ fn main() {
     expiry(entries);
 }
 
-/// Time that this thread has run, in nanoseconds: machines that build and measure at once are shared. Where the kernel
-/// does not tell, time on the wall.
+/// Time that this thread has run, in nanoseconds: machines that build and measure at once are
+/// shared. Where the kernel does not tell, time on the wall.
 fn run_time(begin: Instant) -> u64 {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ran = schedule.and_then(|text| text.split(' ').next()?.parse().ok());
     ran.unwrap_or_else(|| begin.elapsed().as_nanos() as u64)
 }
 
-/// What a loop of operations took.
+/// Clock of a loop of operations.
 struct Clock {
     begin: Instant,
     begun: u64,
@@ -66,7 +68,8 @@ impl Clock {
     }
 }
 
-/// What this machine's memory does, to read the rest by: an update without warming waits for about two such reads.
+/// Measures this machine's memory, to read the rest by: an update without warming waits for about
+/// two such reads.
 fn memory(entries: usize) {
     let words: Vec<u64> = (0..8 << 20).collect();
     let next = |at: u64| at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -111,7 +114,7 @@ fn subjects(what: &str, numbers: &[usize]) {
     let mut clock = Clock::new();
     let mut is_more = true;
     while is_more {
-        clock.one(|| is_more = index.settle(4096));
+        clock.one(|| is_more = index.defragment(4096));
     }
     clock.print("settle, by 4096");
     questions(&index, "settled");
@@ -207,11 +210,11 @@ fn questions(index: &SubjectIndex, how: &str) {
     let mut clock = Clock::new();
     let mut place: Option<Vec<u8>> = None;
     loop {
-        let mut scan = Scan::Done;
+        let mut scan = SubjectScan::Done;
         clock.one(|| {
             scan = index.scan_matching(b">", place.as_deref(), 1000, &mut |_, _| ControlFlow::Continue(()));
         });
-        let Scan::Paused(after) = scan else { break };
+        let SubjectScan::Paused(after) = scan else { break };
         place = Some(after);
     }
     clock.print(&format!("> by slices of 1000, {how}"));
@@ -328,7 +331,7 @@ fn deleted(entries: usize) {
 fn expiry(entries: usize) {
     for (what, numbers) in [("random", shuffled(entries)), ("ascending", (0..entries).collect())] {
         println!("expiry, {what} deadlines");
-        let mut expiry = Expiry::new();
+        let mut expiry = ExpiryIndex::new();
         let mut clock = Clock::new();
         for (seq, &number) in numbers.iter().enumerate() {
             clock.one(|| assert!(expiry.insert(seq as u64, number as i64 * 1000)));

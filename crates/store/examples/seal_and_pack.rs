@@ -1,5 +1,6 @@
-//! What encryption costs per record and compression per byte: `cargo run --release -p myelin-store --example
-//! seal_and_pack`. One thread; the best of five rounds, for a shared machine only ever adds to it.
+//! Cost of encryption per record and of compression per byte: `cargo run --release -p myelin-store
+//! --example seal_and_pack`. One thread; the best of five rounds, for a shared machine only ever
+//! adds to it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

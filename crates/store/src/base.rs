@@ -1,7 +1,9 @@
-//! The base: all subjects of a stream as of the end of one segment, sorted, and the expiries of its messages.
+//! The base: all subjects of a stream as of the end of one segment, sorted, and the expiries of its
+//! messages.
 //!
-//! Owns the files `index.NNNN` (`docs/formats/index.md`). A base is a shortcut: everything in it can be found again
-//! from the segments, and a damaged one is rebuilt. It is written once, front to back, and read the same way.
+//! Owns the files `index.NNNN` (`docs/formats/index.md`). A base is a shortcut: everything in it
+//! can be found again from the segments, and a damaged one is rebuilt. It is written once, front to
+//! back, and read the same way.
 //!
 //! ```text
 //!  0 header, 64 bytes: 0 "MYELBASE" 8 u32 version 12 u32 0 16 u64 stream 24 u64 covers 32 u64 generation
@@ -10,10 +12,11 @@
 //!    trailer, 40 bytes: 0 "MYELBEND" 8 u64 subjects 16 u64 expiries 24 u64 file length 32 u32 0 36 u32 checksum
 //! ```
 
+use myelin_disk::File;
+
 use crate::cipher::{Cipher, CipherKind};
 use crate::damage::Damage;
-use crate::disk::File;
-use crate::record::Context;
+use crate::record::FileContext;
 use crate::{SegmentNo, StreamId};
 
 mod merge;
@@ -40,14 +43,14 @@ const END_MAGIC: [u8; 8] = *b"MYELBEND";
 const VERSION: u32 = 1;
 const WHAT: &str = "base";
 
-/// What is in a block. The codes are those of its nonce, too.
+/// Kind of a block. The codes are those of its nonce, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Block {
+enum BlockKind {
     Subjects,
     Expiries,
 }
 
-impl Block {
+impl BlockKind {
     const fn code(self) -> u8 {
         match self {
             Self::Subjects => 4,
@@ -64,9 +67,9 @@ impl Block {
     }
 }
 
-/// Whose base a file is.
+/// Header of a base: the stream and store that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct BaseHeader {
     /// The stream.
     pub stream: StreamId,
     /// The last segment whose effects are in it.
@@ -79,7 +82,7 @@ pub struct Header {
     pub encryption: Option<CipherKind>,
 }
 
-impl Header {
+impl BaseHeader {
     /// The header as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -130,19 +133,20 @@ impl Header {
         Ok(Self { stream, covers, generation: number(4), salt, encryption })
     }
 
-    /// What its blocks share. `cipher` is the file's own key, and `None` if it is not encrypted.
+    /// Context that its blocks share. `cipher` is the file's own key, and `None` if it is not
+    /// encrypted.
     #[must_use]
-    pub fn context(&self, cipher: Option<Cipher>) -> Context {
+    pub fn context(&self, cipher: Option<Cipher>) -> FileContext {
         let seed = crc32c::crc32c(&self.stream.0.to_le_bytes());
         let seed = crc32c::crc32c_append(seed, &self.covers.0.to_le_bytes());
         let seed = crc32c::crc32c_append(seed, &self.generation.to_le_bytes());
-        Context { seed: crc32c::crc32c_append(seed, &self.salt), cipher }
+        FileContext { seed: crc32c::crc32c_append(seed, &self.salt), cipher }
     }
 }
 
-/// What stands at the end of a base.
+/// Summary at the end of a base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct BaseSummary {
     /// Subjects in it.
     pub subjects: u64,
     /// Expiries in it.
@@ -151,8 +155,8 @@ pub struct Summary {
     pub file_len: u64,
 }
 
-impl Summary {
-    fn encode(&self, context: &Context) -> [u8; TRAILER_BYTES] {
+impl BaseSummary {
+    fn encode(&self, context: &FileContext) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
         bytes[..8].copy_from_slice(&END_MAGIC);
         bytes[8..16].copy_from_slice(&self.subjects.to_le_bytes());
@@ -163,7 +167,7 @@ impl Summary {
         bytes
     }
 
-    fn read(file: &dyn File, context: &Context) -> Result<Self, Damage> {
+    fn read(file: &dyn File, context: &FileContext) -> Result<Self, Damage> {
         let file_len = file.len()?;
         let mut bytes = [0; TRAILER_BYTES];
         let at = file_len.checked_sub(TRAILER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);

@@ -1,18 +1,20 @@
-//! Sealing and opening bytes with one key: an AEAD of the operator's choice, and the nonces the store uses with it.
+//! Sealing and opening bytes with one key: an AEAD of the operator's choice, and the nonces the
+//! store uses with it.
 //!
-//! Owns the rule that makes nonces unique: a key belongs to one file (`keys` derives it), and a nonce names a place
-//! in that file that is written once. Entries and sections can never meet, for an entry's last four bytes are zero
-//! and a section's are not. Whoever would write other bytes at a place that was written before must begin a new file.
+//! Owns the rule that makes nonces unique: a key belongs to one file (`keys` derives it), and a
+//! nonce names a place in that file that is written once. Entries and sections can never meet, for
+//! an entry's last four bytes are zero and a section's are not. Whoever would write other bytes at
+//! a place that was written before must begin a new file.
 //!
-//! Perf: `seal` and `open` run once per stored or read record. They work in place: no allocation, no copy of the
-//! text, no lock. Measured by `cipher_speed` in the tests.
+//! Perf: `seal` and `open` run once per stored or read record. They work in place: no allocation,
+//! no copy of the text, no lock. Measured by `cipher_speed` in the tests.
 
 use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{self, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 
-/// What sealing adds to a text.
+/// Bytes that sealing adds to a text.
 pub const TAG_BYTES: usize = 16;
 
 /// Bytes of a key, of either cipher.
@@ -21,8 +23,8 @@ pub const KEY_BYTES: usize = 32;
 /// Bytes of a nonce, of either cipher.
 pub const NONCE_BYTES: usize = 12;
 
-/// Which cipher sealed a file. The code stands in the file's header, so that a change of the configuration leaves
-/// old files readable.
+/// Which cipher sealed a file. The code stands in the file's header, so that a change of the
+/// configuration leaves old files readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CipherKind {
     /// RFC 8439. The faster one where the processor has no instructions for AES.
@@ -59,7 +61,7 @@ impl CipherKind {
     }
 }
 
-/// What may be used once with a key: the place of what it seals.
+/// Number that may be used once with a key: the place of what it seals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce([u8; NONCE_BYTES]);
 
@@ -95,8 +97,8 @@ impl Nonce {
     }
 }
 
-/// A text is not what was sealed with this key, nonce and associated data: it was changed, moved, or belongs to
-/// another key. Which of these it was cannot be told.
+/// A text is not what was sealed with this key, nonce and associated data: it was changed, moved,
+/// or belongs to another key. Which of these it was cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unauthentic;
 
@@ -116,7 +118,8 @@ pub struct Cipher {
 }
 
 impl Cipher {
-    /// The cipher `kind` with `key`. Costs a few hundred nanoseconds: made once per file, not per record.
+    /// The cipher `kind` with `key`. Costs a few hundred nanoseconds: made once per file, not per
+    /// record.
     #[must_use]
     pub fn new(kind: CipherKind, key: &[u8; KEY_BYTES]) -> Self {
         let key = UnboundKey::new(kind.algorithm(), key).expect("both ciphers take keys of 32 bytes");
@@ -129,8 +132,8 @@ impl Cipher {
         self.kind
     }
 
-    /// Encrypts `buffer[start..]` in place and appends the tag ([`TAG_BYTES`]). `aad` is authenticated with it but
-    /// not stored. The same `nonce` must never seal two different texts.
+    /// Encrypts `buffer[start..]` in place and appends the tag ([`TAG_BYTES`]). `aad` is
+    /// authenticated with it but not stored. The same `nonce` must never seal two different texts.
     ///
     /// # Panics
     /// If `start` is behind the buffer's end.
@@ -142,10 +145,12 @@ impl Cipher {
         buffer.extend_from_slice(tag.as_ref());
     }
 
-    /// Decrypts `body` (text and tag) in place; answers the length of the text, which stands at its beginning.
+    /// Decrypts `body` (text and tag) in place; answers the length of the text, which stands at its
+    /// beginning.
     ///
     /// # Errors
-    /// [`Unauthentic`], also when `body` is shorter than a tag. `body` is unspecified then and must not be used.
+    /// [`Unauthentic`], also when `body` is shorter than a tag. `body` is unspecified then and must
+    /// not be used.
     pub fn open(&self, nonce: Nonce, aad: &[u8], body: &mut [u8]) -> Result<usize, Unauthentic> {
         let length = body.len().checked_sub(TAG_BYTES).ok_or(Unauthentic)?;
         let (text, tag) = body.split_at_mut(length);

@@ -1,4 +1,5 @@
-//! What a stream is told about its storage. A small part of a stream's configuration: the rest is opaque here.
+//! Storage configuration of a stream. A small part of a stream's configuration: the rest is opaque
+//! here.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub enum Storage {
     Memory,
 }
 
-/// What happens to a message that does not fit.
+/// Fate of a message that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Discard {
     /// The oldest messages make room.
@@ -36,7 +37,7 @@ pub struct Limits {
     pub messages_per_subject: Option<u64>,
     /// Bytes of headers and payload of one message.
     pub message_size: Option<u32>,
-    /// Who gives way at `messages` and `bytes`.
+    /// Message that gives way at `messages` and `bytes`: the oldest, or the new one.
     pub discard: Discard,
     /// With `Discard::New`: whether `messages_per_subject` refuses, too, instead of making room.
     pub discard_new_per_subject: bool,
@@ -64,12 +65,30 @@ pub enum Compression {
     S2,
 }
 
+/// Closed segments that may wait to be sealed before a stream [is
+/// behind](crate::Stream::is_behind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsealed {
+    /// Messages: their rows, their subjects, and the numbers of these, which are not given out
+    /// again before, are memory. As many subjects without messages may wait for the last seal.
+    pub messages: usize,
+    /// Bytes of segments: what was removed from them is still on the disk.
+    pub bytes: u64,
+}
+
+impl Default for Unsealed {
+    /// Some 100 MiB of memory if all subjects are different.
+    fn default() -> Self {
+        Self { messages: 1 << 20, bytes: 1 << 30 }
+    }
+}
+
 /// The part of a stream's configuration that its storage must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
     /// Files or memory.
     pub storage: Storage,
-    /// What must make room for what.
+    /// Limits at which messages are removed or refused.
     pub limits: Limits,
     /// When a message is released.
     pub durability: Durability,
@@ -77,7 +96,8 @@ pub struct StreamConfig {
     pub compression: Compression,
     /// The sequence of the first message of a new stream; 0 counts as 1.
     pub first_seq: Seq,
-    /// Whether its sequences are another stream's, as those of a mirror are. After a loss of power it passes over none.
+    /// Whether its sequences are another stream's, as those of a mirror are. After a loss of power
+    /// it passes over none.
     pub is_copy: bool,
     /// Bytes at which a segment is closed; `None` derives it from the limits.
     pub segment_bytes: Option<u32>,

@@ -1,7 +1,7 @@
-//! What can be wrong with a file of the store.
+//! Damage that a file of the store can have.
 //!
-//! Owns the words for it. A `Damage` is a fact about bytes: what follows from it is decided by whoever knows what
-//! the bytes were for. Nothing that is damaged is ever removed because of it.
+//! Owns the words for it. A `Damage` is a fact about bytes: what follows from it is decided by
+//! whoever knows what the bytes were for. Nothing that is damaged is ever removed because of it.
 
 use std::fmt;
 use std::io;
@@ -11,9 +11,9 @@ use std::io;
 pub enum Damage {
     /// The operating system could not read it.
     Io(io::Error),
-    /// It ends too early.
+    /// The file ends too early.
     Short(&'static str),
-    /// It does not begin as such files do.
+    /// The file does not begin as such files do.
     Magic(&'static str),
     /// A later version wrote it, with this version number of the format.
     Version(&'static str, u32),
@@ -21,9 +21,9 @@ pub enum Damage {
     Checksum(&'static str),
     /// The bytes are those that were written, but say what cannot be.
     Content(&'static str),
-    /// It is encrypted, and there is no key.
+    /// The file is encrypted, and there is no key.
     Locked(&'static str),
-    /// It was not encrypted with this key, or was changed since.
+    /// The file was not encrypted with this key, or was changed since.
     Unauthentic(&'static str),
 }
 
@@ -32,9 +32,9 @@ impl fmt::Display for Damage {
         match self {
             // Nothing is wrong with the bytes: somebody else has them.
             Self::Io(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                f.write_str(&myelin_stdx::fault::words(error))
+                f.write_str(&myelin_stdx::os_error::words(error))
             }
-            Self::Io(error) => write!(f, "cannot read it: {}", myelin_stdx::fault::words(error)),
+            Self::Io(error) => write!(f, "cannot read it: {}", myelin_stdx::os_error::words(error)),
             Self::Short(what) => write!(f, "{what}: ends too early"),
             Self::Magic(what) => write!(f, "{what}: does not begin as one"),
             Self::Version(what, version) => {

@@ -1,7 +1,7 @@
 //! Small files that are replaced as a whole: manifests, `meta`, the marker of a store.
 //!
-//! Owns their frame and the order of steps by which one takes the place of another: at any moment, also after a loss
-//! of power, the name stands for all of the old bytes or all of the new ones.
+//! Owns their frame and the order of steps by which one takes the place of another: at any moment,
+//! also after a loss of power, the name stands for all of the old bytes or all of the new ones.
 //!
 //! ```text
 //! 0 [8] magic   8 u32 version   12 u32 length of the file   16 body   length-4 u32 checksum of what is before it
@@ -10,25 +10,26 @@
 use std::io;
 use std::path::Path;
 
+use myelin_disk::Disk;
+
 use crate::damage::Damage;
-use crate::disk::Disk;
 
 const HEAD_BYTES: usize = 16;
 const FRAME_BYTES: usize = HEAD_BYTES + 4;
 
-/// What a file is still called while it is written.
+/// Ending of a file's name while it is written.
 pub(crate) const UNFINISHED: &str = ".tmp";
 
 /// A kind of such files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Document {
+pub(crate) struct DocumentFormat {
     pub(crate) magic: [u8; 8],
     pub(crate) version: u32,
-    /// What errors call it.
+    /// Name of the document in errors.
     pub(crate) what: &'static str,
 }
 
-impl Document {
+impl DocumentFormat {
     /// The file's bytes.
     pub(crate) fn frame(&self, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len() + FRAME_BYTES).expect("these files are far below 4 GiB");
@@ -72,7 +73,8 @@ impl Document {
         }
     }
 
-    /// Puts a file with this body at `directory/name`, in the place of an older one. Returns when it is durable.
+    /// Puts a file with this body at `directory/name`, in the place of an older one. Returns when
+    /// it is durable.
     pub(crate) fn replace(
         &self,
         disk: &dyn Disk,
@@ -83,8 +85,9 @@ impl Document {
         self.replace_all(disk, directory, &[name], body)
     }
 
-    /// Puts equal files with this body at `directory`, in the place of older ones. All of them are written before the first
-    /// one takes its place: then nothing is left that could find the disk full. Returns when they are durable.
+    /// Puts equal files with this body at `directory`, in the place of older ones. All of them are
+    /// written before the first one takes its place: then nothing is left that could find the disk
+    /// full. Returns when they are durable.
     pub(crate) fn replace_all(
         &self,
         disk: &dyn Disk,
@@ -99,8 +102,8 @@ impl Document {
         disk.sync_directory(directory)
     }
 
-    /// Writes equal files with this body into a directory that nobody refers to yet. They are synced on return, their names
-    /// are when the caller has synced the directory.
+    /// Writes equal files with this body into a directory that nobody refers to yet. They are
+    /// synced on return, their names are when the caller has synced the directory.
     pub(crate) fn write_in_unfinished(
         &self,
         disk: &dyn Disk,
@@ -126,7 +129,8 @@ impl Document {
     }
 }
 
-/// A synced file with these bytes at a path that nothing ever referred to: what a crash left there goes.
+/// A synced file with these bytes at a path that nothing ever referred to: what a crash left there
+/// goes.
 fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     match disk.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,22 +1,24 @@
 //! Which bit is wrong in bytes that carry their CRC-32C, if it is one.
 //!
-//! Two different flips of one bit never have the same effect on the checksum, and a flip of two is never taken for one of
-//! one: so a short block whose single wrong bit is known is as good as a sound one. Bytes that are wrong altogether are
-//! taken for such a block once in 2^32 for each of their bits; so this is for headers and other short blocks.
+//! Two different flips of one bit never have the same effect on the checksum, and a flip of two is
+//! never taken for one of one: so a short block whose single wrong bit is known is as good as a
+//! sound one. Bytes that are wrong altogether are taken for such a block once in 2^32 for each of
+//! their bits; so this is for headers and other short blocks.
 
 use std::io;
 
-use crate::disk::File;
+use myelin_disk::File;
 
 /// The polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The bit that is wrong in `bytes`, whose last four are the checksum of those before it, seeded with `seed`. `None` if
-/// none is wrong, or more than one.
+/// The bit that is wrong in `bytes`, whose last four are the checksum of those before it, seeded
+/// with `seed`. `None` if none is wrong, or more than one.
 pub(crate) fn bit(bytes: &[u8], seed: u32) -> Option<usize> {
     let (covered, checksum) = bytes.split_last_chunk::<4>()?;
     let difference = crc32c::crc32c_append(seed, covered) ^ u32::from_le_bytes(*checksum);
-    // The register as a wrong bit leaves it, from the last bit of the checksum to the first one of all.
+    // The register as a wrong bit leaves it, from the last bit of the checksum to the first one of
+    // all.
     let mut effect = 1 << 31;
     for bit in (0..bytes.len() * 8).rev() {
         if effect == difference {
@@ -51,7 +53,7 @@ pub(crate) fn write_back(file: &dyn File, bit: usize) -> io::Result<()> {
     file.sync()
 }
 
-/// What an operator is told of a bit.
+/// Words for an operator about a bit.
 pub(crate) fn words(bit: usize) -> String {
     format!("bit {} of byte {} was not what was written", bit % 8, bit / 8)
 }

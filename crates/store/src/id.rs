@@ -2,18 +2,16 @@
 
 use std::fmt;
 
-/// A stream's sequence number: 1 for the first message, unless the stream was told to begin elsewhere; 0 is before it.
-pub type Seq = u64;
-
-/// Nanoseconds since 1970-01-01 UTC.
-pub type Timestamp = i64;
+pub use myelin_stdx::seq::Seq;
+pub use myelin_stdx::time::Timestamp;
 
 /// The clock as the journal counts it. Before 1970 nothing was ever late.
 pub(crate) fn nanos(now: Timestamp) -> u64 {
     u64::try_from(now).unwrap_or(0)
 }
 
-/// Names one stream for as long as its store exists: never used again, not even after the stream was deleted.
+/// Names one stream for as long as its store exists: never used again, not even after the stream
+/// was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
@@ -30,9 +28,9 @@ pub enum FileKind {
     Consumers(u64),
 }
 
-/// What of a stream has one writer of its own.
+/// Part of a stream that has one writer of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Part {
+pub(crate) enum StreamPart {
     Messages,
     Consumers,
 }
@@ -48,11 +46,11 @@ impl fmt::Display for FileKind {
 }
 
 impl FileKind {
-    /// Whose file it is.
-    pub(crate) fn part(self) -> Part {
+    /// Part of the stream that the file belongs to.
+    pub(crate) fn part(self) -> StreamPart {
         match self {
-            Self::Segment(_) => Part::Messages,
-            Self::Consumers(_) => Part::Consumers,
+            Self::Segment(_) => StreamPart::Messages,
+            Self::Consumers(_) => StreamPart::Consumers,
         }
     }
 }

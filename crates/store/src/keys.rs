@@ -1,7 +1,9 @@
-//! The chain of keys: the operator's text → master key → one random data key per stream → one key per file.
+//! The chain of keys: the operator's text → master key → one random data key per stream → one key
+//! per file.
 //!
-//! Owns the form in which a stream's data key lies in its `meta` file, and the change of the operator's key: it seals
-//! the data keys anew and leaves every other file as it is. Must never write a key in the clear, nor print one.
+//! Owns the form in which a stream's data key lies in its `meta` file, and the change of the
+//! operator's key: it seals the data keys anew and leaves every other file as it is. Must never
+//! write a key in the clear, nor print one.
 
 use std::fmt;
 use std::hint::black_box;
@@ -20,7 +22,7 @@ const HEADER_BYTES: usize = 4 + KEY_ID_BYTES;
 const KEY_ID_BYTES: usize = 8;
 const VERSION: u8 = 1;
 
-/// What each derived key is for. A context is never a prefix of another, so no two uses share a key.
+/// Purpose of each derived key. A context is never a prefix of another, so no two uses share a key.
 const MASTER: &[u8] = b"myelin store: master key 1";
 const KEY_ID: &[u8] = b"myelin store: key id 1";
 const WRAPPING: &[u8] = b"myelin store: wrapping key 1";
@@ -32,22 +34,22 @@ const DATA_KEY: &[u8] = b"data key";
 /// The keys of a store, as its caller was told by the operator.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// What new files and newly sealed data keys are encrypted with.
+    /// Cipher of new files and newly sealed data keys.
     pub kind: CipherKind,
-    /// What data keys are sealed with.
+    /// Master key that seals data keys.
     pub current: MasterKey,
-    /// What they may still be sealed with, with whatever cipher (the sealed key says it). Each data key that opens
-    /// with it has to be sealed again with `current`.
+    /// Master key with which data keys may still be sealed, with whatever cipher (the sealed key
+    /// says it). Each data key that opens with it has to be sealed again with `current`.
     pub previous: Option<MasterKey>,
 }
 
-/// What an operator's text of any length turns into. It seals data keys, and nothing else.
+/// Master key, derived from an operator's text of any length. It seals data keys, and nothing else.
 #[derive(Clone)]
-pub struct MasterKey(Secret);
+pub struct MasterKey(KeyBytes);
 
 impl MasterKey {
-    /// From the configured text. A text that can be guessed makes keys that can be guessed: nothing here makes
-    /// guessing slow.
+    /// From the configured text. A text that can be guessed makes keys that can be guessed: nothing
+    /// here makes guessing slow.
     #[must_use]
     pub fn derive(text: &[u8]) -> Self {
         Self(derive(text, &[MASTER]))
@@ -78,25 +80,26 @@ impl fmt::Debug for MasterKey {
 /// Whether the caller has to write a stream's `meta` anew, with the data key sealed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeedsReseal {
-    /// It is sealed with the current key and cipher.
+    /// The key is sealed with the current key and cipher.
     No,
-    /// It was sealed with the previous key, or with another cipher than the configured one.
+    /// The key was sealed with the previous key, or with another cipher than the configured one.
     Yes,
 }
 
 /// The random key of one stream, for its whole life: what its file keys are derived from.
 #[derive(Clone)]
-pub struct StreamKey(Secret);
+pub struct StreamKey(KeyBytes);
 
 impl StreamKey {
     /// A new one.
     pub fn generate(entropy: &dyn Entropy) -> Self {
-        let mut secret = Secret([0; KEY_BYTES]);
+        let mut secret = KeyBytes([0; KEY_BYTES]);
         entropy.fill(&mut secret.0);
         Self(secret)
     }
 
-    /// The data key as `meta` holds it, [`SEALED_KEY_BYTES`] long: sealed with `master` by the cipher `kind`.
+    /// The data key as `meta` holds it, [`SEALED_KEY_BYTES`] long: sealed with `master` by the
+    /// cipher `kind`.
     pub fn seal(
         &self,
         kind: CipherKind,
@@ -127,7 +130,7 @@ impl StreamKey {
             return Err(KeyError::Version { stream, version: header[0] });
         }
         let (nonce, sealed) = rest.split_first_chunk().ok_or(KeyError::Damaged { stream })?;
-        let mut secret = Secret([0; KEY_BYTES]);
+        let mut secret = KeyBytes([0; KEY_BYTES]);
         let mut sealed: [u8; KEY_BYTES + TAG_BYTES] =
             sealed.try_into().map_err(|_| KeyError::Damaged { stream })?;
         let kind = CipherKind::from_code(header[1]).ok_or(KeyError::Damaged { stream })?;
@@ -142,8 +145,8 @@ impl StreamKey {
         Ok((Self(secret), reseal))
     }
 
-    /// The key of one file: `label` names the kind of file, `number` the file among them, `salt` stands in its
-    /// header and is new whenever the file is begun anew.
+    /// The key of one file: `label` names the kind of file, `number` the file among them, `salt`
+    /// stands in its header and is new whenever the file is begun anew.
     ///
     /// # Panics
     /// If `label` is longer than 255 bytes.
@@ -175,26 +178,27 @@ impl Keys {
 /// Why a stream's data key could not be opened. The operator's part is in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The stream is encrypted and the store was given no key (for the caller, who sees the blob and has no keys).
+    /// The stream is encrypted and the store was given no key (for the caller, who sees the blob
+    /// and has no keys).
     Missing {
-        /// Whose data key it is.
+        /// Stream of the data key.
         stream: StreamId,
     },
     /// Neither the current nor the previous key sealed it.
     Wrong {
-        /// Whose data key it is.
+        /// Stream of the data key.
         stream: StreamId,
     },
     /// One of our keys sealed it, but it is not what was sealed; or it is cut.
     Damaged {
-        /// Whose data key it is.
+        /// Stream of the data key.
         stream: StreamId,
     },
     /// A later version of the store wrote it.
     Version {
-        /// Whose data key it is.
+        /// Stream of the data key.
         stream: StreamId,
-        /// What it says.
+        /// Version that the sealed key says.
         version: u8,
     },
 }
@@ -231,11 +235,12 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// A key's bytes, overwritten when they go. Copies that the compiler made on the stack are out of reach.
+/// A key's bytes, overwritten when they go. Copies that the compiler made on the stack are out of
+/// reach.
 #[derive(Clone)]
-struct Secret([u8; KEY_BYTES]);
+struct KeyBytes([u8; KEY_BYTES]);
 
-impl Drop for Secret {
+impl Drop for KeyBytes {
     fn drop(&mut self) {
         wipe(&mut self.0);
     }
@@ -247,15 +252,15 @@ fn wipe(bytes: &mut [u8]) {
     black_box(bytes);
 }
 
-/// HMAC-SHA256 over the parts. Each caller's parts have fixed lengths or say them, so that no two uses give the same
-/// bytes.
-fn derive(key: &[u8], parts: &[&[u8]]) -> Secret {
+/// HMAC-SHA256 over the parts. Each caller's parts have fixed lengths or say them, so that no two
+/// uses give the same bytes.
+fn derive(key: &[u8], parts: &[&[u8]]) -> KeyBytes {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let mut context = hmac::Context::with_key(&key);
     for part in parts {
         context.update(part);
     }
-    let mut secret = Secret([0; KEY_BYTES]);
+    let mut secret = KeyBytes([0; KEY_BYTES]);
     secret.0.copy_from_slice(context.sign().as_ref());
     secret
 }

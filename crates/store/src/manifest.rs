@@ -1,15 +1,17 @@
 //! Which files of a stream count, and what the stream was like when they were listed.
 //!
-//! Owns `manifest.a` and `manifest.b`: two equal copies, written one after the other. A file that a manifest lists is
-//! never removed before both copies are durable that no longer list it. A manifest may be behind the segments, never
-//! ahead of them: what is newer is in the footers and entries.
+//! Owns `manifest.a` and `manifest.b`: two equal copies, written one after the other. A file that a
+//! manifest lists is never removed before both copies are durable that no longer list it. A
+//! manifest may be behind the segments, never ahead of them: what is newer is in the footers and
+//! entries.
 
 use std::io;
 use std::path::Path;
 
+use myelin_disk::Disk;
+
 use crate::damage::Damage;
-use crate::disk::Disk;
-use crate::document::{Document, Fields};
+use crate::document::{DocumentFormat, Fields};
 use crate::ranges::Ranges;
 use crate::segment::{Totals, are_possible};
 use crate::{SegmentNo, Seq, StreamId};
@@ -17,7 +19,7 @@ use crate::{SegmentNo, Seq, StreamId};
 /// The two copies, in the order in which they are written.
 pub const COPIES: [&str; 2] = ["manifest.a", "manifest.b"];
 
-const FILE: Document = Document { magic: *b"MYELMANI", version: 1, what: "manifest" };
+const FILE: DocumentFormat = DocumentFormat { magic: *b"MYELMANI", version: 1, what: "manifest" };
 /// Bytes of a segment in the list.
 const ENTRY_BYTES: usize = 8 * 8 + 1;
 
@@ -74,8 +76,8 @@ pub struct SegmentEntry {
     pub bytes: u64,
     /// Length of the file, if it is sealed.
     pub file_len: u64,
-    /// Whether it is sealed: a file that lacks its footer then is damaged. If not, it was missing or could not be read
-    /// when it was listed, and how many messages it has is not known.
+    /// Whether it is sealed: a file that lacks its footer then is damaged. If not, it was missing
+    /// or could not be read when it was listed, and how many messages it has is not known.
     pub sealed: bool,
 }
 
@@ -140,10 +142,12 @@ impl Manifest {
         })
     }
 
-    /// Makes it the manifest of a stream's directory: first one copy, then the other. Both are durable on return.
+    /// Makes it the manifest of a stream's directory: first one copy, then the other. Both are
+    /// durable on return.
     ///
     /// # Errors
-    /// Those of the disk. Either manifest may be in force then: nothing that only one of them lists may be removed.
+    /// Those of the disk. Either manifest may be in force then: nothing that only one of them lists
+    /// may be removed.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
         let body = self.body();
         COPIES.iter().try_for_each(|name| FILE.replace(disk, directory, name, &body))
@@ -216,9 +220,9 @@ fn flag(fields: &mut Fields<'_>) -> Option<bool> {
     }
 }
 
-/// What the two copies gave.
+/// Result of reading the two copies.
 #[derive(Debug, Default)]
-pub struct Copies {
+pub struct ManifestCopies {
     /// The valid one with the largest generation.
     pub best: Option<Manifest>,
     /// Copies that are there and not valid, or missing beside the other.
@@ -229,8 +233,8 @@ pub struct Copies {
 
 /// Reads both copies. Nothing is returned as an error: without a valid copy, the faults say why.
 #[must_use]
-pub fn read(disk: &dyn Disk, directory: &Path) -> Copies {
-    let mut copies = Copies::default();
+pub fn read(disk: &dyn Disk, directory: &Path) -> ManifestCopies {
+    let mut copies = ManifestCopies::default();
     let mut valid = Vec::new();
     for name in COPIES {
         match FILE.read(disk, &directory.join(name)).and_then(|bytes| Manifest::decode(&bytes)) {

@@ -1,44 +1,47 @@
-//! What a stream is called, and the marker that makes a directory a store.
+//! Name of a stream, and the marker that makes a directory a store.
 //!
-//! Owns the files `meta` and `meta.copy` of a stream: the only place that knows names. The configuration in them is bytes
-//! that the floor above wrote and reads. Owns the marker `store`, too, which carries the store's random id.
+//! Owns the files `meta` and `meta.copy` of a stream: the only place that knows names. The
+//! configuration in them is bytes that the floor above wrote and reads. Owns the marker `store`,
+//! too, which carries the store's random id.
 
-mod twins;
+mod copies;
 
 use std::path::Path;
 
 use std::io;
 
+use myelin_disk::Disk;
+
 use crate::damage::Damage;
-use crate::disk::Disk;
-use crate::document::{Document, Fields, put_blob};
+use crate::document::{DocumentFormat, Fields, put_blob};
 use crate::{StreamId, Timestamp};
 
-pub use twins::TWINS;
-pub(crate) use twins::{Fault, Twins, read as read_twins};
+pub use copies::META_COPIES;
+pub(crate) use copies::{MetaCopies, MetaFault, read as read_copies};
 
 /// The file of a store.
 pub const MARKER: &str = "store";
 
-const META_FILE: Document = Document { magic: *b"MYELMETA", version: 2, what: "meta" };
-const MARKER_FILE: Document = Document { magic: *b"MYELSTOR", version: 1, what: "store marker" };
+const META_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELMETA", version: 2, what: "meta" };
+const MARKER_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELSTOR", version: 1, what: "store marker" };
 
-/// What does not change with a stream's messages.
+/// Facts about a stream that do not change with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// The stream.
     pub stream: StreamId,
     /// When it was made.
     pub created: Timestamp,
-    /// Whose it is.
+    /// Account of the stream.
     pub account: String,
-    /// What it is called.
+    /// Name of the stream.
     pub name: String,
-    /// What the floor above wants to know again.
+    /// Text of the floor above, kept for it.
     pub config: Vec<u8>,
     /// The stream's key, encrypted; empty without encryption.
     pub sealed_keys: Vec<u8>,
-    /// Grows each time it is written: of two copies the larger one counts. 0: a version wrote it that had one copy.
+    /// Grows each time it is written: of two copies the larger one counts. 0: a version wrote it
+    /// that had one copy.
     pub generation: u64,
 }
 
@@ -83,9 +86,10 @@ impl Meta {
         })
     }
 
-    /// Makes it both copies in a directory that nobody refers to yet, whose names the caller makes durable.
+    /// Makes it both copies in a directory that nobody refers to yet, whose names the caller makes
+    /// durable.
     pub(crate) fn write_in_unfinished(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-        META_FILE.write_in_unfinished(disk, directory, &TWINS, &self.body())
+        META_FILE.write_in_unfinished(disk, directory, &META_COPIES, &self.body())
     }
 
     /// Makes it the next generation of both copies in a stream's directory. Durable on return.
@@ -94,7 +98,7 @@ impl Meta {
     /// Those of the disk: the old one is in force then, or the new one.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
         let next = Self { generation: self.generation + 1, ..self.clone() };
-        META_FILE.replace_all(disk, directory, &TWINS, &next.body())
+        META_FILE.replace_all(disk, directory, &META_COPIES, &next.body())
     }
 
     /// Makes it, as it is, one of the two copies. Durable on return.
@@ -107,11 +111,11 @@ impl Meta {
     /// # Errors
     /// What is wrong if neither counts; `Io` with `NotFound` if there is none.
     pub fn read(disk: &dyn Disk, directory: &Path, id: StreamId) -> Result<Self, Damage> {
-        read_twins(disk, directory, id).best
+        read_copies(disk, directory, id).best
     }
 }
 
-/// What damaged bytes of a `meta` seem to say of account and name: nothing vouches for them.
+/// Account and name that damaged bytes of a `meta` seem to say: nothing vouches for them.
 pub(crate) fn names_in(bytes: &[u8]) -> Option<(String, String)> {
     let mut fields = Fields(bytes.get(16 + 16..)?);
     let (account, name) = (text(&mut fields)?, text(&mut fields)?);
@@ -191,9 +195,9 @@ mod tests {
     #[test]
     fn what_the_first_version_wrote_is_read() {
         let body = meta().body();
-        let old = Document { version: 1, ..META_FILE }.frame(&body[..body.len() - 8]);
+        let old = DocumentFormat { version: 1, ..META_FILE }.frame(&body[..body.len() - 8]);
         assert_eq!(Meta::decode(&old).unwrap(), Meta { generation: 0, ..meta() });
-        let longer = Document { version: 1, ..META_FILE }.frame(&body);
+        let longer = DocumentFormat { version: 1, ..META_FILE }.frame(&body);
         assert!(Meta::decode(&longer).is_err());
     }
 
@@ -223,7 +227,7 @@ mod tests {
         assert_eq!(good.len(), 64);
         assert_eq!(Marker::decode(&good).unwrap(), marker);
         assert!(matches!(Marker::decode(&meta().encode()), Err(Damage::Magic(_))));
-        let newer = Document { version: 2, ..MARKER_FILE }.frame(&marker.body());
+        let newer = DocumentFormat { version: 2, ..MARKER_FILE }.frame(&marker.body());
         assert!(matches!(Marker::decode(&newer), Err(Damage::Version(_, 2))));
     }
 }

@@ -1,21 +1,24 @@
-//! Packed segments: frames of S2 in place of entries, for sealed segments of streams that are to be compressed.
+//! Packed segments: frames of S2 in place of entries, for sealed segments of streams that are to be
+//! compressed.
 //!
-//! A frame holds whole entries of the raw segment, about [`FRAME_TARGET`] bytes of them, and says which range of the
-//! raw file they are; the table of frames (`table`) finds the frame of a raw offset. So everything that names an
-//! entry by its offset goes on to work. Bytes are compressed first and encrypted then; the checksum covers what is on
-//! disk and needs no key. `docs/formats/encryption.md` has the layout.
+//! A frame holds whole entries of the raw segment, about [`FRAME_TARGET`] bytes of them, and says
+//! which range of the raw file they are; the table of frames (`table`) finds the frame of a raw
+//! offset. So everything that names an entry by its offset goes on to work. Bytes are compressed
+//! first and encrypted then; the checksum covers what is on disk and needs no key.
+//! `docs/formats/encryption.md` has the layout.
 //!
-//! This room knows no entries: the caller gives and gets them in unencrypted form. It must never trust a length
-//! before it is held against what is there: nothing is allocated for a frame whose checksum is wrong.
+//! This room knows no entries: the caller gives and gets them in unencrypted form. It must never
+//! trust a length before it is held against what is there: nothing is allocated for a frame whose
+//! checksum is wrong.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 
 use minlz::s2;
+use myelin_disk::File;
 
 use crate::cipher::{Cipher, Nonce, TAG_BYTES, Unauthentic};
-use crate::disk::File;
 
 mod rebuild;
 mod table;
@@ -23,14 +26,15 @@ mod table;
 pub use rebuild::{Rebuilt, rebuild};
 pub use table::{FRAME_ENTRY_BYTES, FramePlace, FrameTable};
 
-/// Raw bytes after which a caller should close a frame. Small enough to read one entry without much waste, large
-/// enough to find repetitions.
+/// Raw bytes after which a caller should close a frame. Small enough to read one entry without much
+/// waste, large enough to find repetitions.
 pub const FRAME_TARGET: usize = 64 * 1024;
 
-/// Raw bytes that a frame may hold at most: a message of 64 MiB with its headers, subject and entry header.
+/// Raw bytes that a frame may hold at most: a message of 64 MiB with its headers, subject and entry
+/// header.
 pub const MAX_FRAME: usize = 65 * 1024 * 1024;
 
-/// What stands before a frame's data.
+/// Bytes of the header before a frame's data.
 pub const FRAME_HEADER_BYTES: usize = 24;
 
 /// The last four bytes of a frame's nonce.
@@ -39,7 +43,8 @@ const NONCE_TAG: u32 = u32::from_le_bytes(*b"pack");
 /// A frame's only flag: its data is not compressed.
 const STORED: u32 = 1;
 
-/// The most bytes a frame of `raw_len` raw bytes can have: compressed data is never longer than stored data.
+/// The most bytes a frame of `raw_len` raw bytes can have: compressed data is never longer than
+/// stored data.
 const fn max_size(raw_len: usize) -> usize {
     FRAME_HEADER_BYTES + raw_len + TAG_BYTES
 }
@@ -51,14 +56,14 @@ pub enum FrameError {
     Io(io::Error),
     /// No frame holds this raw offset.
     NotFound {
-        /// What was asked for.
+        /// Offset that was asked for.
         raw_offset: u64,
     },
-    /// What is there is not the frame the table tells of, or its checksum is wrong.
+    /// The bytes there are not the frame that the table tells of, or its checksum is wrong.
     Damaged {
         /// Where it begins in the file.
         file_offset: u64,
-        /// What is wrong with it.
+        /// Fault of the frame.
         what: &'static str,
     },
     /// The checksum is right, but the frame was not sealed here with this key.
@@ -68,7 +73,7 @@ pub enum FrameError {
     },
     /// The table of frames contradicts itself or the file's length.
     Table {
-        /// What is wrong with it.
+        /// Fault of the table.
         what: &'static str,
     },
     /// A frame to be written would be empty, or longer than [`MAX_FRAME`].
@@ -108,15 +113,16 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// For the file with the identity `seed`; `cipher` is that of this file (its salt, its generation), not the one
-    /// of the raw file.
+    /// For the file with the identity `seed`; `cipher` is that of this file (its salt, its
+    /// generation), not the one of the raw file.
     #[must_use]
     pub fn new(seed: u32, cipher: Option<Cipher>) -> Self {
         Self { seed, cipher, encoder: s2::Encoder::new(), table: FrameTable::default() }
     }
 
-    /// Appends a frame with `raw`, which stands at `raw_offset` of the raw file, to `out`; `file_offset` is where the
-    /// frame will stand in the packed file. Frames come in ascending order of both.
+    /// Appends a frame with `raw`, which stands at `raw_offset` of the raw file, to `out`;
+    /// `file_offset` is where the frame will stand in the packed file. Frames come in ascending
+    /// order of both.
     ///
     /// # Errors
     /// [`FrameError::Size`] and [`FrameError::Table`] (out of order); `out` is as it was then.
@@ -139,7 +145,7 @@ impl Packer {
 
         let begin = out.len();
         out.reserve(size as usize);
-        out.extend_from_slice(&Header { place, flags, crc: 0 }.encode());
+        out.extend_from_slice(&FrameHeader { place, flags, crc: 0 }.encode());
         out.extend_from_slice(data);
         if let Some(cipher) = &self.cipher {
             let aad = associated(&out[begin..]);
@@ -168,8 +174,8 @@ fn gains(compressed: &[u8], raw: &[u8]) -> bool {
     compressed.len() < raw.len() - raw.len() / 16
 }
 
-/// Reads the frame that holds `raw_offset` and leaves its raw bytes in `out` (what was in there is lost). Answers the
-/// raw offset of `out[0]`. An `out` that is used again spares allocations.
+/// Reads the frame that holds `raw_offset` and leaves its raw bytes in `out` (what was in there is
+/// lost). Answers the raw offset of `out[0]`. An `out` that is used again spares allocations.
 ///
 /// # Errors
 /// [`FrameError`]; `out` is unspecified then.
@@ -190,8 +196,8 @@ pub fn read_frame(
     Ok(place.raw_offset)
 }
 
-/// Turns the frame in `frame`, all of it and nothing else, into its raw bytes: for a caller that reads by itself
-/// (`read_cached_at`). `place` is what the table says about it.
+/// Turns the frame in `frame`, all of it and nothing else, into its raw bytes: for a caller that
+/// reads by itself (`read_cached_at`). `place` is what the table says about it.
 ///
 /// # Errors
 /// [`FrameError::Damaged`] and [`FrameError::Unauthentic`]; `frame` is unspecified then.
@@ -202,7 +208,7 @@ pub fn unpack_frame(
     frame: &mut Vec<u8>,
 ) -> Result<(), FrameError> {
     let at = place.file_offset;
-    let header = Header::decode(frame, at).ok_or(damaged(at, "its header is wrong"))?;
+    let header = FrameHeader::decode(frame, at).ok_or(damaged(at, "its header is wrong"))?;
     if header.place != place || frame.len() != place.size as usize {
         return Err(damaged(at, "it is not the one in the table"));
     }
@@ -233,7 +239,8 @@ fn take_stored(frame: &mut Vec<u8>, data: Range<usize>, raw_len: usize) -> Resul
     Ok(())
 }
 
-/// Decompresses to the front. The compressed data moves out of the way first: it is the smaller one.
+/// Decompresses to the front. The compressed data moves out of the way first: it is the smaller
+/// one.
 fn decompress(frame: &mut Vec<u8>, data: Range<usize>, raw_len: usize) -> Result<(), &'static str> {
     if !matches!(s2::decode_len(&frame[data.clone()]), Ok((length, _)) if length == raw_len) {
         return Err("its length is wrong");
@@ -247,14 +254,14 @@ fn decompress(frame: &mut Vec<u8>, data: Range<usize>, raw_len: usize) -> Result
     Ok(())
 }
 
-/// What stands before a frame's data: size | crc | raw offset | raw length | flags.
-struct Header {
+/// Header before a frame's data: size | crc | raw offset | raw length | flags.
+struct FrameHeader {
     place: FramePlace,
     crc: u32,
     flags: u32,
 }
 
-impl Header {
+impl FrameHeader {
     fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.place.size.to_le_bytes());
@@ -265,7 +272,8 @@ impl Header {
         bytes
     }
 
-    /// The header at the beginning of `frame`, which stands at `file_offset`. `None` if it is cut, or cannot be one.
+    /// The header at the beginning of `frame`, which stands at `file_offset`. `None` if it is cut,
+    /// or cannot be one.
     fn decode(frame: &[u8], file_offset: u64) -> Option<Self> {
         let (size, rest) = frame.split_first_chunk()?;
         let (crc, rest) = rest.split_first_chunk()?;

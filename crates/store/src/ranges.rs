@@ -1,12 +1,13 @@
 //! Sorted sets of sequences, written as ranges.
 //!
-//! Owns their encoding, which stands in `Delete` entries, footers and manifests. A set is always sorted, and its
-//! ranges neither overlap nor touch: one set has one encoding.
+//! Owns their encoding, which stands in `Delete` entries, footers and manifests. A set is always
+//! sorted, and its ranges neither overlap nor touch: one set has one encoding.
 
 use std::ops::RangeInclusive;
 
+use myelin_stdx::varint;
+
 use crate::Seq;
-use crate::varint;
 
 /// A sorted set of sequences, kept as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,8 @@ impl Ranges {
         ranges
     }
 
-    /// The set of what is in any of `ranges`, which may come in any order and overlap. Empty ones count for nothing.
+    /// The set of what is in any of `ranges`, which may come in any order and overlap. Empty ones
+    /// count for nothing.
     #[must_use]
     pub fn from_ranges(ranges: impl IntoIterator<Item = RangeInclusive<Seq>>) -> Self {
         let list =
@@ -119,8 +121,8 @@ impl Ranges {
         Self { list: joined }
     }
 
-    /// Appends the number of ranges, the first sequence, and then by turns the sequences in a range less one and the
-    /// distance from its last to the next range's first; all varints.
+    /// Appends the number of ranges, the first sequence, and then by turns the sequences in a range
+    /// less one and the distance from its last to the next range's first; all varints.
     pub fn encode(&self, out: &mut Vec<u8>) {
         varint::put(self.list.len() as u64, out);
         let mut before = 0;
@@ -137,8 +139,8 @@ impl Ranges {
         (1 + 2 * self.list.len()) * varint::LONGEST
     }
 
-    /// Takes a set off the front of `input`. `None` if it is cut or not a set; memory stays below 8 bytes per byte
-    /// read.
+    /// Takes a set off the front of `input`. `None` if it is cut or not a set; memory stays below 8
+    /// bytes per byte read.
     pub fn decode(input: &mut &[u8]) -> Option<Self> {
         let count = usize::try_from(varint::take(input)?).ok()?;
         if count > input.len() / 2 {

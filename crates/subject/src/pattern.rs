@@ -1,11 +1,11 @@
 //! Rules for subjects and patterns: what is valid, what matches what.
 //!
-//! A subject is a list of tokens joined by `.`; a pattern may use `*` for one token and a final `>` for
-//! one or more. Everything here is a pure function over byte slices and allocates nothing. It does not
-//! know who subscribed to what: that is `interest`.
+//! A subject is a list of tokens joined by `.`; a pattern may use `*` for one token and a final `>`
+//! for one or more. Everything here is a pure function over byte slices and allocates nothing. It
+//! does not know who subscribed to what: that is `interest`.
 //!
-//! Functions about matching expect well-formed patterns. On others they answer something harmless and
-//! never panic.
+//! Functions about matching expect well-formed patterns. On others they answer something harmless
+//! and never panic.
 
 /// Separates the tokens of a subject.
 const SEPARATOR: u8 = b'.';
@@ -55,9 +55,9 @@ pub fn token_count(s: &[u8]) -> usize {
 
 /// Whether a message on `subject` reaches a subscription to `pattern`.
 ///
-/// The subject is taken literally: a `*` or `>` in it is an ordinary token, which only wildcards of the
-/// pattern match (clients that are not pedantic may publish such subjects). A subject with an empty
-/// token is matched by nothing.
+/// The subject is taken literally: a `*` or `>` in it is an ordinary token, which only wildcards of
+/// the pattern match (clients that are not pedantic may publish such subjects). A subject with an
+/// empty token is matched by nothing.
 #[must_use]
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     !has_empty_token(subject) && matches_tokens(pattern, subject)
@@ -66,10 +66,10 @@ pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
 /// [`matches`] for a subject that is known to have no empty token.
 pub(crate) fn matches_tokens(pattern: &[u8], subject: &[u8]) -> bool {
     walk(pattern, subject, |p, s| match (p, s) {
-        (Some(b">"), Some(_)) => Step::Decided(true),
-        (Some(b"*"), Some(_)) => Step::Next,
-        (Some(p), Some(s)) if p == s => Step::Next,
-        _ => Step::Decided(false),
+        (Some(b">"), Some(_)) => TokenVerdict::Decided(true),
+        (Some(b"*"), Some(_)) => TokenVerdict::Next,
+        (Some(p), Some(s)) if p == s => TokenVerdict::Next,
+        _ => TokenVerdict::Decided(false),
     })
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn matches_tokens(pattern: &[u8], subject: &[u8]) -> bool {
 #[must_use]
 pub fn is_subset(pattern: &[u8], of: &[u8]) -> bool {
     walk(pattern, of, |p, o| match (p, o) {
-        (Some(_), Some(b">")) => Step::Decided(true),
-        (Some(b">"), Some(_)) => Step::Decided(false),
-        (Some(_), Some(b"*")) => Step::Next,
-        (Some(p), Some(o)) if p == o => Step::Next,
-        _ => Step::Decided(false),
+        (Some(_), Some(b">")) => TokenVerdict::Decided(true),
+        (Some(b">"), Some(_)) => TokenVerdict::Decided(false),
+        (Some(_), Some(b"*")) => TokenVerdict::Next,
+        (Some(p), Some(o)) if p == o => TokenVerdict::Next,
+        _ => TokenVerdict::Decided(false),
     })
 }
 
@@ -89,10 +89,10 @@ pub fn is_subset(pattern: &[u8], of: &[u8]) -> bool {
 #[must_use]
 pub fn overlaps(a: &[u8], b: &[u8]) -> bool {
     walk(a, b, |a, b| match (a, b) {
-        (Some(b">"), Some(_)) | (Some(_), Some(b">")) => Step::Decided(true),
-        (Some(b"*"), Some(_)) | (Some(_), Some(b"*")) => Step::Next,
-        (Some(a), Some(b)) if a == b => Step::Next,
-        _ => Step::Decided(false),
+        (Some(b">"), Some(_)) | (Some(_), Some(b">")) => TokenVerdict::Decided(true),
+        (Some(b"*"), Some(_)) | (Some(_), Some(b"*")) => TokenVerdict::Next,
+        (Some(a), Some(b)) if a == b => TokenVerdict::Next,
+        _ => TokenVerdict::Decided(false),
     })
 }
 
@@ -133,8 +133,8 @@ pub fn has_empty_token(s: &[u8]) -> bool {
     ends | adjacent.fold(false, |any, pair| any | pair)
 }
 
-/// What one pair of tokens says about two patterns.
-enum Step {
+/// Verdict of one pair of tokens on two patterns.
+enum TokenVerdict {
     /// So far so good: look at the next pair.
     Next,
     /// The answer, whatever follows.
@@ -142,14 +142,14 @@ enum Step {
 }
 
 /// Goes through two token lists in step until `judge` decides. Two lists that end together agree.
-fn walk(a: &[u8], b: &[u8], judge: impl Fn(Option<&[u8]>, Option<&[u8]>) -> Step) -> bool {
+fn walk(a: &[u8], b: &[u8], judge: impl Fn(Option<&[u8]>, Option<&[u8]>) -> TokenVerdict) -> bool {
     let (mut a, mut b) = (tokens(a), tokens(b));
     loop {
         let pair = (a.next(), b.next());
         if pair == (None, None) {
             return true;
         }
-        if let Step::Decided(answer) = judge(pair.0, pair.1) {
+        if let TokenVerdict::Decided(answer) = judge(pair.0, pair.1) {
             return answer;
         }
     }

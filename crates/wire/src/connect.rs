@@ -6,9 +6,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// What a client said of itself. A second CONNECT is read on top of the first, as the reference does.
+/// CONNECT: what a client said of itself. A second one is read on top of the first, as the
+/// reference does.
 #[derive(Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are the protocol's own; the feature map, section 1.4, explains them.
+#[allow(missing_docs)] // The names are the protocol's own: docs.nats.io, client protocol, CONNECT.
 pub struct Connect {
     pub verbose: bool,
     pub pedantic: bool,
@@ -31,7 +32,7 @@ pub struct Connect {
     pub new_account: bool,
 }
 
-/// What is signed of the nonce in INFO.
+/// Signatures of the nonce in INFO, by the client and by its proxy.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // As above.
 pub struct Signatures {
@@ -94,8 +95,8 @@ impl Connect {
 
     /// Reads `json` on top of what is already known.
     ///
-    /// Field names match without regard to case, unknown ones are ignored and `null` changes nothing:
-    /// the rules of Go's decoder, which clients have come to rely on.
+    /// Field names match without regard to case, unknown ones are ignored and `null` changes
+    /// nothing: the rules of Go's decoder, which clients have come to rely on.
     ///
     /// # Errors
     /// [`BadConnect`]; `self` may then be half updated and must be thrown away.

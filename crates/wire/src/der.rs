@@ -1,4 +1,5 @@
-//! DER, as much of it as OCSP and the frame of a certificate need: values one after another, borrowed from the input.
+//! DER, as much of it as OCSP and the frame of a certificate need: values one after another,
+//! borrowed from the input.
 //!
 //! Strict about lengths: definite, as short as can be, and never beyond what is there.
 
@@ -26,10 +27,10 @@ pub mod tag {
 
 /// A value with its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Value<'a> {
-    /// What it is.
+pub struct DerValue<'a> {
+    /// Tag of the value.
     pub tag: u8,
-    /// What is in it.
+    /// Content of the value.
     pub content: &'a [u8],
     /// Tag, length and content, as they stand in the input.
     pub whole: &'a [u8],
@@ -37,9 +38,9 @@ pub struct Value<'a> {
 
 /// Values that follow each other.
 #[derive(Debug, Clone, Copy)]
-pub struct Reader<'a>(&'a [u8]);
+pub struct DerReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DerReader<'a> {
     /// Reads what is in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -51,7 +52,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next value, whatever it is; `None` at the end and where there is none that can be read.
-    pub fn any(&mut self) -> Option<Value<'a>> {
+    pub fn any(&mut self) -> Option<DerValue<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         // Tags of more than one byte do not occur in what is read here.
@@ -73,24 +74,24 @@ impl<'a> Reader<'a> {
         let (content, after) = rest.split_at_checked(length)?;
         let whole = &self.0[..self.0.len() - after.len()];
         self.0 = after;
-        Some(Value { tag, content, whole })
+        Some(DerValue { tag, content, whole })
     }
 
     /// The next value if it has this tag.
-    pub fn next(&mut self, tag: u8) -> Option<Value<'a>> {
+    pub fn next(&mut self, tag: u8) -> Option<DerValue<'a>> {
         let mut ahead = *self;
         let value = ahead.any().filter(|value| value.tag == tag)?;
         *self = ahead;
         Some(value)
     }
 
-    /// What is in the next value, if it has this tag.
-    pub fn within(&mut self, tag: u8) -> Option<Reader<'a>> {
-        Some(Reader(self.next(tag)?.content))
+    /// Content of the next value, if it has this tag.
+    pub fn within(&mut self, tag: u8) -> Option<DerReader<'a>> {
+        Some(DerReader(self.next(tag)?.content))
     }
 
     /// The next value, which is the last, if it has this tag.
-    pub fn only(mut self, tag: u8) -> Option<Value<'a>> {
+    pub fn only(mut self, tag: u8) -> Option<DerValue<'a>> {
         let value = self.next(tag)?;
         self.is_empty().then_some(value)
     }
@@ -160,7 +161,7 @@ mod tests {
         for length in [0, 1, 127, 128, 255, 256, 70_000] {
             let content = vec![7; length];
             let written = write(tag::OCTET_STRING, &[&content]);
-            let value = Reader::new(&written).only(tag::OCTET_STRING).expect("just written");
+            let value = DerReader::new(&written).only(tag::OCTET_STRING).expect("just written");
             assert_eq!((value.content, value.whole), (&content[..], &written[..]));
         }
         for bad in [
@@ -174,9 +175,9 @@ mod tests {
             &[4, 0x84, 0xff, 0xff, 0xff, 0xff, 1],
             &[0x1f, 1, 1],
         ] {
-            assert!(Reader::new(bad).any().is_none(), "{bad:?}");
+            assert!(DerReader::new(bad).any().is_none(), "{bad:?}");
         }
-        assert!(Reader::new(&[4, 0, 5, 0]).only(4).is_none());
+        assert!(DerReader::new(&[4, 0, 5, 0]).only(4).is_none());
     }
 
     #[test]
@@ -201,7 +202,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_read_stands_in_the_input(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let mut reader = Reader::new(&bytes);
+            let mut reader = DerReader::new(&bytes);
             let mut at = 0;
             while let Some(value) = reader.any() {
                 prop_assert_eq!(value.whole, &bytes[at..at + value.whole.len()]);

@@ -1,4 +1,4 @@
-//! What a server writes: the few fixed lines and the frames of messages.
+//! Encoding of what a server writes: the few fixed lines and the frames of messages.
 //!
 //! Everything appends to a byte vector that the caller owns; nothing here allocates of its own.
 
@@ -23,7 +23,8 @@ pub fn number(out: &mut Vec<u8>, n: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Writes decimal digits over as many others. False: there are not as many, and nothing has changed.
+/// Writes decimal digits over as many others. False: there are not as many, and nothing has
+/// changed.
 pub fn overwrite(digits: &mut [u8], n: impl itoa::Integer) -> bool {
     let mut buffer = itoa::Buffer::new();
     let text = buffer.format(n).as_bytes();
@@ -34,8 +35,8 @@ pub fn overwrite(digits: &mut [u8], n: impl itoa::Integer) -> bool {
     fits
 }
 
-/// Appends `HMSG <subject> <sid> `: what stands in front of a message's tail. Without its first byte
-/// it is the head of a MSG, so one rendering serves both.
+/// Appends `HMSG <subject> <sid> `: what stands in front of a message's tail. Without its first
+/// byte it is the head of a MSG, so one rendering serves both.
 pub fn head(out: &mut Vec<u8>, subject: &[u8], sid: &[u8]) {
     out.extend_from_slice(b"HMSG ");
     out.extend_from_slice(subject);
@@ -44,8 +45,9 @@ pub fn head(out: &mut Vec<u8>, subject: &[u8], sid: &[u8]) {
     out.push(b' ');
 }
 
-/// Appends `[reply ][header_len ]size CRLF body CRLF`, the part of a message frame behind the sid, with
-/// the sizes as digits that the caller has; `header_len` is empty for a message without headers.
+/// Appends `[reply ][header_len ]size CRLF body CRLF`, the part of a message frame behind the sid,
+/// with the sizes as digits that the caller has; `header_len` is empty for a message without
+/// headers.
 pub fn tail(out: &mut Vec<u8>, reply: &[u8], header_len: &[u8], size: &[u8], body: &[u8]) {
     for word in [reply, header_len] {
         if !word.is_empty() {

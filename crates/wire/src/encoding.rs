@@ -1,11 +1,11 @@
-//! `Accept-Encoding` and `Content-Encoding` of what the server itself publishes: events and answers that a client wants
-//! compressed.
+//! `Accept-Encoding` and `Content-Encoding` of what the server itself publishes: events and answers
+//! that a client wants compressed.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
 
-/// The header by which a request says what it takes; its letters are always these.
+/// The header by which a request says what it takes; it is always spelt like this.
 pub const ACCEPT: &str = "Accept-Encoding";
 
 /// How a body is written.
@@ -20,7 +20,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// What a value of `Accept-Encoding` comes to. An empty one, like none, asks for nothing.
+    /// Encoding that a value of `Accept-Encoding` comes to. An empty one, like none, asks for
+    /// nothing.
     pub fn accepted(value: &[u8]) -> Option<Self> {
         let value = value.to_ascii_lowercase();
         let names = |name: &[u8]| value.windows(name.len()).any(|part| part == name);

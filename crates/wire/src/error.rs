@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// What the server tells a peer in `-ERR '<text>'`.
+/// Text of the server in `-ERR '<text>'`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorText {
     /// An unknown verb, or a payload that does not end in CRLF.
@@ -113,11 +113,11 @@ impl fmt::Display for ErrorText {
     }
 }
 
-/// Bytes between double quotes with control characters and whatever is not UTF-8 escaped, as Go's `%q`
-/// prints it: the result never holds a CR or LF, so that no subject can smuggle a line into the protocol
-/// or the log.
+/// Bytes between double quotes with control characters and whatever is not UTF-8 escaped, as Go's
+/// `%q` prints it: the result never holds a CR or LF, so that no subject can smuggle a line into
+/// the protocol or the log.
 pub struct Quoted<'a>(
-    /// What to quote.
+    /// Bytes to quote.
     pub &'a [u8],
 );
 
@@ -151,7 +151,8 @@ fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// What Rust would escape, and blanks other than the plain one, is what Go cannot print.
+/// Whether Go prints a character: it cannot print what Rust would escape, and blanks other than the
+/// plain one.
 fn is_printed(c: char) -> bool {
     match c {
         ' ' | '\'' => true,
@@ -159,7 +160,7 @@ fn is_printed(c: char) -> bool {
     }
 }
 
-/// What does not print, by its number.
+/// Writes a character that does not print by its number.
 fn escape(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c as u32 {
         n if n < 0x80 => write!(f, "\\x{n:02x}"),

@@ -20,9 +20,10 @@ pub fn get<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Appends `block` to `out` with one line `key: value` more at its end, and without the lines that have this key already,
-/// however they are written: in upper or lower case, with blanks around the key, folded over several lines. What is
-/// reserved to the server must not be said by a client (SN 2026-09). An empty block is one without lines.
+/// Appends `block` to `out` with one line `key: value` more at its end, and without the lines that
+/// have this key already, however they are written: in upper or lower case, with blanks around the
+/// key, folded over several lines. What is reserved to the server must not be said by a client
+/// (advisory SN 2026-09 of NATS). An empty block is one without lines.
 pub fn replace(out: &mut Vec<u8>, block: &[u8], key: &[u8], value: &[u8]) {
     let mut rest = block;
     let mut is_first = true;

@@ -7,7 +7,7 @@ pub const UNLIMITED_PAYLOAD: u32 = i32::MAX.unsigned_abs();
 
 /// The client-visible fields of INFO, in the reference's order.
 #[derive(Debug, Clone, Default, Serialize)]
-#[allow(missing_docs)] // The names are the protocol's own; the feature map, section 1.5, explains them.
+#[allow(missing_docs)] // The names are the protocol's own: docs.nats.io, client protocol, INFO.
 pub struct Info {
     pub server_id: String,
     pub server_name: String,
@@ -69,7 +69,8 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Info {
-    /// The whole line. `Compat:` a blank stands between the JSON and CRLF, as the reference sends it.
+    /// The whole line. `Compat:` a blank stands between the JSON and CRLF, as the reference sends
+    /// it.
     pub fn line(&self) -> Vec<u8> {
         let mut out = b"INFO ".to_vec();
         out.extend(serde_json::to_vec(self).expect("strings, numbers and booleans always serialise"));

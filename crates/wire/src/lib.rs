@@ -1,12 +1,14 @@
 //! Formats without I/O: bytes in, operations out, and back.
 //!
-//! This room knows how the client protocol looks on the wire and nothing else: no sockets, no clock,
-//! no accounts. [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a
-//! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
-//! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text,
-//! [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`] what an authority says of certificates.
-//! [`message_trace`] finds what asks for a trace in a header block, [`encoding`] compresses what is reported.
-//! [`websocket`] is another way in: the upgrade of an HTTP connection, and frames around the same bytes.
+//! This room knows how the client protocol looks on the wire and nothing else: no sockets, no
+//! clock, no accounts. [`parser`] turns a buffer into operations that borrow it, [`encode`] writes
+//! what a server sends, [`info`] and [`connect`] are the two JSON documents of the handshake,
+//! [`header`] reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds
+//! every `-ERR` text, [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`]
+//! what an authority says of certificates. [`message_trace`] finds what asks for a trace in a
+//! header block, [`encoding`] compresses what is reported. [`message_buf`] holds messages on their
+//! way to and from services. [`websocket`] is another way in: the upgrade of an HTTP connection,
+//! and frames around the same bytes.
 
 pub mod connect;
 pub mod der;
@@ -16,6 +18,7 @@ pub mod error;
 pub mod header;
 pub mod info;
 pub mod json;
+pub mod message_buf;
 pub mod message_trace;
 pub mod ocsp;
 pub mod parser;

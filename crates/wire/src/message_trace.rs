@@ -1,19 +1,20 @@
 //! Headers by which a publisher asks what becomes of its message.
 //!
-//! Reading follows the reference: names of headers are what stands between the end of one and a colon, blanks around
-//! values do not count, headers without a name or a value are none. Nothing here believes that the block is well formed.
+//! Reading follows the reference: names of headers are what stands between the end of one and a
+//! colon, blanks around values do not count, headers without a name or a value are none. Nothing
+//! here believes that the block is well formed.
 
 use memchr::{memchr, memmem};
 use std::collections::BTreeMap;
 
 /// Where the trace goes.
 pub const DESTINATION: &[u8] = b"Nats-Trace-Dest";
-/// What stands there for a message that is not to be traced any more: no subject.
+/// Destination of a message that is not to be traced any more: no subject.
 pub const DISABLED: &[u8] = b"trace disabled";
 
 const ONLY: &str = "Nats-Trace-Only";
 const ORIGIN_ACCOUNT: &str = "Nats-Trace-Origin-Account";
-/// The header of the W3C, in any letters.
+/// The header of the W3C, in upper or lower case.
 const PARENT: &[u8] = b"traceparent";
 const FIRST_LINE: &[u8] = b"NATS/1.0\r\n";
 
@@ -43,18 +44,19 @@ pub fn names_destination(block: &[u8]) -> bool {
     block.split(|byte| *byte == b'\n').any(|line| line.starts_with(DESTINATION))
 }
 
-/// What a message asks.
+/// Headers of a message that ask for a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// All headers, in the letters in which they were written.
+pub struct TraceHeaders {
+    /// All headers, in upper or lower case as they were written.
     pub headers: BTreeMap<String, Vec<String>>,
-    /// Where the trace is to go. `None`: another system traces the message, and the account says where.
+    /// Where the trace is to go. `None`: another system traces the message, and the account says
+    /// where.
     pub destination: Option<Vec<u8>>,
     /// Nobody is to get the message.
     pub is_only: bool,
 }
 
-impl Asked {
+impl TraceHeaders {
     /// Reads a header block, or the beginning of one. `None` if it asks for nothing.
     pub fn read(block: &[u8]) -> Option<Self> {
         let (mut headers, mut destination, mut has_parent) = (BTreeMap::<_, Vec<_>>::new(), None, false);
@@ -156,12 +158,14 @@ mod tests {
 
     #[test]
     fn a_destination_asks_for_a_trace() {
-        let asked = Asked::read(&block("A:  1\t \r\nNats-Trace-Dest: t\r\nA: 2\r\n")).expect("it asks");
+        let asked =
+            TraceHeaders::read(&block("A:  1\t \r\nNats-Trace-Dest: t\r\nA: 2\r\n")).expect("it asks");
         assert_eq!(asked.destination.as_deref(), Some(&b"t"[..]));
         assert_eq!(asked.headers["A"], ["1", "2"]);
         assert!(!asked.is_only);
         for (value, is_only) in [("1", true), ("True", true), ("on", true), ("0", false), ("yes", false)] {
-            let asked = Asked::read(&block(&format!("Nats-Trace-Only: {value}\r\nNats-Trace-Dest: t\r\n")));
+            let asked =
+                TraceHeaders::read(&block(&format!("Nats-Trace-Only: {value}\r\nNats-Trace-Dest: t\r\n")));
             assert_eq!(asked.expect("it asks").is_only, is_only, "{value}");
         }
     }
@@ -183,16 +187,16 @@ mod tests {
             "traceparent: 00-a-b-01-c\r\n",
             "traceparent: 00-a-b-ff\r\n",
         ] {
-            assert_eq!(Asked::read(&block(lines)), None, "{lines:?}");
+            assert_eq!(TraceHeaders::read(&block(lines)), None, "{lines:?}");
         }
-        assert_eq!(Asked::read(b"NATS/1.0 100\r\nNats-Trace-Dest: t\r\n\r\n"), None);
-        assert_eq!(Asked::read(b"NATS/1.0\r\nNats-Trace-Dest: t"), None);
+        assert_eq!(TraceHeaders::read(b"NATS/1.0 100\r\nNats-Trace-Dest: t\r\n\r\n"), None);
+        assert_eq!(TraceHeaders::read(b"NATS/1.0\r\nNats-Trace-Dest: t"), None);
     }
 
     #[test]
     fn another_system_asks_in_any_letters() {
-        let asked =
-            Asked::read(&block("TraceParent: 00-0af7-b7ad-03\r\nNats-Trace-Only: 1\r\n")).expect("it asks");
+        let asked = TraceHeaders::read(&block("TraceParent: 00-0af7-b7ad-03\r\nNats-Trace-Only: 1\r\n"))
+            .expect("it asks");
         assert_eq!((asked.destination.as_deref(), asked.is_only), (None, false));
         assert_eq!(asked.value("TraceParent"), Some("00-0af7-b7ad-03"));
     }
@@ -224,13 +228,13 @@ mod tests {
         #[test]
         fn what_asks_may_ask(lines in prop::collection::vec("[Nta:\r\n -]{0,4}(Nats-Trace-Dest|[tT]raceparent)?:? ?[a-z0-9-]{0,12}(01)?(\r\n)?", 0..6)) {
             let block = block(&lines.concat());
-            prop_assert!(Asked::read(&block).is_none() || may_ask(&block));
+            prop_assert!(TraceHeaders::read(&block).is_none() || may_ask(&block));
         }
 
         #[test]
         fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let block = [FIRST_LINE, &bytes].concat();
-            let _ = Asked::read(&block);
+            let _ = TraceHeaders::read(&block);
             let mut out = Vec::new();
             set_destination(&mut out, &block, DISABLED);
         }

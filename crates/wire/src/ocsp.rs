@@ -1,11 +1,11 @@
 //! OCSP (RFC 6960): questions to an authority whether certificates were revoked, and its answers.
 //!
-//! Knows the format and nothing else: no clock, no cryptography. An [`Answer`] that was read here is worth nothing
-//! before its signature was checked over [`signed`](Answer::signed).
+//! Knows the format and nothing else: no clock, no cryptography. An [`OcspResponse`] that was read
+//! here is worth nothing before its signature was checked over [`signed`](OcspResponse::signed).
 
 use std::fmt;
 
-use crate::der::{Reader, Value, bits, seconds, tag, write};
+use crate::der::{DerReader, DerValue, bits, seconds, tag, write};
 
 /// SHA-1, by which questions name the issuer: every responder knows it.
 pub const SHA1: &[u8] = &[0x2b, 0x0e, 0x03, 0x02, 0x1a];
@@ -13,8 +13,8 @@ pub const SHA1: &[u8] = &[0x2b, 0x0e, 0x03, 0x02, 0x1a];
 /// `id-pkix-ocsp-basic`, the one kind of answer there is.
 const BASIC: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x01];
 
-/// A question about one certificate: digests by SHA-1 of its issuer's name and key, and its serial number as it
-/// stands there.
+/// A question about one certificate: digests by SHA-1 of its issuer's name and key, and its serial
+/// number as it stands there.
 pub fn question(name_hash: &[u8], key_hash: &[u8], serial: &[u8]) -> Vec<u8> {
     let algorithm = write(tag::SEQUENCE, &[&write(tag::OID, &[SHA1]), &write(tag::NULL, &[])]);
     let (name, key) = (write(tag::OCTET_STRING, &[name_hash]), write(tag::OCTET_STRING, &[key_hash]));
@@ -23,18 +23,18 @@ pub fn question(name_hash: &[u8], key_hash: &[u8], serial: &[u8]) -> Vec<u8> {
     (0..4).fold(id, |inner, _| write(tag::SEQUENCE, &[&inner]))
 }
 
-/// What became of a certificate.
+/// Status of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It was not revoked.
+pub enum CertStatus {
+    /// The certificate was not revoked.
     Good,
-    /// It was.
+    /// The certificate was revoked.
     Revoked,
     /// The authority does not know it.
     Unknown,
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for CertStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Good => "good",
@@ -55,20 +55,21 @@ pub struct Single<'a> {
     pub key_hash: &'a [u8],
     /// Its serial number.
     pub serial: &'a [u8],
-    /// What became of it.
-    pub status: Status,
+    /// Status of the certificate.
+    pub status: CertStatus,
     /// From when on that is known.
     pub this_update: i64,
     /// Until when.
     pub next_update: Option<i64>,
-    /// There is something in it that must be understood, and nothing of the kind is understood here.
+    /// There is something in it that must be understood, and nothing of the kind is understood
+    /// here.
     pub has_critical_extension: bool,
 }
 
 /// An answer, unchecked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer<'a> {
-    /// What was signed.
+pub struct OcspResponse<'a> {
+    /// Bytes that were signed.
     pub signed: &'a [u8],
     /// By which algorithm: the inside of an AlgorithmIdentifier.
     pub algorithm: &'a [u8],
@@ -83,11 +84,11 @@ pub struct Answer<'a> {
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OcspError {
-    /// It is no answer.
+    /// The bytes are no answer.
     Malformed,
     /// The authority does not answer the question.
     Refused(u8),
-    /// It is of another kind than the one there is.
+    /// The answer is of another kind than the one there is.
     Kind,
 }
 
@@ -117,9 +118,9 @@ impl std::error::Error for OcspError {}
 ///
 /// # Errors
 /// When it is none.
-pub fn read(bytes: &[u8]) -> Result<Answer<'_>, OcspError> {
+pub fn read(bytes: &[u8]) -> Result<OcspResponse<'_>, OcspError> {
     use OcspError::Malformed;
-    let mut response = Reader::new(Reader::new(bytes).only(tag::SEQUENCE).ok_or(Malformed)?.content);
+    let mut response = DerReader::new(DerReader::new(bytes).only(tag::SEQUENCE).ok_or(Malformed)?.content);
     let status = response.next(tag::ENUMERATED).ok_or(Malformed)?;
     match status.content {
         [0] => {}
@@ -127,7 +128,8 @@ pub fn read(bytes: &[u8]) -> Result<Answer<'_>, OcspError> {
         _ => return Err(Malformed),
     }
     let wrapped = response.only(tag::wrapped(0)).ok_or(Malformed)?;
-    let mut typed = Reader::new(Reader::new(wrapped.content).only(tag::SEQUENCE).ok_or(Malformed)?.content);
+    let mut typed =
+        DerReader::new(DerReader::new(wrapped.content).only(tag::SEQUENCE).ok_or(Malformed)?.content);
     if typed.next(tag::OID).ok_or(Malformed)?.content != BASIC {
         return Err(OcspError::Kind);
     }
@@ -135,25 +137,25 @@ pub fn read(bytes: &[u8]) -> Result<Answer<'_>, OcspError> {
     basic_answer(basic.content).ok_or(Malformed)
 }
 
-fn basic_answer(bytes: &[u8]) -> Option<Answer<'_>> {
-    let mut basic = Reader::new(Reader::new(bytes).only(tag::SEQUENCE)?.content);
+fn basic_answer(bytes: &[u8]) -> Option<OcspResponse<'_>> {
+    let mut basic = DerReader::new(DerReader::new(bytes).only(tag::SEQUENCE)?.content);
     let signed = basic.next(tag::SEQUENCE)?;
     let algorithm = basic.next(tag::SEQUENCE)?.content;
     let signature = bits(basic.next(tag::BIT_STRING)?.content)?;
     let mut certificates = Vec::new();
     if !basic.is_empty() {
         let mut list =
-            Reader::new(Reader::new(basic.only(tag::wrapped(0))?.content).only(tag::SEQUENCE)?.content);
+            DerReader::new(DerReader::new(basic.only(tag::wrapped(0))?.content).only(tag::SEQUENCE)?.content);
         while !list.is_empty() {
             certificates.push(list.next(tag::SEQUENCE)?.whole);
         }
     }
     let singles = singles(signed)?;
-    Some(Answer { signed: signed.whole, algorithm, signature, certificates, singles })
+    Some(OcspResponse { signed: signed.whole, algorithm, signature, certificates, singles })
 }
 
-fn singles(signed: Value<'_>) -> Option<Vec<Single<'_>>> {
-    let mut data = Reader::new(signed.content);
+fn singles(signed: DerValue<'_>) -> Option<Vec<Single<'_>>> {
+    let mut data = DerReader::new(signed.content);
     let _version = data.next(tag::wrapped(0));
     // Who answers: by name or by key.
     data.next(tag::wrapped(1)).or_else(|| data.next(tag::wrapped(2)))?;
@@ -166,7 +168,7 @@ fn singles(signed: Value<'_>) -> Option<Vec<Single<'_>>> {
     Some(singles)
 }
 
-fn single(mut reader: Reader<'_>) -> Option<Single<'_>> {
+fn single(mut reader: DerReader<'_>) -> Option<Single<'_>> {
     let mut id = reader.within(tag::SEQUENCE)?;
     let hash = id.within(tag::SEQUENCE)?.next(tag::OID)?.content;
     let name_hash = id.next(tag::OCTET_STRING)?.content;
@@ -174,9 +176,9 @@ fn single(mut reader: Reader<'_>) -> Option<Single<'_>> {
     let serial = id.only(tag::INTEGER)?.content;
     let status = reader.any()?;
     let status = match status.tag {
-        0x80 => Status::Good,
-        0xa1 => Status::Revoked,
-        0x82 => Status::Unknown,
+        0x80 => CertStatus::Good,
+        0xa1 => CertStatus::Revoked,
+        0x82 => CertStatus::Unknown,
         _ => return None,
     };
     let this_update = seconds(reader.next(tag::GENERALIZED_TIME)?.content)?;
@@ -185,7 +187,7 @@ fn single(mut reader: Reader<'_>) -> Option<Single<'_>> {
         None => None,
     };
     let has_critical_extension = match reader.within(tag::wrapped(1)) {
-        Some(extensions) => has_critical(Reader::new(extensions.only(tag::SEQUENCE)?.content))?,
+        Some(extensions) => has_critical(DerReader::new(extensions.only(tag::SEQUENCE)?.content))?,
         None => false,
     };
     let end = Single {
@@ -201,7 +203,7 @@ fn single(mut reader: Reader<'_>) -> Option<Single<'_>> {
     reader.is_empty().then_some(end)
 }
 
-fn has_critical(mut extensions: Reader<'_>) -> Option<bool> {
+fn has_critical(mut extensions: DerReader<'_>) -> Option<bool> {
     let mut is_critical = false;
     while !extensions.is_empty() {
         let mut extension = extensions.within(tag::SEQUENCE)?;
@@ -216,7 +218,8 @@ fn has_critical(mut extensions: Reader<'_>) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// What `openssl ocsp` asks about serial number 0x1001 of an issuer whose digests are all ones and all twos.
+    /// What `openssl ocsp` asks about serial number 0x1001 of an issuer whose digests are all ones
+    /// and all twos.
     #[test]
     fn a_question_is_what_others_ask() {
         let asked = question(&[1; 20], &[2; 20], &[0x10, 0x01]);
@@ -246,9 +249,9 @@ mod tests {
     #[test]
     fn an_answer_is_read_to_its_end() {
         for (written, status) in [
-            (&[0x80, 0][..], Status::Good),
-            (&[0x82, 0], Status::Unknown),
-            (b"\xa1\x11\x18\x0f20261122000000Z", Status::Revoked),
+            (&[0x80, 0][..], CertStatus::Good),
+            (&[0x82, 0], CertStatus::Unknown),
+            (b"\xa1\x11\x18\x0f20261122000000Z", CertStatus::Revoked),
         ] {
             let bytes = answer(written, &[], &[]);
             let read = read(&bytes).expect("an answer");

@@ -1,20 +1,21 @@
 //! The client protocol's parser: a buffer in, one operation at a time out.
 //!
-//! Pure and without state: [`next`] looks at a buffer that begins at an operation and either returns
-//! one whole operation that borrows it, says how many bytes it needs, or refuses. The caller keeps
-//! what is incomplete and calls again, so the result cannot depend on how the network split the bytes
-//! (a property test holds that for every split).
+//! Pure and without state: [`next`] looks at a buffer that begins at an operation and either
+//! returns one whole operation that borrows it, says how many bytes it needs, or refuses. The
+//! caller keeps what is incomplete and calls again, so the result cannot depend on how the network
+//! split the bytes (a property test holds that for every split).
 //!
 //! Budget of a PUB: one pass over the control line, no allocation, no copy.
 //!
-//! `Compat:` verbs are case-insensitive, a bare LF ends a line, blanks and tabs may repeat, text after
-//! `PING`, `PONG` and `+OK` is ignored: as the reference. Safer than the reference: a CR that is not
-//! followed by LF is refused wherever it stands (there it becomes part of a subject, or vanishes when a
-//! read ends behind it), and the tail of a `PING` line counts against the control line limit.
+//! `Compat:` verbs are case-insensitive, a bare LF ends a line, blanks and tabs may repeat, text
+//! after `PING`, `PONG` and `+OK` is ignored: as the reference. Safer than the reference: a CR that
+//! is not followed by LF is refused wherever it stands (there it becomes part of a subject, or
+//! vanishes when a read ends behind it), and the tail of a `PING` line counts against the control
+//! line limit.
 
-/// What the parser needs to know of the connection.
+/// Limits of a connection that the parser needs to know.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ParserLimits {
     /// Longest argument part of a control line, in bytes.
     pub max_control_line: usize,
     /// Largest payload (headers included) in bytes; `None` is unlimited.
@@ -34,8 +35,8 @@ pub struct Pub<'a> {
     pub header_len: u32,
     /// Header block and payload, without the trailing CRLF.
     pub body: &'a [u8],
-    /// The digits of `header_len` and of the size as they were written, for subscribers get those: the
-    /// first is empty for PUB.
+    /// The digits of `header_len` and of the size as they were written, for subscribers get those:
+    /// the first is empty for PUB.
     pub digits: (&'a [u8], &'a [u8]),
     /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer, which is exactly what
     /// follows the sid in the MSG or HMSG that subscribers get. Empty when the line had odd spacing
@@ -80,7 +81,7 @@ pub enum Op<'a> {
 
 /// The outcome of [`next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next<'a> {
+pub enum Parsed<'a> {
     /// A whole operation and the bytes that it took.
     Op(Op<'a>, usize),
     /// The operation needs at least this many bytes from the start of the buffer.
@@ -111,33 +112,33 @@ pub enum ParseError {
 ///
 /// # Errors
 /// A [`ParseError`] ends the connection: there is no way to find the next operation.
-pub fn next<'a>(buf: &'a [u8], limits: &Limits) -> Result<Next<'a>, ParseError> {
+pub fn next<'a>(buf: &'a [u8], limits: &ParserLimits) -> Result<Parsed<'a>, ParseError> {
     let Some((verb, len)) = verb(buf)? else {
-        return Ok(Next::Need(buf.len() + 1));
+        return Ok(Parsed::Need(buf.len() + 1));
     };
     match verb {
-        Verb::Pub => publish(buf, after_blank(buf, len)?, Shape::Pub, limits),
-        Verb::Hpub => publish(buf, after_blank(buf, len)?, Shape::Hpub, limits),
-        Verb::Sub | Verb::Unsub | Verb::Err => {
+        OpVerb::Pub => publish(buf, after_blank(buf, len)?, Shape::Pub, limits),
+        OpVerb::Hpub => publish(buf, after_blank(buf, len)?, Shape::Hpub, limits),
+        OpVerb::Sub | OpVerb::Unsub | OpVerb::Err => {
             let start = after_blank(buf, len)?;
             with_line(buf, start, limits, |line| arguments(verb, line))
         }
-        Verb::Connect => with_line(buf, len, limits, |line| Ok(Op::Connect(line))),
-        Verb::Ping => with_line(buf, len, limits, |_| Ok(Op::Ping)),
-        Verb::Pong => with_line(buf, len, limits, |_| Ok(Op::Pong)),
-        Verb::Info => with_line(buf, len, limits, |line| Ok(Op::Info(line))),
-        Verb::Ok => with_line(buf, len, limits, |_| Ok(Op::Ok)),
+        OpVerb::Connect => with_line(buf, len, limits, |line| Ok(Op::Connect(line))),
+        OpVerb::Ping => with_line(buf, len, limits, |_| Ok(Op::Ping)),
+        OpVerb::Pong => with_line(buf, len, limits, |_| Ok(Op::Pong)),
+        OpVerb::Info => with_line(buf, len, limits, |line| Ok(Op::Info(line))),
+        OpVerb::Ok => with_line(buf, len, limits, |_| Ok(Op::Ok)),
     }
 }
 
-/// The publish at the front of `buf` and its length, if it is whole, within the limits and spaced as
-/// clients space it: `PUB subject [reply] size CRLF`. Whatever else stands there is for [`next`], which
-/// says the same of such a publish (a property test holds that).
+/// The publish at the front of `buf` and its length, if it is whole, within the limits and spaced
+/// as clients space it: `PUB subject [reply] size CRLF`. Whatever else stands there is for
+/// [`next`], which says the same of such a publish (a property test holds that).
 ///
-/// Perf: nearly all operations of a busy connection; row `pub-16` costs half of what it does through
-/// the general path.
+/// Perf: nearly all operations of a busy connection; row `pub-16` costs half of what it does
+/// through the general path.
 #[inline(always)]
-pub fn plain_publish<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Pub<'a>, usize)> {
+pub fn plain_publish<'a>(buf: &'a [u8], limits: &ParserLimits) -> Option<(Pub<'a>, usize)> {
     let line = buf.strip_prefix(b"PUB ")?;
     let subject = word_len(line)?;
     let mut tail = subject + 1;
@@ -169,7 +170,8 @@ pub fn plain_publish<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Pub<'a>, usi
     Some((message, end + 4))
 }
 
-/// Length of the word in front of a single blank, unless it is empty or holds another control character.
+/// Length of the word in front of a single blank, unless it is empty or holds another control
+/// character.
 #[inline(always)]
 fn word_len(line: &[u8]) -> Option<usize> {
     let len = up_to_blank(line)?;
@@ -185,7 +187,8 @@ fn up_to_blank(line: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(eight) = line[at..].first_chunk::<8>() {
         let eight = u64::from_le_bytes(*eight);
-        // The lowest bit that is set stands in the first byte below 0x21: what is borrowed goes upwards only.
+        // The lowest bit that is set stands in the first byte below 0x21: what is borrowed goes
+        // upwards only.
         let low = eight.wrapping_sub(EACH * 0x21) & !eight & (EACH * 0x80);
         if low != 0 {
             return Some(at + low.trailing_zeros() as usize / 8);
@@ -208,7 +211,7 @@ enum Shape {
 }
 
 #[derive(Clone, Copy)]
-enum Verb {
+enum OpVerb {
     Pub,
     Hpub,
     Sub,
@@ -221,21 +224,21 @@ enum Verb {
     Err,
 }
 
-const VERBS: [(&[u8], Verb); 10] = [
-    (b"PUB", Verb::Pub),
-    (b"HPUB", Verb::Hpub),
-    (b"SUB", Verb::Sub),
-    (b"UNSUB", Verb::Unsub),
-    (b"CONNECT", Verb::Connect),
-    (b"PING", Verb::Ping),
-    (b"PONG", Verb::Pong),
-    (b"INFO", Verb::Info),
-    (b"+OK", Verb::Ok),
-    (b"-ERR", Verb::Err),
+const VERBS: [(&[u8], OpVerb); 10] = [
+    (b"PUB", OpVerb::Pub),
+    (b"HPUB", OpVerb::Hpub),
+    (b"SUB", OpVerb::Sub),
+    (b"UNSUB", OpVerb::Unsub),
+    (b"CONNECT", OpVerb::Connect),
+    (b"PING", OpVerb::Ping),
+    (b"PONG", OpVerb::Pong),
+    (b"INFO", OpVerb::Info),
+    (b"+OK", OpVerb::Ok),
+    (b"-ERR", OpVerb::Err),
 ];
 
 /// The verb at the front, `None` while it may still become one.
-fn verb(buf: &[u8]) -> Result<Option<(Verb, usize)>, ParseError> {
+fn verb(buf: &[u8]) -> Result<Option<(OpVerb, usize)>, ParseError> {
     let mut possible = buf.is_empty();
     for (text, verb) in VERBS {
         let n = text.len().min(buf.len());
@@ -262,9 +265,9 @@ fn after_blank(buf: &[u8], at: usize) -> Result<usize, ParseError> {
 fn with_line<'a>(
     buf: &'a [u8],
     start: usize,
-    limits: &Limits,
+    limits: &ParserLimits,
     op: impl FnOnce(&'a [u8]) -> Result<Op<'a>, ParseError>,
-) -> Result<Next<'a>, ParseError> {
+) -> Result<Parsed<'a>, ParseError> {
     let begin = start + blanks(&buf[start.min(buf.len())..]);
     let rest = &buf[begin.min(buf.len())..];
     let end = line_end(rest);
@@ -278,14 +281,14 @@ fn with_line<'a>(
         return Err(ParseError::ControlLineTooLong);
     }
     match end {
-        Ok(Some(lf)) => Ok(Next::Op(op(strip_cr(&rest[..lf]))?, begin + lf + 1)),
-        Ok(None) => Ok(Next::Need(buf.len() + 1)),
+        Ok(Some(lf)) => Ok(Parsed::Op(op(strip_cr(&rest[..lf]))?, begin + lf + 1)),
+        Ok(None) => Ok(Parsed::Need(buf.len() + 1)),
         Err(StrayCr(_)) => Err(ParseError::UnknownOperation),
     }
 }
 
-/// Where a CR stands that no LF follows. It is refused, but only if the line was not too long before it:
-/// otherwise the answer would depend on where a read ended.
+/// Where a CR stands that no LF follows. It is refused, but only if the line was not too long
+/// before it: otherwise the answer would depend on where a read ended.
 struct StrayCr(usize);
 
 fn blanks(bytes: &[u8]) -> usize {
@@ -310,8 +313,8 @@ fn strip_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn arguments<'a>(verb: Verb, line: &'a [u8]) -> Result<Op<'a>, ParseError> {
-    if let Verb::Err = verb {
+fn arguments<'a>(verb: OpVerb, line: &'a [u8]) -> Result<Op<'a>, ParseError> {
+    if let OpVerb::Err = verb {
         return Ok(Op::PeerError(line));
     }
     let mut words = line.split(|b| matches!(b, b' ' | b'\t')).filter(|w| !w.is_empty());
@@ -321,10 +324,10 @@ fn arguments<'a>(verb: Verb, line: &'a [u8]) -> Result<Op<'a>, ParseError> {
         return Err(ParseError::BadArguments);
     }
     match (verb, second, third) {
-        (Verb::Sub, Some(sid), None) => Ok(Op::Sub { subject: first, queue: None, sid }),
-        (Verb::Sub, Some(queue), Some(sid)) => Ok(Op::Sub { subject: first, queue: Some(queue), sid }),
+        (OpVerb::Sub, Some(sid), None) => Ok(Op::Sub { subject: first, queue: None, sid }),
+        (OpVerb::Sub, Some(queue), Some(sid)) => Ok(Op::Sub { subject: first, queue: Some(queue), sid }),
         // Compat: a malformed count ends the subscription at once, as if none had been given.
-        (Verb::Unsub, max, None) => Ok(Op::Unsub { sid: first, max: max.and_then(size) }),
+        (OpVerb::Unsub, max, None) => Ok(Op::Unsub { sid: first, max: max.and_then(size) }),
         _ => Err(ParseError::BadArguments),
     }
 }
@@ -426,8 +429,8 @@ fn unfinished<'a>(
     buf: &'a [u8],
     start: usize,
     stray: Option<StrayCr>,
-    limits: &Limits,
-) -> Result<Next<'a>, ParseError> {
+    limits: &ParserLimits,
+) -> Result<Parsed<'a>, ParseError> {
     let start = start.min(buf.len());
     let end = stray.as_ref().map_or(strip_cr(buf).len(), |stray| stray.0);
     let line = &buf[start..end.max(start)];
@@ -435,10 +438,15 @@ fn unfinished<'a>(
     if leading.max(line.len() - leading) > limits.max_control_line {
         return Err(ParseError::ControlLineTooLong);
     }
-    if stray.is_some() { Err(ParseError::UnknownOperation) } else { Ok(Next::Need(buf.len() + 1)) }
+    if stray.is_some() { Err(ParseError::UnknownOperation) } else { Ok(Parsed::Need(buf.len() + 1)) }
 }
 
-fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Result<Next<'a>, ParseError> {
+fn publish<'a>(
+    buf: &'a [u8],
+    start: usize,
+    shape: Shape,
+    limits: &ParserLimits,
+) -> Result<Parsed<'a>, ParseError> {
     let words = match Words::scan(buf, start) {
         Ok(Some(words)) => words,
         Ok(None) => return unfinished(buf, start, None, limits),
@@ -483,7 +491,7 @@ fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Re
     let header_digits = if shape == Shape::Hpub { word(last - 1) } else { &[] };
     let digits = (header_digits, word(last));
     let op = Pub { subject: word(0), reply, header_len, body: &buf[body..end - 2], digits, tail };
-    Ok(Next::Op(Op::Pub(op), end))
+    Ok(Parsed::Op(Op::Pub(op), end))
 }
 
 /// Words one blank apart, the last right before CRLF: the tail can be copied as it stands.
@@ -496,14 +504,15 @@ fn regular(words: &Words) -> bool {
 /// Payloads up to this size are looked at again when the first byte of their trailer is there.
 const EAGER_TRAILER: usize = 32 * 1024;
 
-/// What a publish whose end at `end` has not come needs. A wrong first byte of the trailer is refused
-/// before the second has come; for large payloads that second look would cost a copy, and is left out.
-fn incomplete<'a>(buf: &[u8], end: usize) -> Result<Next<'a>, ParseError> {
+/// Tells what a publish needs whose end at `end` has not come. A wrong first byte of the trailer is
+/// refused before the second has come; for large payloads that second look would cost a copy, and
+/// is left out.
+fn incomplete<'a>(buf: &[u8], end: usize) -> Result<Parsed<'a>, ParseError> {
     match buf.get(end - 2) {
-        Some(b'\r') => Ok(Next::Need(end)),
+        Some(b'\r') => Ok(Parsed::Need(end)),
         Some(_) => Err(ParseError::UnknownOperation),
-        None if end > EAGER_TRAILER => Ok(Next::Need(end)),
-        None => Ok(Next::Need(end - 1)),
+        None if end > EAGER_TRAILER => Ok(Parsed::Need(end)),
+        None => Ok(Parsed::Need(end - 1)),
     }
 }
 
@@ -512,11 +521,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits { max_control_line: 64, max_payload: Some(100), headers: true };
+    const LIMITS: ParserLimits = ParserLimits { max_control_line: 64, max_payload: Some(100), headers: true };
 
     fn one(bytes: &[u8]) -> Op<'_> {
         match next(bytes, &LIMITS) {
-            Ok(Next::Op(op, used)) => {
+            Ok(Parsed::Op(op, used)) => {
                 assert_eq!(used, bytes.len());
                 op
             }
@@ -544,7 +553,7 @@ mod tests {
             b"PUB 1 1a 1\r\nx\r\n",
         ] {
             let (message, len) = plain_publish(bytes, &LIMITS).unwrap();
-            assert_eq!(next(bytes, &LIMITS), Ok(Next::Op(Op::Pub(message), len)));
+            assert_eq!(next(bytes, &LIMITS), Ok(Parsed::Op(Op::Pub(message), len)));
         }
         for bytes in [
             &b"PUB foo 2\nhi\r\n"[..],
@@ -572,7 +581,7 @@ mod tests {
         assert_eq!((p.header_len, p.body.len()), (12, 14));
         assert_eq!(p.tail, b"12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
         assert_eq!(refused(b"HPUB a 3 2\r\n"), ParseError::BadArguments);
-        let plain = Limits { headers: false, ..LIMITS };
+        let plain = ParserLimits { headers: false, ..LIMITS };
         assert_eq!(next(b"HPUB a 0 0\r\n\r\n", &plain), Err(ParseError::HeadersNotSupported));
     }
 
@@ -626,7 +635,7 @@ mod tests {
     #[test]
     fn the_control_line_limit_counts_the_argument_part() {
         let fits = format!("SUB {} 1\r\n", "a".repeat(62));
-        assert!(matches!(next(fits.as_bytes(), &LIMITS), Ok(Next::Op(..))));
+        assert!(matches!(next(fits.as_bytes(), &LIMITS), Ok(Parsed::Op(..))));
         let long = format!("SUB {} 1\r\n", "a".repeat(63));
         assert_eq!(refused(long.as_bytes()), ParseError::ControlLineTooLong);
         assert_eq!(refused(format!("PUB {}", "a".repeat(65)).as_bytes()), ParseError::ControlLineTooLong);
@@ -654,11 +663,11 @@ mod tests {
             from = cut;
             loop {
                 match next(&held, &LIMITS) {
-                    Ok(Next::Op(op, used)) => {
+                    Ok(Parsed::Op(op, used)) => {
                         said.push(format!("{op:?}"));
                         held.drain(..used);
                     }
-                    Ok(Next::Need(n)) => {
+                    Ok(Parsed::Need(n)) => {
                         assert!(n > held.len(), "must ask for more than it has");
                         break;
                     }
@@ -696,7 +705,7 @@ mod tests {
         ) {
             let bytes = format!("PUB {subject}{reply} {digits}{blank}{cr}\n{body}\r\n").into_bytes();
             if let Some((message, len)) = plain_publish(&bytes, &LIMITS) {
-                prop_assert_eq!(next(&bytes, &LIMITS), Ok(Next::Op(Op::Pub(message), len)));
+                prop_assert_eq!(next(&bytes, &LIMITS), Ok(Parsed::Op(Op::Pub(message), len)));
             }
         }
 

@@ -1,7 +1,8 @@
-//! The PROXY protocol, versions 1 and 2: what a load balancer says in front of a connection about who is behind it.
+//! The PROXY protocol, versions 1 and 2: what a load balancer says in front of a connection about
+//! who is behind it.
 //!
-//! Reads bytes that somebody else has collected. Never wants more of them than the header has, with one exception:
-//! the line of version 1 has no length, and what was read behind it is the client's.
+//! Reads bytes that somebody else has collected. Never wants more of them than the header has, with
+//! one exception: the line of version 1 has no length, and what was read behind it is the client's.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,35 +15,37 @@ const LONGEST_LINE: usize = 107;
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Bytes of either that tell a header from what a client sends.
 const TELLING: usize = 6;
-/// What stands in front of the addresses of version 2.
+/// Bytes in front of the addresses of version 2.
 const FIXED: usize = 16;
 
-/// What is to be done with the bytes read so far.
+/// Step to do with the bytes read so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum HeaderStep {
     /// Read on, at most so many bytes.
-    More(usize, Part),
+    More(usize, HeaderPart),
     /// There is no header: all of it is the client's.
     Absent,
     /// The header is whole.
-    Whole(Header),
+    Whole(ProxyHeader),
 }
 
-/// What a header says.
+/// Content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
-    /// Who is behind the proxy; `None` if the proxy speaks for itself, as in a health check.
+pub struct ProxyHeader {
+    /// Address of the client behind the proxy; `None` if the proxy speaks for itself, as in a
+    /// health check.
     pub client: Option<SocketAddr>,
-    /// Bytes of the header. Version 2 may have more than were read: they are to be read and thrown away.
+    /// Bytes of the header. Version 2 may have more than were read: they are to be read and thrown
+    /// away.
     pub length: usize,
-    /// What they belong to.
-    pub part: Part,
+    /// Part of the header that they belong to.
+    pub part: HeaderPart,
 }
 
 /// A part of a header, for what is said when it does not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Part {
+pub enum HeaderPart {
     Version,
     Line,
     Signature,
@@ -54,7 +57,7 @@ pub enum Part {
 }
 
 /// Compat: the reference's words.
-impl fmt::Display for Part {
+impl fmt::Display for HeaderPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Version => "failed to read protocol version",
@@ -69,7 +72,7 @@ impl fmt::Display for Part {
     }
 }
 
-impl Part {
+impl HeaderPart {
     /// Compat: whether an end in the middle of it is told from one before it.
     pub fn is_read_whole(self) -> bool {
         !matches!(self, Self::Line | Self::Local | Self::Unspecified)
@@ -93,7 +96,7 @@ pub enum ProxyError {
     Command(u8),
     NoStream,
     Family(u8),
-    TooShort(Part, usize),
+    TooShort(HeaderPart, usize),
 }
 
 /// Compat: the reference's words.
@@ -117,7 +120,9 @@ impl fmt::Display for ProxyError {
             Self::Family(family) => {
                 write!(f, "{unsupported}: unsupported address family 0x{family:02x}")
             }
-            Self::TooShort(Part::Ipv6, length) => write!(f, "IPv6 address data too short: {length} bytes"),
+            Self::TooShort(HeaderPart::Ipv6, length) => {
+                write!(f, "IPv6 address data too short: {length} bytes")
+            }
             Self::TooShort(_, length) => write!(f, "IPv4 address data too short: {length} bytes"),
         }
     }
@@ -129,23 +134,23 @@ impl std::error::Error for ProxyError {}
 ///
 /// # Errors
 /// When they begin a header that is no good: nothing behind it can be trusted either.
-pub fn next(bytes: &[u8]) -> Result<Step, ProxyError> {
+pub fn next(bytes: &[u8]) -> Result<HeaderStep, ProxyError> {
     let begin = &bytes[..bytes.len().min(TELLING)];
     if LINE.starts_with(begin) || SIGNATURE.starts_with(begin) {
         if begin.len() < TELLING {
-            return Ok(Step::More(TELLING - begin.len(), Part::Version));
+            return Ok(HeaderStep::More(TELLING - begin.len(), HeaderPart::Version));
         }
         return if begin == LINE { line(bytes) } else { binary(bytes) };
     }
-    Ok(Step::Absent)
+    Ok(HeaderStep::Absent)
 }
 
-fn line(bytes: &[u8]) -> Result<Step, ProxyError> {
+fn line(bytes: &[u8]) -> Result<HeaderStep, ProxyError> {
     let most = &bytes[..bytes.len().min(LONGEST_LINE)];
     let Some(end) = most.windows(2).position(|pair| pair == b"\r\n") else {
         return match LONGEST_LINE - most.len() {
             0 => Err(ProxyError::LineTooLong),
-            missing => Ok(Step::More(missing, Part::Line)),
+            missing => Ok(HeaderStep::More(missing, HeaderPart::Line)),
         };
     };
     let text = String::from_utf8_lossy(&most[LINE.len()..end]);
@@ -163,7 +168,7 @@ fn line(bytes: &[u8]) -> Result<Step, ProxyError> {
         }
         _ => return Err(ProxyError::LineFormat),
     };
-    Ok(Step::Whole(Header { client, length: end + 2, part: Part::Line }))
+    Ok(HeaderStep::Whole(ProxyHeader { client, length: end + 2, part: HeaderPart::Line }))
 }
 
 fn check_protocol(protocol: &str, addresses: [&str; 2]) -> Result<(), ProxyError> {
@@ -184,16 +189,16 @@ fn port(text: &str) -> Result<u16, String> {
     port.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {why}"))
 }
 
-fn binary(bytes: &[u8]) -> Result<Step, ProxyError> {
+fn binary(bytes: &[u8]) -> Result<HeaderStep, ProxyError> {
     let signature = &bytes[..bytes.len().min(SIGNATURE.len())];
     if signature.len() < SIGNATURE.len() {
-        return Ok(Step::More(SIGNATURE.len() - signature.len(), Part::Signature));
+        return Ok(HeaderStep::More(SIGNATURE.len() - signature.len(), HeaderPart::Signature));
     }
     if signature != SIGNATURE {
         return Err(ProxyError::Signature);
     }
     let Some(&[version_command, family_protocol, high, low]) = bytes[SIGNATURE.len()..].first_chunk() else {
-        return Ok(Step::More(FIXED - bytes.len(), Part::Fixed));
+        return Ok(HeaderStep::More(FIXED - bytes.len(), HeaderPart::Fixed));
     };
     let (version, command) = (version_command & 0xf0, version_command & 0x0f);
     let (family, protocol) = (family_protocol & 0xf0, family_protocol & 0x0f);
@@ -201,12 +206,12 @@ fn binary(bytes: &[u8]) -> Result<Step, ProxyError> {
     if version != 0x20 {
         return Err(ProxyError::Version(version));
     }
-    let whole = |client, part| Ok(Step::Whole(Header { client, length: FIXED + length, part }));
+    let whole = |client, part| Ok(HeaderStep::Whole(ProxyHeader { client, length: FIXED + length, part }));
     match (command, protocol, family) {
-        (0, ..) => whole(None, Part::Local),
-        (1, 1, 0x00) => whole(None, Part::Unspecified),
-        (1, 1, 0x10) => addresses(&bytes[FIXED..], length, Part::Ipv4),
-        (1, 1, 0x20) => addresses(&bytes[FIXED..], length, Part::Ipv6),
+        (0, ..) => whole(None, HeaderPart::Local),
+        (1, 1, 0x00) => whole(None, HeaderPart::Unspecified),
+        (1, 1, 0x10) => addresses(&bytes[FIXED..], length, HeaderPart::Ipv4),
+        (1, 1, 0x20) => addresses(&bytes[FIXED..], length, HeaderPart::Ipv6),
         (1, 1, _) => Err(ProxyError::Family(family)),
         (1, ..) => Err(ProxyError::NoStream),
         _ => Err(ProxyError::Command(command)),
@@ -214,23 +219,23 @@ fn binary(bytes: &[u8]) -> Result<Step, ProxyError> {
 }
 
 /// Source and destination, then their ports, and then whatever else there is.
-fn addresses(bytes: &[u8], length: usize, part: Part) -> Result<Step, ProxyError> {
-    let size = if part == Part::Ipv6 { 16 } else { 4 };
+fn addresses(bytes: &[u8], length: usize, part: HeaderPart) -> Result<HeaderStep, ProxyError> {
+    let size = if part == HeaderPart::Ipv6 { 16 } else { 4 };
     let needed = 2 * (size + 2);
     if length < needed {
         return Err(ProxyError::TooShort(part, length));
     }
     if bytes.len() < needed {
-        return Ok(Step::More(needed - bytes.len(), part));
+        return Ok(HeaderStep::More(needed - bytes.len(), part));
     }
     let ip = match (bytes.first_chunk::<16>(), bytes.first_chunk::<4>()) {
-        (Some(octets), _) if part == Part::Ipv6 => IpAddr::V6(Ipv6Addr::from(*octets)),
+        (Some(octets), _) if part == HeaderPart::Ipv6 => IpAddr::V6(Ipv6Addr::from(*octets)),
         (_, Some(octets)) => IpAddr::V4(Ipv4Addr::from(*octets)),
         _ => return Err(ProxyError::TooShort(part, length)),
     };
     let port = u16::from_be_bytes([bytes[2 * size], bytes[2 * size + 1]]);
     let client = Some(SocketAddr::new(ip.to_canonical(), port));
-    Ok(Step::Whole(Header { client, length: FIXED + length, part }))
+    Ok(HeaderStep::Whole(ProxyHeader { client, length: FIXED + length, part }))
 }
 
 #[cfg(test)]
@@ -244,19 +249,23 @@ mod tests {
         [SIGNATURE, &[version_command, family_protocol], &length, data].concat()
     }
 
-    fn whole(client: Option<&str>, length: usize, part: Part) -> Result<Step, String> {
-        Ok(Step::Whole(Header { client: client.map(|text| text.parse().expect(text)), length, part }))
+    fn whole(client: Option<&str>, length: usize, part: HeaderPart) -> Result<HeaderStep, String> {
+        Ok(HeaderStep::Whole(ProxyHeader {
+            client: client.map(|text| text.parse().expect(text)),
+            length,
+            part,
+        }))
     }
 
     #[track_caller]
-    fn check(bytes: &[u8], expected: &Result<Step, String>) {
+    fn check(bytes: &[u8], expected: &Result<HeaderStep, String>) {
         assert_eq!(next(bytes).map_err(|error| error.to_string()), *expected, "{}", bytes.escape_ascii());
     }
 
     /// As nats-server 2.15.2 answers them.
     #[test]
     fn lines_are_read_as_the_reference_reads_them() {
-        let good = |client, text: &str| check(text.as_bytes(), &whole(client, text.len(), Part::Line));
+        let good = |client, text: &str| check(text.as_bytes(), &whole(client, text.len(), HeaderPart::Line));
         good(Some("1.2.3.4:5"), "PROXY TCP4 1.2.3.4 6.7.8.9 5 6\r\n");
         good(Some("1.2.3.4:5"), "PROXY \t TCP4  1.2.3.4 6.7.8.9\x0b5 65535 \r\n");
         good(Some("[2001:db8::1]:0"), "PROXY TCP6 2001:db8::1 ::1 0 6\r\n");
@@ -278,26 +287,26 @@ mod tests {
         let range = "strconv.ParseUint: parsing \"65536\": value out of range";
         bad("PROXY TCP4 1.2.3.4 1.2.3.4 5 65536\r\n", &format!("invalid dest port: {range}"));
         let long = format!("PROXY UNKNOWN {}", "a".repeat(91));
-        check(long.as_bytes(), &Ok(Step::More(2, Part::Line)));
+        check(long.as_bytes(), &Ok(HeaderStep::More(2, HeaderPart::Line)));
         invalid(&format!("{long}aa"), "v1 line too long");
-        check(format!("{long}\r\n").as_bytes(), &whole(None, 107, Part::Line));
+        check(format!("{long}\r\n").as_bytes(), &whole(None, 107, HeaderPart::Line));
         invalid(&format!("{long}a\r\n"), "v1 line too long");
     }
 
     #[test]
     fn binary_headers_are_read_as_the_reference_reads_them() {
         let v4 = [1, 2, 3, 4, 6, 7, 8, 9, 0x12, 0x34, 0, 1];
-        check(&v2(0x21, 0x11, &v4), &whole(Some("1.2.3.4:4660"), 28, Part::Ipv4));
+        check(&v2(0x21, 0x11, &v4), &whole(Some("1.2.3.4:4660"), 28, HeaderPart::Ipv4));
         let more = [&v4[..], &[9; 500]].concat();
-        check(&v2(0x21, 0x11, &more), &whole(Some("1.2.3.4:4660"), 528, Part::Ipv4));
-        check(&v2(0x21, 0x11, &more)[..28], &whole(Some("1.2.3.4:4660"), 528, Part::Ipv4));
-        check(&v2(0x21, 0x11, &more)[..27], &Ok(Step::More(1, Part::Ipv4)));
+        check(&v2(0x21, 0x11, &more), &whole(Some("1.2.3.4:4660"), 528, HeaderPart::Ipv4));
+        check(&v2(0x21, 0x11, &more)[..28], &whole(Some("1.2.3.4:4660"), 528, HeaderPart::Ipv4));
+        check(&v2(0x21, 0x11, &more)[..27], &Ok(HeaderStep::More(1, HeaderPart::Ipv4)));
         let mapped: Ipv6Addr = "::ffff:1.2.3.4".parse().expect("an address");
         let v6 = [&mapped.octets()[..], &[0; 16], &[0, 7, 0, 8]].concat();
-        check(&v2(0x21, 0x21, &v6), &whole(Some("1.2.3.4:7"), 52, Part::Ipv6));
-        check(&v2(0x20, 0xff, &[]), &whole(None, 16, Part::Local));
-        check(&v2(0x20, 0x11, &v4), &whole(None, 28, Part::Local));
-        check(&v2(0x21, 0x01, &[0; 3]), &whole(None, 19, Part::Unspecified));
+        check(&v2(0x21, 0x21, &v6), &whole(Some("1.2.3.4:7"), 52, HeaderPart::Ipv6));
+        check(&v2(0x20, 0xff, &[]), &whole(None, 16, HeaderPart::Local));
+        check(&v2(0x20, 0x11, &v4), &whole(None, 28, HeaderPart::Local));
+        check(&v2(0x21, 0x01, &[0; 3]), &whole(None, 19, HeaderPart::Unspecified));
         let bad = |bytes: &[u8], why: &str| check(bytes, &Err(why.to_owned()));
         bad(&v2(0x11, 0x11, &v4), "invalid PROXY protocol header: invalid version 0x10");
         bad(&v2(0x22, 0x11, &v4), "unknown PROXY protocol command: 0x02");
@@ -320,16 +329,16 @@ mod tests {
             "\r\nPING",
             "\x16\x03\x01",
         ] {
-            check(text.as_bytes(), &Ok(Step::Absent));
+            check(text.as_bytes(), &Ok(HeaderStep::Absent));
         }
         for (text, missing) in [("", 6), ("P", 5), ("PROXY", 1), ("\r\n", 4), ("\r\n\r\n\0", 1)] {
-            check(text.as_bytes(), &Ok(Step::More(missing, Part::Version)));
+            check(text.as_bytes(), &Ok(HeaderStep::More(missing, HeaderPart::Version)));
         }
     }
 
     proptest! {
-        /// Whoever reads what is asked for, in whatever pieces, comes to the same end, and has read nothing of what is
-        /// behind a binary header.
+        /// Whoever reads what is asked for, in whatever pieces, comes to the same end, and has read
+        /// nothing of what is behind a binary header.
         #[test]
         fn pieces_make_no_difference(
             kind in 0usize..4, noise in proptest::collection::vec(any::<u8>(), 0..60), pieces in 1usize..9
@@ -343,7 +352,7 @@ mod tests {
             let mut read = 0;
             loop {
                 match next(&bytes[..read]) {
-                    Ok(Step::More(most, _)) => {
+                    Ok(HeaderStep::More(most, _)) => {
                         prop_assert!(most > 0);
                         let n = most.min(pieces).min(bytes.len() - read);
                         if n == 0 {
@@ -353,7 +362,7 @@ mod tests {
                     }
                     end => {
                         prop_assert_eq!(end.clone(), next(&bytes));
-                        if let (Ok(Step::Whole(header)), true) = (end, kind > 1) {
+                        if let (Ok(HeaderStep::Whole(header)), true) = (end, kind > 1) {
                             prop_assert!(read <= header.length);
                         }
                         break;

@@ -1,4 +1,5 @@
-//! What a strict client accepts from a server, and nothing else; and when two clients have heard the same.
+//! What a strict client accepts from a server, and nothing else; and when two clients have heard
+//! the same.
 
 use std::ops::Range;
 
@@ -26,8 +27,8 @@ fn assert_alike(who: &str, whole: &[u8], split: &[u8]) {
     assert!(alike, "{who}whole:{}\nin pieces:{}", shown(&first), shown(&second));
 }
 
-/// Received frames. Which of a client's subscriptions gets a message first is left open, so messages between
-/// two other frames are sorted by subscription.
+/// Received frames. Which of a client's subscriptions gets a message first is left open, so
+/// messages between two other frames are sorted by subscription.
 fn read_sorted(bytes: &[u8]) -> Vec<Frame<'_>> {
     let mut frames = match read(bytes) {
         Ok(frames) => frames,

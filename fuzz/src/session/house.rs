@@ -1,5 +1,5 @@
-//! A broker with one shard, one client that behaves, and others that come and go: what the server does around
-//! the core, without sockets, threads or time.
+//! A broker with one shard, one client that behaves, and others that come and go: what the server
+//! does around the core, without sockets, threads or time.
 
 use super::frames::Heard;
 use super::pipe::Pipe;
@@ -8,8 +8,9 @@ use myelin_auth::{
     SubjectRules, User, Users,
 };
 use myelin_broker::{
-    Broker, Checked, Drained, Endpoint, Level, Log, Session, Settings, Shard, StopReason, Verdict,
+    Broker, Checked, Drained, Endpoint, Level, Log, Session, SessionStatus, Settings, Shard, StopReason,
 };
+use myelin_stdx::entropy::SeededEntropy;
 use myelin_wire::info::Info;
 use std::fmt::{self, Arguments, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,10 +38,11 @@ const SEED: u64 = 7;
 /// What ends all that the client that behaves hears of an input.
 pub(super) const PONG: &[u8] = b"PONG\r\n";
 
-/// Connections after which a house is left, so that what brokers remember of them is bounded, and is freed.
+/// Connections after which a house is left, so that what brokers remember of them is bounded, and
+/// is freed.
 const WORN: u64 = 4096;
 
-/// See the head of this file.
+/// Broker with one shard and its clients, without sockets, threads or time.
 pub(super) struct House {
     broker: Arc<Broker>,
     shard: Shard,
@@ -61,15 +63,24 @@ struct Peer {
 }
 
 impl House {
-    /// The lowest two bits of `choice` are how clients authenticate (not at all, by token, as users, as
-    /// users with one for everybody else), then come: small limits, tracing, narrow pipes.
+    /// The lowest two bits of `choice` are how clients authenticate (not at all, by token, as
+    /// users, as users with one for everybody else), then come: small limits, tracing, narrow
+    /// pipes.
     pub(super) fn new(choice: u8) -> Self {
         let has = |bit: u8| choice & bit != 0;
         let log = Arc::new(Lines { has_trace: has(8) });
         let info = Info { server_id: "FUZZ".into(), max_payload: 1 << 20, ..Info::default() };
         let settings = Settings { max_closed_clients: 0, ..settings(has(4)) };
-        let broker = Broker::new(settings, auth(choice & 3), &[], Some("$SYS"), info, log)
-            .expect("no account is named twice");
+        let broker = Broker::new(
+            settings,
+            auth(choice & 3),
+            &[],
+            Some("$SYS"),
+            info,
+            Arc::new(SeededEntropy::new(1)),
+            log,
+        )
+        .expect("no account is named twice");
         let mut house = Self {
             shard: Shard::new(&broker, SEED),
             broker,
@@ -83,14 +94,15 @@ impl House {
         house
     }
 
-    /// What was drawn for the last guests has no part in what comes: queue members are chosen as for the first.
+    /// What was drawn for the last guests has no part in what comes: queue members are chosen as
+    /// for the first.
     pub(super) fn begin(&mut self) {
         self.shard.reseed(SEED);
         self.peers[WITNESS].pipe.rewind();
     }
 
-    /// Nothing of the guests stays, so that libFuzzer finds as many allocations as releases after an input and need not look
-    /// for leaks.
+    /// Nothing of the guests stays, so that libFuzzer finds as many allocations as releases after
+    /// an input and need not look for leaks.
     pub(super) fn clear(&mut self) {
         self.peers.truncate(WITNESS + 1);
     }
@@ -121,7 +133,7 @@ impl House {
         let endpoint = Endpoint { peer, start: SystemTime::UNIX_EPOCH };
         let conn = self.broker.connect(endpoint, Box::new(pipe.clone()));
         let (session, verdict) = Session::open(&mut self.shard, conn, self.now);
-        assert_eq!(verdict, Verdict::Go, "there is room for everybody");
+        assert_eq!(verdict, SessionStatus::Continue, "there is room for everybody");
         self.peers.push(Peer { session, pipe, held: Vec::new(), need: 1, is_open: true });
         self.flush();
         self.peers.len() - 1
@@ -154,16 +166,16 @@ impl House {
             }
             StopReason::Flush | StopReason::Stall => self.flush(),
             StopReason::Authenticate(task) => {
-                let Checked::Settled(outcome) = task.run() else { panic!("nobody is asked here") };
+                let Checked::Final(outcome) = task.run() else { panic!("nobody is asked here") };
                 let verdict = peer.session.authenticated(&mut self.shard, outcome, self.now);
                 self.heed(number, verdict);
             }
-            StopReason::Close(reason) => self.heed(number, Verdict::Close(reason)),
+            StopReason::Close(reason) => self.heed(number, SessionStatus::Close(reason)),
         }
     }
 
-    fn heed(&mut self, number: usize, verdict: Verdict) {
-        if let Verdict::Close(reason) = verdict {
+    fn heed(&mut self, number: usize, verdict: SessionStatus) {
+        if let SessionStatus::Close(reason) = verdict {
             let peer = &mut self.peers[number];
             peer.is_open = false;
             if let Some(removal) = peer.session.end(&mut self.shard, reason, self.now) {
@@ -187,7 +199,7 @@ impl House {
     /// The client hangs up.
     pub(super) fn leave(&mut self, number: usize) {
         if self.peers[number].is_open {
-            self.heed(number, Verdict::Close(myelin_wire::error::CloseReason::ClientClosed));
+            self.heed(number, SessionStatus::Close(myelin_wire::error::CloseReason::ClientClosed));
         }
         self.peers[number].session.conn().discard();
     }

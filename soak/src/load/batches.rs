@@ -10,7 +10,8 @@ use std::time::Duration;
 
 const NAME: &str = "batches";
 const EVERY: Duration = Duration::from_millis(500);
-/// Batches of each kind in one turn. The server gives one up after two seconds, so that 12 of each are open.
+/// Batches of each kind in one turn. The server gives one up after two seconds, so that 12 of each
+/// are open.
 const BATCHES: u64 = 3;
 const MESSAGES: u64 = 10;
 

@@ -1,4 +1,5 @@
-//! Key-value buckets: history, lifetimes of all keys and of single ones, deletes and purges, watches that come and go.
+//! Key-value buckets: history, lifetimes of all keys and of single ones, deletes and purges,
+//! watches that come and go.
 
 use super::{Load, Loads, next};
 use crate::Error;

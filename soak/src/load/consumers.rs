@@ -1,4 +1,5 @@
-//! Consumers of a stream that lives: abandoned ones, deleted ones, and ones whose messages are not acknowledged.
+//! Consumers of a stream that lives: abandoned ones, deleted ones, and ones whose messages are not
+//! acknowledged.
 
 use super::{Load, Loads, next};
 use crate::Error;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 const STREAM: &str = "consumed";
 const EVERY: Duration = Duration::from_millis(250);
-/// Official clients have their ordered consumers last 30 s after them: few, so that as many come as go by the third
-/// round of two minutes.
+/// Official clients have their ordered consumers last 30 s after them: few, so that as many come as
+/// go by the third round of two minutes.
 const ORDERED_EVERY: Duration = Duration::from_secs(1);
 /// Consumers of each kind in one turn.
 const COUNT: u64 = 3;

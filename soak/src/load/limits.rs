@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What a stream's subjects are like.
+/// Subjects of a stream.
 #[derive(Debug, Clone, Copy)]
 enum Subjects {
     /// Each message has one of its own.
@@ -38,8 +38,9 @@ const FILL: u64 = 3000;
 /// How many of these are confirmed at once.
 const SLICE: u64 = 100;
 
-/// Three have segments of 16 MiB, and messages large enough to fill one in half a minute. Files of the others are never larger
-/// than an eighth of 8 MiB: what slow streams take would grow for minutes before it is as large as it gets.
+/// Three have segments of 16 MiB, and messages large enough to fill one in half a minute. Files of
+/// the others are never larger than an eighth of 8 MiB: what slow streams take would grow for
+/// minutes before it is as large as it gets.
 const KINDS: [Kind; 16] = [
     kind("l-msgs", r#""max_msgs":2000,"max_bytes":8388608"#, Subjects::Different, 512),
     kind("l-msgs-memory", r#""max_msgs":2000,"storage":"memory""#, Subjects::Different, 128),

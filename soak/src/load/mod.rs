@@ -1,7 +1,8 @@
 //! Every kind of load, and the tasks that give each its turns.
 //!
-//! A load acts in short turns and leaves behind what a client would leave behind. Between turns it may be made to rest:
-//! what a turn left to the server is gone some seconds later, and the tables are as they were a round before.
+//! A load acts in short turns and leaves behind what a client would leave behind. Between turns it
+//! may be made to rest: what a turn left to the server is gone some seconds later, and the tables
+//! are as they were a round before.
 
 mod batches;
 mod buckets;
@@ -138,7 +139,7 @@ impl Loads {
     }
 }
 
-/// What comes next on a subscription, which must be soon.
+/// Next item of a subscription, which must come soon.
 async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> Result<T, Error> {
     let came = timeout(COMING, stream.next()).await.map_err(|_| "nothing came")?;
     came.ok_or_else(|| "the connection ended".into())

@@ -1,4 +1,5 @@
-//! A client of a few lines, for what official ones do not do: half a message, no farewell, no reading.
+//! A client of a few lines, for what official ones do not do: half a message, no farewell, no
+//! reading.
 
 use crate::Error;
 use crate::world::World;

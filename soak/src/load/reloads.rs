@@ -1,7 +1,8 @@
 //! Configuration reloads, back and forth between two files that nobody minds.
 //!
-//! nats-server 2.15.2 minds: while it reloads accounts, requests to JetStream find no responder, and a client that
-//! subscribes to what its account imports ends it (a nil dereference in `addShadowSub`). It is not reloaded.
+//! nats-server 2.15.2 minds: while it reloads accounts, requests to JetStream find no responder,
+//! and a client that subscribes to what its account imports ends it (a nil dereference in
+//! `addShadowSub`). It is not reloaded.
 
 use super::{Load, Loads};
 use crate::Error;

@@ -1,4 +1,5 @@
-//! Requests that nobody answers: nobody listens, somebody listens in silence, in the own account and in another one.
+//! Requests that nobody answers: nobody listens, somebody listens in silence, in the own account
+//! and in another one.
 
 use super::{Load, Loads};
 use crate::Error;

@@ -45,7 +45,7 @@ impl Slow {
         Ok(())
     }
 
-    /// The same with a consumer that delivers to it.
+    /// Lets a consumer deliver to a client that does not read.
     async fn deliver(&self) -> Result<(), Error> {
         let number = self.world.number();
         let mut deaf = Raw::connect(&self.world, "a").await?;

@@ -1,4 +1,5 @@
-//! Whole streams that are made, filled, changed, purged and deleted, and backups that nobody takes to their end.
+//! Whole streams that are made, filled, changed, purged and deleted, and backups that nobody takes
+//! to their end.
 
 use super::{Load, Loads, next};
 use crate::Error;

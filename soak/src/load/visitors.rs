@@ -54,7 +54,8 @@ async fn visit(world: Arc<World>, choice: u64) -> Result<(), Error> {
     }
 }
 
-/// Subjects of its own, a wildcard, a group, a request to itself; then it goes as the official client does.
+/// Subjects of its own, a wildcard, a group, a request to itself; then it goes as the official
+/// client does.
 async fn official(world: &World, number: u64) -> Result<(), Error> {
     let client = world.client("visitor").await?;
     let mut own = client.subscribe(format!("visit.{number}")).await?;

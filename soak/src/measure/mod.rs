@@ -1,7 +1,8 @@
 //! One round's figures: samples of the process under load, and process and pages at rest.
 //!
-//! Under load a figure is the median of its samples, since files come and go with segments. At rest, when every client has
-//! done what it began and the server has had time to tidy up, each table has the size that belongs to what is there.
+//! Under load a figure is the median of its samples, since files come and go with segments. At
+//! rest, when every client has done what it began and the server has had time to tidy up, each
+//! table has the size that belongs to what is there.
 
 mod pages;
 mod process;
@@ -20,7 +21,7 @@ use removed::Removed;
 pub(crate) const REMOVED_FILES_STAY: std::time::Duration = std::time::Duration::from_secs(5);
 
 const MIB: f64 = 1024.0 * 1024.0;
-/// What a stream writes to one file.
+/// Size of one file of a stream.
 const SEGMENT_MIB: f64 = 16.0;
 /// The four files that our journal writes in turn.
 const JOURNAL_MIB: f64 = 4.0 * 64.0;
@@ -83,8 +84,8 @@ impl Measure {
         Self { samples: Vec::new(), removed: Removed::default() }
     }
 
-    /// Looks at the process under load. To be called often: how long a removed file stays open is known no better than
-    /// that.
+    /// Looks at the process under load. To be called often: how long a removed file stays open is
+    /// known no better than that.
     pub(crate) fn sample(&mut self, world: &World) -> Result<(), Error> {
         let sample = self.look(world)?;
         self.samples.push(sample);

@@ -1,4 +1,4 @@
-//! What `/proc` says about the server, and what its store takes on disk.
+//! Measurements of the server from `/proc`, and of what its store takes on disk.
 
 use crate::Error;
 use std::fs;
@@ -22,9 +22,9 @@ pub(super) struct Sample {
     pub(super) descriptors: usize,
     /// Open files that are in no folder any more.
     pub(super) removed: Vec<RemovedFile>,
-    /// What the files of the store take, without the journal's, in bytes of allocated blocks.
+    /// Bytes of allocated blocks of the store's files, without the journal's.
     stored: u64,
-    /// What the journal's take.
+    /// Bytes of the journal's files.
     pub(super) journal: u64,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct RemovedFile {
     pub(super) inode: u64,
     /// Where it was.
     pub(super) path: PathBuf,
-    /// What it still takes, in bytes.
+    /// Bytes that the file still takes.
     bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl Sample {
         })
     }
 
-    /// What the store takes of the disk, removed files included, the journal not.
+    /// Bytes that the store takes of the disk, removed files included, the journal not.
     pub(super) fn disk(&self) -> u64 {
         self.stored + self.removed.iter().map(|file| file.bytes).sum::<u64>()
     }
@@ -84,7 +84,8 @@ fn descriptors(proc: &Path) -> Result<Vec<u32>, Error> {
     Ok(all)
 }
 
-/// The file behind a descriptor, if it is a removed one. Descriptors come and go meanwhile: what is not there is none.
+/// The file behind a descriptor, if it is a removed one. Descriptors come and go meanwhile: what is
+/// not there is none.
 fn removed_file(proc: &Path, descriptor: u32) -> Option<RemovedFile> {
     let link = proc.join("fd").join(descriptor.to_string());
     let path = fs::read_link(&link).ok()?;

@@ -15,7 +15,8 @@ pub(crate) struct Held {
     pub(crate) open_for: Duration,
 }
 
-/// Which descriptor shows which file, and where it was: each may be used again for something else, not all of them.
+/// Which descriptor shows which file, and where it was: each may be used again for something else,
+/// not all of them.
 type Key = (u32, u64, PathBuf);
 
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +29,7 @@ struct Sighting {
 #[derive(Debug, Default)]
 pub(super) struct Removed {
     open: HashMap<Key, Sighting>,
-    /// Those that were too long open and are closed now.
+    /// Files that were too long open and are closed now.
     past: Vec<Held>,
 }
 
@@ -53,7 +54,7 @@ impl Removed {
         });
     }
 
-    /// Those that were open for too long, closed or not, the longest first.
+    /// Files that were open for too long, closed or not, the longest first.
     pub(super) fn held(&self) -> Vec<Held> {
         let mut held = self.past.clone();
         held.extend(self.open.iter().filter_map(|((_, _, path), sighting)| sighting.held(path)));

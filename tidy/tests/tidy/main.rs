@@ -1,5 +1,6 @@
-//! What every file has to be like. Rules without exceptions are assertions; the rest are lists that may only shrink
-//! (`tidy/lists`): whoever mends something records the shorter list with `MYELIN_RECORD=1 cargo test -p myelin-tidy`.
+//! What every file has to be like. Rules without exceptions are assertions; the rest are lists that
+//! may only shrink (`tidy/lists`): whoever mends something records the shorter list with
+//! `MYELIN_RECORD=1 cargo test -p myelin-tidy`.
 
 mod floors;
 mod paths;

@@ -23,8 +23,9 @@ fn paths_that_are_named_exist() {
     compare("paths", &found).unwrap_or_else(|said| panic!("paths that are not there, {said}"));
 }
 
-/// Adds the paths between backticks that do not exist. A path may leave out the folders that a reader knows from what stands
-/// before it: `store/src/journal/round.rs` is also `journal/round.rs`.
+/// Adds the paths between backticks that do not exist. A path may leave out the folders that a
+/// reader knows from what stands before it: `store/src/journal/round.rs` is also
+/// `journal/round.rs`.
 fn missing(place: &str, text: &str, named: &BTreeSet<String>, found: &mut List) {
     let between = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     for path in between.flat_map(expanded).filter(|path| is_path(path)) {
@@ -55,7 +56,8 @@ fn expanded(text: &str) -> Vec<String> {
     list.split(',').flat_map(|one| expanded(&format!("{before}{}{after}", one.trim()))).collect()
 }
 
-/// Everything that can be named: each file and each folder that holds one, with the folders above it.
+/// Everything that can be named: each file and each folder that holds one, with the folders above
+/// it.
 fn named(sources: &[Source]) -> BTreeSet<String> {
     let texts = documents().into_iter().map(|(path, _)| path);
     let mut all = BTreeSet::new();

@@ -49,7 +49,8 @@ fn bodies(keyword: &str, measure: fn(&[Token<'_>]) -> usize, limit: usize) -> Li
     found
 }
 
-/// The name behind the keyword, and everything from the keyword to the end of the braces, if there are any.
+/// The name behind the keyword, and everything from the keyword to the end of the braces, if there
+/// are any.
 fn body<'a, 't>(tokens: &'t [Token<'a>]) -> Option<(&'a str, &'t [Token<'a>])> {
     let name = tokens.get(1).filter(|token| token.kind == Kind::Word)?.text;
     let mut depth = 0_usize;

@@ -1,10 +1,10 @@
-//! What a service answers, and whether that lets anybody in.
+//! Response of a callout service, and whether it lets anybody in.
 //!
-//! Owns the order of the questions that an answer is asked, and the texts of the log. Nothing of an answer counts before all
-//! of it is right.
+//! Owns the order of the questions that an answer is asked, and the texts of the log. Nothing of an
+//! answer counts before all of it is right.
 
 use super::auth_request::{AuthRequest, ServerKeys};
-use super::{Asked, Callout};
+use super::{Callout, CalloutService};
 use crate::authenticate::Reject;
 use crate::identity::{AccountName, Identity};
 use crate::jwt::{self, AuthorizationResponseClaims, PREFIX, UserClaims, UserPermissions};
@@ -17,9 +17,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Who was let in by an answer: what only the answer says of it.
+/// Grant of a callout service: what only its response says of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct CalloutGrant {
     /// When its connection ends, whatever becomes of its account.
     pub expires: Option<SystemTime>,
     /// Subscriptions that it may have.
@@ -29,43 +29,45 @@ pub struct Answered {
     /// The name is a public key that CONNECT names.
     pub has_key: bool,
     /// In operator mode, what its account says of it.
-    pub standing: Option<Standing>,
+    pub account_grant: Option<AccountGrant>,
 }
 
-impl Answered {
+impl CalloutGrant {
     /// When its connection ends: by itself, and with its account.
     pub fn ends(&self) -> impl Iterator<Item = SystemTime> {
-        let account = self.standing.as_ref().and_then(|standing| standing.account.expires());
+        let account = self.account_grant.as_ref().and_then(|account_grant| account_grant.account.expires());
         self.expires.into_iter().chain(account)
     }
 }
 
 /// By what the token of an account lets somebody be in it whom a service has let in.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct AccountGrant {
     account: Arc<TrustedAccount>,
     subject: String,
     issued_at: i64,
     /// The account's key that signed, where it was not its own.
     signing_key: Option<String>,
-    /// What the answer itself says that it may do.
+    /// Permissions in the response itself.
     own: Option<Arc<Permissions>>,
 }
 
-impl Standing {
+impl AccountGrant {
     /// The account as it was when the answer came.
     #[must_use]
     pub fn account(&self) -> &Arc<TrustedAccount> {
         &self.account
     }
 
-    /// What it may do: what the answer says, else what is the account's default.
+    /// Permissions of the client: those of the response, else the account's default.
     #[must_use]
     pub fn permissions(&self) -> Option<Arc<Permissions>> {
-        self.account.guarded(self.own.as_ref().or_else(|| self.account.default_permissions()).cloned())
+        self.account.without_callout_subject(
+            self.own.as_ref().or_else(|| self.account.default_permissions()).cloned(),
+        )
     }
 
-    /// The same where its account has another token now.
+    /// Applies the present token of the account to the grant, after the account got another one.
     ///
     /// # Errors
     /// Why it may not stay.
@@ -83,7 +85,7 @@ impl Standing {
     }
 }
 
-impl PartialEq for Standing {
+impl PartialEq for AccountGrant {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.account, &other.account)
             && (&self.subject, self.issued_at, &self.signing_key)
@@ -91,7 +93,7 @@ impl PartialEq for Standing {
     }
 }
 
-impl Eq for Standing {}
+impl Eq for AccountGrant {}
 
 /// Characters of the longest reason in the log.
 const LONGEST_REASON: usize = 1024;
@@ -106,19 +108,19 @@ fn refused(text: impl Into<String>) -> Reject {
 }
 
 impl AuthRequest {
-    /// Judges what came back; nothing or an empty message is a refusal. Takes some 200 us, and as long as it takes where
-    /// an account has to be asked for.
+    /// Judges what came back; nothing or an empty message is a refusal. Takes some 200 us, and as
+    /// long as it takes where an account has to be asked for.
     ///
     /// # Errors
     /// Why nobody is let in.
-    pub fn judge(
+    pub fn verify(
         &self,
         answer: &[u8],
         keys: &ServerKeys,
         accounts: &dyn Accounts,
         now: SystemTime,
     ) -> Result<Identity, Reject> {
-        let account = self.asked.account();
+        let account = self.service.account();
         let claims = self.user_claims(answer, keys, now)?;
         self.check_proxy(&claims.nats.permissions)?;
         if let Some(issue) = claims.issues(seconds(now)).first() {
@@ -132,25 +134,25 @@ impl AuthRequest {
             );
             return Err(refused(text));
         }
-        match &self.asked {
-            Asked::Configured(callout) => {
+        match &self.service {
+            CalloutService::Configured(callout) => {
                 let place = self.configured_place(callout, &claims, accounts)?;
-                self.let_in(&claims, place, None, now)
+                self.admit(&claims, place, None, now)
             }
-            Asked::Account(own) => {
+            CalloutService::Account(own) => {
                 let place = own_place(own, &claims, accounts, now)?;
                 let mut claims = claims;
                 apply_scope(&place, &mut claims, true)
                     .map_err(|fault| refused(scope_fault(&claims, fault)))?;
                 let name = AccountName::new(place.key());
-                self.let_in(&claims, name, Some(&place), now)
+                self.admit(&claims, name, Some(&place), now)
             }
         }
     }
 
     /// The user in the answer, if the answer is one to this question.
     fn user_claims(&self, answer: &[u8], keys: &ServerKeys, now: SystemTime) -> Result<UserClaims, Reject> {
-        let account = self.asked.account();
+        let account = self.service.account();
         if answer.is_empty() {
             let text = "auth callout violation: \"no reason supplied\" on account";
             return Err(refused(format!("{text} {:?}", account.as_str())));
@@ -179,10 +181,10 @@ impl AuthRequest {
 
     /// The token, and whether it was sealed: only who was asked in that way may answer so.
     fn opened(&self, answer: &[u8], keys: &ServerKeys) -> Result<(Vec<u8>, bool), Reject> {
-        match self.asked.xkey() {
+        match self.service.xkey() {
             Some(key) if !answer.starts_with(PREFIX.as_bytes()) => {
                 let opened = keys.curve.open(answer, key);
-                let account = self.asked.account();
+                let account = self.service.account();
                 let text = |fault: &dyn Display| {
                     let what = "error decrypting auth callout response on account";
                     refused(format!("{what} {:?}: {fault}", account.as_str()))
@@ -194,16 +196,16 @@ impl AuthRequest {
     }
 
     fn check_signer(&self, claims: &AuthorizationResponseClaims) -> Result<(), Reject> {
-        let said = &claims.nats.issuer_account;
-        let is_known = match &self.asked {
-            Asked::Configured(callout) => claims.issuer == callout.issuer,
-            Asked::Account(account) if !said.is_empty() && said != account.key() => {
+        let given = &claims.nats.issuer_account;
+        let is_known = match &self.service {
+            CalloutService::Configured(callout) => claims.issuer == callout.issuer,
+            CalloutService::Account(account) if !given.is_empty() && given != account.key() => {
                 let text =
-                    format!("auth callout response issuer account {said:?} is not the callout account");
+                    format!("auth callout response issuer account {given:?} is not the callout account");
                 return Err(refused(text));
             }
             // Compat: the account itself may, also where its users need signing keys.
-            Asked::Account(account) => {
+            CalloutService::Account(account) => {
                 claims.issuer == account.key() || account.signer(&claims.issuer).is_some()
             }
         };
@@ -222,8 +224,8 @@ impl AuthRequest {
         claims: &UserClaims,
         accounts: &dyn Accounts,
     ) -> Result<AccountName, Reject> {
-        let (own, said) = (callout.account.as_str(), &claims.nats.issuer_account);
-        if !said.is_empty() {
+        let (own, given) = (callout.account.as_str(), &claims.nats.issuer_account);
+        if !given.is_empty() {
             return Err(refused(format!(
                 "error non operator mode account {own:?}: attempted to use issuer_account"
             )));
@@ -244,7 +246,7 @@ impl AuthRequest {
     }
 
     /// The identity of a user to whom nothing is to be objected.
-    fn let_in(
+    fn admit(
         &self,
         claims: &UserClaims,
         place: AccountName,
@@ -252,22 +254,23 @@ impl AuthRequest {
         now: SystemTime,
     ) -> Result<Identity, Reject> {
         let may = &claims.nats.permissions;
-        let own = self.asked.account();
+        let own = self.service.account();
         let user = |what: &str| refused(format!("authorized user on account {:?} {what}", own.as_str()));
         let left = time_left(may, now).map_err(|_| user("outside of valid connect times"))?;
         check_way_in(&may.allowed_connection_types, self.via).map_err(|fault| match fault {
             ClaimsFault::UnknownConnectionTypes(_) => user("using invalid connection type"),
             _ => user("not allowed to use connection type"),
         })?;
-        // Compat: the reference does not look at the networks of an answer. A limit that is written down holds here.
+        // Compat: the reference does not look at the networks of an answer. A limit that is written
+        // down holds here.
         check_source(may, self.peer).map_err(Reject::Claims)?;
         self.check_proxy(may)?;
         let permissions = Permissions::of_claims(&may.publish, &may.subscribe, may.resp).map(Arc::new);
         let is_named = !claims.name.is_empty();
-        let user = if is_named { Some(claims.name.clone()) } else { self.shown.clone() };
+        let user = if is_named { Some(claims.name.clone()) } else { self.display_name.clone() };
         let by_signing_key = !claims.nats.issuer_account.is_empty();
         let issuer = if by_signing_key { &claims.issuer } else { place.as_str() };
-        let standing = account.map(|account| Standing {
+        let account_grant = account.map(|account| AccountGrant {
             account: Arc::clone(account),
             subject: claims.subject.clone(),
             issued_at: claims.issued_at,
@@ -276,20 +279,20 @@ impl AuthRequest {
         });
         Ok(Identity {
             user,
-            permissions: standing.as_ref().map_or(permissions, Standing::permissions),
+            permissions: account_grant.as_ref().map_or(permissions, AccountGrant::permissions),
             issuer_key: Some(issuer.to_owned()),
             claims: None,
             proxy: self.proxy.key(),
-            answered: Some(Arc::new(Answered {
+            callout_grant: Some(Arc::new(CalloutGrant {
                 expires: end(claims, now, left),
-                max_subscriptions: said(may.max_subscriptions()),
-                max_payload: said(may.max_payload()),
+                max_subscriptions: given(may.max_subscriptions()),
+                max_payload: given(may.max_payload()),
                 has_key: !is_named && self.names_nkey,
-                standing,
+                account_grant,
             })),
             account: place,
         }
-        .guarded(&own))
+        .without_callout_subject(&own))
     }
 }
 
@@ -330,8 +333,8 @@ fn scope_fault(claims: &UserClaims, fault: ClaimsFault) -> String {
     }
 }
 
-/// Compat: the reference forgets the numbers of an answer. Here they hold, but nothing is taken for nothing said, as many
-/// services leave them out.
-fn said(number: i64) -> Option<u32> {
+/// Compat: the reference forgets the numbers of an answer. Here they hold, but nothing is taken for
+/// nothing said, as many services leave them out.
+fn given(number: i64) -> Option<u32> {
     (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }

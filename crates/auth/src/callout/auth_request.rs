@@ -1,6 +1,6 @@
 //! One question: about whom, by whom, and the token in which it is written.
 
-use super::Asked;
+use super::CalloutService;
 use crate::authenticate::Attempt;
 use crate::credentials::ConnectionType;
 use crate::identity::AccountName;
@@ -10,6 +10,7 @@ use crate::proxy::Proxied;
 use crate::secret::Secret;
 use crate::signature::KeyPair;
 use crate::xkey::{SealFault, XKey};
+use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
 use myelin_stdx::nkey::{self, Role};
 use std::net::IpAddr;
@@ -30,8 +31,8 @@ pub struct ServerKeys {
 impl ServerKeys {
     /// New ones that nobody can guess.
     #[must_use]
-    pub fn random() -> Self {
-        Self { signing: KeyPair::random(Role::Server), curve: XKey::random() }
+    pub fn random(entropy: &dyn Entropy) -> Self {
+        Self { signing: KeyPair::random(Role::Server, entropy), curve: XKey::random(entropy) }
     }
 }
 
@@ -50,9 +51,9 @@ pub struct RequestingServer {
     pub tags: Vec<String>,
 }
 
-/// What a client says and is beside its credentials.
+/// Facts about a client beside its credentials.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub struct ClientInfo {
     /// The number of the connection.
     pub id: u64,
     /// CONNECT's `name`.
@@ -69,25 +70,27 @@ pub struct Caller {
 
 /// A question as it is published.
 #[derive(Debug)]
-pub struct Request {
+pub struct SignedRequest {
     /// The block of headers, or nothing.
     pub headers: Vec<u8>,
     /// The rest.
     pub payload: Vec<u8>,
 }
 
-/// See the head of this file. What it holds outlives the attempt.
+/// Request to a callout service: about whom, by whom, and what the response must say. What it holds
+/// outlives the attempt.
 #[derive(Debug)]
 pub struct AuthRequest {
-    pub(super) asked: Asked,
-    /// The key that the answer must be about. Nobody has its private half: it only ties answer to question.
+    pub(super) service: CalloutService,
+    /// The key that the answer must be about. Nobody has its private half: it only ties answer to
+    /// question.
     pub(super) user: String,
     pub(super) needs_proxy: bool,
     pub(super) proxy: Proxied,
     pub(super) via: ConnectionType,
     pub(super) peer: IpAddr,
-    /// What the client is called if the answer gives it no name.
-    pub(super) shown: Option<String>,
+    /// Name of the client if the response gives it none.
+    pub(super) display_name: Option<String>,
     pub(super) names_nkey: bool,
     client: ClientInformation,
     connect: ConnectOptions,
@@ -95,7 +98,7 @@ pub struct AuthRequest {
 
 impl AuthRequest {
     pub(crate) fn new(
-        asked: Asked,
+        service: CalloutService,
         attempt: &Attempt<'_>,
         claims: Option<&ClaimedUser>,
         needs_proxy: bool,
@@ -107,25 +110,23 @@ impl AuthRequest {
         let token = given(&credentials.token);
         let key = claims.map(|claims| claims.subject().to_owned());
         let named = credentials.nkey().or(credentials.user()).map(str::to_owned).or(key);
-        let shown = named.or_else(|| token.as_ref().map(|_| "[REDACTED]".to_owned()));
+        let display_name = named.or_else(|| token.as_ref().map(|_| "[REDACTED]".to_owned()));
         let signature = text(credentials.sig.as_deref());
         let kind = match attempt.via {
             ConnectionType::Websocket => "websocket",
             ConnectionType::Mqtt | ConnectionType::MqttWs => "mqtt",
             _ => "nats",
         };
-        let mut seed = [0; 32];
-        id::fill(&mut seed);
         Self {
-            asked,
-            user: nkey::encode(Role::User, &seed),
+            service,
+            user: nkey::encode(Role::User, &id::random::<32>(attempt.entropy)),
             needs_proxy,
             proxy,
             via: attempt.via,
             peer: attempt.peer,
             client: ClientInformation {
                 host: attempt.peer.to_canonical().to_string(),
-                user: shown.clone().unwrap_or_default(),
+                user: display_name.clone().unwrap_or_default(),
                 tags: claims.map(|claims| claims.tags().to_vec()).unwrap_or_default(),
                 name_tag: claims.map(|claims| claims.name().to_owned()).unwrap_or_default(),
                 kind: "Client",
@@ -143,17 +144,18 @@ impl AuthRequest {
                 ..ConnectOptions::default()
             },
             names_nkey: credentials.nkey().is_some(),
-            shown,
+            display_name,
         }
     }
 
     /// The account in which the question is published.
     #[must_use]
     pub fn account(&self) -> AccountName {
-        self.asked.account()
+        self.service.account()
     }
 
-    /// What is published: signed, and sealed where the service has a curve key. Takes some 200 us.
+    /// Makes the request as it is published: signed, and sealed where the service has a curve key.
+    /// Takes some 200 us.
     ///
     /// # Errors
     /// When the service's key is none.
@@ -161,13 +163,14 @@ impl AuthRequest {
         &mut self,
         keys: &ServerKeys,
         asker: RequestingServer,
-        caller: Caller,
+        client_info: ClientInfo,
         now: SystemTime,
         timeout: Duration,
-    ) -> Result<Request, SealFault> {
-        let recipient = self.asked.xkey();
+        entropy: &dyn Entropy,
+    ) -> Result<SignedRequest, SealFault> {
+        let recipient = self.service.xkey();
         let own_key = recipient.map(|_| keys.curve.public()).unwrap_or_default();
-        let Caller { id, name, lang, version, protocol, tls } = caller;
+        let ClientInfo { id, name, lang, version, protocol, tls } = client_info;
         let client = std::mem::take(&mut self.client);
         let connect = std::mem::take(&mut self.connect);
         let request = AuthorizationRequest {
@@ -187,13 +190,13 @@ impl AuthRequest {
             ..AuthorizationRequest::default()
         };
         let (now, end) = (seconds(now), seconds(now + timeout));
-        let token = request.sign(self.asked.subject(), now, end, &keys.signing);
+        let token = request.sign(self.service.subject(), now, end, &keys.signing);
         let Some(recipient) = recipient else {
-            return Ok(Request { headers: Vec::new(), payload: token.into_bytes() });
+            return Ok(SignedRequest { headers: Vec::new(), payload: token.into_bytes() });
         };
-        Ok(Request {
+        Ok(SignedRequest {
             headers: format!("NATS/1.0\r\n{XKEY_HEADER}: {own_key}\r\n\r\n").into_bytes(),
-            payload: keys.curve.seal(token.as_bytes(), recipient)?,
+            payload: keys.curve.seal(token.as_bytes(), recipient, entropy)?,
         })
     }
 }
@@ -201,13 +204,14 @@ impl AuthRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_stdx::entropy::OsEntropy;
 
     #[test]
     fn server_ids_have_the_shape_of_the_references() {
         // Taken from the INFO of a nats-server 2.15.2.
         let theirs = "NBWX5AFJKGKQTOFQZLV2IG6R547JJ3GFAG5JL455RMUGJPLX6YBJDYJA";
         assert!(Role::Server.owns(theirs));
-        let id = || ServerKeys::random().signing.public();
+        let id = || ServerKeys::random(&OsEntropy).signing.public();
         let ours = id();
         assert_eq!((ours.len(), &ours[..1]), (56, "N"));
         assert!(Role::Server.owns(&ours) && nkey::public_key(&ours).is_some());

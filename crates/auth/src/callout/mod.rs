@@ -1,13 +1,14 @@
 //! Auth callout: a service among the clients decides who may connect, and as whom.
 //!
-//! Owns who is asked about whom ([`AuthRequest`]), what is asked, and what an answer must be like ([`AuthRequest::judge`]). Waits
-//! for nothing and sends nothing: the way to the service and back is the broker's.
+//! Owns who is asked about whom ([`AuthRequest`]), what is asked, and what an answer must be like
+//! ([`AuthRequest::verify`]). Waits for nothing and sends nothing: the way to the service and back
+//! is the broker's.
 
 mod answer;
 mod auth_request;
 
-pub use answer::{Answered, Standing};
-pub use auth_request::{AuthRequest, Caller, Request, RequestingServer, ServerKeys};
+pub use answer::{AccountGrant, CalloutGrant};
+pub use auth_request::{AuthRequest, ClientInfo, RequestingServer, ServerKeys, SignedRequest};
 
 pub use crate::jwt::ClientTls;
 
@@ -53,16 +54,16 @@ impl Callout {
     }
 }
 
-/// Whose service is asked.
+/// Callout service that decides: the configuration's, or that of an account with a token.
 #[derive(Clone, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum CalloutService {
     /// The one in the configuration.
     Configured(Arc<Callout>),
     /// That of an account whose token names one.
     Account(Arc<TrustedAccount>),
 }
 
-impl Asked {
+impl CalloutService {
     /// The account in which it listens.
     fn account(&self) -> AccountName {
         match self {
@@ -89,20 +90,22 @@ impl Asked {
     }
 }
 
-/// Whose service decides in the configuration's mode, if one does: `account` is where the client would be without.
+/// Callout service that decides in the configuration's mode, if one does: `account` is where the
+/// client would be without.
 pub(crate) fn configured(
     config: &AuthConfig,
     attempt: &Attempt<'_>,
     account: Option<&AccountName>,
-) -> Option<Asked> {
+) -> Option<CalloutService> {
     let callout = config.callout.as_ref().filter(|callout| callout.covers(account))?;
     let is_bypassed = config.named(attempt).id().is_some_and(|user| callout.bypasses(user));
-    (!is_bypassed).then(|| Asked::Configured(Arc::clone(callout)))
+    (!is_bypassed).then(|| CalloutService::Configured(Arc::clone(callout)))
 }
 
-/// The same for a user of an account with a token.
-pub(crate) fn of_account(account: &Arc<TrustedAccount>, user: &str) -> Option<Asked> {
+/// Finds the callout service that decides about a user of an account with a token, if that account
+/// has one.
+pub(crate) fn of_account(account: &Arc<TrustedAccount>, user: &str) -> Option<CalloutService> {
     let rules = &account.claims().nats.authorization;
     let is_asked = !rules.auth_users.is_empty() && !rules.auth_users.iter().any(|known| known == user);
-    is_asked.then(|| Asked::Account(Arc::clone(account)))
+    is_asked.then(|| CalloutService::Account(Arc::clone(account)))
 }

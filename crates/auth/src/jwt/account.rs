@@ -1,4 +1,4 @@
-//! What an account's token says, and what must be true of it by itself.
+//! Claims of an account's token, and what must be true of it by itself.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use serde_json::Value;
 
-use super::exchange::{Export, Import, WeightedMapping, check_exports, check_imports, check_mappings};
+use super::imports::{Export, Import, WeightedMapping, check_exports, check_imports, check_mappings};
 use super::issues::Issues;
 use super::subject;
 use super::token::Claims;
@@ -17,30 +17,31 @@ use myelin_wire::error::Quoted;
 /// An account's token.
 pub type AccountClaims = Claims<Account>;
 
-/// What only an account's token says.
+/// Claims that only an account's token has.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Account {
-    /// What it takes from others.
+    /// Subjects that the account takes from others.
     pub imports: Vec<Import>,
-    /// What others may take.
+    /// Subjects that others may take.
     pub exports: Vec<Export>,
-    /// What it may use.
-    pub limits: Limits,
+    /// Limits of the account.
+    pub limits: OperatorLimits,
     /// Keys that sign its users, beside its own.
     #[serde(deserialize_with = "signing_keys")]
     pub signing_keys: Vec<SigningKey>,
-    /// Users whose tokens are worth nothing if they were issued up to this second; `*` is all of them.
+    /// Users whose tokens are worth nothing if they were issued up to this second; `*` is all of
+    /// them.
     pub revocations: HashMap<String, i64>,
     /// Permissions of users who have none of their own.
     pub default_permissions: DefaultPermissions,
     /// Under which names its messages go.
     pub mappings: HashMap<String, Vec<WeightedMapping>>,
-    /// Who decides about its users.
+    /// Callout that decides about its users.
     pub authorization: ExternalAuthorization,
     /// Where traces of its messages go.
     pub trace: Option<MessageTrace>,
-    /// Who pays for the traffic of its streams' replicas: `system`, `owner` or nothing.
+    /// Payer for the traffic of its streams' replicas: `system`, `owner` or nothing.
     pub cluster_traffic: String,
     description: String,
     info_url: String,
@@ -61,10 +62,10 @@ pub struct DefaultPermissions {
     pub resp: Option<ResponsePermission>,
 }
 
-/// What an account may use. Of numbers -1 is no limit; of what JetStream stores, 0 is nothing at all.
+/// Limits of an account. Of numbers -1 is no limit; of what JetStream stores, 0 is nothing at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub struct OperatorLimits {
     /// Subscriptions of a connection.
     pub subs: i64,
     /// Bytes.
@@ -90,7 +91,8 @@ pub struct Limits {
     pub tiered_limits: HashMap<String, JetStreamLimits>,
 }
 
-/// What an account may store. Of bytes 0 is nothing at all, of the rest -1 or 0 is no limit.
+/// Limits of what an account may store. Of bytes 0 is nothing at all, of the rest -1 or 0 is no
+/// limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct JetStreamLimits {
@@ -123,9 +125,9 @@ impl JetStreamLimits {
 /// A key that signs users for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SigningKey {
-    /// It may give what it likes.
+    /// The key may give what it likes.
     Plain(String),
-    /// It gives what the scope says, and nothing else.
+    /// The key gives what the scope says, and nothing else.
     Scoped(Box<UserScope>),
 }
 
@@ -140,7 +142,7 @@ impl SigningKey {
     }
 }
 
-/// What users are given whose issuer is a scoped key.
+/// Scope of a signing key: what the users get whose issuer it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserScope {
@@ -148,7 +150,7 @@ pub struct UserScope {
     pub key: String,
     /// A name for people.
     pub role: String,
-    /// What they may do; subjects may have templates.
+    /// Permissions of these users; subjects may have templates.
     pub template: UserPermissions,
 }
 
@@ -175,8 +177,8 @@ pub struct MessageTrace {
 }
 
 impl Account {
-    /// What the version decides.
-    pub(super) fn settle(&mut self, version: i64) {
+    /// Changes what the version decides.
+    pub(super) fn migrate(&mut self, version: i64) {
         if version == 1 {
             // Version 1 knew none of these.
             self.limits.jetstream = JetStreamLimits::default();
@@ -214,7 +216,7 @@ impl Account {
     fn check_counts(&self, issues: &mut Issues) {
         let (imports, exports) = (self.imports.len() as i64, self.exports.len() as i64);
         let limits = &self.limits;
-        let is_empty = *limits == Limits::default();
+        let is_empty = *limits == OperatorLimits::default();
         let too_many = "the account contains more imports than allowed by the operator";
         if !is_empty && limits.imports >= 0 && imports > limits.imports {
             issues.error(too_many);
@@ -241,13 +243,13 @@ impl AccountClaims {
         self.tags(&self.nats.tags)
     }
 
-    /// What is wrong with the claims at `now`, in seconds of the epoch.
+    /// Issues of the claims at `now`, in seconds of the epoch.
     #[must_use]
     pub fn issues(&self, now: i64) -> Issues {
         let mut issues = Issues::default();
         self.check_times(now, &mut issues);
         self.nats.check(&self.subject, &mut issues);
-        if Role::Account.owns(&self.issuer) && self.nats.limits != Limits::default() {
+        if Role::Account.owns(&self.issuer) && self.nats.limits != OperatorLimits::default() {
             issues.warning("self-signed account JWTs shouldn't contain operator limits");
         }
         issues

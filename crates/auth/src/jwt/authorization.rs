@@ -1,4 +1,5 @@
-//! The tokens of auth callout: what a server asks a service about a client, and what the service answers.
+//! The tokens of auth callout: what a server asks a service about a client, and what the service
+//! answers.
 //!
 //! Owns their fields, in the reference's order, and the checks of an answer by itself.
 
@@ -6,7 +7,7 @@ use super::issues::Issues;
 use super::token::Claims;
 use crate::secret::Secret;
 use crate::signature::KeyPair;
-use myelin_stdx::digits::{self, BASE32, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE32, BASE64_URL};
 use myelin_stdx::nkey::Role;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha512_256};
@@ -16,7 +17,7 @@ pub(super) const RESPONSE: &str = "authorization_response";
 /// For whom a question is.
 const AUDIENCE: &str = "nats-authorization-request";
 
-/// Who asks.
+/// Server that asks.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ServerId {
     pub(crate) name: String,
@@ -54,7 +55,8 @@ pub(crate) struct ClientInformation {
     pub(crate) nonce: String,
 }
 
-/// What it says of itself. Its secrets go to the service, which judges them, and nowhere else.
+/// Options that the client gave in CONNECT. Its secrets go to the service, which judges them, and
+/// nowhere else.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ConnectOptions {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "revealed")]
@@ -87,10 +89,10 @@ pub struct ClientTls {
     /// As in the registry of TLS.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cipher: String,
-    /// What was shown and not verified.
+    /// Certificates that were shown and not verified.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certs: Vec<String>,
-    /// What was verified, each chain from the client's own certificate on.
+    /// Chains that were verified, each from the client's own certificate on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verified_chains: Vec<Vec<String>>,
 }
@@ -105,13 +107,13 @@ pub(crate) struct AuthorizationRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_tls: Option<ClientTls>,
     #[serde(rename = "type")]
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     pub(crate) version: Version,
 }
 
-/// What a question says it is.
+/// Kind of a request, as it says itself.
 #[derive(Debug, Default, Serialize)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     #[default]
     #[serde(rename = "authorization_request")]
     Request,
@@ -142,9 +144,9 @@ fn revealed<S: Serializer>(secret: &Option<Secret>, to: S) -> Result<S::Ok, S::E
     to.serialize_str(secret.as_ref().and_then(Secret::text).unwrap_or_default())
 }
 
-/// What all tokens have; its digest is the token's name.
+/// Fields that all tokens have; their digest is the token's name.
 #[derive(Serialize)]
-struct Head<'a> {
+struct TokenFields<'a> {
     aud: &'a str,
     exp: i64,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -155,9 +157,9 @@ struct Head<'a> {
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct SignedClaims<'a> {
     #[serde(flatten)]
-    head: &'a Head<'a>,
+    head: &'a TokenFields<'a>,
     nats: &'a AuthorizationRequest,
 }
 
@@ -165,10 +167,11 @@ impl AuthorizationRequest {
     /// The token, signed by the server. Times are in seconds of the epoch.
     pub(crate) fn sign(self, subject: &str, issued_at: i64, expires: i64, keys: &KeyPair) -> String {
         let issuer = keys.public();
-        let head = Head { aud: AUDIENCE, exp: expires, jti: "", iat: issued_at, iss: &issuer, sub: subject };
-        let id = digits::encode(&Sha512_256::digest(text(&head)), BASE32);
-        let whole = Whole { head: &Head { jti: &id, ..head }, nats: &self };
-        let part = |bytes: &[u8]| digits::encode(bytes, BASE64_URL);
+        let head =
+            TokenFields { aud: AUDIENCE, exp: expires, jti: "", iat: issued_at, iss: &issuer, sub: subject };
+        let id = base_n::encode(&Sha512_256::digest(text(&head)), BASE32);
+        let whole = SignedClaims { head: &TokenFields { jti: &id, ..head }, nats: &self };
+        let part = |bytes: &[u8]| base_n::encode(bytes, BASE64_URL);
         let signed = format!("{}.{}", part(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#), part(&text(&whole)));
         let signature = keys.sign(signed.as_bytes());
         format!("{signed}.{signature}")
@@ -195,7 +198,7 @@ pub(crate) struct AuthorizationResponse {
 pub(crate) type AuthorizationResponseClaims = Claims<AuthorizationResponse>;
 
 impl AuthorizationResponseClaims {
-    /// What is wrong with it at `now`, in seconds of the epoch.
+    /// Issues of the response at `now`, in seconds of the epoch.
     pub(crate) fn issues(&self, now: i64) -> Issues {
         let mut issues = Issues::default();
         let AuthorizationResponse { jwt, error, issuer_account } = &self.nats;

@@ -1,4 +1,4 @@
-//! What is wrong with claims: everything that is found, not only the first.
+//! Issues of claims: everything that is found, not only the first.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ pub struct Issue {
     pub description: String,
     /// Claims with such a complaint are worth nothing.
     pub blocking: bool,
-    /// It will pass with time, or came with it.
+    /// Whether the issue will pass with time, or came with it.
     pub time_check: bool,
 }
 

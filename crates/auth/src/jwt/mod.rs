@@ -1,12 +1,12 @@
-//! NATS JWTs: three parts in base64, the last of which signs the others with the key that the second
-//! names as its issuer.
+//! NATS JWTs: three parts in base64, the last of which signs the others with the key that the
+//! second names as its issuer.
 //!
-//! Owns what the tokens of operators, accounts, users and activations say, and what must be true of each by
-//! itself. Whether an issuer is to be trusted is decided in [`operator`](crate::operator).
+//! Owns what the tokens of operators, accounts, users and activations say, and what must be true of
+//! each by itself. Whether an issuer is to be trusted is decided in [`operator`](crate::operator).
 
 mod account;
 mod authorization;
-mod exchange;
+mod imports;
 mod issues;
 mod network;
 mod subject;
@@ -15,16 +15,16 @@ mod token;
 mod user;
 
 pub use account::{
-    Account, AccountClaims, ExternalAuthorization, JetStreamLimits, Limits, MessageTrace, SigningKey,
+    Account, AccountClaims, ExternalAuthorization, JetStreamLimits, MessageTrace, OperatorLimits, SigningKey,
     UserScope,
 };
 pub use authorization::ClientTls;
 pub(crate) use authorization::{
     AuthorizationRequest, AuthorizationResponseClaims, ClientInformation, ConnectOptions, ServerId,
 };
-pub(crate) use exchange::is_revoked;
-pub use exchange::{
-    Activation, ActivationClaims, Exchange, Export, Import, Latency, ResponseType, WeightedMapping,
+pub(crate) use imports::is_revoked;
+pub use imports::{
+    Activation, ActivationClaims, Export, ExportType, Import, ResponseType, ServiceLatency, WeightedMapping,
 };
 pub use issues::{Issue, Issues};
 pub use network::Network;
@@ -36,7 +36,7 @@ pub use user::{Permission, ResponsePermission, User, UserClaims, UserPermissions
 use myelin_stdx::nkey::Role;
 use serde::Deserialize;
 
-/// What an operator's token says.
+/// Claims of an operator's token.
 pub type OperatorClaims = Claims<Operator>;
 
 /// The part of it that only operators have.
@@ -71,7 +71,7 @@ pub fn operator(token: &str) -> Result<OperatorClaims, String> {
 /// What is wrong with it, in the reference's words.
 pub fn account(token: &str) -> Result<AccountClaims, String> {
     let mut claims: AccountClaims = token::decode(token, "account", &[Role::Account, Role::Operator])?;
-    claims.nats.settle(claims.version());
+    claims.nats.migrate(claims.version());
     Ok(claims)
 }
 
@@ -82,7 +82,7 @@ pub fn account(token: &str) -> Result<AccountClaims, String> {
 pub fn user(token: &str) -> Result<UserClaims, String> {
     let mut claims: UserClaims = token::decode(token, "user", &[Role::Account])?;
     let (version, old_issuer) = (claims.version(), std::mem::take(&mut claims.old_issuer_account));
-    claims.nats.settle(version, old_issuer);
+    claims.nats.migrate(version, old_issuer);
     Ok(claims)
 }
 
@@ -114,6 +114,6 @@ pub fn generic(token: &str) -> Result<Claims<serde_json::Value>, String> {
 pub fn activation(token: &str) -> Result<ActivationClaims, String> {
     let mut claims: ActivationClaims = token::decode(token, "activation", &[Role::Account, Role::Operator])?;
     let (version, old_issuer) = (claims.version(), std::mem::take(&mut claims.old_issuer_account));
-    claims.nats.settle(version, old_issuer);
+    claims.nats.migrate(version, old_issuer);
     Ok(claims)
 }

@@ -1,4 +1,5 @@
-//! Subjects in claims, by the rules of the library that writes them, which are looser than the server's.
+//! Subjects in claims, by the rules of the library that writes them, which are looser than the
+//! server's.
 
 use super::issues::Issues;
 use myelin_wire::error::Quoted;

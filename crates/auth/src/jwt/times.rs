@@ -32,7 +32,8 @@ pub(super) fn zone(name: &str) -> Option<TimeZone> {
     if name.is_empty() { Some(TimeZone::system()) } else { TimeZone::get(name).ok() }
 }
 
-/// How long from `now` on one may stay connected: `None` is not at all, `Some(None)` without an end.
+/// How long from `now` on one may stay connected: `None` is not at all, `Some(None)` without an
+/// end.
 pub(crate) fn time_left(ranges: &[TimeRange], zone_name: &str, now: Timestamp) -> Option<Option<Duration>> {
     if ranges.is_empty() {
         return Some(None);
@@ -50,7 +51,7 @@ pub(crate) fn time_left(ranges: &[TimeRange], zone_name: &str, now: Timestamp) -
     longest.map(Some)
 }
 
-/// What is left of the range at `now`, if it is in it.
+/// Time that is left of the range at `now`, if it is in it.
 fn left_in(start: &Zoned, end: &Zoned, now: &Zoned) -> Option<Duration> {
     let until = |end: &Zoned| Duration::try_from(now.duration_until(end)).ok();
     if start < now && now < end {

@@ -1,8 +1,9 @@
 //! A token as text: its parts, its signature, and the claims that all kinds have.
 //!
-//! Compat: as in Go, a `null` is a field that is not there, and of two fields of one name the later counts.
+//! Compat: as in Go, a `null` is a field that is not there, and of two fields of one name the later
+//! counts.
 
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
 use myelin_stdx::nkey::Role;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +24,7 @@ const VERSION: i64 = 2;
 /// The kinds of tokens that have versions.
 const KINDS: [&str; 5] = ["operator", "account", "user", "activation", super::authorization::RESPONSE];
 
-/// What a token says: what all have, and `nats` of its kind.
+/// Claims of a token: those that all have, and `nats` of its kind.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Claims<T> {
@@ -50,7 +51,7 @@ pub struct Claims<T> {
     /// Public key of whom it is about.
     #[serde(rename = "sub")]
     pub subject: String,
-    /// What only this kind of token says.
+    /// Claims that only this kind of token has.
     pub nats: T,
     /// Where version 1 says what it is.
     #[serde(rename = "type")]
@@ -94,12 +95,12 @@ impl<T> Claims<T> {
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
-struct Header {
+struct TokenHeader {
     typ: String,
     alg: String,
 }
 
-/// What tells kinds and versions apart.
+/// Fields that tell kinds and versions apart.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Identifier {
@@ -139,7 +140,7 @@ pub(super) fn decode<T>(token: &str, kind: &str, issuers: &[Role]) -> Result<Cla
 where
     T: DeserializeOwned + Default,
 {
-    let parts = Parts::of(token)?;
+    let parts = RawToken::of(token)?;
     let (found, version) = kind_and_version(&parts.said)?;
     parts.verify(version)?;
     if found != kind {
@@ -155,7 +156,7 @@ where
 
 /// Reads a token of any kind, whoever has signed it: what is in it is for the caller to judge.
 pub(super) fn decode_any(token: &str) -> Result<Claims<Value>, String> {
-    let parts = Parts::of(token)?;
+    let parts = RawToken::of(token)?;
     // Compat: what says no version is of that in which its algorithm came up.
     let version = if parts.algorithm == ALGORITHM { 2 } else { 1 };
     parts.verify(version)?;
@@ -169,16 +170,17 @@ fn claims<T: DeserializeOwned + Default>(raw: Value, version: i64) -> Result<Cla
 }
 
 /// A token that is taken apart and not believed yet.
-struct Parts<'a> {
+struct RawToken<'a> {
     algorithm: String,
-    /// What is signed: in version 2, and in version 1, which signed the body without the header.
+    /// Text that is signed: in version 2, and in version 1, which signed the body without the
+    /// header.
     signed: [&'a str; 2],
     signature: Vec<u8>,
     raw: Value,
     said: Identifier,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> RawToken<'a> {
     fn of(token: &'a str) -> Result<Self, String> {
         if token.len() > MAX_SIZE {
             let size = token.len();
@@ -210,14 +212,15 @@ impl<'a> Parts<'a> {
 }
 
 fn part(text: &str) -> Result<Vec<u8>, String> {
-    digits::decode(text, BASE64_URL).ok_or_else(|| "illegal base64 data".to_owned())
+    base_n::decode(text, BASE64_URL).ok_or_else(|| "illegal base64 data".to_owned())
 }
 
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error| error.to_string())
 }
 
-/// Takes out the fields of objects that are null. A null in a list is a mistake of who wrote it, and stays.
+/// Takes out the fields of objects that are null. A null in a list is a mistake of who wrote it,
+/// and stays.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -231,7 +234,7 @@ fn drop_nulls(value: &mut Value) {
 
 /// The algorithm that the header names, if it is one that is understood.
 fn algorithm(text: &[u8]) -> Result<String, String> {
-    let header: Header = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let header: TokenHeader = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if !header.typ.eq_ignore_ascii_case("JWT") {
         return Err(format!("not supported type {:?}", header.typ));
     }
@@ -269,7 +272,7 @@ mod tests {
     #[test]
     fn what_is_no_token_is_refused_in_the_references_words() {
         let long = "x".repeat(MAX_SIZE + 1);
-        let header = |text: &str| format!("{}.e30.", digits::encode(text.as_bytes(), BASE64_URL));
+        let header = |text: &str| format!("{}.e30.", base_n::encode(text.as_bytes(), BASE64_URL));
         let wrong = |token: &str| decode::<Value>(token, "user", &[Role::Account]).unwrap_err();
         assert_eq!(
             wrong(&long),
@@ -290,8 +293,8 @@ mod tests {
         let deep = format!("{{\"nats\":{}", "[".repeat(100_000));
         let token = format!(
             "{}.{}.",
-            digits::encode(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#, BASE64_URL),
-            digits::encode(deep.as_bytes(), BASE64_URL)
+            base_n::encode(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#, BASE64_URL),
+            base_n::encode(deep.as_bytes(), BASE64_URL)
         );
         assert!(decode::<Value>(&token, "user", &[Role::Account]).is_err());
     }

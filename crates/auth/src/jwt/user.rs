@@ -1,4 +1,4 @@
-//! What a user's token says, and what must be true of it by itself.
+//! Claims of a user's token, and what must be true of it by itself.
 
 use serde::{Deserialize, Deserializer};
 
@@ -17,9 +17,9 @@ pub type UserClaims = Claims<User>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Permission {
-    /// What is allowed; none is everything.
+    /// Subjects that are allowed; none is everything.
     pub allow: Vec<String>,
-    /// What is denied of it.
+    /// Subjects of these that are denied.
     pub deny: Vec<String>,
 }
 
@@ -33,7 +33,8 @@ pub struct ResponsePermission {
     pub ttl: i64,
 }
 
-/// What a user may do, as its token or the scope of its issuer says. Numbers: -1 is no limit.
+/// Permissions and limits of a user, as its token or the scope of its issuer says. Numbers: -1 is
+/// no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserPermissions {
@@ -66,11 +67,11 @@ pub struct UserPermissions {
     pub allowed_connection_types: Vec<String>,
 }
 
-/// What only a user's token says.
+/// Claims that only a user's token has.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct User {
-    /// What the user may do.
+    /// Permissions of the user.
     #[serde(flatten)]
     pub permissions: UserPermissions,
     /// The account, where the issuer is one of its signing keys.
@@ -79,7 +80,7 @@ pub struct User {
 }
 
 impl UserPermissions {
-    /// What scopes have that say nothing else: no limits.
+    /// Sets what scopes have that say nothing else: no limits.
     pub(super) fn unlimited(mut self) -> Self {
         self.subs.get_or_insert(-1);
         self.data.get_or_insert(-1);
@@ -109,7 +110,7 @@ impl UserPermissions {
         limits == [0; 3] && self.times_location.is_empty() && bare == Self::default()
     }
 
-    /// What is wrong with it.
+    /// Adds the issues of the permissions.
     fn check(&self, issues: &mut Issues) {
         check_permission(&self.subscribe, true, issues);
         check_permission(&self.publish, false, issues);
@@ -155,8 +156,8 @@ pub(super) fn check_permission(permission: &Permission, with_queues: bool, issue
 }
 
 impl User {
-    /// What the version decides.
-    pub(super) fn settle(&mut self, version: i64, old_issuer: String) {
+    /// Changes what the version decides.
+    pub(super) fn migrate(&mut self, version: i64, old_issuer: String) {
         if version == 1 {
             self.permissions = std::mem::take(&mut self.permissions).unlimited();
             // Version 1 knew neither.
@@ -181,7 +182,7 @@ impl UserClaims {
         if by_signing_key.is_empty() { &self.issuer } else { by_signing_key }
     }
 
-    /// What is wrong with the claims at `now`, in seconds of the epoch.
+    /// Issues of the claims at `now`, in seconds of the epoch.
     #[must_use]
     pub fn issues(&self, now: i64) -> Issues {
         let mut issues = Issues::default();
@@ -199,13 +200,13 @@ impl UserClaims {
 fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum ListOrText {
         List(Vec<String>),
         Text(String),
     }
-    Ok(match Written::deserialize(from)? {
-        Written::List(list) => list,
-        Written::Text(text) => {
+    Ok(match ListOrText::deserialize(from)? {
+        ListOrText::List(list) => list,
+        ListOrText::Text(text) => {
             let parts = text.split(',').map(|part| part.trim().to_lowercase());
             parts.filter(|part| !part.is_empty()).collect()
         }

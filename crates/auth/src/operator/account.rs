@@ -13,9 +13,9 @@ use crate::permissions::Permissions;
 /// Why a token makes no account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountFault {
-    /// It is no token of an account.
+    /// The text is no token of an account.
     Invalid(String),
-    /// It is, but not one to be believed, or not now, or of another account.
+    /// The token is not to be believed, or not now, or of another account.
     Validation,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for AccountFault {
 
 impl std::error::Error for AccountFault {}
 
-/// What an account's connections may use; `None` is no limit.
+/// Limits of an account's connections; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountLimits {
     /// Client connections at once.
@@ -48,7 +48,7 @@ pub struct AccountLimits {
 pub struct TrustedAccount {
     token: String,
     claims: AccountClaims,
-    /// Who may sign users: the scope of each, if it has one.
+    /// Keys that may sign users: the scope of each, if it has one.
     signers: HashMap<String, Option<UserScope>>,
     default_permissions: Option<Arc<Permissions>>,
 }
@@ -57,7 +57,8 @@ impl TrustedAccount {
     /// Reads the token of the account with this public key.
     ///
     /// # Errors
-    /// When it is not one that an operator has signed that is trusted, or is worth nothing at `now`.
+    /// When it is not one that an operator has signed that is trusted, or is worth nothing at
+    /// `now`.
     pub fn read(key: &str, token: &str, trust: &Trust, now: SystemTime) -> Result<Self, AccountFault> {
         let claims = jwt::account(token).map_err(AccountFault::Invalid)?;
         let is_good = trust.has(&claims.issuer) && !claims.issues(seconds(now)).are_blocking();
@@ -101,7 +102,7 @@ impl TrustedAccount {
         &self.claims.subject
     }
 
-    /// Who has signed it.
+    /// Key that has signed the token.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.claims.issuer
@@ -113,7 +114,7 @@ impl TrustedAccount {
         if self.claims.name.is_empty() { &self.claims.subject } else { &self.claims.name }
     }
 
-    /// What the log calls it.
+    /// Name of the account in the log.
     #[must_use]
     pub fn label(&self) -> String {
         let (key, name) = (&self.claims.subject, &self.claims.name);
@@ -126,7 +127,7 @@ impl TrustedAccount {
         &self.claims
     }
 
-    /// What is wrong with it at `now`.
+    /// Issues of the token at `now`.
     #[must_use]
     pub fn issues(&self, now: SystemTime) -> Issues {
         self.claims.issues(seconds(now))
@@ -168,21 +169,22 @@ impl TrustedAccount {
         !self.claims.nats.revocations.is_empty()
     }
 
-    /// What users may do who have no permissions of their own.
+    /// Permissions of users that have none of their own.
     #[must_use]
     pub fn default_permissions(&self) -> Option<&Arc<Permissions>> {
         self.default_permissions.as_ref()
     }
 
-    /// `own`, without what nobody in an account that has a callout service may do: ask that in the server's stead.
-    pub(crate) fn guarded(&self, own: Option<Arc<Permissions>>) -> Option<Arc<Permissions>> {
+    /// `own`, without what nobody in an account that has a callout service may do: ask that in the
+    /// server's stead.
+    pub(crate) fn without_callout_subject(&self, own: Option<Arc<Permissions>>) -> Option<Arc<Permissions>> {
         if self.claims.nats.authorization.auth_users.is_empty() {
             return own;
         }
         Some(Arc::new(Permissions::without(own.as_deref(), callout::SUBJECT)))
     }
 
-    /// What its connections may use.
+    /// Limits of its connections.
     #[must_use]
     pub fn limits(&self) -> AccountLimits {
         let limits = &self.claims.nats.limits;
@@ -194,14 +196,15 @@ impl TrustedAccount {
         }
     }
 
-    /// What it may store, if anything and where its token has no tiers.
+    /// Limits of what it may store, if anything and where its token has no tiers.
     #[must_use]
     pub fn jetstream(&self) -> Option<JetStreamLimits> {
         let limits = &self.claims.nats.limits;
         (limits.tiered_limits.is_empty() && limits.jetstream.allow_anything()).then_some(limits.jetstream)
     }
 
-    /// What it may store by the number of copies of a stream (`R1`, `R3`), if anything and where its token has tiers.
+    /// Limits of what it may store by the number of copies of a stream (`R1`, `R3`), if anything
+    /// and where its token has tiers.
     #[must_use]
     pub fn jetstream_tiers(&self) -> Option<&HashMap<String, JetStreamLimits>> {
         let tiers = &self.claims.nats.limits.tiered_limits;

@@ -1,8 +1,8 @@
-//! Operator mode: users are let in by tokens that an account has signed, whose own token an operator has signed
-//! that is trusted here.
+//! Operator mode: users are let in by tokens that an account has signed, whose own token an
+//! operator has signed that is trusted here.
 //!
-//! Owns the order in which the links of that chain are looked at. Where accounts' tokens come from is somebody
-//! else's matter: see [`Accounts`].
+//! Owns the order in which the links of that chain are looked at. Where accounts' tokens come from
+//! is somebody else's matter: see [`Accounts`].
 
 mod account;
 mod template;
@@ -29,7 +29,8 @@ use crate::secret::Secret;
 pub struct Trust {
     /// Public keys of operators that may sign accounts.
     keys: HashSet<String>,
-    /// Those that belong to operators whose accounts must not sign users with their own keys.
+    /// Keys of these that belong to operators whose accounts must not sign users with their own
+    /// keys.
     strict: HashSet<String>,
     /// The token of whoever brings none.
     sentinel: Option<Secret>,
@@ -52,7 +53,7 @@ impl Trust {
         Self { strict: keys.into_iter().collect(), ..self }
     }
 
-    /// Who brings no token becomes the user of this one.
+    /// Lets a client without a token be the user of this one.
     #[must_use]
     pub fn with_sentinel(self, token: Option<Secret>) -> Self {
         Self { sentinel: token, ..self }
@@ -114,7 +115,7 @@ pub enum ClaimsFault {
     Missing,
     /// The token of who brings none is not one.
     Invalid(String),
-    /// What it says is worth nothing, or not now.
+    /// The token is worth nothing, or not now.
     NoLongerValid(String),
     /// The user must come through a trusted proxy.
     ProxyRequired,
@@ -138,7 +139,7 @@ pub enum ClaimsFault {
     UnknownConnectionTypes(String),
     /// Not by this way.
     ConnectionType,
-    /// It was issued before the account took it back.
+    /// The token was issued before the account took it back.
     Revoked,
     /// Not from this network.
     Source(String),
@@ -314,7 +315,7 @@ fn identity(
         issuer_key: Some(user.issuer().to_owned()),
         claims: Some(Arc::new(user)),
         proxy: None,
-        answered: None,
+        callout_grant: None,
     }
 }
 

@@ -9,14 +9,15 @@ use myelin_subject::is_valid_pattern;
 
 /// Subjects that one list may become.
 const MOST: usize = 4096;
-/// What a tag stands for that is not there, where that is no mistake: no subject can have it.
+/// Value of a tag that is not there, where that is no mistake: no subject can have it.
 const NOTHING: &str = " ";
 
-/// A list of subjects makes no permissions. Which text it was is the operator's business and in no log.
+/// A list of subjects makes no permissions. Which text it was is the operator's business and in no
+/// log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidTemplate;
 
-/// What the `template` of a scope gives to this user of this account.
+/// Applies the `template` of a scope to this user of this account.
 pub(super) fn applied(
     template: &UserPermissions,
     claims: &UserClaims,
@@ -41,16 +42,16 @@ struct Words<'a> {
     account: &'a TrustedAccount,
 }
 
-/// What a template stands for.
-enum Value {
+/// Value of a template.
+enum TemplateValue {
     One(String),
     /// The values of a tag.
     Tags(Vec<String>),
 }
 
 impl Words<'_> {
-    fn value(&self, operation: &str) -> Option<Value> {
-        let one = |text: &str| Some(Value::One(text.to_owned()));
+    fn value(&self, operation: &str) -> Option<TemplateValue> {
+        let one = |text: &str| Some(TemplateValue::One(text.to_owned()));
         match operation.to_ascii_lowercase().as_str() {
             "name()" => one(&self.claims.name),
             "subject()" => one(&self.claims.subject),
@@ -65,13 +66,14 @@ impl Words<'_> {
                 };
                 let prefix = format!("{}:", name.to_lowercase());
                 let values = tags.iter().filter_map(|tag| tag.strip_prefix(&prefix));
-                Some(Value::Tags(values.map(str::to_owned).collect()))
+                Some(TemplateValue::Tags(values.map(str::to_owned).collect()))
             }
         }
     }
 }
 
-/// The subjects that a list stands for. Where a template stands in it, what is no subject is left out, or a mistake.
+/// The subjects that a list stands for. Where a template stands in it, what is no subject is left
+/// out, or a mistake.
 fn expand(list: &[String], words: &Words<'_>, is_strict: bool) -> Result<Vec<String>, InvalidTemplate> {
     if list.iter().all(|text| templates(text).is_empty()) {
         return Ok(list.to_vec());
@@ -99,10 +101,10 @@ fn expand_one(
     for template in templates(text) {
         let operation = template[2..template.len() - 2].trim();
         let values = match words.value(operation).ok_or(InvalidTemplate)? {
-            Value::One(value) => vec![value],
-            Value::Tags(values) if !values.is_empty() => values,
-            Value::Tags(_) if is_strict => return Err(InvalidTemplate),
-            Value::Tags(_) => vec![NOTHING.to_owned()],
+            TemplateValue::One(value) => vec![value],
+            TemplateValue::Tags(values) if !values.is_empty() => values,
+            TemplateValue::Tags(_) if is_strict => return Err(InvalidTemplate),
+            TemplateValue::Tags(_) => vec![NOTHING.to_owned()],
         };
         if values.len() * subjects.len() > most {
             return Err(InvalidTemplate);

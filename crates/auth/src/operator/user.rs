@@ -9,7 +9,7 @@ use crate::jwt::UserClaims;
 use crate::permissions::Permissions;
 use crate::secret::Secret;
 
-/// See the head of this file.
+/// User who came with a token, for as long as its connection lives.
 pub struct ClaimedUser {
     token: Secret,
     subject: String,
@@ -33,7 +33,7 @@ pub enum Withdrawn {
     Bearer,
     /// The token was taken back.
     Revoked,
-    /// Who signed the token signs no more, or gives something else.
+    /// The signer of the token signs no more, or gives something else.
     Signer,
 }
 
@@ -102,11 +102,11 @@ impl ClaimedUser {
         &self.account
     }
 
-    /// What it may do; `None` is everything.
+    /// Permissions of the user; `None` allows everything.
     #[must_use]
     pub fn permissions(&self) -> Option<Arc<Permissions>> {
         let own = self.own_permissions.clone().or_else(|| self.account.default_permissions().cloned());
-        self.account.guarded(own)
+        self.account.without_callout_subject(own)
     }
 
     /// Subscriptions that it may have.
@@ -127,7 +127,7 @@ impl ClaimedUser {
         self.expires
     }
 
-    /// The same user in an account that has another token now.
+    /// Applies the present token of the account to the user, after the account got another one.
     ///
     /// # Errors
     /// When it may not be there any more.

@@ -1,4 +1,5 @@
-//! Attacks on logins with keys and tokens that were published for nats-server, each as a class and not only as its input.
+//! Attacks on logins with keys and tokens that were published for nats-server, each as a class and
+//! not only as its input.
 
 use myelin_auth::operator::{Accounts, ClaimsFault, Trust, TrustedAccount};
 use myelin_auth::{
@@ -6,6 +7,7 @@ use myelin_auth::{
     Method, Permissions, Reject, Secret, StoredSecret, SubjectRules, authenticate, jwt,
 };
 use myelin_compat::identity::{Identities, Order};
+use myelin_stdx::entropy::OsEntropy;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -68,8 +70,9 @@ impl House {
             nonce: NONCE,
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::now() + Duration::from_secs(seconds),
+            entropy: &OsEntropy,
         };
-        authenticate(&self.config, &attempt, self).settled()
+        authenticate(&self.config, &attempt, self).without_callout()
     }
 }
 
@@ -191,17 +194,19 @@ fn sn_2026_16_and_24_nobody_is_somebody_in_operator_mode() {
         nonce: NONCE,
         peer: [127, 0, 0, 1].into(),
         now: SystemTime::now(),
+        entropy: &OsEntropy,
     };
-    assert_eq!(fault(authenticate(&house.config, &attempt, &house).settled()), ClaimsFault::Missing);
+    assert_eq!(fault(authenticate(&house.config, &attempt, &house).without_callout()), ClaimsFault::Missing);
     let trust = Trust::new([house.text("@key:O:op@")]);
     let trust = trust.with_sentinel(Some(Secret::new(house.text("@sentinel@"))));
     let config = AuthConfig::new(Method::Operator(Arc::new(trust)));
-    let outcome = authenticate(&config, &attempt, &house).settled();
+    let outcome = authenticate(&config, &attempt, &house).without_callout();
     assert!(outcome.is_ok(), "the sentinel, with a CONNECT");
     assert!(config.anonymous(ConnectionType::Standard).is_none(), "and without one nobody");
 }
 
-/// A class of attacks: what an account takes back is taken back for connections that are there, too.
+/// A class of attacks: what an account takes back is taken back for connections that are there,
+/// too.
 #[test]
 fn what_is_taken_back_is_taken_back_at_once() {
     let house = House::with(&[
@@ -266,7 +271,8 @@ fn cve_2022_29946_and_sn_2026_18_a_queue_is_no_way_around() {
     assert!(queues.can_subscribe(b"a", None));
 }
 
-/// SN 2026-17: a subscription with wildcards that overlaps with a deny rule got what the rule denies.
+/// SN 2026-17: a subscription with wildcards that overlaps with a deny rule got what the rule
+/// denies.
 #[test]
 fn sn_2026_17_what_overlaps_with_a_deny_rule_is_filtered() {
     for (pattern, deny, subject) in [
@@ -305,7 +311,8 @@ fn sn_2026_13_a_distinguished_name_is_one_as_a_whole() {
     }
 }
 
-/// Finding 2 of the audit: copies shared a map of connection types, so that one user's change was another's.
+/// Finding 2 of the audit: copies shared a map of connection types, so that one user's change was
+/// another's.
 #[test]
 fn tob_nats_2_ways_in_are_each_users_own() {
     let standard: ConnectionTypes = [ConnectionType::Standard].into_iter().collect();
@@ -315,7 +322,8 @@ fn tob_nats_2_ways_in_are_each_users_own() {
     assert!(both.allow(ConnectionType::Mqtt) && !standard.allow(ConnectionType::Mqtt));
 }
 
-/// Finding 3 of the audit: passwords were compared byte by byte. Here by digests of one length, whatever was sent.
+/// Finding 3 of the audit: passwords were compared byte by byte. Here by digests of one length,
+/// whatever was sent.
 #[test]
 fn tob_nats_3_secrets_agree_as_a_whole_or_not() {
     let stored = StoredSecret::parse("correct horse");
@@ -332,8 +340,8 @@ fn tob_nats_3_secrets_agree_as_a_whole_or_not() {
     assert!(!format!("{stored:?}").contains("horse"));
 }
 
-/// A class of attacks: who is in the account of a callout service asks in the server's stead. Not even when its account gets
-/// another token.
+/// A class of attacks: who is in the account of a callout service asks in the server's stead. Not
+/// even when its account gets another token.
 #[test]
 fn nobody_asks_a_callout_service_but_the_server() {
     let rules = r#""authorization":{"auth_users":["@key:U:svc@"]}"#;
@@ -377,15 +385,16 @@ fn nobody_asks_a_callout_service_but_the_server() {
             nonce: NONCE,
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::now(),
+            entropy: &OsEntropy,
         };
         authenticate(&house.config, &attempt, &One(read("one")))
     };
     let may_ask = |permissions: Option<Arc<Permissions>>| {
         permissions.is_none_or(|rules| rules.can_publish(b"$SYS.REQ.USER.AUTH"))
     };
-    let service = login("svc").settled().unwrap();
+    let service = login("svc").without_callout().unwrap();
     assert!(!may_ask(service.permissions.clone()) && service.permissions.unwrap().can_publish(b"a"));
     let later = service.claims.unwrap().under(&read("two")).unwrap();
     assert!(!may_ask(later.permissions()));
-    assert!(matches!(login("other"), Decision::Ask(_)), "all others are asked about");
+    assert!(matches!(login("other"), Decision::AskCallout(_)), "all others are asked about");
 }

@@ -1,8 +1,8 @@
 //! Keys and tokens made by Go's libraries mean here what they mean there.
 
-use myelin_auth::jwt::{self, Exchange, ResponseType, SigningKey};
+use myelin_auth::jwt::{self, ExportType, ResponseType, SigningKey};
 use myelin_auth::{KeyPair, is_signed};
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
 
 const VECTORS: &str = include_str!("../vectors/go.txt");
 
@@ -15,7 +15,7 @@ fn vector(name: &str) -> &'static str {
 fn a_key_signs_as_it_does_in_go() {
     let pair = KeyPair::from_seed(vector("user_seed")).unwrap();
     assert_eq!(pair.public(), vector("user_key"));
-    let signature = digits::decode(&pair.sign(b"nonce"), BASE64_URL).unwrap();
+    let signature = base_n::decode(&pair.sign(b"nonce"), BASE64_URL).unwrap();
     let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, vector("user_signature_of_nonce_hex"));
     assert!(is_signed(&pair.public(), b"nonce", &signature));
@@ -53,12 +53,12 @@ fn an_account() {
     assert!(scopes[0].template.bearer_token && scopes[0].template.max_subscriptions() == -1);
     assert_eq!(account.revocations[vector("user_key")], 1000);
     assert_eq!(account.default_permissions.publish.deny, ["secret"]);
-    let service = account.exports.iter().find(|export| export.kind == Exchange::Service).unwrap();
+    let service = account.exports.iter().find(|export| export.kind == ExportType::Service).unwrap();
     assert_eq!((service.response_type(), service.response_threshold), (ResponseType::Chunked, 1_000_000_000));
     assert_eq!(service.service_latency.as_ref().unwrap().sampling, None);
-    let stream = account.exports.iter().find(|export| export.kind == Exchange::Stream).unwrap();
+    let stream = account.exports.iter().find(|export| export.kind == ExportType::Stream).unwrap();
     assert!(stream.token_req && stream.account_token_position == 2);
-    let imported = account.imports.iter().find(|import| import.kind == Exchange::Service).unwrap();
+    let imported = account.imports.iter().find(|import| import.kind == ExportType::Service).unwrap();
     assert!(imported.share && imported.local_subject == "my.x");
     let activation = jwt::activation(&imported.token).unwrap();
     assert_eq!((activation.nats.subject.as_str(), activation.subject), ("svc.>", claims.subject.clone()));

@@ -1,7 +1,9 @@
-//! What the measuring examples share: a broker whose clients' sockets take everything, and a client.
+//! Parts that the measuring examples share: a broker whose clients' sockets take everything, and a
+//! client.
 
 use myelin_auth::AuthConfig;
 use myelin_broker::{Broker, Conn, Endpoint, Level, Log, Session, Settings, Shard, Transport};
+use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
 use std::io::{IoSlice, Result};
@@ -32,7 +34,7 @@ impl Log for Silence {
 
 pub(crate) fn broker() -> Arc<Broker> {
     let (settings, info) = (Settings::default(), Info::default());
-    Broker::new(settings, AuthConfig::open(), &[], None, info, Arc::new(Silence))
+    Broker::new(settings, AuthConfig::open(), &[], None, info, Arc::new(OsEntropy), Arc::new(Silence))
         .expect("there is one account")
 }
 

@@ -1,12 +1,12 @@
-//! What an account's token says of exports, imports and mappings, in the broker's terms.
+//! Exports, imports and mappings of an account's token, in the broker's terms.
 
 use super::{
-    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType, ServiceExport,
-    ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig, ResponseType,
+    ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 use crate::account::AccountLimits;
 use crate::message_trace::TraceDestination;
-use myelin_auth::jwt::{self, Exchange};
+use myelin_auth::jwt::{self, ExportType};
 use myelin_auth::operator::TrustedAccount;
 use myelin_subject::{Mappings, WeightedDestination, is_literal, is_subset, prefixed};
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 impl AccountConfig {
-    /// An account as its token has it. `is_activated` says of an import whether the activation that comes with it is
-    /// worth something.
+    /// An account as its token has it. `is_activated` says of an import whether the activation that
+    /// comes with it is worth something.
     pub(crate) fn of_claims(trusted: &TrustedAccount, is_activated: &dyn Fn(&jwt::Import) -> bool) -> Self {
         let claims = &trusted.claims().nats;
         let limits = trusted.limits();
@@ -51,8 +51,8 @@ fn export(from: &jwt::Export) -> Option<Export> {
     };
     let subject = from.subject.clone();
     Some(match from.kind {
-        Exchange::Stream => Export::Stream(StreamExport { subject, access }),
-        Exchange::Service => Export::Service(Arc::new(ServiceExport {
+        ExportType::Stream => Export::Stream(StreamExport { subject, access }),
+        ExportType::Service => Export::Service(Arc::new(ServiceExport {
             subject,
             access,
             response: match from.response_type() {
@@ -64,35 +64,35 @@ fn export(from: &jwt::Export) -> Option<Export> {
                 Ok(nanoseconds @ 1..) => Duration::from_nanos(nanoseconds),
                 _ => DEFAULT_RESPONSE_THRESHOLD,
             },
-            latency: from.service_latency.as_ref().map(|latency| Latency {
+            latency: from.service_latency.as_ref().map(|latency| LatencyConfig {
                 subject: latency.results.clone(),
                 sampling: latency.sampling.and_then(|percent| percent.try_into().ok()).unwrap_or(0),
             }),
             allow_trace: from.allow_trace,
         })),
-        Exchange::Unknown => return None,
+        ExportType::Unknown => return None,
     })
 }
 
 fn import(from: &jwt::Import, is_activated: bool) -> Option<Import> {
     let account = from.account.clone();
     Some(match from.kind {
-        Exchange::Stream => Import::Stream(StreamImport {
+        ExportType::Stream => Import::Stream(StreamImport {
             account,
             subject: from.subject.clone(),
             to: stream_name(from),
             is_activated,
             allow_trace: from.allow_trace,
         }),
-        Exchange::Service => {
+        ExportType::Service => {
             let (subject, to) = service_names(from);
             Import::Service(Arc::new(ServiceImport { account, subject, to, share: from.share, is_activated }))
         }
-        Exchange::Unknown => return None,
+        ExportType::Unknown => return None,
     })
 }
 
-/// What an imported stream is called here: in its old form, a prefix of its name.
+/// Name of an imported stream in the importing account: in its old form, a prefix of its name.
 fn stream_name(from: &jwt::Import) -> String {
     match (from.local_subject.as_str(), from.to.as_str()) {
         ("", "") => from.subject.clone(),
@@ -101,7 +101,8 @@ fn stream_name(from: &jwt::Import) -> String {
     }
 }
 
-/// What an imported service is called by its exporter and here: the old form is the other way round.
+/// Names of an imported service in the exporting and the importing account: the old form is the
+/// other way round.
 fn service_names(from: &jwt::Import) -> (String, String) {
     match (from.local_subject.as_str(), from.to.as_str()) {
         ("", "") => (from.subject.clone(), from.subject.clone()),
@@ -139,8 +140,8 @@ pub(crate) fn next_turn(importer: &TrustedAccount, now: SystemTime) -> Option<Sy
     moments.filter(|&moment| moment > now).min()
 }
 
-/// Whether the activation that comes with an import is worth something to `importer` now: it is `exporter`'s, of this
-/// subject, and has neither ended nor been taken back.
+/// Whether the activation that comes with an import is worth something to `importer` now: it is
+/// `exporter`'s, of this subject, and has neither ended nor been taken back.
 pub(crate) fn is_activated(
     import: &jwt::Import,
     importer: &str,
@@ -156,8 +157,8 @@ pub(crate) fn is_activated(
         || (activation.nats.issuer_account == exporter.key()
             && exporter.signer(&activation.issuer).is_some());
     let subject = match import.kind {
-        Exchange::Service => service_names(import).0,
-        Exchange::Stream | Exchange::Unknown => import.subject.clone(),
+        ExportType::Service => service_names(import).0,
+        ExportType::Stream | ExportType::Unknown => import.subject.clone(),
     };
     let is_revoked = exporter.claims().nats.exports.iter().any(|export| {
         export.kind == import.kind

@@ -1,9 +1,10 @@
-//! What is said about an account by whoever sets it up: a configuration file or a JWT.
+//! Configuration of an account, by whoever sets it up: a configuration file or a JWT.
 //!
-//! Plain data. Names are those of NATS's configuration. Nothing here is checked beyond its types: an import that nobody
-//! offers, or that this account must not have, is there and does nothing (see `link`).
+//! Plain data. Names are those of NATS's configuration. Nothing here is checked beyond its types:
+//! an import that nobody offers, or that this account must not have, is there and does nothing (see
+//! `link`).
 
-use super::latency::Latency;
+use super::latency::LatencyConfig;
 use crate::account::AccountLimits;
 use crate::message_trace::TraceDestination;
 use myelin_subject::Mappings;
@@ -18,11 +19,11 @@ pub const DEFAULT_RESPONSE_THRESHOLD: Duration = Duration::from_secs(120);
 pub struct AccountConfig {
     /// Its name: that of the configuration, or the public key of a JWT.
     pub name: String,
-    /// What it may use.
+    /// Limits of the account.
     pub limits: AccountLimits,
-    /// What others may import.
+    /// Subjects that other accounts may import.
     pub exports: Vec<Export>,
-    /// What it takes from others.
+    /// Subjects that the account takes from others.
     pub imports: Vec<Import>,
     /// Under which other subjects its clients' messages go.
     pub mappings: Mappings,
@@ -48,7 +49,7 @@ pub enum Export {
     Service(Arc<ServiceExport>),
 }
 
-/// Who may import something.
+/// Accounts that may import something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Access {
     /// Names of accounts; none listed means everybody, unless one of the others holds.
@@ -64,7 +65,7 @@ pub struct Access {
 pub struct StreamExport {
     /// Pattern.
     pub subject: String,
-    /// Who may import it.
+    /// Accounts that may import it.
     pub access: Access,
 }
 
@@ -85,14 +86,14 @@ pub enum ResponseType {
 pub struct ServiceExport {
     /// Pattern.
     pub subject: String,
-    /// Who may import it.
+    /// Accounts that may import it.
     pub access: Access,
-    /// What comes back for one request.
+    /// Kind of response to one request.
     pub response: ResponseType,
     /// How long an answer may take, and the next one behind it.
     pub threshold: Duration,
     /// How requests are measured, if they are.
-    pub latency: Option<Latency>,
+    pub latency: Option<LatencyConfig>,
     /// Whether traces may follow requests.
     pub allow_trace: bool,
 }
@@ -135,9 +136,10 @@ impl Import {
 pub struct StreamImport {
     /// The account that exports it.
     pub account: String,
-    /// What it is called there: a pattern.
+    /// Subject in the exporting account: a pattern.
     pub subject: String,
-    /// What it is called here: that pattern, or one in which `$1` or `{{wildcard(1)}}` is its first wildcard.
+    /// Subject in the importing account: that pattern, or one in which `$1` or `{{wildcard(1)}}` is
+    /// its first wildcard.
     pub to: String,
     /// Whether it has an activation token that the other account accepts.
     pub is_activated: bool,
@@ -150,9 +152,10 @@ pub struct StreamImport {
 pub struct ServiceImport {
     /// The account that answers.
     pub account: String,
-    /// What it is called there: a pattern.
+    /// Subject in the exporting account: a pattern.
     pub subject: String,
-    /// What it is called here: that pattern, or one in which `$1` is the first wildcard of the other.
+    /// Subject in the importing account: that pattern, or one in which `$1` is the first wildcard
+    /// of the other.
     pub to: String,
     /// Whether the other account learns who asks.
     pub share: bool,

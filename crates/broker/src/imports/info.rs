@@ -52,7 +52,7 @@ pub(crate) struct RequestInfo {
 const BATCHED: &[u8] = b".$FI";
 
 impl RequestInfo {
-    /// What is said of somebody in `account`: all of it if that account shares it.
+    /// Information about a client in `account`: all of it if that account shares it.
     pub(crate) fn of(broker: &Broker, account: &str, conn: &Conn, is_shared: bool) -> Self {
         conn.with_details(|details| {
             let brief = Self::brief(account, details.rtt.unwrap_or_default());
@@ -77,7 +77,7 @@ impl RequestInfo {
         })
     }
 
-    /// The same for the next account behind `account`.
+    /// Information for the next account behind `account`.
     pub(crate) fn through(&self, account: &str) -> Self {
         Self { svc: account.to_owned(), ..self.clone() }
     }
@@ -89,7 +89,7 @@ impl RequestInfo {
         self
     }
 
-    /// What everybody may know.
+    /// Information that everybody may have.
     pub(crate) fn brief(account: &str, rtt: Duration) -> Self {
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
         Self { acc: account.to_owned(), rtt, ..Self::default() }
@@ -126,7 +126,8 @@ pub(crate) fn moment(time: SystemTime) -> String {
 
 /// Year, month and day of a number of days since 1970.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Counted from the first of March of the year 0, so that the odd day of leap years is a year's last.
+    // Counted from the first of March of the year 0, so that the odd day of leap years is a year's
+    // last.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

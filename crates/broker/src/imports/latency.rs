@@ -1,7 +1,7 @@
 //! How long services of an account take: which requests are measured, and what is reported of them.
 //!
-//! Reports are the reference's `io.nats.server.metric.v1.service_latency`. They say nothing of the requester but its round
-//! trip and its account, unless its import shares who asks.
+//! Reports are the reference's `io.nats.server.metric.v1.service_latency`. They say nothing of the
+//! requester but its round trip and its account, unless its import shares who asks.
 
 use super::info::{RequestInfo, moment};
 use myelin_wire::json::compact;
@@ -11,18 +11,20 @@ use std::time::{Duration, SystemTime};
 
 /// How a service is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Latency {
+pub struct LatencyConfig {
     /// Where reports go, in the exporting account.
     pub subject: String,
-    /// Of a hundred requests, how many are measured; 0: only those whose headers ask for it, as they may in any case.
+    /// Of a hundred requests, how many are measured; 0: only those whose headers ask for it, as
+    /// they may in any case.
     pub sampling: u8,
 }
 
 /// The headers because of which a request is measured: names in Go's spelling, values.
 pub(crate) type Cause = BTreeMap<String, Vec<String>>;
 
-impl Latency {
-    /// Whether a request with these headers is measured, and which of them are the cause. `drawn` is a number below 100.
+impl LatencyConfig {
+    /// Whether a request with these headers is measured, and which of them are the cause. `drawn`
+    /// is a number below 100.
     pub(crate) fn samples(&self, headers: &[u8], drawn: u64) -> Option<Cause> {
         // Compat: one in a hundred more than asked for.
         if self.sampling >= 100 || (self.sampling > 0 && drawn <= u64::from(self.sampling)) {
@@ -97,9 +99,9 @@ fn canonical(name: &str) -> String {
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was answered after this time.
+    /// The request was answered after this time.
     Answered(Duration),
-    /// It had no reply.
+    /// The request had no reply subject.
     BadRequest,
     /// Whoever asked listens no longer.
     Lost,
@@ -132,7 +134,7 @@ pub(crate) struct Measured<'a> {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct LatencyReport<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     id: &'a str,
@@ -153,8 +155,8 @@ struct Report<'a> {
 
 /// The report on a request, under an id that no other has.
 ///
-/// Compat: times are reckoned from the round trips of both clients, as they were measured last; the server's own share is
-/// not measured here.
+/// Compat: times are reckoned from the round trips of both clients, as they were measured last; the
+/// server's own share is not measured here.
 pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<u8> {
     let Measured { requestor, responder, cause, asked, now } = measured;
     let (status, description) = outcome.status();
@@ -167,7 +169,7 @@ pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<
         _ => (0, 0),
     };
     let start = asked.checked_sub(Duration::from_nanos(requested)).unwrap_or(asked);
-    compact(&Report {
+    compact(&LatencyReport {
         kind: "io.nats.server.metric.v1.service_latency",
         id,
         timestamp: moment(now),
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     fn cause(sampling: u8, headers: &str) -> Option<String> {
-        let latency = Latency { subject: "l".to_owned(), sampling };
+        let latency = LatencyConfig { subject: "l".to_owned(), sampling };
         let block = format!("NATS/1.0\r\n{headers}\r\n\r\n");
         let found = latency.samples(block.as_bytes(), 50)?;
         Some(found.keys().cloned().collect::<Vec<_>>().join(" "))

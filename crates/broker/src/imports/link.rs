@@ -1,13 +1,13 @@
 //! Imports that hold: what one account takes from another that offers it.
 //!
-//! Whether an import is allowed is decided here, from both accounts' configurations, whenever one of them changes. One that
-//! is not allowed is no link, whoever wrote it down.
+//! Whether an import is allowed is decided here, from both accounts' configurations, whenever one
+//! of them changes. One that is not allowed is no link, whoever wrote it down.
 
 use super::config::{
     Access, AccountConfig, Export, ResponseType, ServiceExport, ServiceImport, StreamImport,
 };
-use super::latency::Latency;
-use super::naming::{Names, Naming};
+use super::latency::LatencyConfig;
+use super::naming::{ImportNames, Naming};
 use crate::account::Account;
 use myelin_subject::{has_wildcard, intersection, is_subset, is_valid_pattern};
 use std::sync::{Arc, Weak};
@@ -18,12 +18,12 @@ pub(crate) struct StreamLink {
     /// Weak: its shadows stand in the exporter's index.
     pub(crate) exporter: Weak<Account>,
     import: StreamImport,
-    names: Names,
+    names: ImportNames,
 }
 
 impl StreamLink {
     pub(super) fn new(import: &StreamImport, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
-        let config = exporter.exchange.config();
+        let config = exporter.imports.config();
         let offers = config.exports.iter().filter_map(|export| match export {
             Export::Stream(stream) => Some((stream.subject.as_str(), &stream.access)),
             Export::Service(_) => None,
@@ -34,11 +34,12 @@ impl StreamLink {
         {
             return None;
         }
-        let names = Names::of_stream(&import.subject, &import.to).ok()?;
+        let names = ImportNames::of_stream(&import.subject, &import.to).ok()?;
         Some(Self { exporter: Arc::downgrade(exporter), import: import.clone(), names })
     }
 
-    /// What a subscriber to `pattern` is to hear there: the pattern there, if there is anything.
+    /// Translates `pattern`, to which somebody subscribes here, into the pattern there, if there is
+    /// anything.
     pub(crate) fn reach(&self, pattern: &[u8]) -> Option<Vec<u8>> {
         let both = intersection(pattern, &self.names.here)?;
         match &self.names.outward {
@@ -89,7 +90,7 @@ pub(crate) struct ServiceLink {
 
 impl ServiceLink {
     pub(crate) fn new(import: &Arc<ServiceImport>, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
-        let config = exporter.exchange.config();
+        let config = exporter.imports.config();
         let offers = services(&config).map(|service| (service.subject.as_str(), &service.access));
         if !is_valid_pattern(import.subject.as_bytes())
             || !is_valid_pattern(import.to.as_bytes())
@@ -101,7 +102,7 @@ impl ServiceLink {
         let (here, outward) = if import.subject == import.to && has_wildcard(import.to.as_bytes()) {
             (import.to.as_bytes().into(), Naming::Same)
         } else {
-            let names = Names::of_service(&import.subject, &import.to).ok()?;
+            let names = ImportNames::of_service(&import.subject, &import.to).ok()?;
             (names.here, names.outward?)
         };
         let (import, exporter, threshold) = (Arc::clone(import), Arc::clone(exporter), export.threshold);
@@ -113,7 +114,7 @@ impl ServiceLink {
         &self.here
     }
 
-    /// What `subject`, which is one of those here, is called there.
+    /// Naming that translates a subject of this side into that of the other.
     #[inline]
     pub(crate) fn naming(&self) -> &Naming {
         &self.outward
@@ -126,7 +127,7 @@ impl ServiceLink {
     }
 
     /// How its requests are measured.
-    pub(crate) fn latency(&self) -> Option<&Latency> {
+    pub(crate) fn latency(&self) -> Option<&LatencyConfig> {
         self.export.latency.as_ref()
     }
 
@@ -140,8 +141,9 @@ impl ServiceLink {
         self.export.allow_trace
     }
 
-    /// Whether both lead to one export: a message that has come by one of them does not go by the other.
-    pub(crate) fn leads_where(&self, other: &Self) -> bool {
+    /// Whether both lead to one export: a message that has come by one of them does not go by the
+    /// other.
+    pub(crate) fn shares_export_with(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.exporter.id == other.exporter.id && self.export.subject == other.export.subject)
     }
@@ -164,7 +166,8 @@ fn services(config: &AccountConfig) -> impl Iterator<Item = &Arc<ServiceExport>>
     })
 }
 
-/// The offer that decides about `subject`: that of exactly this subject, else the first that covers it.
+/// The offer that decides about `subject`: that of exactly this subject, else the first that covers
+/// it.
 fn find<'a, T>(offers: impl Iterator<Item = (&'a str, T)>, subject: &str) -> Option<T> {
     let mut covering = None;
     for (offered, offer) in offers {

@@ -1,12 +1,36 @@
-//! What accounts let each other have: exports, imports, and the subject mappings of each.
+//! Exports, imports and subject mappings: what accounts let each other have.
 //!
-//! An account holds its configuration and what became of it: bindings for the services that it imports, which stand in its
-//! own index of services; shadows of its subscriptions in the indexes of accounts whose streams it imports; the answers that
-//! its own services owe. Nothing here is looked at when a message is published: routes are built from the indexes, and
-//! every change outdates them.
+//! An account holds its configuration and what became of it: bindings for the services that it
+//! imports, which stand in its own index of services; shadows of its subscriptions in the indexes
+//! of accounts whose streams it imports; the answers that its own services owe. Nothing here is
+//! looked at when a message is published: routes are built from the indexes, and every change
+//! outdates them.
 //!
-//! Locks: `streams` is held while shadows are put into the indexes of other accounts, so that a subscription that comes or
-//! goes during a change has its shadows exactly once. Who watches interest is told after it.
+//! Locks: `streams` is held while shadows are put into the indexes of other accounts, so that a
+//! subscription that comes or goes during a change has its shadows exactly once. Who watches
+//! interest is told after it.
+//!
+//! # From account to account
+//!
+//! - A *mapping* (`shard/rules.rs`): the route of the subject says only where its messages go, or
+//!   that this is drawn for each message. The other subject has a route of its own, and that one
+//!   decides.
+//! - A *stream import*: a subscription that reaches an imported stream has a *shadow* in the
+//!   exporter's index, with the same connection and sid and the exporter's pattern. Routes show it
+//!   the name that the import gives, and judge that name; counts are the original's.
+//! - A *service that listens to imports* (a stream of JetStream) listens with `Account::listen` and
+//!   has *shadow bindings* in the exporters' indexes (`shadow_bindings`). Traces do not go through
+//!   them.
+//! - A *service import* (`shard/service_import.rs`) is a binding in the importer's index of
+//!   services. The message is published again in the exporter's account, by the same publisher,
+//!   with `Nats-Request-Info` and a reply subject of that account.
+//! - Its *answer* (`replies`): `_R_.<account>.<request>` is looked up, and the answer is published
+//!   where the requester waits. The entry goes with the one answer, with an empty one, after its
+//!   time, or when nobody listens there any more.
+//! - A *change* (`link`, `auth_and_accounts.rs`): which imports hold is decided from the configurations of
+//!   both accounts whenever one of them changes; what stays as it was is not touched.
+//!
+//! A publish without any of that pays one relaxed load: whether the account has mappings.
 
 mod claims;
 mod config;
@@ -24,17 +48,17 @@ pub use config::{
     ServiceImport, StreamExport, StreamImport,
 };
 pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
-pub use latency::Latency;
+pub use latency::LatencyConfig;
 pub(crate) use latency::{Cause, Measured, Outcome, report};
 pub(crate) use link::{ServiceLink, StreamLink};
-pub(crate) use replies::{Awaited, Ended, Replies, Ticket, Tracked};
+pub(crate) use replies::{Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
 pub(crate) use system::furnish;
 
 use self::shadow_bindings::ShadowBindings;
 use crate::account::Account;
 use crate::cluster::ClusterName;
 use crate::conn::lock;
-use crate::service::{Binding, Receiver};
+use crate::service::{Binding, ServiceTarget};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use arc_swap::ArcSwap;
@@ -43,7 +67,7 @@ use myelin_subject::{Subscribed, is_subset};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// See the head of this file.
+/// Exports, imports and subject mappings of one account, and what became of them.
 #[derive(Default)]
 pub(crate) struct ImportsAndExports {
     config: ArcSwap<AccountConfig>,
@@ -55,11 +79,11 @@ pub(crate) struct ImportsAndExports {
     has_streams: AtomicBool,
     streams: Mutex<Streams>,
     /// The account's own services that listen to them.
-    ears: ShadowBindings,
+    bindings: ShadowBindings,
     /// The services that are imported.
     services: Mutex<Vec<Arc<Binding>>>,
-    /// What this account's services owe to others.
-    pub(crate) replies: Replies,
+    /// Responses that this account's services owe to others.
+    pub(crate) replies: AwaitedReplies,
 }
 
 /// Imported streams and who listens to them.
@@ -134,9 +158,9 @@ fn remove(shadow: Arc<Subscription>) -> Option<Moved> {
     Some((exporter, shadow))
 }
 
-fn tell(moved: &[Moved], mut shard: Option<&mut Shard>) {
+fn notify_watches(moved: &[Moved], mut shard: Option<&mut Shard>) {
     for (account, shadow) in moved {
-        account.tell_of(shadow.subject(), shard.as_deref_mut());
+        account.notify_watches(shadow.subject(), shard.as_deref_mut());
     }
 }
 
@@ -144,20 +168,20 @@ impl ImportsAndExports {
     /// A service hears imported streams, too.
     pub(crate) fn listen(&self, binding: &Arc<Binding>) {
         let streams = lock(&self.streams);
-        let moved = self.ears.listen(binding, &streams.links);
+        let moved = self.bindings.listen(binding, &streams.links);
         drop(streams);
-        shadow_bindings::tell(&moved);
+        shadow_bindings::notify_watches(&moved);
     }
 
-    /// It has gone.
+    /// Takes away a binding that listened to imports.
     pub(crate) fn unlisten(&self, binding: &Arc<Binding>) {
-        self.ears.unlisten(binding);
+        self.bindings.unlisten(binding);
     }
 
     pub(crate) fn new(config: AccountConfig, cluster: Arc<ClusterName>) -> Self {
-        let exchange = Self { cluster, ..Self::default() };
-        exchange.set_config(config);
-        exchange
+        let imports = Self { cluster, ..Self::default() };
+        imports.set_config(config);
+        imports
     }
 
     pub(crate) fn config(&self) -> Arc<AccountConfig> {
@@ -203,22 +227,23 @@ pub struct AwaitedAnswer {
 /// Awaited answers that monitoring lists.
 const LISTED: usize = 10_000;
 
-/// What other rooms call, on the account that the exchange belongs to.
+/// Calls of other rooms, on the account that the imports and exports belong to.
 impl Account {
-    /// What is said about it: exports, imports, mappings.
+    /// Configuration of the account: exports, imports, mappings.
     pub fn config(&self) -> Arc<AccountConfig> {
-        self.exchange.config()
+        self.imports.config()
     }
 
     /// Requests from other accounts that its services have not answered yet.
     pub fn awaited(&self) -> usize {
-        self.exchange.replies.len()
+        self.imports.replies.len()
     }
 
-    /// The same in detail; of very many not all.
+    /// Lists the requests from other accounts that its services have not answered yet; of very many
+    /// not all.
     pub fn awaiting(&self) -> Vec<AwaitedAnswer> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let list = self.exchange.replies.list(LISTED).into_iter();
+        let list = self.imports.replies.list(LISTED).into_iter();
         let answers = list.map(|(subject, awaited)| AwaitedAnswer {
             subject: text(&subject),
             account: awaited.requester.name().to_owned(),
@@ -230,15 +255,16 @@ impl Account {
 
     /// Whether it imports a service whose name here covers `subject`.
     pub fn imports_service(&self, subject: &[u8]) -> bool {
-        let services = lock(&self.exchange.services);
+        let services = lock(&self.imports.services);
         services.iter().any(|binding| is_subset(subject, Subscribed::subject(&**binding)))
     }
 
-    /// Where a request of this account on `subject` goes by an import: the account that answers, and what it is called there.
+    /// Where a request of this account on `subject` goes by an import: the account that answers,
+    /// and what it is called there.
     pub fn asks_elsewhere(&self, subject: &[u8]) -> Option<(Arc<Self>, Vec<u8>)> {
-        let services = lock(&self.exchange.services);
+        let services = lock(&self.imports.services);
         services.iter().find_map(|binding| match binding.receiver() {
-            Receiver::Import(link) if is_subset(subject, link.here()) => {
+            ServiceTarget::Import(link) if is_subset(subject, link.here()) => {
                 Some((Arc::clone(&link.exporter), link.naming().name(subject).into_owned()))
             }
             _ => None,
@@ -247,7 +273,7 @@ impl Account {
 
     /// Whether what `exporter` publishes reaches a listener here that asks for `subject`.
     pub fn hears_of(&self, exporter: &Arc<Self>, subject: &[u8]) -> bool {
-        let streams = lock(&self.exchange.streams);
+        let streams = lock(&self.imports.streams);
         let is_from = |link: &Arc<StreamLink>| std::ptr::eq(link.exporter.as_ptr(), Arc::as_ptr(exporter));
         streams.links.iter().any(|link| is_from(link) && link.reach(subject).is_some())
     }
@@ -255,37 +281,35 @@ impl Account {
     /// Whether an import of its configuration is in force: its exporter is there and allows it.
     pub fn holds(&self, import: &Import) -> bool {
         match import {
-            Import::Stream(import) => {
-                lock(&self.exchange.streams).links.iter().any(|link| link.is_of(import))
-            }
-            Import::Service(import) => lock(&self.exchange.services)
-                .iter()
-                .any(|binding| matches!(binding.receiver(), Receiver::Import(link) if link.is_of(import))),
+            Import::Stream(import) => lock(&self.imports.streams).links.iter().any(|link| link.is_of(import)),
+            Import::Service(import) => lock(&self.imports.services).iter().any(
+                |binding| matches!(binding.receiver(), ServiceTarget::Import(link) if link.is_of(import)),
+            ),
         }
     }
 
-    /// Replaces what is said about the account. Imports follow when [`link`](Self::link) is called, on this account and all
-    /// that import from it.
+    /// Replaces what is said about the account. Imports follow when [`link`](Self::link) is called,
+    /// on this account and all that import from it.
     pub(crate) fn configure(&self, config: AccountConfig) {
-        let (had_mappings, was_asked) = (self.exchange.has_mappings(), self.exchange.is_asked());
+        let (had_mappings, was_asked) = (self.imports.has_mappings(), self.imports.is_asked());
         self.set_limits(config.limits);
-        self.exchange.set_config(config);
-        if had_mappings || self.exchange.has_mappings() || was_asked != self.exchange.is_asked() {
-            self.outdate();
+        self.imports.set_config(config);
+        if had_mappings || self.imports.has_mappings() || was_asked != self.imports.is_asked() {
+            self.invalidate_all();
         }
     }
 
     /// The server's cluster has another name.
     pub(crate) fn cluster_changed(&self) {
-        if self.exchange.has_mappings() {
-            self.outdate();
+        if self.imports.has_mappings() {
+            self.invalidate_all();
         }
     }
 
-    /// Makes its imports what its configuration and those of the others say; `find` knows the others. What stays as it is
-    /// is not interrupted.
+    /// Makes its imports what its configuration and those of the others say; `find` knows the
+    /// others. What stays as it is is not interrupted.
     pub(crate) fn link(self: &Arc<Self>, find: &dyn Fn(&str) -> Option<Arc<Self>>) {
-        let config = self.exchange.config();
+        let config = self.imports.config();
         let (mut streams, mut services) = (Vec::new(), Vec::new());
         for import in &config.imports {
             match import {
@@ -311,11 +335,11 @@ impl Account {
     }
 
     fn link_services(&self, wanted: Vec<Arc<ServiceLink>>) {
-        let mut bound = lock(&self.exchange.services);
+        let mut bound = lock(&self.imports.services);
         let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
         let mut kept = Vec::with_capacity(wanted.len());
         for binding in bound.drain(..) {
-            let Receiver::Import(link) = binding.receiver() else { continue };
+            let ServiceTarget::Import(link) = binding.receiver() else { continue };
             let same = wanted.iter_mut().find(|new| new.as_ref().is_some_and(|new| new.is_like(link)));
             match same {
                 Some(new) => {
@@ -327,21 +351,21 @@ impl Account {
         }
         for link in wanted.into_iter().flatten() {
             let subject = link.here().to_vec();
-            kept.push(self.bind_receiver(&subject, Receiver::Import(link)));
+            kept.push(self.bind_receiver(&subject, ServiceTarget::Import(link)));
         }
         *bound = kept;
     }
 
     fn link_streams(self: &Arc<Self>, wanted: Vec<StreamLink>) {
-        if wanted.is_empty() && !self.exchange.has_streams.load(Relaxed) {
+        if wanted.is_empty() && !self.imports.has_streams.load(Relaxed) {
             return;
         }
         let mut moved = Vec::new();
-        let ears = {
-            let mut streams = lock(&self.exchange.streams);
-            // Before the look at the subscriptions: who goes from now on looks for its shadows, and who has gone is not
-            // among them.
-            self.exchange.has_streams.store(true, Relaxed);
+        let bindings = {
+            let mut streams = lock(&self.imports.streams);
+            // Before the look at the subscriptions: who goes from now on looks for its shadows, and
+            // who has gone is not among them.
+            self.imports.has_streams.store(true, Relaxed);
             let new = streams.relink(wanted, &mut moved);
             if !new.is_empty() {
                 self.interest.for_each(|sub| {
@@ -351,42 +375,42 @@ impl Account {
                     }
                 });
             }
-            self.exchange.has_streams.store(!streams.links.is_empty(), Relaxed);
-            self.exchange.ears.relink(&streams.links)
+            self.imports.has_streams.store(!streams.links.is_empty(), Relaxed);
+            self.imports.bindings.relink(&streams.links)
         };
-        tell(&moved, None);
-        shadow_bindings::tell(&ears);
+        notify_watches(&moved, None);
+        shadow_bindings::notify_watches(&bindings);
     }
 
     /// A subscription has come: it may reach streams of other accounts.
     #[inline]
-    pub(crate) fn reach_out(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
-        if self.exchange.has_streams.load(Relaxed) {
+    pub(crate) fn add_shadows(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+        if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
-            let mut streams = lock(&self.exchange.streams);
+            let mut streams = lock(&self.imports.streams);
             let links = streams.links.clone();
             streams.cast(self, sub, &links, &mut moved);
             drop(streams);
-            tell(&moved, shard);
+            notify_watches(&moved, shard);
         }
     }
 
     /// A subscription has gone.
     #[inline]
-    pub(crate) fn draw_back(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
-        if self.exchange.has_streams.load(Relaxed) {
+    pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+        if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
-            lock(&self.exchange.streams).take(sub, &mut moved);
-            tell(&moved, shard);
+            lock(&self.imports.streams).take(sub, &mut moved);
+            notify_watches(&moved, shard);
         }
     }
 
     /// Something about a subscription has changed: routes that lead to its shadows are outdated.
     pub(crate) fn touch_shadows(&self, sub: &Arc<Subscription>) {
-        if !self.exchange.has_streams.load(Relaxed) {
+        if !self.imports.has_streams.load(Relaxed) {
             return;
         }
-        let shadows = lock(&self.exchange.streams).shadows.get(&Arc::as_ptr(sub).addr()).cloned();
+        let shadows = lock(&self.imports.streams).shadows.get(&Arc::as_ptr(sub).addr()).cloned();
         for shadow in shadows.iter().flatten() {
             let exporter = shadow.import().and_then(|link| link.exporter.upgrade());
             exporter.iter().for_each(|exporter| exporter.interest.touch(shadow));

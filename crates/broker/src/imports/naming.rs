@@ -1,4 +1,4 @@
-//! What a subject of one account is called in another.
+//! Names of a subject of one account in another.
 
 use myelin_subject::{Transform, TransformError, has_wildcard, numbered, starred};
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// The name on the other side of an import.
 #[derive(Debug)]
 pub(crate) enum Naming {
-    /// The same.
+    /// The subject itself.
     Same,
     /// One name, whatever the subject.
     Fixed(Box<[u8]>),
@@ -27,7 +27,7 @@ impl Naming {
         }
     }
 
-    /// The same as a value of its own.
+    /// Returns the other name of `subject`, which is known to match.
     pub(crate) fn name<'a>(&'a self, subject: &'a [u8]) -> Cow<'a, [u8]> {
         match self {
             Self::Same => Cow::Borrowed(subject),
@@ -43,7 +43,7 @@ impl Naming {
 
 /// The names of an import on both sides.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct ImportNames {
     /// The pattern in the importing account.
     pub(crate) here: Box<[u8]>,
     /// From there to here.
@@ -52,13 +52,14 @@ pub(crate) struct Names {
     pub(crate) outward: Option<Naming>,
 }
 
-impl Names {
-    /// Of a stream. `there` is a pattern, `to` the name here, which may say `$1` for the first wildcard of the other.
+impl ImportNames {
+    /// Of a stream. `there` is a pattern, `to` the name here, which may say `$1` for the first
+    /// wildcard of the other.
     pub(crate) fn of_stream(there: &str, to: &str) -> Result<Self, TransformError> {
         Self::new(there, to, |there, to| Transform::inverse(there, to).ok())
     }
 
-    /// The same of a service.
+    /// Naming of a service import. `there` is a pattern, `to` the name here.
     pub(crate) fn of_service(there: &str, to: &str) -> Result<Self, TransformError> {
         Self::new(there, to, turned)
     }
@@ -87,10 +88,11 @@ impl Names {
     }
 }
 
-/// From `to` to `there`, where the numbers in `to` stand for the wildcards of `there` in their order.
+/// From `to` to `there`, where the numbers in `to` stand for the wildcards of `there` in their
+/// order.
 ///
-/// Compat: that is the way back of two wildcards that change places, as of all that keep theirs, but not where three or more
-/// go round. Configurations count on it.
+/// Compat: that is the way back of two wildcards that change places, as of all that keep theirs,
+/// but not where three or more go round. Configurations count on it.
 fn turned(there: &str, to: &str) -> Option<Transform> {
     let (pattern, numbers) = starred(to);
     let mut numbers = numbers.into_iter();
@@ -107,13 +109,13 @@ mod tests {
 
     #[test]
     fn services_go_round_as_in_the_reference() {
-        let names = |to| Names::of_service("a.*.*.*", to).unwrap().outward.unwrap();
+        let names = |to| ImportNames::of_service("a.*.*.*", to).unwrap().outward.unwrap();
         assert_eq!(&*names("b.$2.$3.$1").name(b"b.2.3.1"), b"a.3.1.2");
         assert_eq!(&*names("b.$2.$1.$3").name(b"b.2.1.3"), b"a.1.2.3");
     }
 
     fn both(there: &str, to: &str, subject: &str) -> (String, String, String) {
-        let names = Names::of_stream(there, to).unwrap();
+        let names = ImportNames::of_stream(there, to).unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let here = names.inward.name(subject.as_bytes());
         let back = names.outward.as_ref().map(|outward| text(&outward.name(&here)));
@@ -139,13 +141,13 @@ mod tests {
 
     #[test]
     fn patterns_go_both_ways_too() {
-        let names = Names::of_stream("a.*.*", "b.$2.$1").unwrap();
+        let names = ImportNames::of_stream("a.*.*", "b.$2.$1").unwrap();
         assert_eq!(&*names.outward.unwrap().name(b"b.*.x"), b"a.x.*");
     }
 
     #[test]
     fn who_uses_a_wildcard_twice_has_no_way_back() {
-        assert!(Names::of_stream("a.*.*", "b.$1.$1").unwrap().outward.is_none());
-        assert!(Names::of_stream("a.*.*", "b.$1").is_err());
+        assert!(ImportNames::of_stream("a.*.*", "b.$1.$1").unwrap().outward.is_none());
+        assert!(ImportNames::of_stream("a.*.*", "b.$1").is_err());
     }
 }

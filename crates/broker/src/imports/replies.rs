@@ -1,8 +1,9 @@
-//! Answers that an account's services still owe to others: `_R_.<account>.<request>` stands in for the subject at which a
-//! requester of another account waits.
+//! Answers that an account's services still owe to others: `_R_.<account>.<request>` stands in for
+//! the subject at which a requester of another account waits.
 //!
-//! An entry goes with the one answer, with the last of several (an empty one), when nobody receives what comes, or when its
-//! time is over. The number of a request is a keyed hash of a counter: who has seen some cannot guess others.
+//! An entry goes with the one answer, with the last of several (an empty one), when nobody receives
+//! what comes, or when its time is over. The number of a request is a keyed hash of a counter: who
+//! has seen some cannot guess others.
 //!
 //! Budget: a request and its answer take a lock each, one of [`PARTS`], for a look into a table.
 
@@ -10,9 +11,9 @@ use super::latency::{Cause, Outcome};
 use super::link::ServiceLink;
 use crate::account::Account;
 use crate::conn::{Conn, lock};
+use crate::unguessable::Unguessable;
 use hashbrown::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use myelin_stdx::entropy::Entropy;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 
 /// A requester has to have waited for so long before anybody looks whether it still does.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for one whose request is measured: the service is told when it does not.
+/// A requester whose request is measured has to have waited for so long before anybody looks
+/// whether it still does: the service is told when it does not.
 const MEASURED_PATIENCE: Duration = Duration::from_secs(1);
 /// So many of them are looked at in one part of a sweep.
 const LOOKS: usize = 1024;
@@ -39,7 +41,7 @@ const MOST: usize = 64 * 1024;
 /// After so many entries a sweep leaves the other parts to the next one.
 const SWEPT: usize = 16 * 1024;
 
-/// What waits for an answer.
+/// Response that a service owes, with the requester that waits for it.
 #[derive(Clone)]
 pub(crate) struct Awaited {
     /// By which the request came.
@@ -49,20 +51,20 @@ pub(crate) struct Awaited {
     pub(crate) reply: Box<[u8]>,
     /// When the last message came, the request being the first.
     pub(crate) since: Instant,
-    /// What a report on its time needs, if there is to be one.
+    /// Facts for a report on the latency, if there is to be one.
     pub(crate) tracked: Option<Arc<Tracked>>,
 }
 
 /// A request that is measured.
 pub(crate) struct Tracked {
-    /// Who asks.
+    /// Connection that asks.
     pub(crate) conn: Arc<Conn>,
     /// Because of which headers.
     pub(crate) cause: Cause,
 }
 
 /// A measured request that ended without an answer, and why.
-pub(crate) struct Ended {
+pub(crate) struct UnansweredRequest {
     pub(crate) awaited: Awaited,
     pub(crate) outcome: Outcome,
 }
@@ -78,13 +80,14 @@ impl Awaited {
     }
 }
 
-/// See the head of this file. Costs nothing before the first request.
+/// Responses that an account's services still owe to other accounts. Costs nothing before the first
+/// request.
 #[derive(Default)]
-pub(crate) struct Replies(OnceLock<Box<Space>>);
+pub(crate) struct AwaitedReplies(OnceLock<Box<Space>>);
 
 struct Space {
     prefix: [u8; PREFIX],
-    key: RandomState,
+    ids: Unguessable,
     drawn: AtomicU64,
     parts: [Mutex<HashMap<u64, Awaited>>; PARTS],
     /// The part that the next sweep looks at.
@@ -92,15 +95,15 @@ struct Space {
 }
 
 impl Space {
-    fn new() -> Box<Self> {
-        let key = RandomState::new();
+    fn new(entropy: &dyn Entropy) -> Box<Self> {
+        let ids = Unguessable::new(entropy);
         let mut prefix = [0; PREFIX];
         prefix[..4].copy_from_slice(b"_R_.");
-        write_number(key.hash_one(u64::MAX), &mut prefix[4..4 + TOKEN]);
+        write_number(ids.number(u64::MAX, 0), &mut prefix[4..4 + TOKEN]);
         prefix[PREFIX - 1] = b'.';
         Box::new(Self {
             prefix,
-            key,
+            ids,
             drawn: AtomicU64::new(0),
             parts: Default::default(),
             hand: AtomicUsize::new(0),
@@ -142,21 +145,27 @@ fn read_number(text: &[u8]) -> Option<u64> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
-impl Replies {
+impl AwaitedReplies {
     /// So many requests of one account may wait at once, about.
     #[cfg(test)]
     pub(crate) const MOST: usize = MOST * PARTS;
 
-    /// Notes a request and writes where its answer is to go. Before the first one, `listen` gets the pattern of all such
-    /// subjects.
-    pub(crate) fn open(&self, awaited: Awaited, reply: &mut Vec<u8>, listen: impl FnOnce(&[u8])) -> Ticket {
+    /// Notes a request and writes where its answer is to go. Before the first one, `listen` gets
+    /// the pattern of all such subjects.
+    pub(crate) fn open(
+        &self,
+        awaited: Awaited,
+        reply: &mut Vec<u8>,
+        entropy: &dyn Entropy,
+        listen: impl FnOnce(&[u8]),
+    ) -> Ticket {
         let space = self.0.get_or_init(|| {
-            let space = Space::new();
+            let space = Space::new(entropy);
             listen(&[&space.prefix[..], b">"].concat());
             space
         });
         let (number, mut part) = loop {
-            let number = space.key.hash_one(space.drawn.fetch_add(1, Relaxed)) % NUMBERS;
+            let number = space.ids.number(space.drawn.fetch_add(1, Relaxed), 0) % NUMBERS;
             let part = lock(space.part(number));
             // One in 56 milliards is drawn twice at a time.
             if !part.contains_key(&number) {
@@ -183,8 +192,14 @@ impl Replies {
         subject.starts_with(b"_R_.") && self.0.get().is_some_and(|space| subject.starts_with(&space.prefix))
     }
 
-    /// Who waits for an answer at `subject`: the entry goes if it is the only answer or `is_last`.
-    pub(crate) fn answer(&self, subject: &[u8], is_last: bool, now: Instant) -> Option<(Ticket, Awaited)> {
+    /// Finds the requester that waits for a response at `subject`: the entry goes if it is the only
+    /// response or `is_last`.
+    pub(crate) fn route_response(
+        &self,
+        subject: &[u8],
+        is_last: bool,
+        now: Instant,
+    ) -> Option<(Ticket, Awaited)> {
         let space = self.0.get()?;
         let number = space.number(subject)?;
         let mut part = lock(space.part(number));
@@ -200,7 +215,7 @@ impl Replies {
         Some((Ticket(number), found.clone()))
     }
 
-    /// Who waits at `subject`, and where.
+    /// Account that waits at `subject`, and its own reply subject.
     pub(crate) fn waiting(&self, subject: &[u8]) -> Option<(Arc<Account>, Box<[u8]>)> {
         let space = self.0.get()?;
         let number = space.number(subject)?;
@@ -215,7 +230,7 @@ impl Replies {
         lock(space.part(number)).remove(&number)
     }
 
-    /// The same by its subject.
+    /// Closes the request whose response is awaited at `subject`.
     pub(crate) fn close_at(&self, subject: &[u8]) -> Option<Awaited> {
         let number = self.0.get()?.number(subject)?;
         self.close(Ticket(number))
@@ -247,9 +262,9 @@ impl Replies {
         all
     }
 
-    /// Forgets, in some parts of the table, whose time is over and those for whom nobody waits any more. Answers which of
-    /// them were measured.
-    pub(crate) fn sweep(&self, now: Instant) -> Vec<Ended> {
+    /// Forgets, in some parts of the table, whose time is over and those for whom nobody waits any
+    /// more. Answers which of them were measured.
+    pub(crate) fn sweep(&self, now: Instant) -> Vec<UnansweredRequest> {
         let Some(space) = self.0.get() else { return Vec::new() };
         let mut ended = Vec::new();
         let mut seen = 0;
@@ -265,11 +280,11 @@ impl Replies {
 }
 
 impl Space {
-    /// See [`Replies::sweep`]; answers how many it has looked at.
-    fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<Ended>) -> usize {
+    /// See [`AwaitedReplies::sweep`]; answers how many it has looked at.
+    fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<UnansweredRequest>) -> usize {
         let mut note = |awaited: Awaited, outcome| {
             if awaited.tracked.is_some() {
-                ended.push(Ended { awaited, outcome });
+                ended.push(UnansweredRequest { awaited, outcome });
             }
         };
         let mut patient = Vec::new();

@@ -1,50 +1,53 @@
-//! Services that hear what their account imports: a stream takes in what other accounts offer, as a client's subscription
-//! to its subjects would.
+//! Services that hear what their account imports: a stream takes in what other accounts offer, as a
+//! client's subscription to its subjects would.
 //!
-//! A service that listens in this way has an *ear* in the index of each account from whose streams its subject takes. An ear
-//! gives messages their names here. Compat: traces tell nothing of them.
+//! A service that listens in this way has a *shadow binding* in the index of each account from
+//! whose streams its subject takes. It gives messages their names here. Compat: traces tell nothing
+//! of them.
 
 use super::link::StreamLink;
 use crate::account::Account;
 use crate::conn::lock;
-use crate::message_buf::{MessageBuf, MessageRef};
-use crate::service::{Binding, Receiver, Role, Service};
+use crate::service::{Binding, Service, ServiceTarget, TraceRole};
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_subject::{Subscribed as _, matches};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Mutex};
 
-/// Who listens, and where.
+/// Services that listen to imports, and where.
 #[derive(Default)]
-pub(crate) struct ShadowBindings(Mutex<Inner>);
+pub(crate) struct ShadowBindings(Mutex<Listeners>);
 
 #[derive(Default)]
-struct Inner {
+struct Listeners {
     /// Of this account.
     listeners: Vec<Arc<Binding>>,
-    ears: Vec<ShadowBinding>,
+    bindings: Vec<ShadowBinding>,
 }
 
 struct ShadowBinding {
     listener: Arc<Binding>,
-    import: Arc<Import>,
+    import: Arc<ShadowService>,
     /// In the exporter's index.
     binding: Arc<Binding>,
 }
 
-/// An ear that came or went, and the account where.
+/// A shadow binding that was added or removed, and the account in whose index.
 pub(super) type Moved = (Arc<Account>, Arc<Binding>);
 
-/// What a service hears by one import. All its ears in the exporter's index are this one receiver, so that a message that
-/// meets two of them, as while a stream changes its subjects, comes once.
-struct Import {
+/// Receives for a service what one import brings. All shadow bindings of that service in the
+/// exporter's index have this one target, so that a message that meets two of them, as while a
+/// stream changes its subjects, comes once.
+struct ShadowService {
     link: Arc<StreamLink>,
     /// The patterns that the service asks for here.
     patterns: Mutex<Vec<Box<[u8]>>>,
     to: Arc<dyn Service>,
 }
 
-impl Service for Import {
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+impl Service for ShadowService {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
         let mut named = MessageBuf::default();
         for msg in msgs.iter() {
             let subject = self.link.naming().name(msg.subject);
@@ -54,12 +57,12 @@ impl Service for Import {
             }
         }
         if !named.is_empty() {
-            self.to.serve(&mut named, shard);
+            self.to.serve(&mut named.into(), shard);
         }
     }
 
-    fn role(&self) -> Role<'_> {
-        Role::Abroad
+    fn trace_role(&self) -> TraceRole<'_> {
+        TraceRole::Import
     }
 }
 
@@ -73,7 +76,7 @@ impl ShadowBindings {
         moved
     }
 
-    /// It listens no more.
+    /// Takes a service away that listens no more.
     pub(super) fn unlisten(&self, listener: &Arc<Binding>) {
         let mut inner = lock(&self.0);
         let known = inner.listeners.len();
@@ -81,9 +84,9 @@ impl ShadowBindings {
         if inner.listeners.len() == known {
             return;
         }
-        let moved = inner.close(|ear| Arc::ptr_eq(&ear.listener, listener));
+        let moved = inner.close(|shadow| Arc::ptr_eq(&shadow.listener, listener));
         drop(inner);
-        tell(&moved);
+        notify_watches(&moved);
     }
 
     /// The account imports other streams now. To be called while nobody else changes them.
@@ -91,13 +94,13 @@ impl ShadowBindings {
     pub(super) fn relink(&self, links: &[Arc<StreamLink>]) -> Vec<Moved> {
         let mut inner = lock(&self.0);
         let is_there = |link: &Arc<StreamLink>| links.iter().any(|other| Arc::ptr_eq(other, link));
-        let mut moved = inner.close(|ear| !is_there(&ear.import.link));
+        let mut moved = inner.close(|shadow| !is_there(&shadow.import.link));
         for listener in inner.listeners.clone() {
             let is_new = |link: &&Arc<StreamLink>| {
-                let has = |ear: &ShadowBinding| {
-                    Arc::ptr_eq(&ear.listener, &listener) && Arc::ptr_eq(&ear.import.link, link)
+                let has = |shadow: &ShadowBinding| {
+                    Arc::ptr_eq(&shadow.listener, &listener) && Arc::ptr_eq(&shadow.import.link, link)
                 };
-                !inner.ears.iter().any(has)
+                !inner.bindings.iter().any(has)
             };
             let new: Vec<_> = links.iter().filter(is_new).cloned().collect();
             moved.extend(inner.listen(&listener, &new));
@@ -106,25 +109,25 @@ impl ShadowBindings {
     }
 }
 
-impl Inner {
+impl Listeners {
     fn listen(&mut self, listener: &Arc<Binding>, links: &[Arc<StreamLink>]) -> Vec<Moved> {
-        let Receiver::Service(to) = listener.receiver() else { return Vec::new() };
+        let ServiceTarget::Service(to) = listener.receiver() else { return Vec::new() };
         let mut moved = Vec::new();
         for link in links {
             let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.reach(listener.subject()))
             else {
                 continue;
             };
-            let mut imports = self.ears.iter().map(|ear| &ear.import);
+            let mut imports = self.bindings.iter().map(|shadow| &shadow.import);
             let same = imports.find(|import| Arc::ptr_eq(&import.link, link) && Arc::ptr_eq(&import.to, to));
             let import = same.cloned().unwrap_or_else(|| {
                 let patterns = Mutex::default();
-                Arc::new(Import { link: Arc::clone(link), patterns, to: Arc::clone(to) })
+                Arc::new(ShadowService { link: Arc::clone(link), patterns, to: Arc::clone(to) })
             });
             lock(&import.patterns).push(listener.subject().into());
-            let receiver = Receiver::Service(Arc::clone(&import) as Arc<dyn Service>);
+            let receiver = ServiceTarget::Service(Arc::clone(&import) as Arc<dyn Service>);
             let binding = exporter.place(&subject, receiver);
-            self.ears.push(ShadowBinding {
+            self.bindings.push(ShadowBinding {
                 listener: Arc::clone(listener),
                 import,
                 binding: Arc::clone(&binding),
@@ -135,23 +138,23 @@ impl Inner {
     }
 
     fn close(&mut self, is_over: impl Fn(&ShadowBinding) -> bool) -> Vec<Moved> {
-        let over = self.ears.extract_if(.., |ear| is_over(ear));
-        over.filter_map(|ear| {
-            let mut patterns = lock(&ear.import.patterns);
+        let over = self.bindings.extract_if(.., |shadow| is_over(shadow));
+        over.filter_map(|shadow| {
+            let mut patterns = lock(&shadow.import.patterns);
             // Another listener may have asked for the same.
-            if let Some(at) = patterns.iter().position(|pattern| **pattern == *ear.listener.subject()) {
+            if let Some(at) = patterns.iter().position(|pattern| **pattern == *shadow.listener.subject()) {
                 patterns.swap_remove(at);
             }
             drop(patterns);
-            let exporter = ear.import.link.exporter.upgrade()?;
-            exporter.displace(&ear.binding);
-            Some((exporter, ear.binding))
+            let exporter = shadow.import.link.exporter.upgrade()?;
+            exporter.displace(&shadow.binding);
+            Some((exporter, shadow.binding))
         })
         .collect()
     }
 }
 
 /// Tells whoever watches. Not under a lock.
-pub(super) fn tell(moved: &[Moved]) {
-    moved.iter().for_each(|(account, binding)| account.tell_of(binding.subject(), None));
+pub(super) fn notify_watches(moved: &[Moved]) {
+    moved.iter().for_each(|(account, binding)| account.notify_watches(binding.subject(), None));
 }

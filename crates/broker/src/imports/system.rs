@@ -1,7 +1,9 @@
-//! What the system account offers to every account, and every account takes without being told to.
+//! Services that the system account offers to every account, and every account imports without
+//! being told to.
 //!
-//! Requests about one's own: who am I, who is connected to my account, what has it moved. The account's name is part of
-//! the subject there, and the export's position sees to it that it is the asker's own.
+//! Requests about one's own: who am I, who is connected to my account, what has it moved. The
+//! account's name is part of the subject there, and the export's position sees to it that it is the
+//! asker's own.
 
 use super::{
     Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,

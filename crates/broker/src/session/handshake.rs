@@ -2,15 +2,15 @@
 
 use super::json::connect_fault;
 use super::label::{Login, label};
-use super::{Ready, Session, State, Step, Verdict};
+use super::{OpOutcome, Ready, Session, SessionState, SessionStatus};
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::callout::Asking;
+use crate::callout::PendingCallout;
 use crate::conn::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
-use myelin_auth::callout::{Answered, Caller};
+use myelin_auth::callout::{CalloutGrant, ClientInfo};
 use myelin_auth::operator::{ClaimedUser, ClaimsFault};
 use myelin_auth::{
     Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, Secret,
@@ -24,8 +24,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Credentials on their way to an identity. May take 100 ms (bcrypt), or as long as it takes to ask for an account: run
-/// it off the data path.
+/// Credentials on their way to an identity. May take 100 ms (bcrypt), or as long as it takes to ask
+/// for an account: run it off the data path.
 pub struct AuthTask {
     broker: Arc<Broker>,
     config: Arc<AuthConfig>,
@@ -34,17 +34,17 @@ pub struct AuthTask {
     peer: IpAddr,
     now: SystemTime,
     via: ConnectionType,
-    /// What a callout service is told beside the credentials.
-    caller: Caller,
+    /// Information for a callout service beside the credentials.
+    client_info: ClientInfo,
 }
 
-/// What comes of checking credentials.
+/// Result of checking credentials.
 #[derive(Debug)]
 pub enum Checked {
-    /// Who it is, or why nobody: for [`Session::authenticated`].
-    Settled(Result<Identity, Reject>),
-    /// A callout service decides: see [`Asking`].
-    Ask(Box<Asking>),
+    /// Identity of the client, or why it has none: for [`Session::authenticated`].
+    Final(Result<Identity, Reject>),
+    /// A callout service decides: see [`PendingCallout`].
+    AskCallout(Box<PendingCallout>),
 }
 
 impl AuthTask {
@@ -58,7 +58,7 @@ impl AuthTask {
         matches!(self.rules().method, Method::Operator(_))
     }
 
-    /// Those of the way in.
+    /// Rules of the listener by which the connection came.
     fn rules(&self) -> &AuthConfig {
         self.config.at(self.via)
     }
@@ -71,21 +71,25 @@ impl AuthTask {
             nonce: &self.nonce,
             peer: self.peer,
             now: self.now,
+            entropy: self.broker.entropy(),
         };
         match authenticate(self.rules(), &attempt, &*self.broker) {
-            Decision::Settled(outcome) => Checked::Settled(outcome),
-            Decision::Ask(question) => match Asking::new(&self.broker, question, self.caller) {
-                Ok(asking) => Checked::Ask(Box::new(asking)),
-                Err(reject) => Checked::Settled(Err(reject)),
-            },
+            Decision::Final(outcome) => Checked::Final(outcome),
+            Decision::AskCallout(question) => {
+                match PendingCallout::new(&self.broker, question, self.client_info) {
+                    Ok(asking) => Checked::AskCallout(Box::new(asking)),
+                    Err(reject) => Checked::Final(Err(reject)),
+                }
+            }
         }
     }
 
-    /// The same where it takes no longer than a look into a table, and so nobody is to be asked.
+    /// Checks credentials where that takes no longer than a look into a table, and so no callout
+    /// service is to be asked.
     pub(super) fn run_at_once(self) -> Result<Identity, Reject> {
         match self.run() {
-            Checked::Settled(outcome) => outcome,
-            Checked::Ask(asking) => Err(asking.unanswered()),
+            Checked::Final(outcome) => outcome,
+            Checked::AskCallout(asking) => Err(asking.unanswered()),
         }
     }
 }
@@ -96,17 +100,17 @@ impl fmt::Debug for AuthTask {
     }
 }
 
-/// What the first INFO says of the connection under it. It was decided when the connection was accepted, and so may
-/// differ from what a reload has decided since.
+/// Connection as the first INFO describes it. It was decided when the connection was accepted, and
+/// so may differ from what a reload has decided since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Greeting {
     /// The client has to begin a TLS handshake, or has done so.
     pub tls_required: bool,
-    /// It may.
+    /// The client may begin a TLS handshake.
     pub tls_available: bool,
-    /// It has to show a certificate there.
+    /// The client has to show a certificate in the TLS handshake.
     pub tls_verify: bool,
-    /// Who it is, is not known yet: a proxy will say so.
+    /// The client's address is not known yet: a proxy will say it.
     pub hides_ip: bool,
 }
 
@@ -124,18 +128,22 @@ impl Session {
             ..info
         };
         // The greeting is that of the clients' own listener.
-        self.conn.entrance().into_iter().for_each(|entrance| entrance.show(&mut line));
-        shard.say(&self.conn, &line.line());
+        self.conn
+            .websocket_origin()
+            .into_iter()
+            .for_each(|websocket_origin| websocket_origin.show(&mut line));
+        shard.stage_line(&self.conn, &line.line());
     }
 
-    /// What had to come before the session has come, and no TLS with it: the time to authenticate begins.
+    /// Begins the time to authenticate: all that had to come before the session has come, and no
+    /// TLS with it.
     pub fn arrived(&mut self, shard: &Shard, now: Instant) {
         self.timers.expect_connect_from(shard.settings(), now, &self.conn);
     }
 
     /// Tells a client that there are too many who want to shake hands.
     pub fn throttle(&mut self, shard: &mut Shard) -> CloseReason {
-        self.say_error(shard, &ErrorText::ConnectionThrottling);
+        self.stage_error(shard, &ErrorText::ConnectionThrottling);
         CloseReason::MaximumConnections
     }
 
@@ -154,7 +162,10 @@ impl Session {
             client_ip: self.conn.endpoint().peer.ip().to_string(),
             ..self.broker.info()
         };
-        self.conn.entrance().into_iter().for_each(|entrance| entrance.show(&mut info));
+        self.conn
+            .websocket_origin()
+            .into_iter()
+            .for_each(|websocket_origin| websocket_origin.show(&mut info));
         info
     }
 
@@ -167,7 +178,7 @@ impl Session {
             ..self.info()
         };
         match &self.state {
-            State::Ready(ready) => Info {
+            SessionState::Ready(ready) => Info {
                 remote_account: ready.account.name().to_owned(),
                 acc_is_sys: ready.account.is_system(),
                 ..info
@@ -177,18 +188,18 @@ impl Session {
     }
 
     /// Tells this client alone that the server is in lame duck mode, so that it goes elsewhere.
-    pub fn send_away(&self, shard: &mut Shard) {
+    pub fn announce_lame_duck(&self, shard: &mut Shard) {
         if self.is_ready() && self.conn.accepts_async_info() {
             self.log(Level::Debug, format_args!("Sending Lame Duck Mode info to client"));
             let auth_required = self.broker.auth().at(self.conn.via()).required();
             // Compat: without what else only a connected client learns.
             let line = Info { ldm: true, auth_required, ..self.info() }.line();
-            shard.say(&self.conn, &line);
+            shard.stage_line(&self.conn, &line);
         }
     }
 
-    /// Looks at the first byte of a client that has not authenticated. Anything but CONNECT ends it,
-    /// unless there is a user for clients without credentials.
+    /// Looks at the first byte of a client that has not authenticated. Anything but CONNECT ends
+    /// it, unless there is a user for clients without credentials.
     pub(super) fn gate(&mut self, shard: &mut Shard, first: u8, now: Instant) -> Option<CloseReason> {
         if matches!(first, b'C' | b'c') {
             return None;
@@ -199,59 +210,61 @@ impl Session {
         self.take_name_from_certificate();
         self.timers.connected(shard.settings(), now, &self.conn);
         match self.enter_anonymously(shard, now) {
-            Verdict::Go => {
+            SessionStatus::Continue => {
                 // Compat: this counts as CONNECT with the defaults.
-                if let State::Ready(ready) = &mut self.state {
+                if let SessionState::Ready(ready) = &mut self.state {
                     ready.connected = true;
                 }
                 // Compat: and so a CONNECT that comes later does not name the client in the log.
                 self.conn.set_label("");
-                self.tell_of_arrival();
+                self.report_connected();
                 None
             }
-            Verdict::Close(reason) => Some(reason),
+            SessionStatus::Close(reason) => Some(reason),
         }
     }
 
     /// Gives a client without CONNECT its identity, where that is allowed.
-    pub(super) fn enter_anonymously(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+    pub(super) fn enter_anonymously(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         match self.anonymous() {
             Some(identity) => self.enter(shard, identity, now),
-            None => Verdict::Close(self.violation(shard)),
+            None => SessionStatus::Close(self.violation(shard)),
         }
     }
 
-    /// Who a client without credentials is.
+    /// Identity of a client without credentials.
     fn anonymous(&self) -> Option<Identity> {
         let via = self.conn.via();
         self.broker.auth().at(via).anonymous_with(self.conn.certificate(), via)
     }
 
-    /// Tells the witness of a client that CONNECT has let in.
-    fn tell_of_arrival(&self) {
-        if let (State::Ready(ready), Some(witness)) = (&self.state, self.broker.witness()) {
-            witness.came(&self.conn, &ready.account);
+    /// Reports a client that CONNECT has let in.
+    fn report_connected(&self) {
+        if let (SessionState::Ready(ready), Some(client_events)) = (&self.state, self.broker.client_events())
+        {
+            client_events.connected(&self.conn, &ready.account);
         }
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
-        self.turn_away(shard, CloseReason::AuthenticationFailure, None)
+        self.deny_login(shard, CloseReason::AuthenticationFailure, None)
     }
 
-    fn turn_away(&self, shard: &mut Shard, reason: CloseReason, by_service: Option<String>) -> CloseReason {
+    fn deny_login(&self, shard: &mut Shard, reason: CloseReason, by_service: Option<String>) -> CloseReason {
         match Login::of(&self.connect, self.login()).blame() {
             None => self.log(Level::Error, format_args!("authentication error")),
             Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
-        self.say_error(shard, &ErrorText::AuthorizationViolation);
-        if let Some(witness) = self.broker.witness() {
+        self.stage_error(shard, &ErrorText::AuthorizationViolation);
+        if let Some(client_events) = self.broker.client_events() {
             let account = by_service.is_some().then(|| self.service_account()).flatten();
-            witness.refused(&self.conn, reason, account.as_ref().zip(by_service));
+            client_events.auth_failed(&self.conn, reason, account.as_ref().zip(by_service));
         }
         reason
     }
 
-    /// Compat: who had to come through a proxy is told nothing else, only counted as something else.
+    /// Compat: who had to come through a proxy is told nothing else, only counted as something
+    /// else.
     pub(super) fn rejected(&self, shard: &mut Shard, reject: &Reject) -> CloseReason {
         self.log_reject(reject);
         let reason = match reject {
@@ -268,10 +281,11 @@ impl Session {
             Reject::Unanswered(_) => Some(String::new()),
             _ => None,
         };
-        self.turn_away(shard, reason, by_service)
+        self.deny_login(shard, reason, by_service)
     }
 
-    /// The account whose callout service decides about this client: the configuration's, or its own.
+    /// The account whose callout service decides about this client: the configuration's, or its
+    /// own.
     fn service_account(&self) -> Option<Arc<Account>> {
         let rules = self.auth.at(self.conn.via());
         match &rules.callout {
@@ -280,33 +294,34 @@ impl Session {
         }
     }
 
-    pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
+    pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> OpOutcome {
         if self.connect.read(json).is_err() {
             return self.bad_json(&connect_fault(json));
         }
-        if let Some(entrance) = self.conn.entrance() {
-            entrance.complete(&mut self.connect);
+        if let Some(websocket_origin) = self.conn.websocket_origin() {
+            websocket_origin.complete(&mut self.connect);
         }
-        self.introduce(now);
-        if matches!(&self.state, State::Ready(ready) if ready.connected) {
+        self.note_client_details(now);
+        if matches!(&self.state, SessionState::Ready(ready) if ready.connected) {
             // A second CONNECT may lead to another account: nothing of the first may stay.
-            shard.settle();
+            shard.apply_counts();
             self.leave_account(shard);
         }
         self.timers.connected(shard.settings(), now, &self.conn);
         let task = self.auth_task(now);
         if task.is_slow() {
-            self.state = State::Authenticating;
+            self.state = SessionState::Authenticating;
             self.timers.expect_verdict(shard.settings(), now, &self.conn);
-            return Step::Authenticate(task);
+            return OpOutcome::Authenticate(task);
         }
         match self.authenticated(shard, task.run_at_once(), now) {
-            Verdict::Go => Step::Go,
-            Verdict::Close(reason) => Step::Close(reason),
+            SessionStatus::Continue => OpOutcome::Continue,
+            SessionStatus::Close(reason) => OpOutcome::Close(reason),
         }
     }
 
-    /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
+    /// The check of CONNECT's credentials by the rules now in force, which from here on count for
+    /// this session.
     pub(super) fn auth_task(&mut self, now: Instant) -> Box<AuthTask> {
         self.auth = self.broker.auth();
         self.take_name_from_certificate();
@@ -322,18 +337,18 @@ impl Session {
             via: self.conn.via(),
             peer: self.conn.endpoint().peer.ip(),
             now: self.clock(now),
-            caller: self.caller(),
+            client_info: self.client_info(),
         })
     }
 
-    /// What a callout service is told of this client, if there is any.
-    fn caller(&self) -> Caller {
+    /// Information for a callout service about this client, if there is any.
+    fn client_info(&self) -> ClientInfo {
         let rules = self.auth.at(self.conn.via());
         if rules.callout.is_none() && rules.trust().is_none() {
-            return Caller::default();
+            return ClientInfo::default();
         }
         let tls = self.conn.with_details(|details| details.tls.as_ref().map(TlsDetails::for_callout));
-        Caller {
+        ClientInfo {
             id: self.conn.cid(),
             name: self.connect.name.clone(),
             lang: self.connect.lang.clone(),
@@ -367,7 +382,7 @@ impl Session {
         self.connect.user = name;
     }
 
-    /// What INFO asks to be signed; empty where nothing is.
+    /// Nonce that INFO asks to be signed; empty where nothing is.
     fn nonce(&self) -> &str {
         self.nonce.as_deref().and_then(|nonce| std::str::from_utf8(nonce).ok()).unwrap_or_default()
     }
@@ -380,7 +395,7 @@ impl Session {
     /// Whom the client was let in as.
     fn login(&self) -> Option<Login<'_>> {
         match &self.state {
-            State::Ready(ready) => ready.login(),
+            SessionState::Ready(ready) => ready.login(),
             _ => None,
         }
     }
@@ -400,18 +415,18 @@ impl Session {
     pub(super) fn expiry_of(
         &self,
         claims: Option<&ClaimedUser>,
-        answered: Option<&Answered>,
+        callout_grant: Option<&CalloutGrant>,
         now: Instant,
     ) -> Option<Instant> {
         let wall = self.clock(now);
         let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
         let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
-        let ends = ends.flatten().chain(answered.into_iter().flat_map(Answered::ends));
+        let ends = ends.flatten().chain(callout_grant.into_iter().flat_map(CalloutGrant::ends));
         ends.map(left).min()
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
-    fn introduce(&self, now: Instant) {
+    fn note_client_details(&self, now: Instant) {
         // Until a PING measures it, the time to CONNECT is what is known of the round trip.
         let estimate = now.duration_since(self.timers.opened);
         self.conn.update_details(|details| {
@@ -421,9 +436,9 @@ impl Session {
     }
 
     fn leave_account(&mut self, shard: &mut Shard) {
-        if let State::Ready(ready) = std::mem::replace(&mut self.state, State::AwaitConnect) {
+        if let SessionState::Ready(ready) = std::mem::replace(&mut self.state, SessionState::AwaitConnect) {
             let subs = self.conn.take_subscriptions();
-            self.trace_ends(&subs);
+            self.log_delsubs(&subs);
             subs.iter().for_each(|sub| _ = ready.account.unsubscribe(sub, Some(&mut *shard)));
             self.leave(&ready.account);
             self.keep_ping_state(&ready);
@@ -440,11 +455,11 @@ impl Session {
         shard: &mut Shard,
         outcome: Result<Identity, Reject>,
         now: Instant,
-    ) -> Verdict {
-        if let State::Closed = self.state {
-            return Verdict::Close(CloseReason::ClientClosed);
+    ) -> SessionStatus {
+        if let SessionState::Closed = self.state {
+            return SessionStatus::Close(CloseReason::ClientClosed);
         }
-        if matches!(&self.state, State::Ready(ready) if ready.connected) {
+        if matches!(&self.state, SessionState::Ready(ready) if ready.connected) {
             return self.admitted_again(shard, outcome, now);
         }
         self.timers.connected(shard.settings(), now, &self.conn);
@@ -452,27 +467,28 @@ impl Session {
         let names_account = self.connect.new_account || self.connect.names_account;
         let identity = match outcome {
             Ok(identity) if !names_account => identity,
-            Ok(_) => return Verdict::Close(self.violation(shard)),
-            Err(reject) => return Verdict::Close(self.rejected(shard, &reject)),
+            Ok(_) => return SessionStatus::Close(self.violation(shard)),
+            Err(reject) => return SessionStatus::Close(self.rejected(shard, &reject)),
         };
-        if let Verdict::Close(reason) = self.enter(shard, identity, now) {
-            return Verdict::Close(reason);
+        if let SessionStatus::Close(reason) = self.enter(shard, identity, now) {
+            return SessionStatus::Close(reason);
         }
-        self.tell_of_arrival();
+        self.report_connected();
         self.accept(shard)
     }
 
     /// Binds the session to the account of its identity.
-    fn enter(&mut self, shard: &mut Shard, identity: Identity, now: Instant) -> Verdict {
+    fn enter(&mut self, shard: &mut Shard, identity: Identity, now: Instant) -> SessionStatus {
         let Some(account) = self.broker.account(identity.account.as_str()) else {
-            return Verdict::Close(self.violation(shard));
+            return SessionStatus::Close(self.violation(shard));
         };
         // Without authentication a client is in its account before its first CONNECT, and stays.
-        let is_there = matches!(&self.state, State::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
+        let is_there =
+            matches!(&self.state, SessionState::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
         if !is_there && !account.enter() {
             let text = ErrorText::MaximumAccountConnections;
             let reason = CloseReason::MaximumAccountConnections;
-            self.state = State::AwaitConnect;
+            self.state = SessionState::AwaitConnect;
             let verdict = self.refuse(shard, &text, reason);
             // Compat: it is said twice.
             self.log_rarely(Level::Error, &text.to_string(), now);
@@ -482,9 +498,9 @@ impl Session {
         }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.show(&account, &identity);
-        let expiry = self.expiry_of(identity.claims.as_deref(), identity.answered.as_deref(), now);
-        let has_key = match &identity.answered {
-            Some(answered) => answered.has_key,
+        let expiry = self.expiry_of(identity.claims.as_deref(), identity.callout_grant.as_deref(), now);
+        let has_key = match &identity.callout_grant {
+            Some(callout_grant) => callout_grant.has_key,
             None => identity.issuer_key.is_some() && identity.claims.is_none(),
         };
         let ready = Ready {
@@ -493,19 +509,23 @@ impl Session {
             user: identity.user,
             has_key,
             claims: identity.claims,
-            answered: identity.answered,
+            callout_grant: identity.callout_grant,
             expiry,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
         };
         self.log_overrides(&ready);
         self.limits.max_payload = Some(ready.max_payload(shard.settings()));
-        // From here on the session's end gives the place in the account back, be it that a witness panics.
-        self.state = State::Ready(Box::new(ready));
+        // From here on the session's end gives the place in the account back, be it that an event
+        // panics.
+        self.state = SessionState::Ready(Box::new(ready));
         if !is_there {
-            self.broker.witness().into_iter().for_each(|witness| witness.counted(&account));
+            self.broker
+                .client_events()
+                .into_iter()
+                .for_each(|client_events| client_events.count_changed(&account));
         }
-        Verdict::Go
+        SessionStatus::Continue
     }
 
     /// Notes for monitoring who the client is.
@@ -515,7 +535,7 @@ impl Session {
             details.account = account.name().to_owned();
             details.issuer_key.clone_from(&identity.issuer_key);
             details.claims.clone_from(&identity.claims);
-            details.expires = identity.answered.as_ref().and_then(|answered| answered.expires);
+            details.expires = identity.callout_grant.as_ref().and_then(|callout_grant| callout_grant.expires);
             details.proxy.clone_from(&identity.proxy);
         });
         if let Some(user) = &identity.claims {
@@ -537,25 +557,25 @@ impl Session {
         }
     }
 
-    /// What CONNECT says of headers. Subscriptions from before it may be in routes that took the opposite
-    /// for granted.
+    /// Applies what CONNECT says of headers. Subscriptions from before it may be in routes that
+    /// took the opposite for granted.
     fn set_headers(&self, headers: bool) {
         if self.conn.headers() == headers {
             return;
         }
         self.conn.set_headers(headers);
-        if let State::Ready(ready) = &self.state {
+        if let SessionState::Ready(ready) = &self.state {
             self.conn.subscriptions().iter().for_each(|sub| ready.account.touch(sub));
         }
     }
 
     /// The rest of CONNECT, once the client is who it says.
-    fn accept(&mut self, shard: &mut Shard) -> Verdict {
+    fn accept(&mut self, shard: &mut Shard) -> SessionStatus {
         let headers = self.connect.headers && shard.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
         self.conn.set_no_responders(self.connect.no_responders);
-        if let State::Ready(ready) = &mut self.state {
+        if let SessionState::Ready(ready) = &mut self.state {
             ready.connected = true;
             let login = Login::of(&self.connect, ready.login());
             self.conn.set_label(&label(&self.connect, &ready.account_label(), login));
@@ -568,11 +588,11 @@ impl Session {
             let text = ErrorText::NoRespondersRequiresHeaders;
             return self.refuse_connect(shard, &text, CloseReason::NoRespondersRequiresHeaders);
         }
-        self.say_ok(shard);
-        Verdict::Go
+        self.stage_ok(shard);
+        SessionStatus::Continue
     }
 
-    fn refuse_connect(&mut self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> Verdict {
+    fn refuse_connect(&mut self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> SessionStatus {
         let verdict = self.refuse(shard, text, reason);
         self.log_end(reason);
         self.log(Level::Error, format_args!("{text}"));

@@ -1,7 +1,7 @@
-//! What is wrong with a CONNECT or INFO that cannot be read, in the words of Go's JSON package, which stand in
-//! the reference's log. Cold: a connection says such a thing once and is closed.
+//! Faults of a CONNECT or INFO that cannot be read, in the words of Go's JSON package, which stand
+//! in the reference's log. Cold: a connection says such a thing once and is closed.
 
-use myelin_wire::json::{Kind, Value, syntax};
+use myelin_wire::json::{Value, ValueKind, syntax};
 
 /// The fault of a CONNECT that could not be read.
 pub(super) fn connect_fault(json: &[u8]) -> String {
@@ -18,21 +18,21 @@ pub(super) fn info_fault(json: &[u8]) -> String {
 
 /// Which value is of the wrong type.
 fn type_fault(top: Value<'_>) -> String {
-    if top.kind() != Kind::Object {
+    if top.kind() != ValueKind::Object {
         let kind = top.kind().name();
         return format!("json: cannot unmarshal {kind} into Go value of type server.ClientOpts");
     }
     let wrong = top.members().find_map(|(name, value)| {
         let (name, wanted) = known(&name.string())?;
         let fits = match (value.kind(), wanted) {
-            (Kind::Null, _) | (Kind::Bool, "bool") | (Kind::String, "string") => true,
-            (Kind::Object, wanted) => wanted.starts_with("server."),
-            (Kind::Number, "int") => value.text().iter().all(|b| b.is_ascii_digit() || *b == b'-'),
+            (ValueKind::Null, _) | (ValueKind::Bool, "bool") | (ValueKind::String, "string") => true,
+            (ValueKind::Object, wanted) => wanted.starts_with("server."),
+            (ValueKind::Number, "int") => value.text().iter().all(|b| b.is_ascii_digit() || *b == b'-'),
             _ => false,
         };
         // Go shows a number only where a number was wanted.
         let shown = match (value.kind(), wanted) {
-            (Kind::Number, "int") => format!("number {}", String::from_utf8_lossy(value.text())),
+            (ValueKind::Number, "int") => format!("number {}", String::from_utf8_lossy(value.text())),
             (kind, _) => kind.name().to_owned(),
         };
         (!fits).then(|| {

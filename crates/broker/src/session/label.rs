@@ -1,9 +1,9 @@
-//! What the log calls a client once it has said who it is: `"v1.2:go:app" - "$G/user:a"`.
+//! Name of a client in the log once it has said who it is: `"v1.2:go:app" - "$G/user:a"`.
 
 use myelin_wire::connect::Connect;
 use myelin_wire::error::Quoted;
 
-/// Who a client says it is: what CONNECT says of its login, never a secret.
+/// Login that a client gives in CONNECT, never a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Login<'a> {
     /// By public key.
@@ -14,7 +14,7 @@ pub(super) enum Login<'a> {
     Jwt(&'a str),
     /// By token.
     Token,
-    /// It does not say.
+    /// The client gives none.
     Nobody,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// What stands behind a line that is logged rarely. A name cannot begin a line of its own there.
+    /// Text behind a line that is logged rarely. A name cannot begin a line of its own there.
     pub(super) fn suffix(self) -> Option<String> {
         let quoted = Quoted(self.label()?.as_bytes()).to_string();
         Some(format!(" - {}", &quoted[1..quoted.len() - 1]))
@@ -61,7 +61,7 @@ impl<'a> Login<'a> {
     }
 }
 
-/// What stands behind the client id in every line from CONNECT on, with a dash in front of each part.
+/// Text behind the client id in every line from CONNECT on, with a dash in front of each part.
 pub(super) fn label(connect: &Connect, account: &str, login: Login<'_>) -> String {
     let version = if connect.version.is_empty() { String::new() } else { format!("v{}", connect.version) };
     let said = [version.as_str(), &connect.lang, &connect.name];

@@ -2,7 +2,7 @@
 //!
 //! Cold: a message comes here only if its headers seem to ask.
 
-use super::{Session, State, refusal};
+use super::{Session, SessionState, refusal};
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
 use crate::service::Service;
@@ -12,19 +12,19 @@ use myelin_subject::is_literal;
 use myelin_wire::encode;
 use myelin_wire::error::{ErrorText, Quoted};
 use myelin_wire::header;
-use myelin_wire::message_trace::{Asked, DESTINATION, DISABLED, names_destination};
+use myelin_wire::message_trace::{DESTINATION, DISABLED, TraceHeaders, names_destination};
 use myelin_wire::parser::{self, Pub};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What becomes of a message that seems to ask for a trace.
-enum Verdict {
-    /// It is published like any other.
+/// Decision about a message that seems to ask for a trace.
+enum TraceDecision {
+    /// The message is published like any other.
     Plain,
-    /// The same, and nobody behind this server traces it either.
+    /// The message is published like any other, and nobody behind this server traces it either.
     Disabled,
     Traced(Arc<MessageTrace>),
-    /// It is not published at all.
+    /// The message is not published at all.
     Dropped,
 }
 
@@ -32,7 +32,7 @@ impl Session {
     /// Publishes a message whose headers seem to ask for a trace.
     #[cold]
     #[inline(never)]
-    pub(super) fn publish_asking(
+    pub(super) fn publish_traced(
         &mut self,
         shard: &mut Shard,
         op: &Pub<'_>,
@@ -41,10 +41,10 @@ impl Session {
     ) {
         let headers = &op.body[..op.header_len as usize];
         let (mut body, mut digits) = (Vec::new(), [Vec::new(), Vec::new()]);
-        let (op, backing, trace) = match self.judge(shard, headers, (op.subject, op.body.len()), now) {
-            Verdict::Plain => (*op, backing, None),
-            Verdict::Traced(trace) => (*op, backing, Some(trace)),
-            Verdict::Disabled => {
+        let (op, backing, trace) = match self.decide_trace(shard, headers, (op.subject, op.body.len()), now) {
+            TraceDecision::Plain => (*op, backing, None),
+            TraceDecision::Traced(trace) => (*op, backing, Some(trace)),
+            TraceDecision::Disabled => {
                 body.reserve(op.body.len() + 64);
                 header::replace(&mut body, headers, DESTINATION, DISABLED);
                 let header_len = body.len();
@@ -60,9 +60,9 @@ impl Session {
                 };
                 (op, None, None)
             }
-            Verdict::Dropped => {
-                if self.tracing {
-                    self.trace_message(op);
+            TraceDecision::Dropped => {
+                if self.logs_protocol {
+                    self.log_message(op);
                 }
                 return;
             }
@@ -76,7 +76,8 @@ impl Session {
         }
     }
 
-    /// A message that is too large ends the connection; if what has come of it asks for a trace, that says so.
+    /// A message that is too large ends the connection; if what has come of it asks for a trace,
+    /// that says so.
     #[cold]
     pub(super) fn trace_too_large(&self, shard: &mut Shard, rest: &[u8], now: Instant) {
         let Some((b"HPUB", line)) = refusal::control_line(rest) else { return };
@@ -87,7 +88,8 @@ impl Session {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return };
         let headers = &rest[end + 1..];
         let headers = &headers[..headers.len().min(header_len as usize)];
-        if let Verdict::Traced(trace) = self.judge(shard, headers, (subject, size as usize), now) {
+        if let TraceDecision::Traced(trace) = self.decide_trace(shard, headers, (subject, size as usize), now)
+        {
             trace.refused("maximum payload exceeded".to_owned());
             if trace.published() {
                 trace.serve(&mut Default::default(), shard);
@@ -95,27 +97,34 @@ impl Session {
         }
     }
 
-    /// What becomes of a message with such headers.
-    fn judge(&self, shard: &mut Shard, headers: &[u8], message: (&[u8], usize), now: Instant) -> Verdict {
-        let State::Ready(ready) = &self.state else { return Verdict::Dropped };
-        // Many have the header by which other systems trace; it means something only to accounts that want it.
+    /// Decides about a message with such headers.
+    fn decide_trace(
+        &self,
+        shard: &mut Shard,
+        headers: &[u8],
+        message: (&[u8], usize),
+        now: Instant,
+    ) -> TraceDecision {
+        let SessionState::Ready(ready) = &self.state else { return TraceDecision::Dropped };
+        // Many have the header by which other systems trace; it means something only to accounts
+        // that want it.
         if !names_destination(headers) && ready.account.config().trace.is_none() {
-            return Verdict::Plain;
+            return TraceDecision::Plain;
         }
-        let Some(asked) = Asked::read(headers) else { return Verdict::Plain };
+        let Some(asked) = TraceHeaders::read(headers) else { return TraceDecision::Plain };
         if let Some(value) = asked.origin_account() {
             let value = Quoted(value.as_bytes());
             let what = "Message tracing disabled because of header \"Nats-Trace-Origin-Account\" with value";
             self.log(Level::Error, format_args!("{what}={value}"));
-            return if asked.is_only { Verdict::Dropped } else { Verdict::Disabled };
+            return if asked.is_only { TraceDecision::Dropped } else { TraceDecision::Disabled };
         }
         let destination = match &asked.destination {
             Some(destination) => destination.clone(),
             None => {
                 let config = ready.account.config();
-                let Some(trace) = &config.trace else { return Verdict::Plain };
+                let Some(trace) = &config.trace else { return TraceDecision::Plain };
                 if !trace.samples(shard.draw(100)) {
-                    return Verdict::Disabled;
+                    return TraceDecision::Disabled;
                 }
                 trace.subject.clone().into_bytes()
             }
@@ -123,14 +132,14 @@ impl Session {
         if !is_literal(&destination) {
             let what = format_args!("Destination {} is not valid", Quoted(&destination));
             self.log(Level::Error, format_args!("{what}, won't be able to trace events"));
-            return if asked.is_only { Verdict::Dropped } else { Verdict::Plain };
+            return if asked.is_only { TraceDecision::Dropped } else { TraceDecision::Plain };
         }
         if !shard.may_publish(&ready.account, ready.permissions.as_ref(), &destination) {
-            self.say_error(shard, &ErrorText::PublishViolation((&destination[..]).into()));
+            self.stage_error(shard, &ErrorText::PublishViolation((&destination[..]).into()));
             self.log(Level::Error, format_args!("Publish Violation - Subject {}", Quoted(&destination)));
-            return Verdict::Dropped;
+            return TraceDecision::Dropped;
         }
         let publisher = (&*self.conn, &ready.account);
-        Verdict::Traced(MessageTrace::begin(&self.broker, publisher, asked, destination, message, now))
+        TraceDecision::Traced(MessageTrace::begin(&self.broker, publisher, asked, destination, message, now))
     }
 }

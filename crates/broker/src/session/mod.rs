@@ -1,21 +1,31 @@
 //! A session: the protocol state of one client connection, as states that hold only valid data.
 //!
-//! Bytes go in through [`Session::ingest`], which stops at the end of what is whole, or earlier when the
-//! caller must do something first ([`StopReason`]); answers are staged in the [`Shard`]. Time is passed in.
+//! Bytes go in through [`Session::ingest`], which stops at the end of what is whole, or earlier
+//! when the caller must do something first ([`StopReason`]); answers are staged in the [`Shard`].
+//! Time is passed in.
 //!
-//! Before there is an identity, the operations that need one do not exist: [`State`] has no account then.
+//! Before there is an identity, the operations that need one do not exist: [`SessionState`] has no
+//! account then.
+//!
+//! A session belongs to one task on one shard and never moves. `authenticate` in `auth` is the one
+//! function from bytes to an identity: it decides, or says which callout service must be asked
+//! (`Decision`), and the service's answer becomes an identity by `AuthRequest::judge` alone.
+//!
+//! A subscription is in the connection's list and in the account's index on the spot (`subscribe`),
+//! so it is visible before the connection's next operation. The epoch of its first token moves, and
+//! cached routes of that token are built anew when they are next used.
 
 mod handshake;
 mod json;
 mod label;
 mod message_trace;
+mod protocol_log;
 mod publish;
 mod redact;
 mod refusal;
 mod reload;
 mod subscribe;
 mod timers;
-mod trace;
 
 use crate::account::Account;
 use crate::broker::Broker;
@@ -27,13 +37,13 @@ use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use label::Login;
-use myelin_auth::callout::Answered;
+use myelin_auth::callout::CalloutGrant;
 use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{AuthConfig, Permissions};
 use myelin_wire::connect::Connect;
 use myelin_wire::encode;
 use myelin_wire::error::{CloseReason, ErrorText};
-use myelin_wire::parser::{self, Limits, Next, Op, ParseError};
+use myelin_wire::parser::{self, Op, ParseError, Parsed, ParserLimits};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,17 +55,18 @@ pub use reload::Refreshed;
 /// Characters of a nonce.
 const NONCE: usize = 15;
 
-/// See the head of this file.
+/// Session of one client connection: its protocol state.
 pub struct Session {
     conn: Arc<Conn>,
     broker: Arc<Broker>,
-    state: State,
+    state: SessionState,
     connect: Connect,
     /// The rules under which it was last let in, or is being checked.
     auth: Arc<AuthConfig>,
-    limits: Limits,
+    limits: ParserLimits,
     timers: Timers,
-    /// What INFO asks to be signed. Boxed: few servers ask, and an idle connection must stay small.
+    /// Nonce that INFO asks to be signed. Boxed: few servers ask, and an idle connection must stay
+    /// small.
     nonce: Option<Box<[u8; NONCE]>>,
     /// A receiver of this session's messages is far behind.
     stalled: bool,
@@ -64,25 +75,26 @@ pub struct Session {
     /// Messages and payload bytes of the current batch.
     batch: (u64, u64),
     /// Whether protocol lines are logged, as of the batch's start.
-    tracing: bool,
+    logs_protocol: bool,
     /// The line of the operation that comes next is logged already: the rest of it had not come.
-    line_is_traced: bool,
+    line_is_logged: bool,
     /// The log knows that the connection is over.
     end_is_logged: bool,
 }
 
-enum State {
+enum SessionState {
     /// Authentication is required and CONNECT has not come.
     AwaitConnect,
     /// The credentials are being checked elsewhere.
     Authenticating,
-    /// The client has an identity. Boxed: most of a session's life is this state, the others are small.
+    /// The client has an identity. Boxed: most of a session's life is this state, the others are
+    /// small.
     Ready(Box<Ready>),
     /// Nothing more happens.
     Closed,
 }
 
-/// What belongs to a client with an identity.
+/// State of a client with an identity.
 struct Ready {
     account: Arc<Account>,
     permissions: Option<Arc<Permissions>>,
@@ -90,10 +102,10 @@ struct Ready {
     user: Option<String>,
     /// That name is a public key.
     has_key: bool,
-    /// Who came with a token.
+    /// User that came with a token.
     claims: Option<Arc<ClaimedUser>>,
-    /// Who was let in by a callout service.
-    answered: Option<Arc<Answered>>,
+    /// Grant by which a callout service has let the client in.
+    callout_grant: Option<Arc<CalloutGrant>>,
     /// When what it came with comes to its end.
     expiry: Option<Instant>,
     /// CONNECT has come; without, a session lives on the defaults.
@@ -112,7 +124,7 @@ impl Ready {
         }
     }
 
-    /// What the log calls its account.
+    /// Name of its account in the log.
     fn account_label(&self) -> String {
         let of_claims = self.claims.as_ref().map(|claims| claims.account().label());
         of_claims.unwrap_or_else(|| self.account.name().to_owned())
@@ -121,28 +133,31 @@ impl Ready {
     /// The largest payload that it may send.
     fn max_payload(&self, settings: &Settings) -> u32 {
         let own = self.claims.as_ref().and_then(|claims| claims.max_payload());
-        let answered = self.answered.as_ref().and_then(|answered| answered.max_payload);
-        own.into_iter().chain(answered).fold(handshake::max_payload(settings, &self.account), u32::min)
+        let callout_grant = self.callout_grant.as_ref().and_then(|callout_grant| callout_grant.max_payload);
+        own.into_iter().chain(callout_grant).fold(handshake::max_payload(settings, &self.account), u32::min)
     }
 
     /// How many subscriptions it may have, by its account and by itself.
     fn max_subscriptions(&self) -> [Option<usize>; 2] {
         let own = self.claims.as_ref().and_then(|claims| claims.max_subscriptions());
-        let own = own.or_else(|| self.answered.as_ref().and_then(|answered| answered.max_subscriptions));
+        let own = own.or_else(|| {
+            self.callout_grant.as_ref().and_then(|callout_grant| callout_grant.max_subscriptions)
+        });
         [self.account.limits().max_subscriptions, own.map(|max| max as usize)]
     }
 }
 
-/// What the caller must do now.
+/// Reason why the session stopped, with what the caller must do now.
 #[derive(Debug)]
 pub enum StopReason {
     /// Read more: the rest is an operation that takes at least this many bytes from its start.
     More(usize),
     /// Flush the shard, then offer the rest again.
     Flush,
-    /// Flush the shard and pause this connection a little: a receiver is far behind.
+    /// Flush the shard and pause this connection a little: a receiver is far behind, or a stream.
     Stall,
-    /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest again.
+    /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest
+    /// again.
     Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
@@ -160,9 +175,9 @@ pub struct Consumed {
 /// Whether a session goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a closed session must be ended by its shell"]
-pub enum Verdict {
-    /// It does.
-    Go,
+pub enum SessionStatus {
+    /// The session continues.
+    Continue,
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -197,32 +212,34 @@ impl Removal {
     }
 }
 
-/// What one operation asks for.
-enum Step {
-    Go,
+/// Outcome of one operation.
+enum OpOutcome {
+    Continue,
     Authenticate(Box<AuthTask>),
     Close(CloseReason),
 }
 
 impl Session {
-    /// Begins the session of a connection that was just accepted: stages INFO, registers the connection.
-    pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
+    /// Begins the session of a connection that was just accepted: stages INFO, registers the
+    /// connection.
+    pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, SessionStatus) {
         Self::open_with(shard, conn, now, Some(Greeting::default()))
     }
 
-    /// The same, where more than a plain connection is offered. Without a greeting there is no INFO:
+    /// Begins the session of a connection that may be offered more than a plain one: stages INFO
+    /// with `greeting`, registers the connection. Without a greeting there is no INFO:
     /// [`greet`](Self::greet) is to be called after the TLS handshake.
     pub fn open_with(
         shard: &mut Shard,
         conn: Arc<Conn>,
         now: Instant,
         greeting: Option<Greeting>,
-    ) -> (Self, Verdict) {
+    ) -> (Self, SessionStatus) {
         let broker = Arc::clone(shard.broker());
         broker.set_clock(now, conn.endpoint().start);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {
-            limits: Limits {
+            limits: ParserLimits {
                 max_control_line: settings.max_control_line,
                 max_payload: Some(settings.max_payload),
                 headers: false,
@@ -230,18 +247,19 @@ impl Session {
             timers: Timers::new(&settings, now, &conn),
             conn,
             auth: broker.auth(),
-            state: State::AwaitConnect,
+            state: SessionState::AwaitConnect,
             connect: Connect::default(),
             nonce: None,
             stalled: false,
             is_rechecked: false,
             batch: (0, 0),
-            tracing: false,
-            line_is_traced: false,
+            logs_protocol: false,
+            line_is_logged: false,
             end_is_logged: false,
             broker,
         };
-        // Once it is registered only its end takes it out again, and who panics returns no session to end.
+        // Once it is registered only its end takes it out again, and who panics returns no session
+        // to end.
         match catch_unwind(AssertUnwindSafe(|| session.begin(shard, greeting))) {
             Ok(verdict) => (session, verdict),
             Err(panic) => {
@@ -252,10 +270,11 @@ impl Session {
     }
 
     /// Registers the connection and says the first words.
-    fn begin(&mut self, shard: &mut Shard, greeting: Option<Greeting>) -> Verdict {
+    fn begin(&mut self, shard: &mut Shard, greeting: Option<Greeting>) -> SessionStatus {
         let count = self.broker.registry.add(&self.conn);
         if self.auth.needs_nonce() {
-            self.nonce = myelin_stdx::id::nonce().into_bytes().try_into().ok().map(Box::new);
+            self.nonce =
+                myelin_stdx::id::nonce(self.broker.entropy()).into_bytes().try_into().ok().map(Box::new);
         }
         self.log(Level::Debug, format_args!("Client connection created"));
         if let Some(greeting) = greeting {
@@ -264,7 +283,7 @@ impl Session {
         self.admit(shard, count)
     }
 
-    fn admit(&mut self, shard: &mut Shard, count: usize) -> Verdict {
+    fn admit(&mut self, shard: &mut Shard, count: usize) -> SessionStatus {
         if shard.settings().max_connections.is_some_and(|max| count > max) {
             let text = ErrorText::MaximumConnections;
             let verdict = self.refuse(shard, &text, CloseReason::MaximumConnections);
@@ -273,14 +292,14 @@ impl Session {
         }
         if self.broker.auth().at(self.conn.via()).required() {
             self.timers.expect_connect(shard.settings(), &self.conn);
-            return Verdict::Go;
+            return SessionStatus::Continue;
         }
         self.enter_anonymously(shard, self.timers.opened)
     }
 
     /// Whether the client has an identity.
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready(_))
+        matches!(self.state, SessionState::Ready(_))
     }
 
     /// The connection that this session speaks for.
@@ -288,10 +307,11 @@ impl Session {
         &self.conn
     }
 
-    /// Takes whole operations from the front of `buf`, which must begin where the last call stopped.
+    /// Takes whole operations from the front of `buf`, which must begin where the last call
+    /// stopped.
     ///
-    /// `backing` is the shared memory in which `buf` stands, if it does: large payloads are then passed
-    /// on without copying.
+    /// `backing` is the shared memory in which `buf` stands, if it does: large payloads are then
+    /// passed on without copying.
     pub fn ingest(
         &mut self,
         shard: &mut Shard,
@@ -317,26 +337,26 @@ impl Session {
         backing: Option<&Bytes>,
         now: Instant,
     ) -> Consumed {
-        self.tracing = self.broker.log().enabled(Level::Trace);
+        self.logs_protocol = self.broker.log().enabled(Level::Trace);
         let mut at = 0;
         loop {
             if shard.is_full() {
-                return self.pause_at(at, StopReason::Flush);
+                return self.pause_at(shard, at, StopReason::Flush);
             }
             if let Some(reason) = self.conn.close_requested() {
                 return Consumed { bytes: at, why: StopReason::Close(reason) };
             }
             let rest = &buf[at..];
             if rest.is_empty() {
-                return self.pause_at(at, StopReason::More(1));
+                return self.pause_at(shard, at, StopReason::More(1));
             }
-            if let State::AwaitConnect = self.state
+            if let SessionState::AwaitConnect = self.state
                 && let Some(close) = self.gate(shard, rest[0], now)
             {
                 return Consumed { bytes: at, why: StopReason::Close(close) };
             }
-            if let State::Ready(_) = self.state
-                && !self.tracing
+            if let SessionState::Ready(_) = self.state
+                && !self.logs_protocol
                 && let Some((message, len)) = parser::plain_publish(rest, &self.limits)
             {
                 at += len;
@@ -344,102 +364,103 @@ impl Session {
                 continue;
             }
             let parsed = parser::next(rest, &self.limits);
-            if self.tracing {
-                self.trace_in(rest, &parsed);
+            if self.logs_protocol {
+                self.log_received(rest, &parsed);
             }
             let step = match parsed {
-                Ok(Next::Op(op, len)) => {
+                Ok(Parsed::Op(op, len)) => {
                     at += len;
                     self.operate(shard, op, backing, now)
                 }
-                Ok(Next::Need(need)) => return self.pause_at(at, StopReason::More(need)),
+                Ok(Parsed::Need(need)) => return self.pause_at(shard, at, StopReason::More(need)),
                 Err(error) => {
                     if let ParseError::PayloadTooLarge { .. } = error {
                         self.trace_too_large(shard, rest, now);
                     }
-                    Step::Close(self.parse_error(shard, error, &refusal::text(buf, at, error)))
+                    OpOutcome::Close(self.parse_error(shard, error, &refusal::text(buf, at, error)))
                 }
             };
             match step {
-                Step::Go => {}
-                Step::Authenticate(task) => {
+                OpOutcome::Continue => {}
+                OpOutcome::Authenticate(task) => {
                     return Consumed { bytes: at, why: StopReason::Authenticate(task) };
                 }
-                Step::Close(reason) => return Consumed { bytes: at, why: StopReason::Close(reason) },
+                OpOutcome::Close(reason) => return Consumed { bytes: at, why: StopReason::Close(reason) },
             }
         }
     }
 
     /// Stops the batch; a stall takes precedence over the reason to go on.
-    fn pause_at(&mut self, bytes: usize, why: StopReason) -> Consumed {
-        let stalled = std::mem::take(&mut self.stalled);
+    fn pause_at(&mut self, shard: &mut Shard, bytes: usize, why: StopReason) -> Consumed {
+        let stalled = std::mem::take(&mut self.stalled) | shard.is_held_up();
         Consumed { bytes, why: if stalled { StopReason::Stall } else { why } }
     }
 
     #[inline]
-    fn operate(&mut self, shard: &mut Shard, op: Op<'_>, backing: Option<&Bytes>, now: Instant) -> Step {
+    fn operate(&mut self, shard: &mut Shard, op: Op<'_>, backing: Option<&Bytes>, now: Instant) -> OpOutcome {
         match op {
             Op::Pub(message) => {
                 self.publish_apart(shard, &message, backing, now);
-                Step::Go
+                OpOutcome::Continue
             }
             Op::Sub { subject, queue, sid } => {
                 self.timers.heard(now);
                 self.subscribe(shard, subject, queue, sid, now);
-                Step::Go
+                OpOutcome::Continue
             }
             Op::Unsub { sid, max } => {
                 self.timers.heard(now);
                 self.unsubscribe(shard, sid, max);
-                Step::Go
+                OpOutcome::Continue
             }
             Op::Ping => {
                 self.timers.heard(now);
                 self.ping(shard);
-                Step::Go
+                OpOutcome::Continue
             }
             Op::Pong => {
                 self.pong(now);
-                Step::Go
+                OpOutcome::Continue
             }
             Op::Connect(json) => self.connect(shard, json, now),
             Op::Info(json) => match serde_json::from_slice::<serde::de::IgnoredAny>(json) {
-                Ok(_) => Step::Go,
+                Ok(_) => OpOutcome::Continue,
                 Err(_) => self.bad_json(&json::info_fault(json)),
             },
-            Op::Ok => Step::Go,
+            Op::Ok => OpOutcome::Continue,
             Op::PeerError(text) => {
                 self.log(Level::Error, format_args!("Client Error {}", String::from_utf8_lossy(text)));
-                Step::Close(CloseReason::ParseError)
+                OpOutcome::Close(CloseReason::ParseError)
             }
         }
     }
 
-    fn bad_json(&self, fault: &str) -> Step {
+    fn bad_json(&self, fault: &str) -> OpOutcome {
         self.log(Level::Error, format_args!("{fault}"));
-        Step::Close(CloseReason::ProtocolViolation)
+        OpOutcome::Close(CloseReason::ProtocolViolation)
     }
 
     fn ping(&mut self, shard: &mut Shard) {
-        self.trace_out("PONG");
-        shard.say(&self.conn, encode::PONG);
-        let State::Ready(ready) = &mut self.state else { return };
+        self.log_sent("PONG");
+        shard.stage_line(&self.conn, encode::PONG);
+        let SessionState::Ready(ready) = &mut self.state else { return };
         if !ready.connected || std::mem::replace(&mut ready.first_ping_done, true) {
             return;
         }
         if self.connect.protocol >= 1 {
-            self.conn.set_hears_news();
+            self.conn.set_accepts_async_info();
             let line = self.personal_info().line();
-            shard.say(&self.conn, &line);
+            shard.stage_line(&self.conn, &line);
         }
     }
 
-    /// Answers bytes that are no operation, and says why the connection ends; `text` is for the log.
+    /// Answers bytes that are no operation, and says why the connection ends; `text` is for the
+    /// log.
     fn parse_error(&mut self, shard: &mut Shard, error: ParseError, text: &str) -> CloseReason {
         let log = |session: &Self| session.log(Level::Error, format_args!("{text}"));
         match error {
             ParseError::UnknownOperation => {
-                self.say_error(shard, &ErrorText::UnknownOperation);
+                self.stage_error(shard, &ErrorText::UnknownOperation);
                 log(self);
                 CloseReason::ProtocolViolation
             }
@@ -448,54 +469,54 @@ impl Session {
                 CloseReason::ProtocolViolation
             }
             ParseError::ControlLineTooLong => {
-                self.say_error(shard, &ErrorText::MaximumControlLine);
+                self.stage_error(shard, &ErrorText::MaximumControlLine);
                 self.log_end(CloseReason::MaximumControlLine);
                 log(self);
                 CloseReason::MaximumControlLine
             }
             ParseError::PayloadTooLarge { .. } => {
                 log(self);
-                self.say_error(shard, &ErrorText::MaximumPayload);
+                self.stage_error(shard, &ErrorText::MaximumPayload);
                 CloseReason::MaximumPayload
             }
         }
     }
 
     /// Stages `-ERR`.
-    fn say_error(&self, shard: &mut Shard, text: &ErrorText) {
-        self.trace_out(format_args!("-ERR {text}"));
-        shard.say_error(&self.conn, text);
+    fn stage_error(&self, shard: &mut Shard, text: &ErrorText) {
+        self.log_sent(format_args!("-ERR {text}"));
+        shard.stage_error(&self.conn, text);
     }
 
     /// Stages an error that ends the connection.
-    fn refuse(&self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> Verdict {
-        self.say_error(shard, text);
-        Verdict::Close(reason)
+    fn refuse(&self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> SessionStatus {
+        self.stage_error(shard, text);
+        SessionStatus::Close(reason)
     }
 
     /// Tells the client something that changed for everybody, such as lame duck mode. Compat: only
     /// clients of protocol 1 that have sent a PING get an INFO out of turn.
     pub fn announce(&mut self, shard: &mut Shard) {
-        if let State::Ready(ready) = &self.state
+        if let SessionState::Ready(ready) = &self.state
             && ready.first_ping_done
             && self.connect.protocol >= 1
         {
             let line = self.personal_info().line();
-            shard.say(&self.conn, &line);
+            shard.stage_line(&self.conn, &line);
         }
     }
 
-    /// Ends the session: its subscriptions, its place in the account, its entry in the registry. What is
-    /// staged or queued stays for the shell to flush.
+    /// Ends the session: its subscriptions, its place in the account, its entry in the registry.
+    /// What is staged or queued stays for the shell to flush.
     ///
-    /// A very large number of subscriptions takes long to remove: then the removal is returned, to be run
-    /// off the data path.
+    /// A very large number of subscriptions takes long to remove: then the removal is returned, to
+    /// be run off the data path.
     pub fn end(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) -> Option<Removal> {
-        let state = std::mem::replace(&mut self.state, State::Closed);
-        if let State::Closed = state {
+        let state = std::mem::replace(&mut self.state, SessionState::Closed);
+        if let SessionState::Closed = state {
             return None;
         }
-        shard.settle();
+        shard.apply_counts();
         self.conn.mark_closed(reason);
         shard.ended(&self.conn);
         self.log_end(reason);
@@ -503,10 +524,10 @@ impl Session {
         let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));
         // Compat: a server that stops does not care for subscriptions.
         if reason != CloseReason::ServerShutdown || self.broker.is_lame_duck() {
-            self.trace_ends(&subs);
+            self.log_delsubs(&subs);
         }
         let removal = match state {
-            State::Ready(ready) => {
+            SessionState::Ready(ready) => {
                 self.leave(&ready.account);
                 Removal { account: ready.account, subs }.at_once_if_small(shard)
             }
@@ -526,7 +547,7 @@ impl Session {
             subs: kept,
             stalls: self.conn.stalls(),
         };
-        self.broker.witness().into_iter().for_each(|witness| witness.went(&record));
+        self.broker.client_events().into_iter().for_each(|client_events| client_events.disconnected(&record));
         self.broker.registry.remove(record, shard.settings().max_closed_clients);
         removal
     }
@@ -534,17 +555,21 @@ impl Session {
     /// Gives the account its place back.
     fn leave(&self, account: &Arc<Account>) {
         account.leave();
-        self.broker.witness().into_iter().for_each(|witness| witness.counted(account));
+        self.broker
+            .client_events()
+            .into_iter()
+            .for_each(|client_events| client_events.count_changed(account));
     }
 
     fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {
         self.broker.log_for(level, &self.conn, line);
     }
 
-    /// The same, but not what was said in the last second of anybody of this account.
+    /// Logs a line, but not a statement that was logged in the last second of anybody of this
+    /// account.
     fn log_rarely(&self, level: Level, statement: &str, now: Instant) {
         let (account, suffix) = match &self.state {
-            State::Ready(ready) if ready.connected => {
+            SessionState::Ready(ready) if ready.connected => {
                 let suffix = Login::of(&self.connect, ready.login()).suffix().unwrap_or_default();
                 (format!(" - Account:{}", ready.account_label()), suffix)
             }
@@ -562,13 +587,14 @@ impl Session {
         }
     }
 
-    fn trace_ends(&self, subs: &[Arc<Subscription>]) {
+    fn log_delsubs(&self, subs: &[Arc<Subscription>]) {
         if self.broker.log().enabled(Level::Trace) {
-            subs.iter().for_each(|sub| self.broker.trace_end(sub));
+            subs.iter().for_each(|sub| self.broker.log_delsub(sub));
         }
     }
 
-    /// To be called after this session's publishes were held up for `pause` because a receiver is far behind.
+    /// To be called after this session's publishes were held up for `pause` because a receiver or a
+    /// stream is far behind.
     pub fn was_stalled(&self, pause: Duration, now: Instant) {
         let pause = Span(pause);
         self.log(Level::Debug, format_args!("Timed out of fast producer stall ({pause})"));

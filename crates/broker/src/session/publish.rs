@@ -1,6 +1,6 @@
 //! PUB and HPUB: from the parsed operation to the shard's fan-out.
 
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
 use crate::shard::{Message, Published, Publisher, Shard};
@@ -21,17 +21,18 @@ fn is_worth_sharing(tail: &[u8], memory: &Bytes) -> bool {
 }
 
 impl Session {
-    /// Budget: with a cached route and a regular control line no allocation, no lock, no system call.
+    /// Budget: with a cached route and a regular control line no allocation, no lock, no system
+    /// call.
     #[inline(always)]
     pub(super) fn publish(&mut self, shard: &mut Shard, op: &Pub<'_>, backing: Option<&Bytes>, now: Instant) {
         self.timers.heard(now);
         if op.header_len > 0 && message_trace::may_ask(&op.body[..op.header_len as usize]) {
-            return self.publish_asking(shard, op, backing, now);
+            return self.publish_traced(shard, op, backing, now);
         }
         self.pass_on(shard, op, backing, now, None);
     }
 
-    /// The same for operations that took the long way through the parser.
+    /// Publishes what an operation says that took the long way through the parser.
     #[inline(never)]
     pub(super) fn publish_apart(
         &mut self,
@@ -43,9 +44,10 @@ impl Session {
         self.publish(shard, op, backing, now);
     }
 
-    /// The same, where it is known whether the message is traced.
+    /// Publishes a message of which is known whether it is traced.
     ///
-    /// Perf: always inlined, because the compiler makes a call of it for the sake of traced messages: 2 ns of 25 for all others.
+    /// Perf: always inlined, because the compiler makes a call of it for the sake of traced
+    /// messages: 2 ns of 25 for all others.
     #[inline(always)]
     pub(super) fn pass_on(
         &mut self,
@@ -55,11 +57,11 @@ impl Session {
         now: Instant,
         trace: Option<&Arc<MessageTrace>>,
     ) {
-        let State::Ready(ready) = &self.state else { return };
+        let SessionState::Ready(ready) = &self.state else { return };
         self.batch.0 += 1;
         self.batch.1 += op.body.len() as u64;
-        if self.connect.pedantic || self.tracing {
-            self.look_at(shard, op);
+        if self.connect.pedantic || self.logs_protocol {
+            self.inspect(shard, op);
         }
         let rendered;
         let (tail, backing) = if op.tail.is_empty() {
@@ -79,7 +81,7 @@ impl Session {
             echo: self.connect.echo,
             verbose: self.connect.verbose,
             no_responders: self.connect.no_responders,
-            tracing: self.tracing,
+            logs_protocol: self.logs_protocol,
             now,
             is_service: false,
             is_mapped: true,
@@ -106,14 +108,14 @@ impl Session {
         }
     }
 
-    /// What pedantic clients and the trace want of every message.
+    /// Does what pedantic clients and the protocol log want of every message.
     #[inline(never)]
-    fn look_at(&self, shard: &mut Shard, op: &Pub<'_>) {
+    fn inspect(&self, shard: &mut Shard, op: &Pub<'_>) {
         if self.connect.pedantic && !myelin_subject::is_literal(op.subject) {
-            self.say_error(shard, &ErrorText::InvalidPublishSubject);
+            self.stage_error(shard, &ErrorText::InvalidPublishSubject);
         }
-        if self.tracing {
-            self.trace_message(op);
+        if self.logs_protocol {
+            self.log_message(op);
         }
     }
 
@@ -123,7 +125,7 @@ impl Session {
             ErrorText::ReplyViolation(reply) => format!("Reply {}", Quoted(reply)),
             _ => format!("Subject {}", Quoted(op.subject)),
         };
-        self.say_error(shard, text);
+        self.stage_error(shard, text);
         self.log(Level::Error, format_args!("Publish Violation - {what}"));
     }
 }

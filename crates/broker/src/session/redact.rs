@@ -1,11 +1,11 @@
 //! CONNECT for the log: everything but its secrets.
 //!
-//! `Compat:` what counts as a secret, and the way around in texts that are no JSON, is the reference's: what
-//! follows a name that begins with `pass` or `auth_token`, or that is `sig`, `proxy_sig` or `nkey`. Safer than
-//! the reference: a quoted secret ends at its closing quote, not at the first comma, brace or escaped quote
-//! in it, behind which the reference shows the rest.
+//! `Compat:` what counts as a secret, and the way around in texts that are no JSON, is the
+//! reference's: what follows a name that begins with `pass` or `auth_token`, or that is `sig`,
+//! `proxy_sig` or `nkey`. Safer than the reference: a quoted secret ends at its closing quote, not
+//! at the first comma, brace or escaped quote in it, behind which the reference shows the rest.
 
-/// What stands in a secret's place.
+/// Text in a secret's place.
 const REDACTED: &[u8] = b"[REDACTED]";
 
 /// Names that may go on behind what is said here.
@@ -46,7 +46,8 @@ fn value_at(text: &[u8], at: usize) -> Option<(usize, usize)> {
     if is_inside { None } else { value_behind(text, at + name.len()) }
 }
 
-/// The value behind a name that ends at `end`: an optional quote, a colon or equals sign, an optional quote.
+/// The value behind a name that ends at `end`: an optional quote, a colon or equals sign, an
+/// optional quote.
 fn value_behind(text: &[u8], end: usize) -> Option<(usize, usize)> {
     let at = end + usize::from(text.get(end) == Some(&b'"'));
     let at = skip_space(text, at);

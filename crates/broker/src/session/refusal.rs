@@ -1,5 +1,5 @@
-//! The reference's words for bytes that are no operation, as they stand in the log. Cold: a connection says
-//! such a thing once and is closed.
+//! The reference's words for bytes that are no operation, as they stand in the log. Cold: a
+//! connection says such a thing once and is closed.
 
 use myelin_wire::error::Quoted;
 use myelin_wire::parser::{self, ParseError};
@@ -39,7 +39,7 @@ fn has_prefix(bytes: &[u8], verb: &[u8]) -> bool {
     bytes.get(..verb.len()).is_some_and(|start| start.eq_ignore_ascii_case(verb))
 }
 
-/// What the log says of bytes that the parser refused at `at` of `buf`.
+/// Text for the log about bytes that the parser refused at `at` of `buf`.
 pub(super) fn text(buf: &[u8], at: usize, error: ParseError) -> String {
     let rest = &buf[at..];
     match error {
@@ -78,7 +78,8 @@ fn bad_arguments(rest: &[u8]) -> String {
     format!("{what}: {}", Quoted(line))
 }
 
-/// The state in which the reference's parser would have met the byte that it cannot read, and where it stands.
+/// The state in which the reference's parser would have met the byte that it cannot read, and where
+/// it stands.
 fn stumble(rest: &[u8]) -> (u8, usize) {
     let common = |verb: &[u8]| verb.iter().zip(rest).take_while(|(v, b)| v.eq_ignore_ascii_case(b)).count();
     let longest = VERBS.iter().map(|(verb, states)| (common(verb), *verb, *states)).max_by_key(|v| v.0);

@@ -1,11 +1,12 @@
-//! A session whose server got another configuration: new limits, and whether its client may still be here.
+//! A session whose server got another configuration: new limits, and whether its client may still
+//! be here.
 
-use super::{Session, State, Verdict};
+use super::{Session, SessionState, SessionStatus};
 use crate::conn::Conn;
 use crate::log::Level;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
-use myelin_auth::callout::{Answered, Standing};
+use myelin_auth::callout::{AccountGrant, CalloutGrant};
 use myelin_auth::operator::{ClaimedUser, Withdrawn};
 use myelin_auth::{AuthConfig, Identity, Method, Permissions, Reject};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
@@ -13,47 +14,49 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::handshake::AuthTask;
-use super::timers::Expiry;
+use super::timers::TokenOwner;
 
 /// The outcome of [`Session::refresh`].
 #[derive(Debug)]
 pub enum Refreshed {
     /// Nothing is left to do.
-    Go,
-    /// Read nothing more, run the task where it may take long, then call [`Session::authenticated`].
+    Continue,
+    /// Read nothing more, run the task where it may take long, then call
+    /// [`Session::authenticated`].
     Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
 
-impl From<Verdict> for Refreshed {
-    fn from(verdict: Verdict) -> Self {
+impl From<SessionStatus> for Refreshed {
+    fn from(verdict: SessionStatus) -> Self {
         match verdict {
-            Verdict::Go => Self::Go,
-            Verdict::Close(reason) => Self::Close(reason),
+            SessionStatus::Continue => Self::Continue,
+            SessionStatus::Close(reason) => Self::Close(reason),
         }
     }
 }
 
 impl Session {
-    /// Heeds what was replaced in the broker; costs nothing when nothing was. A client that is no longer
-    /// known, or belongs to another account now, has to connect again; one whose secret is no longer right
-    /// is told so. Whoever stays has its new permissions and loses the subscriptions that they forbid.
+    /// Applies what was replaced in the broker; costs nothing when nothing was. A client that is no
+    /// longer known, or belongs to another account now, has to connect again; one whose secret is
+    /// no longer right is told so. Whoever stays has its new permissions and loses the
+    /// subscriptions that they forbid.
     pub fn refresh(&mut self, shard: &mut Shard, now: Instant) -> Refreshed {
         self.refresh_limits(shard);
         let auth = self.broker.auth();
         let is_same = Arc::ptr_eq(&auth, &self.auth);
-        if let Verdict::Close(reason) = self.refresh_claims(shard, is_same, now) {
+        if let SessionStatus::Close(reason) = self.refresh_claims(shard, is_same, now) {
             return Refreshed::Close(reason);
         }
         if is_same {
-            return Refreshed::Go;
+            return Refreshed::Continue;
         }
         match &self.state {
-            State::Ready(ready) if self.has_moved(ready.account.name(), &auth) => {
+            SessionState::Ready(ready) if self.has_moved(ready.account.name(), &auth) => {
                 Refreshed::Close(CloseReason::ClientClosed)
             }
-            State::Ready(_) => {
+            SessionState::Ready(_) => {
                 let task = self.auth_task(now);
                 if task.is_slow() {
                     self.is_rechecked = true;
@@ -62,7 +65,9 @@ impl Session {
                 self.admitted_again(shard, task.run_at_once(), now).into()
             }
             // Who is being checked by the old rules is looked at again when that is done.
-            State::AwaitConnect | State::Authenticating | State::Closed => Refreshed::Go,
+            SessionState::AwaitConnect | SessionState::Authenticating | SessionState::Closed => {
+                Refreshed::Continue
+            }
         }
     }
 
@@ -70,63 +75,68 @@ impl Session {
         let settings = shard.settings();
         self.limits.max_control_line = settings.max_control_line;
         self.limits.max_payload = Some(match &self.state {
-            State::Ready(ready) => ready.max_payload(settings),
+            SessionState::Ready(ready) => ready.max_payload(settings),
             _ => settings.max_payload,
         });
     }
 
-    /// Heeds that the account has another token now, if the client came with one. One without an account is looked at anew
-    /// where the rules are others (`is_same` is false), which may be under way.
-    fn refresh_claims(&mut self, shard: &mut Shard, is_same: bool, now: Instant) -> Verdict {
-        let State::Ready(ready) = &self.state else { return Verdict::Go };
-        if ready.answered.is_some() && self.is_account_gone(ready.account.name()) {
-            return self.expired(shard, Expiry::Account, now);
+    /// Applies the account's present token, if the client came with one. One without an account is
+    /// looked at anew where the rules are others (`is_same` is false), which may be under way.
+    fn refresh_claims(&mut self, shard: &mut Shard, is_same: bool, now: Instant) -> SessionStatus {
+        let SessionState::Ready(ready) = &self.state else { return SessionStatus::Continue };
+        if ready.callout_grant.is_some() && self.is_account_gone(ready.account.name()) {
+            return self.expired(shard, TokenOwner::Account, now);
         }
-        if let Some((answered, standing)) = ready.answered.clone().and_then(|answered| {
-            let standing = answered.standing.clone()?;
-            Some((answered, standing))
+        if let Some((callout_grant, account_grant)) = ready.callout_grant.clone().and_then(|callout_grant| {
+            let account_grant = callout_grant.account_grant.clone()?;
+            Some((callout_grant, account_grant))
         }) {
-            let current = self.broker.trusted().and_then(|trusted| trusted.get(standing.account().key()));
-            let other = current.filter(|current| !Arc::ptr_eq(current, standing.account()));
-            return match other.map(|other| standing.under(&other)) {
-                None => Verdict::Go,
-                Some(Ok(standing)) => {
-                    self.replace_standing(shard, &answered, standing, now);
-                    Verdict::Go
+            let current =
+                self.broker.trusted().and_then(|trusted| trusted.get(account_grant.account().key()));
+            let other = current.filter(|current| !Arc::ptr_eq(current, account_grant.account()));
+            return match other.map(|other| account_grant.under(&other)) {
+                None => SessionStatus::Continue,
+                Some(Ok(account_grant)) => {
+                    self.replace_account_grant(shard, &callout_grant, account_grant, now);
+                    SessionStatus::Continue
                 }
                 Some(Err(withdrawn)) => self.withdrawn(shard, &withdrawn, now),
             };
         }
-        let Some(claims) = ready.claims.clone() else { return Verdict::Go };
+        let Some(claims) = ready.claims.clone() else { return SessionStatus::Continue };
         let current = self.broker.trusted().and_then(|trusted| trusted.get(claims.account().key()));
         let Some(current) = current else {
             // Compat: an account that is taken away is one that has expired.
             let is_settled = is_same && !self.is_rechecked;
-            return if is_settled { self.expired(shard, Expiry::Account, now) } else { Verdict::Go };
+            return if is_settled {
+                self.expired(shard, TokenOwner::Account, now)
+            } else {
+                SessionStatus::Continue
+            };
         };
         if Arc::ptr_eq(&current, claims.account()) {
-            return Verdict::Go;
+            return SessionStatus::Continue;
         }
         match claims.under(&current) {
             Ok(claims) => {
                 self.replace_claims(shard, Arc::new(claims), now);
-                Verdict::Go
+                SessionStatus::Continue
             }
             Err(withdrawn) => self.withdrawn(shard, &withdrawn, now),
         }
     }
 
     /// Ends who may not be in the account any more.
-    fn withdrawn(&self, shard: &mut Shard, why: &Withdrawn, now: Instant) -> Verdict {
+    fn withdrawn(&self, shard: &mut Shard, why: &Withdrawn, now: Instant) -> SessionStatus {
         match why {
-            Withdrawn::Bearer => Verdict::Close(self.violation(shard)),
+            Withdrawn::Bearer => SessionStatus::Close(self.violation(shard)),
             Withdrawn::Revoked => {
                 let verdict = self.refuse(shard, &ErrorText::UserRevoked, CloseReason::Revocation);
                 self.log_rarely(Level::Debug, &ErrorText::UserRevoked.to_string(), now);
                 verdict
             }
             // Compat: without a word, for who signed is nobody now.
-            Withdrawn::Signer => Verdict::Close(CloseReason::AuthenticationFailure),
+            Withdrawn::Signer => SessionStatus::Close(CloseReason::AuthenticationFailure),
         }
     }
 
@@ -139,19 +149,25 @@ impl Session {
         let expiry = self.expiry_of(Some(&claims), None, now);
         self.conn.update_details(|details| details.claims = Some(Arc::clone(&claims)));
         let permissions = claims.permissions();
-        let State::Ready(ready) = &mut self.state else { return };
+        let SessionState::Ready(ready) = &mut self.state else { return };
         (ready.claims, ready.expiry) = (Some(claims), expiry);
         self.replace_permissions(shard, permissions, now);
         self.refresh_limits(shard);
     }
 
-    /// The same for one whom a callout service has let in.
-    fn replace_standing(&mut self, shard: &mut Shard, answered: &Answered, standing: Standing, now: Instant) {
-        let permissions = standing.permissions();
-        let answered = Answered { standing: Some(standing), ..answered.clone() };
-        let expiry = self.expiry_of(None, Some(&answered), now);
-        let State::Ready(ready) = &mut self.state else { return };
-        (ready.answered, ready.expiry) = (Some(Arc::new(answered)), expiry);
+    /// Replaces what the account's token says of a user whom a callout service has let in.
+    fn replace_account_grant(
+        &mut self,
+        shard: &mut Shard,
+        callout_grant: &CalloutGrant,
+        account_grant: AccountGrant,
+        now: Instant,
+    ) {
+        let permissions = account_grant.permissions();
+        let callout_grant = CalloutGrant { account_grant: Some(account_grant), ..callout_grant.clone() };
+        let expiry = self.expiry_of(None, Some(&callout_grant), now);
+        let SessionState::Ready(ready) = &mut self.state else { return };
+        (ready.callout_grant, ready.expiry) = (Some(Arc::new(callout_grant)), expiry);
         self.replace_permissions(shard, permissions, now);
         self.refresh_limits(shard);
     }
@@ -162,7 +178,7 @@ impl Session {
         permissions: Option<Arc<Permissions>>,
         now: Instant,
     ) {
-        let State::Ready(ready) = &mut self.state else { return };
+        let SessionState::Ready(ready) = &mut self.state else { return };
         let is_same = match (&ready.permissions, &permissions) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
@@ -175,10 +191,11 @@ impl Session {
         }
     }
 
-    /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.
+    /// Whether the user is in another account now or in none. Compat: such clients are closed
+    /// without a word.
     fn has_moved(&self, account: &str, auth: &AuthConfig) -> bool {
         // Who was let in by a service is asked about again.
-        if matches!(&self.state, State::Ready(ready) if ready.answered.is_some()) {
+        if matches!(&self.state, SessionState::Ready(ready) if ready.callout_grant.is_some()) {
             return false;
         }
         let Method::Users(users) = &auth.at(self.conn.via()).method else { return false };
@@ -195,25 +212,25 @@ impl Session {
         shard: &mut Shard,
         outcome: Result<Identity, Reject>,
         now: Instant,
-    ) -> Verdict {
+    ) -> SessionStatus {
         self.is_rechecked = false;
         let identity = match outcome {
             Ok(identity) => identity,
-            Err(reject) => return Verdict::Close(self.rejected(shard, &reject)),
+            Err(reject) => return SessionStatus::Close(self.rejected(shard, &reject)),
         };
         let account = self.broker.account(identity.account.as_str());
-        let State::Ready(ready) = &self.state else { return Verdict::Go };
+        let SessionState::Ready(ready) = &self.state else { return SessionStatus::Continue };
         if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
-            return Verdict::Close(CloseReason::ClientClosed);
+            return SessionStatus::Close(CloseReason::ClientClosed);
         }
-        let expiry = self.expiry_of(identity.claims.as_deref(), identity.answered.as_deref(), now);
-        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
+        let expiry = self.expiry_of(identity.claims.as_deref(), identity.callout_grant.as_deref(), now);
+        let SessionState::Ready(ready) = &mut self.state else { return SessionStatus::Continue };
         if ready.user != identity.user {
             ready.user.clone_from(&identity.user);
             self.conn.update_details(|details| details.user.clone_from(&identity.user));
         }
         ready.claims.clone_from(&identity.claims);
-        ready.answered.clone_from(&identity.answered);
+        ready.callout_grant.clone_from(&identity.callout_grant);
         ready.expiry = expiry;
         self.conn.update_details(|details| {
             details.claims.clone_from(&identity.claims);
@@ -221,27 +238,27 @@ impl Session {
             details.proxy.clone_from(&identity.proxy);
         });
         self.refresh_limits(shard);
-        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
+        let SessionState::Ready(ready) = &mut self.state else { return SessionStatus::Continue };
         if ready.permissions.is_none() && identity.permissions.is_none() {
-            return Verdict::Go;
+            return SessionStatus::Continue;
         }
         ready.permissions.clone_from(&identity.permissions);
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.prune(shard, identity.permissions.as_deref());
-        Verdict::Go
+        SessionStatus::Continue
     }
 
-    /// Ends the subscriptions that `permissions` forbid, and outdates the routes of the others, which may
-    /// have new rules for deliveries.
+    /// Ends the subscriptions that `permissions` forbid, and outdates the routes of the others,
+    /// which may have new rules for deliveries.
     fn prune(&mut self, shard: &mut Shard, permissions: Option<&Permissions>) {
-        let State::Ready(ready) = &self.state else { return };
-        shard.settle();
+        let SessionState::Ready(ready) = &self.state else { return };
+        shard.apply_counts();
         for sub in self.conn.subscriptions() {
             if permissions.is_none_or(|p| p.can_subscribe(sub.subject(), sub.queue())) {
                 ready.account.touch(&sub);
             } else if self.conn.unsubscribe(&ready.account, &sub, Some(&mut *shard)) {
                 let text = revoked(&sub);
-                shard.say_error(&self.conn, &text);
+                shard.stage_error(&self.conn, &text);
                 self.log_removed(&sub, &self.conn);
             }
         }
@@ -256,13 +273,14 @@ impl Session {
         self.broker.log().write(Level::Info, line);
     }
 
-    /// Answers that someone asked for the end of this connection, and tells the client where it should know.
-    pub fn kicked(&mut self, shard: &mut Shard) -> Verdict {
+    /// Answers that someone asked for the end of this connection, and tells the client where it
+    /// should know.
+    pub fn kicked(&mut self, shard: &mut Shard) -> SessionStatus {
         let reason = self.conn.close_requested().unwrap_or(CloseReason::ClientClosed);
         let text = match reason {
             CloseReason::MaximumConnections => ErrorText::MaximumConnections,
             CloseReason::MaximumAccountConnections => ErrorText::MaximumAccountConnections,
-            _ => return Verdict::Close(reason),
+            _ => return SessionStatus::Close(reason),
         };
         self.log(Level::Error, format_args!("{text}"));
         self.refuse(shard, &text, reason)

@@ -1,6 +1,6 @@
 //! SUB and UNSUB.
 
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::log::Level;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -16,8 +16,8 @@ const SYSTEM_QUEUE: &[u8] = b"_sys_";
 const LIMIT_REPORT: Duration = Duration::from_secs(2);
 
 impl Session {
-    /// The subscription is visible to every publish that is parsed later, on any shard, before the next
-    /// operation of this connection.
+    /// The subscription is visible to every publish that is parsed later, on any shard, before the
+    /// next operation of this connection.
     pub(super) fn subscribe(
         &mut self,
         shard: &mut Shard,
@@ -26,14 +26,14 @@ impl Session {
         sid: &[u8],
         now: Instant,
     ) {
-        let State::Ready(ready) = &self.state else { return };
+        let SessionState::Ready(ready) = &self.state else { return };
         if let Err(text) = self.may_subscribe(shard, subject, queue) {
             self.refuse_subscription(shard, &text, sid, now);
             return;
         }
         if self.conn.subscription(sid).is_none() {
             if !myelin_subject::is_well_formed(subject) {
-                self.say_error(shard, &ErrorText::InvalidSubject);
+                self.stage_error(shard, &ErrorText::InvalidSubject);
                 return;
             }
             if ready.permissions.as_ref().is_some_and(|p| p.needs_delivery_filter(subject)) {
@@ -43,12 +43,12 @@ impl Session {
             self.conn.remember(Arc::clone(&sub));
             ready.account.subscribe(&sub, shard);
         }
-        self.say_ok(shard);
+        self.stage_ok(shard);
     }
 
     /// The checks in the reference's order; a duplicate sid at the limit is refused too.
     fn may_subscribe(&self, shard: &Shard, subject: &[u8], queue: Option<&[u8]>) -> Result<(), ErrorText> {
-        let State::Ready(ready) = &self.state else { return Ok(()) };
+        let SessionState::Ready(ready) = &self.state else { return Ok(()) };
         let allowed = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(subject, queue));
         if !allowed || queue == Some(SYSTEM_QUEUE) {
             return Err(ErrorText::SubscriptionViolation(subject.into(), queue.map(Into::into)));
@@ -72,7 +72,7 @@ impl Session {
         if let ErrorText::MaximumSubscriptions = text {
             self.report_limit(text, now);
         }
-        self.say_error(shard, text);
+        self.stage_error(shard, text);
         let sid = String::from_utf8_lossy(sid);
         let what = match text {
             ErrorText::SubscriptionViolation(subject, None) => format!("- Subject {}", Quoted(subject)),
@@ -86,7 +86,7 @@ impl Session {
     }
 
     fn report_limit(&self, text: &ErrorText, now: Instant) {
-        let State::Ready(ready) = &self.state else { return };
+        let SessionState::Ready(ready) = &self.state else { return };
         let statement = format!("{text} - {}", ready.account.name());
         if self.broker.rate_limit.allows_each(LIMIT_REPORT, &statement, now) {
             self.log(Level::Error, format_args!("{text}"));
@@ -94,12 +94,13 @@ impl Session {
     }
 
     pub(super) fn unsubscribe(&mut self, shard: &mut Shard, sid: &[u8], max: Option<u32>) {
-        let State::Ready(ready) = &self.state else { return };
+        let SessionState::Ready(ready) = &self.state else { return };
         let mut ended = None;
         if let Some(sub) = self.conn.subscription(sid) {
-            // `max` counts from the subscription's start, so the counts must be true now. What another shard
-            // has staged in this tick is not in them: it may exceed the limit by that much.
-            shard.settle();
+            // `max` counts from the subscription's start, so the counts must be true now. What
+            // another shard has staged in this tick is not in them: it may exceed the limit by that
+            // much.
+            shard.apply_counts();
             match max {
                 Some(max) if u64::from(max) > sub.delivered() => {
                     sub.set_max(max);
@@ -112,17 +113,17 @@ impl Session {
                 }
             }
         }
-        self.say_ok(shard);
-        if self.tracing {
-            self.trace_ends(ended.as_slice());
+        self.stage_ok(shard);
+        if self.logs_protocol {
+            self.log_delsubs(ended.as_slice());
         }
     }
 
     /// `+OK` for those who want it.
-    pub(super) fn say_ok(&self, shard: &mut Shard) {
+    pub(super) fn stage_ok(&self, shard: &mut Shard) {
         if self.connect.verbose {
-            self.trace_out("OK");
-            shard.say(&self.conn, encode::OK);
+            self.log_sent("OK");
+            shard.stage_line(&self.conn, encode::OK);
         }
     }
 }

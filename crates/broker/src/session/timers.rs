@@ -1,6 +1,6 @@
 //! A session's clock: the time to authenticate, PINGs, and the end of peers that do not answer.
 
-use super::{Session, State, Verdict};
+use super::{Session, SessionState, SessionStatus};
 use crate::conn::Conn;
 use crate::log::{Level, Span};
 use crate::settings::Settings;
@@ -15,12 +15,13 @@ const FIRST_PING: Duration = Duration::from_secs(2);
 /// The round trip is measured again after this time even if the peer is busy.
 const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
 
-/// How many times the time to authenticate a check of credentials may take, with all those in front of it.
+/// How many times the time to authenticate a check of credentials may take, with all those in front
+/// of it.
 const VERDICT_PATIENCE: u32 = 5;
 
-/// Whose token comes to its end.
+/// Owner of the token that comes to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expiry {
+pub(super) enum TokenOwner {
     User,
     Account,
 }
@@ -70,8 +71,8 @@ impl Timers {
         self.ping = now + first_ping(settings, conn);
     }
 
-    /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
-    /// for ever.
+    /// CONNECT has come and its credentials are being checked: a peer that has left must not wait
+    /// in line for ever.
     pub(super) fn expect_verdict(&mut self, settings: &Settings, now: Instant, conn: &Conn) {
         self.auth = Some(now + auth_timeout(settings, conn) * VERDICT_PATIENCE);
     }
@@ -84,15 +85,20 @@ impl Timers {
 
 /// A way in may have an interval of its own.
 fn ping_interval(settings: &Settings, conn: &Conn) -> Duration {
-    conn.entrance().and_then(|entrance| entrance.door.ping_interval).unwrap_or(settings.ping_interval)
+    conn.websocket_origin()
+        .and_then(|websocket_origin| websocket_origin.listener_info.ping_interval)
+        .unwrap_or(settings.ping_interval)
 }
 
-/// The same for the time to authenticate.
+/// Time in which a client of this connection's listener has to authenticate.
 fn auth_timeout(settings: &Settings, conn: &Conn) -> Duration {
-    conn.entrance().and_then(|entrance| entrance.door.auth_timeout).unwrap_or(settings.auth_timeout)
+    conn.websocket_origin()
+        .and_then(|websocket_origin| websocket_origin.listener_info.auth_timeout)
+        .unwrap_or(settings.auth_timeout)
 }
 
-/// Spread by up to a fifth, so that a thousand clients that reconnect together do not ping together.
+/// Spread by up to a fifth, so that a thousand clients that reconnect together do not ping
+/// together.
 fn first_ping(settings: &Settings, conn: &Conn) -> Duration {
     let base = ping_interval(settings, conn).min(FIRST_PING);
     let spread = (conn.cid().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
@@ -100,13 +106,14 @@ fn first_ping(settings: &Settings, conn: &Conn) -> Duration {
 }
 
 impl Session {
-    /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
+    /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it,
+    /// also nearer.
     pub fn deadline(&self) -> Instant {
         [self.timers.auth, self.expiry()].into_iter().flatten().fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
-    pub fn on_deadline(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+    pub fn on_deadline(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         if self.timers.auth.is_some_and(|due| due <= now) {
             self.timers.auth = None;
             let text = ErrorText::AuthenticationTimeout;
@@ -117,44 +124,44 @@ impl Session {
         if self.expiry().is_some_and(|due| due <= now) {
             return self.expired(shard, self.first_to_expire(), now);
         }
-        if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+        if self.timers.ping <= now { self.ping_due(shard, now) } else { SessionStatus::Continue }
     }
 
     /// When the credentials come to their end.
     fn expiry(&self) -> Option<Instant> {
-        if let State::Ready(ready) = &self.state { ready.expiry } else { None }
+        if let SessionState::Ready(ready) = &self.state { ready.expiry } else { None }
     }
 
-    /// Whose token comes to its end first.
-    fn first_to_expire(&self) -> Expiry {
-        let State::Ready(ready) = &self.state else { return Expiry::User };
-        let Some(claims) = &ready.claims else { return Expiry::User };
+    /// Owner of the token that comes to its end first.
+    fn first_to_expire(&self) -> TokenOwner {
+        let SessionState::Ready(ready) = &self.state else { return TokenOwner::User };
+        let Some(claims) = &ready.claims else { return TokenOwner::User };
         match (claims.expires(), claims.account().expires()) {
-            (user, Some(account)) if user.is_none_or(|user| account < user) => Expiry::Account,
-            _ => Expiry::User,
+            (user, Some(account)) if user.is_none_or(|user| account < user) => TokenOwner::Account,
+            _ => TokenOwner::User,
         }
     }
 
-    pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
-        if let State::Ready(ready) = &mut self.state {
+    pub(super) fn expired(&mut self, shard: &mut Shard, whose: TokenOwner, now: Instant) -> SessionStatus {
+        if let SessionState::Ready(ready) = &mut self.state {
             ready.expiry = None;
         }
         let text = match whose {
-            Expiry::User => ErrorText::UserExpired,
-            Expiry::Account => ErrorText::AccountExpired,
+            TokenOwner::User => ErrorText::UserExpired,
+            TokenOwner::Account => ErrorText::AccountExpired,
         };
         let verdict = self.refuse(shard, &text, CloseReason::AuthenticationExpired);
         self.log_rarely(Level::Debug, &text.to_string(), now);
         verdict
     }
 
-    fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+    fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         let interval = ping_interval(shard.settings(), &self.conn);
         self.timers.ping = now + interval;
-        let State::Ready(ready) = &self.state else { return Verdict::Go };
+        let SessionState::Ready(ready) = &self.state else { return SessionStatus::Continue };
         // Compat: the early PING is only for those who have sent CONNECT.
         if !ready.connected && now.duration_since(self.timers.opened) < interval {
-            return Verdict::Go;
+            return SessionStatus::Continue;
         }
         self.log(Level::Debug, format_args!("Client Ping Timer"));
         let quiet = now.duration_since(self.timers.last_heard);
@@ -163,25 +170,25 @@ impl Session {
             let quiet = Span(Duration::from_secs_f64(quiet.as_secs_f64().round()));
             let line = format_args!("Delaying PING due to remote client data or ping {quiet} ago");
             self.log(Level::Debug, line);
-            return Verdict::Go;
+            return SessionStatus::Continue;
         }
         if self.timers.unanswered >= shard.settings().ping_max {
             self.broker.counters().stale_connections.fetch_add(1, Relaxed);
             self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
-            // Compat: the trace does not show this `-ERR`.
-            shard.say_error(&self.conn, &ErrorText::StaleConnection);
-            return Verdict::Close(CloseReason::StaleConnection);
+            // Compat: the protocol log does not show this `-ERR`.
+            shard.stage_error(&self.conn, &ErrorText::StaleConnection);
+            return SessionStatus::Close(CloseReason::StaleConnection);
         }
         self.timers.unanswered += 1;
         self.timers.pinged = Some(now);
-        self.trace_out("PING");
-        shard.say(&self.conn, encode::PING);
-        Verdict::Go
+        self.log_sent("PING");
+        shard.stage_line(&self.conn, encode::PING);
+        SessionStatus::Continue
     }
 
     pub(super) fn pong(&mut self, now: Instant) {
         self.timers.unanswered = 0;
-        if let (Some(pinged), State::Ready(_)) = (self.timers.pinged, &self.state) {
+        if let (Some(pinged), SessionState::Ready(_)) = (self.timers.pinged, &self.state) {
             let rtt = now.duration_since(pinged);
             self.conn.update_details(|details| details.rtt = Some(rtt));
         }

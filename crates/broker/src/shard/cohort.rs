@@ -1,9 +1,9 @@
 //! Cohorts: connections that receive the same frames, byte for byte.
 //!
-//! Clients number their subscriptions alike, so the thousand receivers of a fan-out mostly have the same
-//! sid and their frames are equal. Such receivers form a cohort: a frame is rendered once into a block
-//! that all of them share. Equal sets of connections are one cohort whatever the subject or the sid, so
-//! a run of messages over many subjects still fills one block.
+//! Clients number their subscriptions alike, so the thousand receivers of a fan-out mostly have the
+//! same sid and their frames are equal. Such receivers form a cohort: a frame is rendered once into
+//! a block that all of them share. Equal sets of connections are one cohort whatever the subject or
+//! the sid, so a run of messages over many subjects still fills one block.
 //!
 //! Perf: `bench table` rows 1:4, 1:64, 1:1000.
 
@@ -24,7 +24,7 @@ pub(super) const SMALLEST: usize = 2;
 pub(super) struct CohortId(u32);
 
 /// A finished block.
-pub(super) struct Block {
+pub(super) struct CohortBlock {
     pub(super) bytes: Bytes,
     pub(super) msgs: u64,
     pub(super) payload: u64,
@@ -142,8 +142,8 @@ impl Cohorts {
         self.open.push(id);
     }
 
-    /// Appends a frame to an open block. Returns whether it should be handed over, and whether a member
-    /// is far behind.
+    /// Appends a frame to an open block. Returns whether it should be handed over, and whether a
+    /// member is far behind.
     #[inline]
     pub(super) fn extend(&mut self, id: CohortId, head: &[u8], tail: &[u8], payload: usize) -> (bool, bool) {
         let cohort = self.get(id);
@@ -158,7 +158,7 @@ impl Cohorts {
     }
 
     /// Closes the block, if there is one.
-    pub(super) fn seal(&mut self, id: CohortId) -> Option<Block> {
+    pub(super) fn seal(&mut self, id: CohortId) -> Option<CohortBlock> {
         let cohort = self.get(id);
         if !std::mem::take(&mut cohort.is_open) {
             return None;
@@ -178,7 +178,7 @@ impl Cohorts {
             self.open.swap_remove(at);
         }
         let cohort = self.get(id);
-        let block = Block {
+        let block = CohortBlock {
             bytes: cohort.members[0].share(bytes),
             msgs: std::mem::take(&mut cohort.msgs),
             payload: std::mem::take(&mut cohort.payload),
@@ -191,7 +191,7 @@ impl Cohorts {
     }
 
     /// After its members have taken the block: forgets a cohort that no route names any more.
-    pub(super) fn settle(&mut self, id: CohortId) {
+    pub(super) fn release_if_unused(&mut self, id: CohortId) {
         if self.get(id).users == 0 {
             self.remove(id);
         }

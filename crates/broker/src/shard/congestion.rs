@@ -1,10 +1,11 @@
 //! Receivers with much waiting, and the services that want to send them more.
 //!
-//! A client that reads slowly is cut off in the end, and what is published to it is published anyway. What consumers
-//! deliver can wait in their streams instead: they ask here first, and are woken when there is room (house.md 3.7).
+//! A client that reads slowly is cut off in the end, and what is published to it is published
+//! anyway. What consumers deliver can wait in their streams instead: they ask here first, and are
+//! woken when there is room (contracts.md C8).
 
 use super::Shard;
-use super::route::{Delivery, Scope, Target};
+use super::route::{ClientTarget, RouteScope, RouteTarget};
 use super::staging::Staging;
 use crate::account::Account;
 use crate::conn::Conn;
@@ -12,38 +13,40 @@ use crate::service::{Service, Waiter};
 use std::sync::Arc;
 
 /// The look at one receiver after the other.
-struct Look<'a> {
+struct CongestionCheck<'a> {
     staging: &'a mut Staging,
     /// Bytes that are too many.
     bound: usize,
     waiter: &'a Arc<dyn Service>,
 }
 
-impl Look<'_> {
+impl CongestionCheck<'_> {
     /// Whether too much waits for `conn`.
     fn is_behind(&mut self, conn: &Conn) -> bool {
         conn.pending() + self.staging.staged(conn) >= self.bound && conn.close_requested().is_none()
     }
 
-    /// The same, and if so, sees to it that the waiter is woken when that has changed.
+    /// Tells whether too much waits for `conn`, and if so, sees to it that the waiter is woken when
+    /// that has changed.
     fn waits_for(&mut self, conn: &Conn) -> bool {
         self.is_behind(conn) && {
-            // Staged bytes leave with this shard's next flush, and who writes them then looks for waiters.
+            // Staged bytes leave with this shard's next flush, and who writes them then looks for
+            // waiters.
             let staged = self.staging.staged(conn);
             let waiter = Waiter(Arc::clone(self.waiter));
             conn.outbox.backlog.wait(&waiter, self.bound / 2, staged)
         }
     }
 
-    fn target(&mut self, target: &Target) -> bool {
+    fn target(&mut self, target: &RouteTarget) -> bool {
         match target {
-            Target::Client(delivery) => self.waits_for(delivery.sub.conn()),
-            Target::Cohort(shared) => shared.subs.iter().any(|sub| self.waits_for(sub.conn())),
+            RouteTarget::Client(delivery) => self.waits_for(delivery.sub.conn()),
+            RouteTarget::Cohort(shared) => shared.subs.iter().any(|sub| self.waits_for(sub.conn())),
         }
     }
 
     /// Whether all members of a queue group are behind; those that end are passed by anyway.
-    fn group(&mut self, group: &[Delivery]) -> bool {
+    fn group(&mut self, group: &[ClientTarget]) -> bool {
         let mut members = group.iter().map(|delivery| delivery.sub.conn());
         let mut living = members.clone().filter(|conn| conn.close_requested().is_none()).peekable();
         living.peek().is_some()
@@ -53,25 +56,27 @@ impl Look<'_> {
 }
 
 impl Shard {
-    /// Whether a delivery to `subject` would go to a receiver for which [too much](crate::Settings::max_backlog) is staged
-    /// or waits already: any of the plain subscriptions, or all members of a queue group. If so, `waiter` is woken, on
-    /// whatever shard, when half of that is worked off or the receiver has ended. It may also be woken without need.
+    /// Whether a delivery to `subject` would go to a receiver for which
+    /// [too much](crate::Settings::max_backlog) is staged or waits already: any of the plain
+    /// subscriptions, or all members of a queue group. If so, `waiter` is woken, on whatever shard,
+    /// when half of that is worked off or the receiver has ended. It may also be woken without
+    /// need.
     pub fn is_congested(
         &mut self,
         account: &Arc<Account>,
         subject: &[u8],
         waiter: &Arc<dyn Service>,
     ) -> bool {
-        if account.exchange.replies.owns(subject) {
-            let waiting = account.exchange.replies.waiting(subject);
+        if account.imports.replies.owns(subject) {
+            let waiting = account.imports.replies.waiting(subject);
             return waiting.is_some_and(|(account, reply)| self.is_congested(&account, &reply, waiter));
         }
-        let scope = Scope { account, permissions: None, is_mapped: false, is_imported: false };
+        let scope = RouteScope { account, permissions: None, is_mapped: false, is_imported: false };
         let route = self.routes.find(scope, subject, self.staging.cohorts());
         let bound = self.settings.max_backlog();
-        let mut look = Look { staging: &mut self.staging, bound, waiter };
-        route.targets.iter().any(|target| look.target(target))
-            || route.groups.iter().any(|group| look.group(group))
+        let mut check = CongestionCheck { staging: &mut self.staging, bound, waiter };
+        route.targets.iter().any(|target| check.target(target))
+            || route.groups.iter().any(|group| check.group(group))
     }
 
     /// Some of what waited for `conn` is written.

@@ -5,33 +5,33 @@
 pub(super) mod traced;
 
 use super::Shard;
-use super::route::{Delivery, Route, Scope, Shared, Target};
+use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
-use super::staging::{Frame, Placed, Staging};
+use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
 use crate::log::Level;
-use crate::message_buf::MessageRef;
 use crate::message_trace::MessageTrace;
-use crate::service::Receiver;
+use crate::protocol_log::Direction;
+use crate::service::ServiceTarget;
 use crate::settings::Settings;
 use crate::subscription::{Admission, Subscription};
-use crate::trace::Way;
 use bytes::Bytes;
 use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
+use myelin_wire::message_buf::MessageRef;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use traced::follow_denied;
+use traced::trace_denied;
 
-/// A message of at least this size for at least so many targets is copied once and shared: a copy for each
-/// could be gigabytes.
+/// A message of at least this size for at least so many targets is copied once and shared: a copy
+/// for each could be gigabytes.
 const COPY_ONCE: usize = 4 * 1024;
 const MANY: usize = 16;
 
@@ -40,7 +40,7 @@ const MANY: usize = 16;
 pub(crate) struct Message<'a> {
     /// The subject that decides who gets it, where that is not `subject`; else empty.
     pub(crate) to: &'a [u8],
-    /// What receivers see.
+    /// Subject that receivers see.
     pub(crate) subject: &'a [u8],
     pub(crate) reply: &'a [u8],
     pub(crate) header_len: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Message<'a> {
     pub(crate) body: &'a [u8],
     /// Everything of the frame behind the sid.
     pub(crate) tail: &'a [u8],
-    /// The same in memory that receivers can share, if it is worth it.
+    /// The tail in memory that receivers can share, if it is worth it.
     pub(crate) shared_tail: Option<&'a Bytes>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Who publishes.
+/// Publisher of a message: a client, a service, or another account.
 #[derive(Clone, Copy)]
 pub(crate) struct Publisher<'a> {
     pub(crate) conn: &'a Arc<Conn>,
@@ -69,7 +69,7 @@ pub(crate) struct Publisher<'a> {
     pub(crate) verbose: bool,
     pub(crate) no_responders: bool,
     /// Whether protocol lines are logged, as of the batch's start.
-    pub(crate) tracing: bool,
+    pub(crate) logs_protocol: bool,
     pub(crate) now: Instant,
     /// A service, or another account by an import: it may publish and reply to any subject.
     pub(crate) is_service: bool,
@@ -81,10 +81,11 @@ pub(crate) struct Publisher<'a> {
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
 }
 
-/// What became of a publish.
+/// Result of a publish.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// Passed on to whoever listens. `stalled`: one of them is far behind and the publisher should pause.
+    /// Passed on to whoever listens. `stalled`: one of them is far behind and the publisher should
+    /// pause.
     Done { delivered: bool, stalled: bool },
     /// Not allowed; nobody got it.
     Refused(ErrorText),
@@ -102,14 +103,14 @@ pub(super) struct Outcome {
 impl Shard {
     /// Routes one message. What receivers get is staged; nothing is written before the flush.
     ///
-    /// Perf: always inlined into the one place where clients' messages come from: a call, with all that it is told copied
-    /// for it, is 10 ns of 30 where nobody listens.
+    /// Perf: always inlined into the one place where clients' messages come from: a call, with all
+    /// that it is told copied for it, is 10 ns of 30 where nobody listens.
     #[inline(always)]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
-        let scope = Scope {
+        let scope = RouteScope {
             account: from.account,
             permissions: from.permissions,
-            is_mapped: from.is_mapped && from.account.exchange.has_mappings(),
+            is_mapped: from.is_mapped && from.account.imports.has_mappings(),
             is_imported: from.hop.is_some(),
         };
         let routed_by = if message.to.is_empty() { message.subject } else { message.to };
@@ -117,11 +118,11 @@ impl Shard {
         match route.access {
             Access::Allowed => {}
             Access::Mapped => {
-                let mut memory = self.crossings.pop().unwrap_or_default();
+                let mut memory = self.hop_buffers.pop().unwrap_or_default();
                 memory.subject.clone_from(&route.mapped);
                 return self.publish_mapped(from, message, memory);
             }
-            Access::Drawn => return self.publish_drawn(from, message),
+            Access::Drawn => return self.publish_weighted(from, message),
             Access::Servers if from.is_service => {
                 return Published::Done { delivered: false, stalled: false };
             }
@@ -134,16 +135,16 @@ impl Shard {
         let settings = &*self.settings;
         if from.verbose {
             self.staging.line(from.conn, encode::OK, &mut self.pool, settings);
-            if from.tracing {
-                self.broker.trace_line(from.conn, Way::Out, "OK");
+            if from.logs_protocol {
+                self.broker.log_protocol_line(from.conn, Direction::Out, "OK");
             }
         }
         if let Some(trace) = from.trace {
-            follow_denied(trace, from.account, routed_by, scope.is_imported);
+            trace_denied(trace, from.account, routed_by, scope.is_imported);
         }
         if route.is_empty() {
             if from.no_responders && !message.reply.is_empty() {
-                self.say_no_responders(&from, &message);
+                self.stage_no_responders(&from, &message);
             }
             return Published::Done { delivered: false, stalled: false };
         }
@@ -163,7 +164,7 @@ impl Shard {
                 && message.header_len == 0
                 && shared_tail.is_none()
                 && from.trace.is_none()
-                && !from.tracing,
+                && !from.logs_protocol,
             stripped: None,
             head: &mut self.head,
             staging: &mut self.staging,
@@ -174,9 +175,9 @@ impl Shard {
             outcome: Outcome::default(),
         };
         if let Some(trace) = from.trace {
-            fanout.run_followed(trace, route, &mut self.rng);
-        } else if from.tracing {
-            fanout.run_traced(route, &mut self.rng);
+            fanout.run_traced(trace, route, &mut self.rng);
+        } else if from.logs_protocol {
+            fanout.run_logged(route, &mut self.rng);
         } else {
             fanout.run::<false>(route, &mut self.rng);
         }
@@ -187,28 +188,28 @@ impl Shard {
         }
         // Perf: most messages have no such receivers, and nothing is made for theirs.
         if !route.services.is_empty() {
-            let mut abroad = SmallVec::<[Receiver; 1]>::new();
+            let mut imported = SmallVec::<[ServiceTarget; 1]>::new();
             let msg = message.msg();
             for receiver in &route.services {
                 match receiver {
-                    Receiver::Service(service) if from.trace.is_none() => {
-                        self.queue.put(service, msg, from.conn);
+                    ServiceTarget::Service(service) if from.trace.is_none() => {
+                        self.queue.push(service, msg, from.conn);
                         outcome.delivered = true;
                     }
-                    other => abroad.push(other.clone()),
+                    other => imported.push(other.clone()),
                 }
             }
-            if !abroad.is_empty() {
+            if !imported.is_empty() {
                 self.end_finished(from.account);
                 let message = Message { shared_tail, ..message };
-                self.cross(&from, &message, &abroad, &mut outcome);
+                self.route_imports(&from, &message, &imported, &mut outcome);
             }
         }
         if !self.finished.is_empty() {
             self.end_finished(from.account);
         }
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
-            self.say_no_responders(&from, &message);
+            self.stage_no_responders(&from, &message);
         }
         if outcome.stalled {
             self.count_stall(outcome.drops);
@@ -216,7 +217,7 @@ impl Shard {
         Published::Done { delivered: outcome.delivered, stalled: outcome.stalled && pauses }
     }
 
-    /// The same for messages that the shard itself passes on.
+    /// Publishes a message that the shard itself passes on.
     #[inline(never)]
     pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
         self.publish(from, message)
@@ -240,24 +241,24 @@ impl Shard {
     }
 
     #[cold]
-    fn say_no_responders(&mut self, from: &Publisher<'_>, message: &Message<'_>) {
-        self.say_nobody_takes(from.account, from.conn, (message.subject, message.reply));
+    fn stage_no_responders(&mut self, from: &Publisher<'_>, message: &Message<'_>) {
+        self.stage_no_responders_at(from.account, from.conn, (message.subject, message.reply));
     }
 
-    /// For services: nobody takes a message that one was handed and that `origin` has sent. The client is told so if it
-    /// wants to know, as when nobody had received it.
-    pub fn tell_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, msg: &MessageRef<'_>) {
-        if let Some((requester, reply)) = account.exchange.replies.waiting(msg.reply) {
-            account.exchange.replies.close_at(msg.reply);
+    /// For services: nobody takes a message that one was handed and that `origin` has sent. The
+    /// client is told so if it wants to know, as when nobody had received it.
+    pub fn send_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, msg: &MessageRef<'_>) {
+        if let Some((requester, reply)) = account.imports.replies.waiting(msg.reply) {
+            account.imports.replies.close_at(msg.reply);
             let msg = MessageRef { reply: &reply, ..*msg };
-            return self.tell_no_responders(&requester, origin, &msg);
+            return self.send_no_responders(&requester, origin, &msg);
         }
         if origin.wants_no_responders() && !msg.reply.is_empty() {
-            self.say_nobody_takes(account, origin, (msg.subject, msg.reply));
+            self.stage_no_responders_at(account, origin, (msg.subject, msg.reply));
         }
     }
 
-    fn say_nobody_takes(
+    fn stage_no_responders_at(
         &mut self,
         account: &Arc<Account>,
         conn: &Arc<Conn>,
@@ -266,7 +267,7 @@ impl Shard {
         if let Some(sub) = self.routes.own_subscription(account, reply, conn) {
             let mut frame = Vec::with_capacity(64 + subject.len());
             encode::no_responders(&mut frame, reply, sub.sid(), subject);
-            self.say(conn, &frame);
+            self.stage_line(conn, &frame);
         }
     }
 }
@@ -299,7 +300,8 @@ struct Fanout<'a> {
     message: &'a Message<'a>,
     /// The message's, or that of a copy made for many receivers.
     shared_tail: Option<&'a Bytes>,
-    /// All that a receiver needs is the head of its frame and the message's tail, unless it is [careful](Delivery::careful).
+    /// All that a receiver needs is the head of its frame and the message's tail, unless it is
+    /// [careful](ClientTarget::careful).
     is_plain: bool,
     /// The tail without headers, rendered when the first receiver needs it.
     stripped: Option<Vec<u8>>,
@@ -314,38 +316,39 @@ struct Fanout<'a> {
     outcome: Outcome,
 }
 
-/// Perf: what is `TRACED` is compiled apart, so that tracing costs one look per message while it is off.
+/// Perf: what is `LOGGED` is compiled apart, so that the protocol log costs one look per message
+/// while it is off.
 impl Fanout<'_> {
     #[inline(always)]
-    fn run<const TRACED: bool>(&mut self, route: &Route, rng: &mut Rng) {
+    fn run<const LOGGED: bool>(&mut self, route: &Route, rng: &mut Rng) {
         for target in &route.targets {
             match target {
-                Target::Client(delivery) => self.client::<TRACED>(route, delivery),
-                Target::Cohort(shared) => self.cohort::<TRACED>(route, shared),
+                RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
+                RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
             }
         }
         for group in &route.groups {
-            self.queue_group::<TRACED>(route, group, rng);
+            self.queue_group::<LOGGED>(route, group, rng);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn run_traced(&mut self, route: &Route, rng: &mut Rng) {
+    fn run_logged(&mut self, route: &Route, rng: &mut Rng) {
         self.run::<true>(route, rng);
     }
 
     #[inline(always)]
-    fn client<const TRACED: bool>(&mut self, route: &Route, delivery: &Delivery) {
+    fn client<const LOGGED: bool>(&mut self, route: &Route, delivery: &ClientTarget) {
         if self.is_plain && !delivery.careful {
             self.deliver_plain(route, delivery);
         } else {
-            self.client_with_care::<TRACED>(route, delivery);
+            self.client_with_care::<LOGGED>(route, delivery);
         }
     }
 
     #[inline(never)]
-    fn client_with_care<const TRACED: bool>(&mut self, route: &Route, delivery: &Delivery) {
+    fn client_with_care<const LOGGED: bool>(&mut self, route: &Route, delivery: &ClientTarget) {
         if self.is_own_echo(delivery.sub.conn()) || self.is_withheld(&delivery.sub) {
             if !delivery.careful {
                 delivery.sub.uncount();
@@ -353,16 +356,16 @@ impl Fanout<'_> {
             return;
         }
         if !delivery.careful || self.admit(&delivery.sub) {
-            self.deliver::<TRACED>(&delivery.sub, route.head(delivery));
+            self.deliver::<LOGGED>(&delivery.sub, route.head(delivery));
         }
-        if TRACED {
+        if LOGGED {
             self.end_finished();
         }
     }
 
     /// Perf: what nearly all messages need, for nearly all receivers, and not a call more.
     #[inline(always)]
-    fn deliver_plain(&mut self, route: &Route, delivery: &Delivery) -> bool {
+    fn deliver_plain(&mut self, route: &Route, delivery: &ClientTarget) -> bool {
         let parts = [&route.head(delivery)[1..], self.message.tail];
         let placed =
             self.staging.parts(delivery.sub.conn(), parts, self.message.body.len(), self.pool, self.settings);
@@ -384,10 +387,12 @@ impl Fanout<'_> {
         !self.from.echo && Arc::ptr_eq(conn, self.from.conn)
     }
 
-    /// Whether the receiver may not see the subject that the message shows: the route knows only where it goes.
+    /// Whether the receiver may not see the subject that the message shows: the route knows only
+    /// where it goes.
     ///
-    /// Compat: only connections with a subscription that a deny rule cuts into are looked at, whatever subscription
-    /// gets the message. Safer than the reference: where the message goes must not be denied either.
+    /// Compat: only connections with a subscription that a deny rule cuts into are looked at,
+    /// whatever subscription gets the message. Safer than the reference: where the message goes
+    /// must not be denied either.
     #[inline]
     fn is_withheld(&self, sub: &Subscription) -> bool {
         !self.message.to.is_empty() && sub.conn().is_filtered() && {
@@ -426,22 +431,22 @@ impl Fanout<'_> {
     }
 
     #[inline(never)]
-    fn cohort<const TRACED: bool>(&mut self, route: &Route, shared: &Shared) {
+    fn cohort<const LOGGED: bool>(&mut self, route: &Route, shared: &CohortTarget) {
         if self.message.to.is_empty() {
-            return self.members::<TRACED>(shared, route.shared_head(shared));
+            return self.members::<LOGGED>(shared, route.shared_head(shared));
         }
         let mut head = std::mem::take(self.head);
         head.clear();
         // The sid is the same for all.
         encode::head(&mut head, self.message.subject, shared.subs[0].sid());
-        self.members::<TRACED>(shared, &head);
+        self.members::<LOGGED>(shared, &head);
         *self.head = head;
     }
 
     /// Stages the message for all members of a cohort.
-    fn members<const TRACED: bool>(&mut self, shared: &Shared, head: &[u8]) {
+    fn members<const LOGGED: bool>(&mut self, shared: &CohortTarget, head: &[u8]) {
         // What is traced goes to each member alone.
-        if !TRACED && (self.from.echo || !self.publisher_is_in(shared)) {
+        if !LOGGED && (self.from.echo || !self.publisher_is_in(shared)) {
             let frame =
                 Self::frame((self.message, self.shared_tail), &mut self.stripped, head, shared.headers);
             if let Some(stalled) = self.staging.cohort_frame(shared.cohort, frame, self.settings) {
@@ -454,19 +459,19 @@ impl Fanout<'_> {
             if self.is_own_echo(sub.conn()) {
                 sub.uncount();
             } else {
-                self.stage::<TRACED>(sub.conn(), head);
+                self.stage::<LOGGED>(sub.conn(), head);
             }
         }
     }
 
     /// Whether the publisher, which wants no echo, is a member of the cohort.
-    fn publisher_is_in(&mut self, shared: &Shared) -> bool {
+    fn publisher_is_in(&mut self, shared: &CohortTarget) -> bool {
         self.staging.cohorts().contains(shared.cohort, self.from.conn)
     }
 
     /// One member gets the message: a random one, or the next that can take it.
     #[inline(never)]
-    fn queue_group<const TRACED: bool>(&mut self, route: &Route, group: &[Delivery], rng: &mut Rng) {
+    fn queue_group<const LOGGED: bool>(&mut self, route: &Route, group: &[ClientTarget], rng: &mut Rng) {
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let conn = delivery.sub.conn();
@@ -483,8 +488,8 @@ impl Fanout<'_> {
             if delivery.careful && !self.admit(&delivery.sub) {
                 continue;
             }
-            let staged = self.deliver::<TRACED>(&delivery.sub, route.head(delivery));
-            if TRACED {
+            let staged = self.deliver::<LOGGED>(&delivery.sub, route.head(delivery));
+            if LOGGED {
                 self.end_finished();
             }
             if staged {
@@ -496,25 +501,26 @@ impl Fanout<'_> {
         }
     }
 
-    /// Stages the message for one subscription whose head in the route is `cached`; `false` when it was dropped there.
-    fn deliver<const TRACED: bool>(&mut self, sub: &Subscription, cached: &[u8]) -> bool {
+    /// Stages the message for one subscription whose head in the route is `cached`; `false` when it
+    /// was dropped there.
+    fn deliver<const LOGGED: bool>(&mut self, sub: &Subscription, cached: &[u8]) -> bool {
         if self.message.to.is_empty() {
-            return self.stage::<TRACED>(sub.conn(), cached);
+            return self.stage::<LOGGED>(sub.conn(), cached);
         }
         let mut head = std::mem::take(self.head);
         head.clear();
         encode::head(&mut head, self.message.subject, sub.sid());
-        let staged = self.stage::<TRACED>(sub.conn(), &head);
+        let staged = self.stage::<LOGGED>(sub.conn(), &head);
         *self.head = head;
         staged
     }
 
     /// Stages the message for one connection; `false` when it was dropped there.
-    fn stage<const TRACED: bool>(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
+    fn stage<const LOGGED: bool>(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
         let headers = self.message.header_len > 0 && conn.headers();
         let frame = Self::frame((self.message, self.shared_tail), &mut self.stripped, head, headers);
         let placed = self.staging.frame(conn, frame, self.pool, self.settings);
-        if TRACED && !placed.dropped {
+        if LOGGED && !placed.dropped {
             self.trace(conn, head);
         }
         self.note(placed)
@@ -535,16 +541,17 @@ impl Fanout<'_> {
         let frame = Self::frame((message, self.shared_tail), &mut self.stripped, head, headers);
         let (body, header_len) =
             if headers { (message.body, header_len) } else { (&message.body[header_len..], 0) };
-        self.broker.trace_delivery(conn, (frame.head, frame.tail), body, header_len);
+        self.broker.log_delivery(conn, (frame.head, frame.tail), body, header_len);
     }
 
-    /// Ends what had its last message, where the trace expects it: right behind that message.
+    /// Ends what had its last message, where the protocol log expects it: right behind that
+    /// message.
     #[cold]
     fn end_finished(&mut self) {
         for sub in self.finished.drain(..) {
             // The shard is at work: who watches finds another way.
             sub.end(self.from.account, None);
-            self.broker.trace_end(&sub);
+            self.broker.log_delsub(&sub);
         }
     }
 
@@ -555,7 +562,7 @@ impl Fanout<'_> {
         stripped: &'f mut Option<Vec<u8>>,
         head: &'f [u8],
         headers: bool,
-    ) -> Frame<'f> {
+    ) -> FrameParts<'f> {
         if message.header_len > 0 && !headers {
             let payload = &message.body[message.header_len..];
             let tail = stripped.get_or_insert_with(|| {
@@ -565,9 +572,9 @@ impl Fanout<'_> {
                 encode::tail(&mut tail, message.reply, &[], &size, payload);
                 tail
             });
-            return Frame { head: &head[1..], tail, shared_tail: None, payload: payload.len() };
+            return FrameParts { head: &head[1..], tail, shared_tail: None, payload: payload.len() };
         }
         let head = if message.header_len > 0 { head } else { &head[1..] };
-        Frame { head, tail: message.tail, shared_tail, payload: message.body.len() }
+        FrameParts { head, tail: message.tail, shared_tail, payload: message.body.len() }
     }
 }

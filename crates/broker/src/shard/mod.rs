@@ -1,8 +1,13 @@
 //! A shard: everything of the data path that belongs to one thread.
 //!
-//! A session stages what it has to say here; [`Shard::flush`] moves it all into the outboxes and then
-//! writes the sockets (house.md 3.5). Budget per published message with a cached route: no lock, no
-//! allocation, no system call; no atomic read-modify-write but for queue groups and delivery limits.
+//! A session stages what it has to say here; [`Shard::flush`] moves it all into the outboxes and
+//! then writes the sockets (contracts.md C5). Budget per published message with a cached route: no
+//! lock, no allocation, no system call; no atomic read-modify-write but for queue groups and
+//! delivery limits.
+//!
+//! A shard's routes, stages, cohorts and buffers belong to one thread, and nothing in them is
+//! locked or atomic. What several shards share is behind short locks of its own: outboxes and
+//! indexes.
 
 mod cohort;
 mod congestion;
@@ -37,27 +42,25 @@ use route::{Routes, Touched};
 use service_queue::ServiceQueue;
 use staging::Staging;
 
-/// Staged bytes at which a session should stop and let the shard flush: enough to amortise the writes,
-/// little enough for the sockets to take at once.
+/// Staged bytes at which a session should stop and let the shard flush: enough to amortise the
+/// writes, little enough for the sockets to take at once.
 ///
 /// Perf: against 256 KiB, queue groups gain 1.4x and 16 KiB payloads 1.1x.
 const FLUSH_AT: usize = 1024 * 1024;
 
-/// Targets after which a batch should be broken off although little is staged, because they take nothing.
+/// Targets after which a batch should be broken off although little is staged, because they take
+/// nothing.
 const DELIVERIES: usize = 256 * 1024;
 
-/// Bytes for services at which a batch should be broken off, so that they are worked on while they are near.
-const SERVE_AT: usize = 256 * 1024;
-
-/// Buffers handed over in one flush beyond those that were there at its beginning: services that publish to each other
-/// may never come to an end.
+/// Buffers handed over in one flush beyond those that were there at its beginning: services that
+/// publish to each other may never come to an end.
 const SERVED_PER_FLUSH: usize = 1024;
 
 /// Buckets of the route cache that a flush looks at, and that a quiet second does.
 const SWEEP_PER_FLUSH: usize = 2;
 const SWEEP_AT_REST: usize = 512;
 
-/// See the head of this file.
+/// Shard: routes, stages, cohorts and buffers of one thread.
 pub struct Shard {
     broker: Arc<Broker>,
     /// The broker's, as of the last refresh: reading them costs nothing here.
@@ -79,16 +82,17 @@ pub struct Shard {
     finished: Vec<Arc<Subscription>>,
     rendering: send::Rendering,
     /// Memory for messages on their way to other accounts, one for each step of a way.
-    crossings: Vec<service_import::Rendering>,
+    hop_buffers: Vec<service_import::Rendering>,
     /// Kept for its memory.
     head: Vec<u8>,
     /// Services that wait for the end of this flush.
     unflushed: Vec<Arc<dyn Service>>,
-    /// Those that are being told.
+    /// Services that are being told of the flush.
     flushing: Vec<Arc<dyn Service>>,
 }
 
-/// A connection that is being written. Dropped only by a panic: its claim is nobody's then, and it is closed.
+/// A connection that is being written. Dropped only by a panic: its claim is nobody's then, and it
+/// is closed.
 struct Unwritten<'a>(&'a Arc<Conn>);
 
 impl Drop for Unwritten<'_> {
@@ -116,14 +120,15 @@ impl Shard {
             settings,
             finished: Vec::new(),
             rendering: Default::default(),
-            crossings: Vec::new(),
+            hop_buffers: Vec::new(),
             head: Vec::new(),
             unflushed: Vec::new(),
             flushing: Vec::new(),
         }
     }
 
-    /// Decides anew which queue members are chosen: the same seed and the same script give the same choices.
+    /// Decides anew which queue members are chosen: the same seed and the same script give the same
+    /// choices.
     pub fn reseed(&mut self, seed: u64) {
         self.rng = Rng::seeded(seed);
     }
@@ -155,21 +160,29 @@ impl Shard {
 
     /// Whether so much is staged, or so much was done, that the session should stop until a flush.
     pub fn is_full(&self) -> bool {
-        self.staging.bytes() >= self.flush_at
-            || self.deliveries >= DELIVERIES
-            || self.queue.bytes() >= SERVE_AT
+        self.staging.bytes() >= self.flush_at || self.deliveries >= DELIVERIES || self.queue.is_full()
+    }
+
+    /// Whether what was published last went to a service that is [behind](Service::is_behind): then
+    /// its publisher is to pause.
+    pub(crate) fn is_held_up(&mut self) -> bool {
+        let is_behind = self.queue.take_behind();
+        if is_behind {
+            self.count_stall(0);
+        }
+        is_behind
     }
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
-    pub(crate) fn say(&mut self, conn: &Arc<Conn>, line: &[u8]) {
+    pub(crate) fn stage_line(&mut self, conn: &Arc<Conn>, line: &[u8]) {
         self.staging.line(conn, line, &mut self.pool, &self.settings);
     }
 
     /// Stages `-ERR`.
-    pub(crate) fn say_error(&mut self, conn: &Arc<Conn>, text: &ErrorText) {
+    pub(crate) fn stage_error(&mut self, conn: &Arc<Conn>, text: &ErrorText) {
         let mut line = Vec::with_capacity(64);
         myelin_wire::encode::error(&mut line, text);
-        self.say(conn, &line);
+        self.stage_line(conn, &line);
     }
 
     /// Counts messages and payload bytes that came in.
@@ -179,8 +192,8 @@ impl Shard {
     }
 
     /// Brings the delivery counts of subscriptions up to date, before someone asks for them.
-    pub(crate) fn settle(&mut self) {
-        self.routes.settle(&mut self.touched);
+    pub(crate) fn apply_counts(&mut self) {
+        self.routes.apply_counts(&mut self.touched);
     }
 
     /// Sees to it that the next flush calls `service`, even if nobody sends it anything.
@@ -188,8 +201,8 @@ impl Shard {
         self.queue.wake(service);
     }
 
-    /// Has `service` told when what is staged now is in the outboxes of its receivers: what another shard sends after that
-    /// comes later.
+    /// Has `service` told when what is staged now is in the outboxes of its receivers: what another
+    /// shard sends after that comes later.
     pub fn after_flush(&mut self, service: Arc<dyn Service>) {
         self.unflushed.push(service);
     }
@@ -203,22 +216,23 @@ impl Shard {
             if served >= begun && is_enough {
                 return;
             }
-            let Some((service, mut buf)) = self.queue.take() else { return };
-            if is_enough && buf.is_empty() {
+            let Some((service, mut batch)) = self.queue.pop() else { return };
+            if is_enough && batch.is_empty() {
                 // Who was only woken goes on with its own work: connections have their turn before.
-                self.queue.put_off(service, buf);
+                self.queue.requeue(service, batch);
                 continue;
             }
-            service.serve(&mut buf, self);
-            self.queue.give_back(buf);
+            service.serve(&mut batch, self);
+            self.queue.recycle(batch);
         }
     }
 
-    /// Has services do their work and sends everything that is staged: first all of it into the outboxes, then to the sockets.
+    /// Has services do their work and sends everything that is staged: first all of it into the
+    /// outboxes, then to the sockets.
     pub fn flush(&mut self) {
         self.deliveries = 0;
         self.serve();
-        self.routes.settle(&mut self.touched);
+        self.routes.apply_counts(&mut self.touched);
         self.staging.seal_cohorts();
         self.enqueue_all();
         self.flushing.append(&mut self.unflushed);
@@ -234,20 +248,23 @@ impl Shard {
         }
         self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());
+        // What services have given each other is nobody's fault who publishes next.
+        self.queue.take_behind();
     }
 
-    /// To be called now and then also when nothing happens: gives back what ended connections still hold.
+    /// To be called now and then also when nothing happens: gives back what ended connections still
+    /// hold.
     pub fn maintain(&mut self, now: Instant) {
         for ended in self.broker.forget_answers(now) {
             self.report_unanswered(&ended.awaited, ended.outcome, now);
         }
-        self.routes.settle(&mut self.touched);
+        self.routes.apply_counts(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());
     }
 
-    /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard
-    /// when the socket takes bytes again. A blocked socket is handed to its owner shard.
+    /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner
+    /// shard when the socket takes bytes again. A blocked socket is handed to its owner shard.
     fn resume(&mut self, conn: &Arc<Conn>) {
         let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
         self.relieved(conn);
@@ -258,8 +275,8 @@ impl Shard {
         }
     }
 
-    /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed. Services that have waited for
-    /// it are woken: then the shard [is dirty](Self::is_dirty).
+    /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
+    /// Services that have waited for it are woken: then the shard [is dirty](Self::is_dirty).
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
         let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
         self.relieved(conn);

@@ -9,7 +9,7 @@ pub(super) const LARGE: usize = 64 * 1024;
 const KEEP_SMALL: usize = 1024;
 const KEEP_LARGE: usize = 32;
 
-/// See the head of this file.
+/// Pool of buffers that a shard uses again and again.
 #[derive(Default)]
 pub(super) struct Pool {
     small: Vec<Vec<u8>>,

@@ -1,25 +1,25 @@
 //! Routes: what a subject resolves to, and the shard's cache of them.
 //!
-//! A route is built from the account's interest index, the permissions of the publisher and the delivery
-//! rules of the receivers: all decisions about a subject are taken here, once, and hold until the
-//! index says that the subject's interest may have changed. A subject that is mapped to another has a route that says so and
-//! nothing else; subscribers of other accounts are in the index by their shadows, and see the subject that their import
-//! makes of it.
+//! A route is built from the account's interest index, the permissions of the publisher and the
+//! delivery rules of the receivers: all decisions about a subject are taken here, once, and hold
+//! until the index says that the subject's interest may have changed. A subject that is mapped to
+//! another has a route that says so and nothing else; subscribers of other accounts are in the
+//! index by their shadows, and see the subject that their import makes of it.
 //!
-//! Perf: the cache has two places for each hash and admits a subject on its second touch, so that a flood of subjects
-//! that never return costs a lookup each and evicts nothing (rows "100,000 subjects"). Answers to consumers, which never
-//! return either, share routes ([`answers`]).
+//! Perf: the cache has two places for each hash and admits a subject on its second touch, so that a
+//! flood of subjects that never return costs a lookup each and evicts nothing (rows "100,000
+//! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::rules::{Access, access, mapped, may_receive};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::reply_prefix;
-use crate::service::{Binding, Receiver};
+use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
 use myelin_auth::Permissions;
-use myelin_subject::{Matched, Stamp};
+use myelin_subject::{EpochStamp, Matched};
 use myelin_wire::encode;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -39,9 +39,9 @@ const LONGEST_CACHED: usize = 512;
 const BUDGET: usize = 64 * 1024 * 1024;
 const DEAREST: usize = BUDGET / 8;
 
-/// Who publishes, as far as routes depend on it.
+/// Publisher as far as routes depend on it.
 #[derive(Clone, Copy)]
-pub(super) struct Scope<'a> {
+pub(super) struct RouteScope<'a> {
     pub(super) account: &'a Arc<Account>,
     pub(super) permissions: Option<&'a Arc<Permissions>>,
     /// Whether the account's mappings apply; false where it has none.
@@ -50,39 +50,40 @@ pub(super) struct Scope<'a> {
     pub(super) is_imported: bool,
 }
 
-impl Scope<'_> {
+impl RouteScope<'_> {
     /// Publishers with equal keys share routes: same account, same permissions.
     #[inline(always)]
-    fn key(&self, name: &Name<'_>) -> Key {
+    fn key(&self, name: &RouteName<'_>) -> RouteKey {
         let permissions = self.permissions.map_or(0, |p| Arc::as_ptr(p).addr());
-        let [beginning, mapped, imported] =
-            [name.is_beginning, self.is_mapped, self.is_imported].map(u32::from);
-        Key { account: self.account.id, kind: beginning << 2 | mapped << 1 | imported, permissions }
+        let [shared_prefix, mapped, imported] =
+            [name.is_prefix, self.is_mapped, self.is_imported].map(u32::from);
+        RouteKey { account: self.account.id, kind: shared_prefix << 2 | mapped << 1 | imported, permissions }
     }
 
     /// The name of the route for `subject`.
     #[inline(always)]
-    fn name<'n>(&self, subject: &'n [u8]) -> Name<'n> {
-        match reply_prefix::beginning(subject) {
+    fn name<'n>(&self, subject: &'n [u8]) -> RouteName<'n> {
+        match reply_prefix::shared_prefix(subject) {
             // Mappings may look behind it.
-            Some((text, family)) if !self.is_mapped && self.account.routes_by_beginning(family) => {
-                Name { text, is_beginning: true }
+            Some((text, reply_kind)) if !self.is_mapped && self.account.routes_by_prefix(reply_kind) => {
+                RouteName { text, is_prefix: true }
             }
-            _ => Name { text: subject, is_beginning: false },
+            _ => RouteName { text: subject, is_prefix: false },
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
+struct RouteKey {
     account: u32,
-    /// Whether the name is a beginning, mappings apply, the message is imported.
+    /// Whether the name is a prefix, mappings apply, the message is imported.
     kind: u32,
     permissions: usize,
 }
 
-impl Key {
-    /// Spreads equal subjects of different accounts and users; what is not told apart by it is by the key.
+impl RouteKey {
+    /// Spreads equal subjects of different accounts and users; what is not told apart by it is by
+    /// the key.
     #[inline(always)]
     fn salt(&self) -> u64 {
         (u64::from(self.account) ^ self.permissions as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -91,54 +92,56 @@ impl Key {
 
 /// Under which text a route is in the cache.
 #[derive(Clone, Copy)]
-struct Name<'a> {
+struct RouteName<'a> {
     text: &'a [u8],
-    /// The text is not a subject but what many [begin](answers::beginning) with: the route is for all of them.
-    is_beginning: bool,
+    /// The text is not a subject but the [prefix](reply_prefix::shared_prefix) of many: the route
+    /// is for all of them.
+    is_prefix: bool,
 }
 
-/// What can receive a message; one `match` in the fan-out decides.
-pub(super) enum Target {
+/// Receiver of a message in a route; one `match` in the fan-out decides.
+pub(super) enum RouteTarget {
     /// One subscription.
-    Client(Delivery),
+    Client(ClientTarget),
     /// Connections that get the same bytes.
-    Cohort(Shared),
+    Cohort(CohortTarget),
 }
 
 /// One subscription and the head of the frames that it gets.
-pub(super) struct Delivery {
+pub(super) struct ClientTarget {
     pub(super) sub: Arc<Subscription>,
     head: Range<u32>,
     /// Needs a look per message: a delivery limit, or replies that must be remembered.
     pub(super) careful: bool,
 }
 
-/// Several subscriptions with one head, on distinct connections that all take headers or all do not.
-pub(super) struct Shared {
+/// Several subscriptions with one head, on distinct connections that all take headers or all do
+/// not.
+pub(super) struct CohortTarget {
     pub(super) cohort: CohortId,
     pub(super) subs: Vec<Arc<Subscription>>,
     pub(super) headers: bool,
     head: Range<u32>,
 }
 
-/// See the head of this file.
+/// Route: what a subject leads to, for one account and one set of permissions.
 pub(super) struct Route {
     hash: u64,
-    key: Key,
+    key: RouteKey,
     /// The subject, or what all its subjects begin with.
     name: Vec<u8>,
     account: Option<Arc<Account>>,
     /// Keeps the address in `key` from being used again.
     permissions: Option<Arc<Permissions>>,
     /// Of the interest of clients, and of that of services.
-    stamp: Option<[Stamp; 2]>,
+    stamp: Option<[EpochStamp; 2]>,
     /// Whether publishing to the subject is permitted.
     pub(super) access: Access,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<RouteTarget>,
     /// Queue groups: one member of each gets the message.
-    pub(super) groups: Vec<SmallVec<[Delivery; 2]>>,
+    pub(super) groups: Vec<SmallVec<[ClientTarget; 2]>>,
     /// Services and other accounts that get the message, after everybody else.
-    pub(super) services: SmallVec<[Receiver; 1]>,
+    pub(super) services: SmallVec<[ServiceTarget; 1]>,
     /// The subject under which the message goes, with [`Access::Mapped`].
     pub(super) mapped: Vec<u8>,
     /// Renderings of `HMSG <subject> <sid> `.
@@ -155,7 +158,7 @@ impl Route {
     fn empty() -> Self {
         Self {
             hash: 0,
-            key: Key { account: 0, kind: 0, permissions: 0 },
+            key: RouteKey { account: 0, kind: 0, permissions: 0 },
             name: Vec::new(),
             account: None,
             permissions: None,
@@ -183,25 +186,25 @@ impl Route {
     }
 
     /// The head for a HMSG; without its first byte it is that of a MSG.
-    pub(super) fn head(&self, delivery: &Delivery) -> &[u8] {
+    pub(super) fn head(&self, delivery: &ClientTarget) -> &[u8] {
         &self.heads[delivery.head.start as usize..delivery.head.end as usize]
     }
 
-    pub(super) fn shared_head(&self, shared: &Shared) -> &[u8] {
+    pub(super) fn shared_head(&self, shared: &CohortTarget) -> &[u8] {
         &self.heads[shared.head.start as usize..shared.head.end as usize]
     }
 
     /// Adds what was delivered since the last time to the subscriptions' counts.
-    fn settle(&mut self) {
+    fn apply_counts(&mut self) {
         let messages = std::mem::take(&mut self.uncounted);
         if messages == 0 {
             return;
         }
         for target in &self.targets {
             match target {
-                Target::Client(delivery) if delivery.careful => {}
-                Target::Client(delivery) => delivery.sub.count(messages),
-                Target::Cohort(shared) => shared.subs.iter().for_each(|sub| sub.count(messages)),
+                RouteTarget::Client(delivery) if delivery.careful => {}
+                RouteTarget::Client(delivery) => delivery.sub.count(messages),
+                RouteTarget::Cohort(shared) => shared.subs.iter().for_each(|sub| sub.count(messages)),
             }
         }
     }
@@ -216,33 +219,33 @@ impl Route {
 
     /// Bytes that it takes, about.
     fn cost(&self) -> usize {
-        let subs = |target: &Target| match target {
-            Target::Client(_) => 0,
-            Target::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
+        let subs = |target: &RouteTarget| match target {
+            RouteTarget::Client(_) => 0,
+            RouteTarget::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
         };
         size_of::<Self>()
             + self.name.len()
             + self.mapped.len()
             + self.heads.len()
-            + self.targets.len() * size_of::<Target>()
+            + self.targets.len() * size_of::<RouteTarget>()
             + self.targets.iter().map(subs).sum::<usize>()
-            + self.groups.iter().map(|group| group.len() * size_of::<Delivery>()).sum::<usize>()
+            + self.groups.iter().map(|group| group.len() * size_of::<ClientTarget>()).sum::<usize>()
     }
 
     /// Subscriptions that it leads to.
     fn fanout(&self) -> u64 {
-        let subs = |target: &Target| match target {
-            Target::Client(_) => 1,
-            Target::Cohort(shared) => shared.subs.len(),
+        let subs = |target: &RouteTarget| match target {
+            RouteTarget::Client(_) => 1,
+            RouteTarget::Cohort(shared) => shared.subs.len(),
         };
         let grouped: usize = self.groups.iter().map(SmallVec::len).sum();
         (self.targets.iter().map(subs).sum::<usize>() + grouped) as u64
     }
 
     fn forget(&mut self, cohorts: &mut Cohorts) {
-        self.settle();
+        self.apply_counts();
         for target in self.targets.drain(..) {
-            if let Target::Cohort(shared) = target {
+            if let RouteTarget::Cohort(shared) = target {
                 cohorts.release(shared.cohort);
             }
         }
@@ -259,8 +262,8 @@ impl Route {
 
 /// A few routes whose subjects share a place.
 struct Bucket {
-    /// Hashes of the last subjects that missed here: one for each way, or busy subjects that take turns
-    /// would keep each other out for ever.
+    /// Hashes of the last subjects that missed here: one for each way, or busy subjects that take
+    /// turns would keep each other out for ever.
     seen: [u64; WAYS],
     /// The way that the next admission takes.
     next: usize,
@@ -282,7 +285,7 @@ impl Bucket {
 
     /// The way that holds the route of this name, current or not.
     #[inline(always)]
-    fn find(&self, hash: u64, key: Key, name: &[u8]) -> Option<usize> {
+    fn find(&self, hash: u64, key: RouteKey, name: &[u8]) -> Option<usize> {
         self.ways.iter().position(|route| {
             route.as_ref().is_some_and(|r| r.hash == hash && r.key == key && r.name == name)
         })
@@ -291,7 +294,7 @@ impl Bucket {
 
 /// All routes of a shard.
 pub(super) struct Routes {
-    /// What the cached routes cost together.
+    /// Cost of all cached routes.
     held: usize,
     /// The bucket that the sweep looks at next.
     hand: usize,
@@ -312,7 +315,7 @@ impl Touched {
     pub(super) fn delivered(&mut self, route: &mut Route) {
         if route.is_fleeting {
             route.uncounted = 1;
-            route.settle();
+            route.apply_counts();
             return;
         }
         if route.uncounted == 0 {
@@ -344,7 +347,12 @@ impl Routes {
     ///
     /// Perf: what is in the cache is found without a call.
     #[inline(always)]
-    pub(super) fn find(&mut self, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
+    pub(super) fn find(
+        &mut self,
+        scope: RouteScope<'_>,
+        subject: &[u8],
+        cohorts: &mut Cohorts,
+    ) -> &mut Route {
         let name = scope.name(subject);
         let key = scope.key(&name);
         let mut hasher = self.hasher.build_hasher();
@@ -358,7 +366,7 @@ impl Routes {
         {
             // Looked up again because the borrow checker does not see that this returns.
             let route = self.buckets[at].ways[way].as_deref_mut().expect("it was there a line ago");
-            if name.is_beginning && scope.permissions.is_some() {
+            if name.is_prefix && scope.permissions.is_some() {
                 // Permissions may look behind it.
                 route.access = access(scope, subject);
             }
@@ -371,15 +379,15 @@ impl Routes {
     #[inline(never)]
     fn build(
         &mut self,
-        scope: Scope<'_>,
-        (subject, name): (&[u8], Name<'_>),
+        scope: RouteScope<'_>,
+        (subject, name): (&[u8], RouteName<'_>),
         hash: u64,
         (at, found): (usize, Option<usize>),
         cohorts: &mut Cohorts,
     ) -> &mut Route {
         self.counts.misses += 1;
         let is_kept = name.text.len() <= LONGEST_CACHED && self.buckets[at].admits(found, hash);
-        if is_kept && !name.is_beginning {
+        if is_kept && !name.is_prefix {
             let way = self.make_room(at, found, cohorts);
             let mut route = Box::new(Route::empty());
             build(&mut route, &mut self.matched, scope, subject, Some(cohorts));
@@ -394,7 +402,7 @@ impl Routes {
         self.fleeting.forget(cohorts);
         let has_clients = build(&mut self.fleeting, &mut self.matched, scope, subject, None);
         // What clients get names the subject, and deny rules may look behind what it begins with.
-        if !is_kept || has_clients || !scope.name(subject).is_beginning {
+        if !is_kept || has_clients || !scope.name(subject).is_prefix {
             return &mut self.fleeting;
         }
         let way = self.make_room(at, found, cohorts);
@@ -441,8 +449,8 @@ impl Routes {
         }
     }
 
-    /// Looks at a few buckets and drops routes that are no longer true, so that connections which have
-    /// ended are not remembered for long.
+    /// Looks at a few buckets and drops routes that are no longer true, so that connections which
+    /// have ended are not remembered for long.
     pub(super) fn sweep(&mut self, buckets: usize, cohorts: &mut Cohorts) {
         for _ in 0..buckets {
             self.sweep_bucket(cohorts, |route| !route.is_current());
@@ -463,10 +471,10 @@ impl Routes {
     }
 
     /// Brings all subscription counts up to date.
-    pub(super) fn settle(&mut self, touched: &mut Touched) {
+    pub(super) fn apply_counts(&mut self, touched: &mut Touched) {
         for (at, way) in touched.0.drain(..) {
             if let Some(route) = &mut self.buckets[at as usize].ways[way as usize] {
-                route.settle();
+                route.apply_counts();
             }
         }
     }
@@ -485,7 +493,7 @@ impl Routes {
 
 /// Whether neither clients nor services have changed what they are interested in.
 #[inline]
-fn is_current(account: &Account, [clients, services]: &[Stamp; 2]) -> bool {
+fn is_current(account: &Account, [clients, services]: &[EpochStamp; 2]) -> bool {
     account.interest.is_current(clients) && account.services.is_current(services)
 }
 
@@ -496,15 +504,16 @@ struct Matching {
     services: Matched<Arc<Binding>>,
 }
 
-/// Fills a forgotten route. Answers whether any client has subscribed to the subject, even if it must not receive it.
+/// Fills a forgotten route. Answers whether any client has subscribed to the subject, even if it
+/// must not receive it.
 fn build(
     route: &mut Route,
     Matching { clients: matched, services }: &mut Matching,
-    scope: Scope<'_>,
+    scope: RouteScope<'_>,
     subject: &[u8],
     cohorts: Option<&mut Cohorts>,
 ) -> bool {
-    route.key = scope.key(&Name { text: subject, is_beginning: false });
+    route.key = scope.key(&RouteName { text: subject, is_prefix: false });
     route.account = Some(Arc::clone(scope.account));
     route.permissions = scope.permissions.cloned();
     route.name.clear();
@@ -534,7 +543,7 @@ fn build(
         None => {
             for sub in matched.plain.drain(..).filter(takes) {
                 let delivery = deliver_to(&mut route.heads, subject, sub);
-                route.targets.push(Target::Client(delivery));
+                route.targets.push(RouteTarget::Client(delivery));
             }
         }
     }
@@ -550,13 +559,13 @@ fn build(
     has_clients
 }
 
-fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> Delivery {
+fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> ClientTarget {
     let head = match sub.import() {
         None => render_head(heads, subject, sub.sid()),
         Some(import) => render_head(heads, &import.naming().name(subject), sub.sid()),
     };
     let careful = is_careful(&sub);
-    Delivery { sub, head, careful }
+    ClientTarget { sub, head, careful }
 }
 
 fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
@@ -569,18 +578,18 @@ pub(super) fn is_careful(sub: &Subscription) -> bool {
     sub.max() > 0 || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
 }
 
-/// What makes the frames of two subscriptions equal: the sid, and whether headers are taken.
-type Look = (Box<[u8]>, bool);
+/// Key by which the frames of two subscriptions are equal: the sid, and whether headers are taken.
+type FrameKey = (Box<[u8]>, bool);
 
 /// Sorts plain subscriptions into cohorts of equal heads and the rest.
 fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohorts: &mut Cohorts) {
-    let mut alike: HashMap<Look, Vec<Arc<Subscription>>> = HashMap::new();
+    let mut alike: HashMap<FrameKey, Vec<Arc<Subscription>>> = HashMap::new();
     let subject = std::mem::take(&mut route.name);
     for sub in subs {
         // Shadows of one subscription have one sid and one connection.
         if is_careful(&sub) || sub.conn().is_filtered() || sub.import().is_some() {
             let delivery = deliver_to(&mut route.heads, &subject, sub);
-            route.targets.push(Target::Client(delivery));
+            route.targets.push(RouteTarget::Client(delivery));
         } else {
             alike.entry((sub.sid().into(), sub.conn().headers())).or_default().push(sub);
         }
@@ -590,13 +599,13 @@ fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohor
         if subs.len() < SMALLEST {
             for sub in subs {
                 let delivery = deliver_to(&mut route.heads, &subject, sub);
-                route.targets.push(Target::Client(delivery));
+                route.targets.push(RouteTarget::Client(delivery));
             }
             continue;
         }
         let head = render_head(&mut route.heads, &subject, &sid);
         let cohort = cohorts.intern(subs.iter().map(|sub| Arc::clone(sub.conn())).collect());
-        route.targets.push(Target::Cohort(Shared { cohort, subs, headers, head }));
+        route.targets.push(RouteTarget::Cohort(CohortTarget { cohort, subs, headers, head }));
     }
     route.name = subject;
 }

@@ -1,17 +1,17 @@
-//! What services publish: acknowledgements, answers, republished messages, deliveries.
+//! Publishing for services: acknowledgements, answers, republished messages, deliveries.
 //!
-//! Perf: deliveries, of which there are thousands in a buffer, mostly go to one client each time: who that is, is found once
-//! for each address of the buffer (`Receivers`), and the frames that the buffer holds are staged as they are. Rows
-//! `c-ordered-*`, `c-fetch-none`.
+//! Perf: deliveries, of which there are thousands in a buffer, mostly go to one client each time:
+//! who that is, is found once for each address of the buffer (`AddressTargets`), and the frames
+//! that the buffer holds are staged as they are. Rows `c-ordered-*`, `c-fetch-none`.
 
-use super::route::{Scope, Target};
+use super::route::{RouteScope, RouteTarget};
 use super::rules::{Access, access};
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
-use crate::message_buf::{Framed, MessageBuf, MessageRef};
 use crate::subscription::Subscription;
 use myelin_auth::Permissions;
 use myelin_wire::encode;
+use myelin_wire::message_buf::{Framed, MessageBuf, MessageRef};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,11 +49,11 @@ impl Rendering {
     }
 }
 
-/// Who gets what goes to each address of a buffer, as far as that was asked.
-struct Receivers(SmallVec<[Option<Receiver>; 4]>);
+/// Receivers of each address of a buffer, as far as that was asked.
+struct AddressTargets(SmallVec<[Option<AddressTarget>; 4]>);
 
-/// What an address stands for.
-enum Receiver {
+/// Receiver of an address.
+enum AddressTarget {
     /// This one subscription, and nobody else, for all messages.
     Sole(Sole),
     /// That is to be found for each message.
@@ -90,7 +90,7 @@ impl Shard {
         permissions: Option<&Arc<Permissions>>,
         subject: &[u8],
     ) -> bool {
-        let scope = Scope { account, permissions, is_mapped: false, is_imported: false };
+        let scope = RouteScope { account, permissions, is_mapped: false, is_imported: false };
         access(scope, subject) == Access::Allowed
     }
 
@@ -101,16 +101,18 @@ impl Shard {
 
     /// Takes the memory of a buffer back.
     pub fn keep_buf(&mut self, msgs: MessageBuf) {
-        self.queue.give_back(msgs);
+        self.queue.recycle_buf(msgs);
     }
 
-    /// Publishes messages of a service in `account`, in order, and empties the buffer. What subscribers get is staged.
+    /// Publishes messages of a service in `account`, in order, and empties the buffer. What
+    /// subscribers get is staged.
     pub fn send(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant) {
         self.send_with(None, account, msgs, now);
     }
 
-    /// The same for a question about a login, which nobody but the server may put.
-    pub fn send_question(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant) {
+    /// Publishes the requests of auth callout, which nobody but the server may, in `account`, and
+    /// empties the buffer.
+    pub fn send_auth_request(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant) {
         let rights = self.broker.callouts().map(|callouts| Arc::clone(callouts.rights()));
         self.send_with(rights.as_ref(), account, msgs, now);
     }
@@ -130,7 +132,7 @@ impl Shard {
             echo: true,
             verbose: false,
             no_responders: false,
-            tracing: false,
+            logs_protocol: false,
             now,
             is_service: true,
             // Compat: mappings are for what clients publish.
@@ -139,7 +141,7 @@ impl Shard {
             trace: None,
         };
         let mut rendering = std::mem::take(&mut self.rendering);
-        let mut receivers = Receivers((0..msgs.addresses()).map(|_| None).collect());
+        let mut receivers = AddressTargets((0..msgs.addresses()).map(|_| None).collect());
         for at in 0..msgs.len() {
             let framed = msgs.framed(at);
             if let Some(framed) = &framed
@@ -159,7 +161,7 @@ impl Shard {
             let _ = self.publish_onward(from, message);
         }
         for receiver in receivers.0.into_iter().flatten() {
-            if let Receiver::Sole(sole) = receiver {
+            if let AddressTarget::Sole(sole) = receiver {
                 sole.sub.count(sole.messages);
             }
         }
@@ -172,14 +174,14 @@ impl Shard {
     fn deliver(
         &mut self,
         account: &Arc<Account>,
-        receivers: &mut Receivers,
+        receivers: &mut AddressTargets,
         msgs: &MessageBuf,
         framed: &Framed<'_>,
     ) -> bool {
         let Some(address) = framed.address else { return false };
         let Some(known) = receivers.0.get_mut(address) else { return false };
         let receiver = known.get_or_insert_with(|| self.receiver(account, msgs.address(address)));
-        let Receiver::Sole(sole) = receiver else { return false };
+        let AddressTarget::Sole(sole) = receiver else { return false };
         if !sole.takes(framed) {
             return false;
         }
@@ -193,13 +195,13 @@ impl Shard {
         true
     }
 
-    /// Who gets what goes to `to`.
+    /// Finds the receiver of `to`.
     #[inline(never)]
-    fn receiver(&mut self, account: &Arc<Account>, to: &[u8]) -> Receiver {
-        let scope = Scope { account, permissions: None, is_mapped: false, is_imported: false };
+    fn receiver(&mut self, account: &Arc<Account>, to: &[u8]) -> AddressTarget {
+        let scope = RouteScope { account, permissions: None, is_mapped: false, is_imported: false };
         let route = self.routes.find(scope, to, self.staging.cohorts());
         match &route.targets[..] {
-            [Target::Client(delivery)]
+            [RouteTarget::Client(delivery)]
                 if route.access == Access::Allowed
                     && route.groups.is_empty()
                     && route.services.is_empty()
@@ -210,9 +212,9 @@ impl Shard {
                 let mut sid = SmallVec::from_slice(delivery.sub.sid());
                 sid.push(b' ');
                 let headers = delivery.sub.conn().headers();
-                Receiver::Sole(Sole { sub: Arc::clone(&delivery.sub), sid, headers, messages: 0 })
+                AddressTarget::Sole(Sole { sub: Arc::clone(&delivery.sub), sid, headers, messages: 0 })
             }
-            _ => Receiver::Others,
+            _ => AddressTarget::Others,
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Messages that go on under another subject: by the account's mappings, or into another account by an import.
+//! Messages that go on under another subject: by the account's mappings, or into another account by
+//! an import.
 //!
-//! A request that goes into another account leaves its reply behind: there, answers are expected at a subject of that
-//! account's own, and come back by it. Each step is a publish of its own, with a route of its own; the original publisher
-//! stays the same through all of them, so that it gets no echo, and says what receivers learn of it.
+//! A request that goes into another account leaves its reply behind: there, answers are expected at
+//! a subject of that account's own, and come back by it. Each step is a publish of its own, with a
+//! route of its own; the original publisher stays the same through all of them, so that it gets no
+//! echo, and says what receivers learn of it.
 //!
-//! Budget of a step with cached routes: no allocation but for what waits for an answer and the header that says who asks,
-//! no lock but those of the table of awaited answers and of the requester's details.
+//! Budget of a step with cached routes: no allocation but for what waits for an answer and the
+//! header that says who asks, no lock but those of the table of awaited answers and of the
+//! requester's details.
 
 use super::Shard;
 use super::fanout::traced::Marked;
@@ -14,25 +17,26 @@ use crate::account::Account;
 use crate::imports::{
     self, Awaited, Cause, INFO_HEADER, Measured, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
 };
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::message_trace::MessageTrace;
-use crate::service::Receiver;
-use crate::trace::Way;
+use crate::protocol_log::Direction;
+use crate::service::ServiceTarget;
 use myelin_wire::encode;
 use myelin_wire::header;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// More accounts than this no message goes through.
 const MAX_HOPS: usize = 64;
 
-/// Replies that stay as they are: acknowledgements are addressed to a consumer, and who acknowledges imports that subject.
+/// Replies that stay as they are: acknowledgements are addressed to a consumer, and who
+/// acknowledges imports that subject.
 const ACKNOWLEDGEMENT: &[u8] = b"$JS.ACK.";
 
 /// A step that a message has come by.
 pub(crate) struct Hop<'a> {
     link: &'a ServiceLink,
-    /// What has been said of the requester; an answer says nothing.
+    /// Request information about the requester; a response has none.
     info: Option<RequestInfo>,
     /// Whether the first account of the way shares who asks.
     is_shared: bool,
@@ -43,7 +47,7 @@ impl Hop<'_> {
     /// Whether a message that has come by this may go on by `link`.
     fn allows(&self, link: &ServiceLink) -> bool {
         let mut steps = std::iter::successors(Some(self), |hop| hop.before);
-        !steps.by_ref().take(MAX_HOPS).any(|hop| hop.link.leads_where(link)) && steps.next().is_none()
+        !steps.by_ref().take(MAX_HOPS).any(|hop| hop.link.shares_export_with(link)) && steps.next().is_none()
     }
 }
 
@@ -70,7 +74,8 @@ impl Rendering {
         encode::tail(&mut self.tail, reply, &self.digits[0], &self.digits[1], body);
     }
 
-    /// Renders the body of `message` with what is said of its requester, and answers the length of its headers.
+    /// Renders the body of `message` with what is said of its requester, and answers the length of
+    /// its headers.
     fn render_body(&mut self, message: &Message<'_>, info: &RequestInfo) -> usize {
         let (headers, payload) = message.body.split_at(message.header_len);
         self.body.clear();
@@ -90,27 +95,31 @@ impl Shard {
         message: Message<'_>,
         memory: Rendering,
     ) -> Published {
-        if from.tracing && from.hop.is_none() {
+        if from.logs_protocol && from.hop.is_none() {
             let [subject, mapped] = [message.address(), &memory.subject].map(String::from_utf8_lossy);
             // Compat: there it comes before the payload's line.
-            self.broker.trace_line(from.conn, Way::In, format_args!("MAPPING {subject} -> {mapped}"));
+            self.broker.log_protocol_line(
+                from.conn,
+                Direction::In,
+                format_args!("MAPPING {subject} -> {mapped}"),
+            );
         }
         if let (Some(trace), None) = (from.trace, from.hop) {
             trace.mapped(&memory.subject);
         }
         let from = Publisher { is_mapped: false, ..from };
         let published = self.publish_onward(from, message.addressed_to(&memory.subject));
-        self.crossings.push(memory);
+        self.hop_buffers.push(memory);
         published
     }
 
-    /// The same with a subject that is drawn for each message.
+    /// Publishes a message under a subject that is drawn for each message.
     #[inline(never)]
-    pub(super) fn publish_drawn(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
-        let mut memory = self.crossings.pop().unwrap_or_default();
+    pub(super) fn publish_weighted(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+        let mut memory = self.hop_buffers.pop().unwrap_or_default();
         let rng = &mut self.rng;
         let mut draw = || (rng.next_u64() >> 32) as u32;
-        if !from.account.exchange.map(message.address(), &mut draw, &mut memory.subject) {
+        if !from.account.imports.map(message.address(), &mut draw, &mut memory.subject) {
             // The mappings have changed in this moment.
             memory.subject.clear();
             memory.subject.extend_from_slice(message.address());
@@ -120,24 +129,24 @@ impl Shard {
 
     /// Hands a message to other accounts.
     #[inline(never)]
-    pub(super) fn cross(
+    pub(super) fn route_imports(
         &mut self,
         from: &Publisher<'_>,
         message: &Message<'_>,
-        abroad: &[Receiver],
+        imported: &[ServiceTarget],
         outcome: &mut fanout::Outcome,
     ) {
-        for receiver in abroad {
-            let mut memory = self.crossings.pop().unwrap_or_default();
+        for receiver in imported {
+            let mut memory = self.hop_buffers.pop().unwrap_or_default();
             let published = match receiver {
-                Receiver::Import(link) => self.ask(from, message, link, &mut memory),
-                Receiver::Requesters => self.answer(from, message, &mut memory),
+                ServiceTarget::Import(link) => self.route_request(from, message, link, &mut memory),
+                ServiceTarget::Requesters => self.route_response(from, message, &mut memory),
                 // Only what is traced comes here for one.
-                Receiver::Service(service) => {
-                    from.trace.and_then(|trace| self.hand_followed(from, message, (service, trace)))
+                ServiceTarget::Service(service) => {
+                    from.trace.and_then(|trace| self.hand_traced(from, message, (service, trace)))
                 }
             };
-            self.crossings.push(memory);
+            self.hop_buffers.push(memory);
             if let Some(Published::Done { delivered, stalled }) = published {
                 outcome.delivered |= delivered;
                 outcome.stalled |= stalled;
@@ -146,7 +155,7 @@ impl Shard {
     }
 
     /// A request into the account that exports the service.
-    fn ask(
+    fn route_request(
         &mut self,
         from: &Publisher<'_>,
         message: &Message<'_>,
@@ -158,10 +167,10 @@ impl Shard {
         }
         link.naming().write(message.address(), &mut memory.subject);
         let is_shared = from.hop.map_or(link.shares(), |hop| hop.is_shared);
-        let info = self.introduce(from, link, is_shared).with_reply(message.reply);
+        let info = self.request_info(from, link, is_shared).with_reply(message.reply);
         let header_len = memory.render_body(message, &info);
         let cause = self.sample(link, message);
-        let ticket = self.expect_answer(from, message, link, cause, &mut memory.reply);
+        let ticket = self.expect_response(from, message, link, cause, &mut memory.reply);
         let (reply, body) = (std::mem::take(&mut memory.reply), std::mem::take(&mut memory.body));
         memory.render_tail(&reply, header_len, &body);
         let hop = Hop { link, info: Some(info), is_shared, before: from.hop };
@@ -174,13 +183,15 @@ impl Shard {
             shared_tail: None,
             ..*message
         };
-        let from = abroad(from, &link.exporter, &hop);
+        let from = imported(from, &link.exporter, &hop);
         let published = match from.trace {
             None => self.publish_onward(from, there.addressed_to(&memory.subject)),
-            Some(trace) => self.ask_followed(trace, from, (message.address(), &memory.subject), &there),
+            Some(trace) => {
+                self.route_traced_request(trace, from, (message.address(), &memory.subject), &there)
+            }
         };
         if let (Some(ticket), Published::Done { delivered: false, .. }) = (ticket, &published)
-            && let Some(awaited) = link.exporter.exchange.replies.close(ticket)
+            && let Some(awaited) = link.exporter.imports.replies.close(ticket)
         {
             self.report_unanswered(&awaited, Outcome::Unavailable, asked);
         }
@@ -190,17 +201,17 @@ impl Shard {
 
     /// A request that is traced, on its way from `here` to `there`, where it is called so.
     #[cold]
-    fn ask_followed(
+    fn route_traced_request(
         &mut self,
         trace: &Arc<MessageTrace>,
         there: Publisher<'_>,
         (subject, called): (&[u8], &[u8]),
         message: &Message<'_>,
     ) -> Published {
-        let (exchange, link) = (&there.account.exchange, there.hop.map(|hop| hop.link));
+        let (imports, link) = (&there.account.imports, there.hop.map(|hop| hop.link));
         let mut mapped = Vec::new();
         // Where mappings draw, one of those that could be.
-        let is_mapped = exchange.has_mappings() && exchange.map(called, &mut || 0, &mut mapped);
+        let is_mapped = imports.has_mappings() && imports.map(called, &mut || 0, &mut mapped);
         trace.imported(there.account.name(), subject, if is_mapped { &mapped } else { called });
         if !link.is_some_and(ServiceLink::allows_trace) {
             if trace.is_only() {
@@ -210,15 +221,15 @@ impl Shard {
             return self
                 .publish_onward(Publisher { trace: None, ..there }, marked.of(message).addressed_to(called));
         }
-        // Who answers the request learns no subject of the account that asks: what is sent there is for other servers,
-        // and there are none yet.
+        // Who answers the request learns no subject of the account that asks: what is sent there is
+        // for other servers, and there are none yet.
         let id = self.broker.unique_id();
         let marked = Marked::toward(message, format!("_R_.{}.{}", &id[..6], &id[6..12]).as_bytes());
         self.publish_onward(there, marked.of(message).addressed_to(called))
     }
 
-    /// What the exporting account learns of the requester.
-    fn introduce(&self, from: &Publisher<'_>, link: &ServiceLink, is_shared: bool) -> RequestInfo {
+    /// Request information that the exporting account gets.
+    fn request_info(&self, from: &Publisher<'_>, link: &ServiceLink, is_shared: bool) -> RequestInfo {
         let name = from.account.name();
         let said = from.hop.and_then(|hop| hop.info.as_ref());
         let info = match said {
@@ -235,8 +246,9 @@ impl Shard {
         latency.samples(&message.body[..message.header_len], self.rng.below(100))
     }
 
-    /// Sees to it that an answer finds its way back, and writes where it is to go: nowhere without a reply.
-    fn expect_answer(
+    /// Sees to it that an answer finds its way back, and writes where it is to go: nowhere without
+    /// a reply.
+    fn expect_response(
         &mut self,
         from: &Publisher<'_>,
         message: &Message<'_>,
@@ -268,28 +280,29 @@ impl Shard {
     }
 
     /// An answer into the account of whoever waits for it.
-    fn answer(
+    fn route_response(
         &mut self,
         from: &Publisher<'_>,
         message: &Message<'_>,
         memory: &mut Rendering,
     ) -> Option<Published> {
         let (account, is_last) = (from.account, message.body.is_empty());
-        let (ticket, awaited) = account.exchange.replies.answer(message.address(), is_last, from.now)?;
+        let (ticket, awaited) =
+            account.imports.replies.route_response(message.address(), is_last, from.now)?;
         let asked = awaited.since;
         let Awaited { link, requester, reply: to, tracked, .. } = awaited;
         if from.hop.is_some_and(|hop| !hop.allows(&link)) {
             return None;
         }
         let hop = Hop { link: &link, info: None, is_shared: link.shares(), before: from.hop };
-        let there = Publisher { trace: None, ..abroad(from, &requester, &hop) };
+        let there = Publisher { trace: None, ..imported(from, &requester, &hop) };
         let (marked, marking);
         let mut message = message;
         if let Some(trace) = from.trace {
             // Compat: traces do not go back with answers.
             trace.imported(requester.name(), message.address(), &to);
             if trace.is_only() {
-                account.exchange.replies.close(ticket);
+                account.imports.replies.close(ticket);
                 return None;
             }
             marked = Marked::untraced(message);
@@ -315,13 +328,13 @@ impl Shard {
             let asking = Message { reply: &reply, tail: &memory.tail, shared_tail: None, ..*message };
             let published = self.publish_onward(there, asking.addressed_to(&to));
             if let Published::Done { delivered: false, .. } = published {
-                requester.exchange.replies.close(question);
+                requester.imports.replies.close(question);
             }
             memory.reply = reply;
             published
         };
         if let Published::Done { delivered: false, .. } = published {
-            account.exchange.replies.close(ticket);
+            account.imports.replies.close(ticket);
         }
         if let Some(tracked) = tracked {
             let time = from.now.saturating_duration_since(asked);
@@ -368,8 +381,8 @@ impl Shard {
     }
 }
 
-/// The same publisher in another account, where nobody asks for its permissions.
-fn abroad<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a>) -> Publisher<'a> {
+/// Publisher in another account on behalf of `from`, where nobody asks for its permissions.
+fn imported<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a>) -> Publisher<'a> {
     Publisher {
         account,
         permissions: None,
@@ -388,7 +401,8 @@ impl<'a> Message<'a> {
         if self.to.is_empty() { self.subject } else { self.to }
     }
 
-    /// The same for other receivers. Where receivers are shown another subject than it is routed by, they still are.
+    /// Addresses the message to other receivers. Where receivers are shown another subject than it
+    /// is routed by, they still are.
     fn addressed_to<'b>(&self, subject: &'b [u8]) -> Message<'b>
     where
         'a: 'b,

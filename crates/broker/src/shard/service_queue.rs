@@ -1,23 +1,31 @@
-//! The desk: what this shard has for services, until the next flush.
+//! The service queue: messages of this shard for services, until the next flush.
 
 use crate::conn::Conn;
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::message_trace::Traced;
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Bytes at which a batch should be broken off, so that they are worked on while they are near.
+const SERVE_AT: usize = 256 * 1024;
 
 /// Emptied buffers kept for their memory.
 const SPARES: usize = 8;
 /// How far back a buffer of the same service is looked for before a new one begins.
 const LOOK_BACK: usize = 16;
 
-/// Buffers in the order in which they were begun.
+/// Batches in the order in which they were begun.
 #[derive(Default)]
 pub(super) struct ServiceQueue {
-    waiting: VecDeque<(Arc<dyn Service>, MessageBuf)>,
+    waiting: VecDeque<(Arc<dyn Service>, ServiceBatch)>,
     spares: Vec<MessageBuf>,
+    /// Memory for who sent each message, for services that want to know.
+    spare_origins: Vec<Vec<Arc<Conn>>>,
     bytes: usize,
+    /// Whether a service in it is [behind](Service::is_behind).
+    is_behind: bool,
 }
 
 impl ServiceQueue {
@@ -25,72 +33,82 @@ impl ServiceQueue {
         self.waiting.is_empty()
     }
 
-    /// Buffers that wait.
+    /// Batches that wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Bytes that wait.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Whether no more should be added until the next flush.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= SERVE_AT || self.is_behind
+    }
+
+    /// Whether a service that was given something since this was asked last is behind.
+    pub(super) fn take_behind(&mut self) -> bool {
+        std::mem::take(&mut self.is_behind)
     }
 
     /// Adds a message for `service`.
     #[inline]
-    pub(super) fn put(&mut self, service: &Arc<dyn Service>, msg: MessageRef<'_>, origin: &Arc<Conn>) {
+    pub(super) fn push(&mut self, service: &Arc<dyn Service>, msg: MessageRef<'_>, origin: &Arc<Conn>) {
         let wants_origin = service.wants_origin();
-        let msgs = self.msgs(service);
-        let before = msgs.bytes();
+        let batch = self.batch(service);
+        let before = batch.bytes();
         if wants_origin {
-            msgs.push_from(msg, origin)
+            batch.push_from(msg, origin)
         } else {
-            msgs.push(msg)
+            batch.push(msg)
         }
-        let added = msgs.bytes() - before;
+        let added = batch.bytes() - before;
         self.bytes += added;
+        self.is_behind |= before == 0 && service.is_behind();
     }
 
-    /// The same for one that is traced.
-    pub(super) fn put_traced(&mut self, service: &Arc<dyn Service>, msg: MessageRef<'_>, trace: &Traced) {
-        let msgs = self.msgs(service);
-        let before = msgs.bytes();
-        msgs.push_traced(msg, Some(trace));
-        let added = msgs.bytes() - before;
+    /// Adds a traced message for `service`.
+    pub(super) fn push_traced(&mut self, service: &Arc<dyn Service>, msg: MessageRef<'_>, trace: &Traced) {
+        let batch = self.batch(service);
+        let before = batch.bytes();
+        batch.push_traced(msg, Some(trace));
+        let added = batch.bytes() - before;
         self.bytes += added;
+        self.is_behind |= before == 0 && service.is_behind();
     }
 
     /// Sees to it that the service is called, with messages or without.
     pub(super) fn wake(&mut self, service: &Arc<dyn Service>) {
-        self.msgs(service);
+        self.batch(service);
     }
 
-    /// The buffer of a service. Services keep the order of their own messages only, so an older one will do.
+    /// The batch of a service. Services keep the order of their own messages only, so an older one
+    /// will do.
     #[inline]
-    fn msgs(&mut self, service: &Arc<dyn Service>) -> &mut MessageBuf {
+    fn batch(&mut self, service: &Arc<dyn Service>) -> &mut ServiceBatch {
         let first = self.waiting.len().saturating_sub(LOOK_BACK);
         let found = self.waiting.range(first..).rposition(|(known, _)| Arc::ptr_eq(known, service));
         let at = match found {
             Some(at) => first + at,
             None => {
-                let msgs = self.spare();
-                self.waiting.push_back((Arc::clone(service), msgs));
+                let wants_origin = service.wants_origin();
+                let origins = if wants_origin { self.spare_origins.pop() } else { None };
+                let batch = ServiceBatch::with_memory(self.spare(), origins.unwrap_or_default());
+                self.waiting.push_back((Arc::clone(service), batch));
                 self.waiting.len() - 1
             }
         };
         &mut self.waiting[at].1
     }
 
-    /// The next buffer to be handed over.
-    pub(super) fn take(&mut self) -> Option<(Arc<dyn Service>, MessageBuf)> {
+    /// The next batch to be handed over.
+    pub(super) fn pop(&mut self) -> Option<(Arc<dyn Service>, ServiceBatch)> {
         let next = self.waiting.pop_front()?;
         self.bytes -= next.1.bytes();
         Some(next)
     }
 
-    /// The service is called in a later flush.
-    pub(super) fn put_off(&mut self, service: Arc<dyn Service>, msgs: MessageBuf) {
-        self.bytes += msgs.bytes();
-        self.waiting.push_back((service, msgs));
+    /// Puts a batch behind all others: the service is called in a later flush.
+    pub(super) fn requeue(&mut self, service: Arc<dyn Service>, batch: ServiceBatch) {
+        self.bytes += batch.bytes();
+        self.waiting.push_back((service, batch));
     }
 
     /// An empty buffer, perhaps with memory.
@@ -98,8 +116,17 @@ impl ServiceQueue {
         self.spares.pop().unwrap_or_default()
     }
 
+    /// Gives the memory of a batch back.
+    pub(super) fn recycle(&mut self, batch: ServiceBatch) {
+        let (msgs, origins) = batch.into_memory();
+        self.recycle_buf(msgs);
+        if self.spare_origins.len() < SPARES && origins.capacity() > 0 {
+            self.spare_origins.push(origins);
+        }
+    }
+
     /// Gives the memory of a buffer back.
-    pub(super) fn give_back(&mut self, mut msgs: MessageBuf) {
+    pub(super) fn recycle_buf(&mut self, mut msgs: MessageBuf) {
         msgs.clear();
         if self.spares.len() < SPARES && msgs.has_memory() {
             self.spares.push(msgs);

@@ -2,25 +2,28 @@
 //!
 //! Perf: a message to a subscriber is an index into a table and a copy into a chunk: no lock and no
 //! atomic. Locks are taken once per receiver and tick, when a stage moves into the outbox.
+//!
+//! Order in a stage: a connection that shares a cohort's open block gets nothing of its own staged
+//! before the block is sealed (`Staging::own_stage`).
 
 use super::cohort::{CohortId, Cohorts};
 use super::pool::Pool;
 use crate::conn::Conn;
-use crate::outbox::{Load, Segment, Staged};
+use crate::outbox::{AppendCounts, Segment, Staged};
 use crate::settings::Settings;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What one connection gets from this shard in this tick.
+/// Frames that one connection gets from this shard in this tick.
 pub(super) struct Stage {
     pub(super) conn: Arc<Conn>,
     /// The chunk being filled; never grown, only replaced.
     chunk: Vec<u8>,
     pub(super) segments: Staged,
-    load: Load,
-    /// The cohort whose open block this connection shares: it must be sealed before anything else is
-    /// staged here, or the order would break.
+    load: AppendCounts,
+    /// The cohort whose open block this connection shares: it must be sealed before anything else
+    /// is staged here, or the order would break.
     pub(super) open: Option<CohortId>,
     /// The connection is far behind: its publishers pause, or it loses messages.
     pub(super) stalled: bool,
@@ -41,7 +44,7 @@ impl Stage {
             conn: Arc::clone(conn),
             chunk: Vec::new(),
             segments: Staged::new(),
-            load: Load::default(),
+            load: AppendCounts::default(),
             open: None,
             stalled: pending > settings.max_pending / 4 * 3,
             stall_counted: false,
@@ -74,7 +77,8 @@ impl Stage {
         }
     }
 
-    /// Whether a message of `len` bytes on the wire goes to the connection: then they are taken from what may be staged.
+    /// Whether a message of `len` bytes on the wire goes to the connection: then they are taken
+    /// from what may be staged.
     #[inline(always)]
     fn place(&mut self, len: usize, settings: &Settings) -> Placed {
         // Perf: one look for what nearly all messages meet.
@@ -140,7 +144,7 @@ impl Stage {
     }
 
     /// Closes the last chunk and says what is staged.
-    pub(super) fn close_chunk(&mut self) -> Load {
+    pub(super) fn close_chunk(&mut self) -> AppendCounts {
         let chunk = std::mem::take(&mut self.chunk);
         self.push_own(chunk);
         self.load
@@ -149,7 +153,7 @@ impl Stage {
 
 /// The bytes of one frame: head and tail, and how its body counts.
 #[derive(Clone, Copy)]
-pub(super) struct Frame<'a> {
+pub(super) struct FrameParts<'a> {
     pub(super) head: &'a [u8],
     pub(super) tail: &'a [u8],
     /// The tail again where it stands in shared memory, for bodies too large to copy.
@@ -158,25 +162,26 @@ pub(super) struct Frame<'a> {
     pub(super) payload: usize,
 }
 
-impl Frame<'_> {
+impl FrameParts<'_> {
     fn len(&self) -> usize {
         self.head.len() + self.tail.len()
     }
 }
 
-/// What became of a message for one connection.
+/// Fate of a message for one connection.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
     /// The connection is far behind.
     pub(super) stalled: bool,
-    /// It does not get the message.
+    /// The receiver does not get the message.
     pub(super) dropped: bool,
 }
 
-/// How much more a shared byte counts towards a flush than one for a single receiver: every member's
-/// socket must take all of them.
+/// How much more a shared byte counts towards a flush than one for a single receiver: every
+/// member's socket must take all of them.
 ///
-/// Perf: row 1:64 loses half its rate when a socket gets 1 MiB per flush; 256 and 512 KiB are alike.
+/// Perf: row 1:64 loses half its rate when a socket gets 1 MiB per flush; 256 and 512 KiB are
+/// alike.
 const SHARED_WEIGHT: usize = 2;
 
 /// All stages of a shard.
@@ -194,7 +199,7 @@ impl Staging {
         !self.dirty.is_empty()
     }
 
-    /// What is staged since the last flush, in bytes that one receiver gets.
+    /// Bytes that are staged since the last flush, as one receiver gets them.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -213,7 +218,7 @@ impl Staging {
         self.stages.get_mut(slot as usize)?.take()
     }
 
-    /// What is staged for `conn`, in bytes.
+    /// Bytes that are staged for `conn`.
     pub(super) fn staged(&mut self, conn: &Conn) -> usize {
         let Some(Some(stage)) = self.stages.get(conn.slot() as usize) else { return 0 };
         stage.waiting() + stage.open.map_or(0, |cohort| self.cohorts.filled(cohort))
@@ -229,7 +234,8 @@ impl Staging {
         self.stages[slot].as_deref_mut().expect("it was there, or has begun")
     }
 
-    /// Perf: once per connection and tick, and a call for that; what all messages do is to find the stage.
+    /// Perf: once per connection and tick, and a call for that; what all messages do is to find the
+    /// stage.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, conn: &Arc<Conn>, settings: &Settings) {
@@ -261,7 +267,7 @@ impl Staging {
     pub(super) fn frame(
         &mut self,
         conn: &Arc<Conn>,
-        frame: Frame<'_>,
+        frame: FrameParts<'_>,
         pool: &mut Pool,
         settings: &Settings,
     ) -> Placed {
@@ -278,7 +284,7 @@ impl Staging {
         placed
     }
 
-    /// The same for a frame in parts, all of which are copied.
+    /// Stages a frame in parts, all of which are copied.
     #[inline(always)]
     pub(super) fn parts<const N: usize>(
         &mut self,
@@ -302,12 +308,12 @@ impl Staging {
         placed
     }
 
-    /// Adds one message to the block that a cohort shares. `None` when the members cannot share now and
-    /// each must get its own frame; else whether any of them is far behind.
+    /// Adds one message to the block that a cohort shares. `None` when the members cannot share now
+    /// and each must get its own frame; else whether any of them is far behind.
     pub(super) fn cohort_frame(
         &mut self,
         id: CohortId,
-        frame: Frame<'_>,
+        frame: FrameParts<'_>,
         settings: &Settings,
     ) -> Option<bool> {
         if frame.shared_tail.is_some() {
@@ -324,8 +330,8 @@ impl Staging {
         Some(stalled)
     }
 
-    /// Opens a block for a cohort: every member shares it from now on. `false` when a member must lose
-    /// messages that others get.
+    /// Opens a block for a cohort: every member shares it from now on. `false` when a member must
+    /// lose messages that others get.
     fn open(&mut self, id: CohortId, settings: &Settings) -> bool {
         let members = self.cohorts.members(id);
         let mut stalled = false;
@@ -358,7 +364,7 @@ impl Staging {
                 }
             }
         }
-        self.cohorts.settle(id);
+        self.cohorts.release_if_unused(id);
     }
 
     /// Closes all blocks, before a flush.

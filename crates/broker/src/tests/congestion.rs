@@ -1,10 +1,11 @@
 //! Receivers with much waiting, and the services that wait for them.
 
 use super::net::{Net, Peer, assert_idle};
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::outbox::Drained;
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -21,7 +22,7 @@ fn net() -> Net {
 struct Bell(AtomicUsize);
 
 impl Service for Bell {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         assert!(msgs.is_empty());
         self.0.fetch_add(1, Relaxed);
     }
@@ -179,9 +180,9 @@ fn a_queue_group_has_room_while_one_member_has() {
 
 /// Has `peer`, and nobody else, wait for more than the bound.
 fn fill(net: &Net, peer: &Peer) {
-    use crate::outbox::{Load, Segment, Staged};
+    use crate::outbox::{AppendCounts, Segment, Staged};
     let mut staged = Staged::from_iter([Segment::Own(vec![b'x'; BOUND])]);
-    let load = Load { wire: BOUND, own: BOUND, ..Load::default() };
+    let load = AppendCounts { wire: BOUND, own: BOUND, ..AppendCounts::default() };
     let _ = peer.conn().queue(&mut staged, load);
     peer.drain();
     net.flush_all();
@@ -224,7 +225,7 @@ struct Pump {
 }
 
 impl Service for Pump {
-    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
         let me: Arc<dyn Service> = self.me.upgrade().unwrap();
         let mut out = MessageBuf::default();
         loop {
@@ -248,7 +249,8 @@ impl Service for Pump {
 
 #[test]
 fn no_wake_up_is_lost_between_two_threads() {
-    // The consumer delivers on one shard, on a thread of its own; here the transport takes a little at a time.
+    // The consumer delivers on one shard, on a thread of its own; here the transport takes a little
+    // at a time.
     const MESSAGES: usize = 3000;
     let net = net();
     let peer = receiver(&net, 0, "SUB in.a 1\r\n");

@@ -47,8 +47,8 @@ fn messages_that_this_shard_has_staged_count_towards_a_limit() {
     assert_eq!(subscriber.conn().subscription_count(), 0);
 }
 
-/// The other shard's staged messages are counted when it flushes. A limit that they exceed must end the
-/// subscription then, or its sid would be taken for ever.
+/// The other shard's staged messages are counted when it flushes. A limit that they exceed must end
+/// the subscription then, or its sid would be taken for ever.
 #[test]
 fn a_limit_that_the_other_shard_had_passed_already_ends_the_subscription() {
     let net = Net::new();

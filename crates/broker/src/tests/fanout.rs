@@ -1,4 +1,5 @@
-//! Who gets a message and in which form: echo, verbose answers, headers, subjects that nobody may use.
+//! Who gets a message and in which form: echo, verbose answers, headers, subjects that nobody may
+//! use.
 
 use super::net::{Net, assert_idle};
 

@@ -1,4 +1,5 @@
-//! A broker that is dropped leaves nothing behind, whatever its accounts have of each other and whoever still waits.
+//! A broker that is dropped leaves nothing behind, whatever its accounts have of each other and
+//! whoever still waits.
 
 use super::net::{Net, Peer, login, user};
 use crate::account::Account;
@@ -6,8 +7,8 @@ use crate::conn::Conn;
 use crate::imports::{
     AccountConfig, Export, Import, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
-use crate::message_buf::MessageBuf;
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use std::sync::{Arc, Weak};
 
@@ -35,7 +36,8 @@ impl Held {
     }
 }
 
-/// An account that offers all to the other and takes all from it: `ask.NAME` and `tell.NAME` are its own.
+/// An account that offers all to the other and takes all from it: `ask.NAME` and `tell.NAME` are
+/// its own.
 fn entwined(name: &str, other: &str) -> AccountConfig {
     let (ask, tell) = (format!("ask.{name}"), format!("tell.{name}"));
     let (there, heard) = (format!("ask.{other}"), format!("tell.{other}"));
@@ -74,7 +76,7 @@ fn net() -> Net {
 struct Deaf;
 
 impl Service for Deaf {
-    fn serve(&self, _: &mut MessageBuf, _: &mut Shard) {}
+    fn serve(&self, _: &mut ServiceBatch, _: &mut Shard) {}
 }
 
 /// Each account waits for an answer of the other, and the system account for one of its own.
@@ -127,7 +129,7 @@ fn a_broker_with_services_and_other_accounts_meanwhile_is_freed() {
     let net = net();
     let a = net.broker.account("A").unwrap();
     a.bind(b"deaf", Arc::new(Deaf));
-    // Hears what B tells, by an ear in its index.
+    // Hears what B publishes, by a shadow binding in its index.
     a.listen(b"tell.>", Arc::new(Deaf));
     let peers = wait_for_each_other(&net);
     let before = Held::of(&net, &peers.each_ref());
@@ -135,7 +137,7 @@ fn a_broker_with_services_and_other_accounts_meanwhile_is_freed() {
     for accounts in
         [vec![entwined("A", "C"), entwined("C", "A")], vec![AccountConfig::named("A")], Vec::new()]
     {
-        net.broker.set_directory(net.broker.next_directory(auth(), &accounts).unwrap());
+        net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth(), &accounts).unwrap());
     }
     let after = Held::of(&net, &[]);
     drop((a, peers, net));

@@ -1,15 +1,18 @@
-//! Accounts that let each other have something: answers and their end, limits, changes while clients are there.
+//! Accounts that let each other have something: answers and their end, limits, changes while
+//! clients are there.
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::imports::{
     AccountConfig, Export, Import, ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use crate::watch::Watcher;
 use myelin_auth::{AuthConfig, Method, Users};
+use myelin_stdx::entropy::OsEntropy;
 use myelin_subject::{Mappings, WeightedDestination};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -69,7 +72,7 @@ fn net_of(accounts: Vec<AccountConfig>) -> Net {
 }
 
 fn change(net: &Net, accounts: &[AccountConfig]) {
-    net.broker.set_directory(net.broker.next_directory(auth(), accounts).unwrap());
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth(), accounts).unwrap());
 }
 
 fn peer(net: &Net, shard: usize, name: &str) -> Peer {
@@ -205,7 +208,7 @@ fn interest_in_an_answer_is_that_of_who_waits() {
 struct Store(Arc<crate::Account>, std::time::Instant, Mutex<Vec<String>>);
 
 impl Service for Store {
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
         let mut out = MessageBuf::default();
         for msg in msgs.iter() {
             self.2.lock().unwrap().push(String::from_utf8_lossy(msg.subject).into_owned());
@@ -270,12 +273,13 @@ fn deliveries_by_imports_are_counted_at_the_subscription() {
 fn a_service_that_listens_twice_hears_an_imported_message_once() {
     struct Notes(Mutex<Vec<String>>);
     impl Service for Notes {
-        fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
             let subjects = msgs.iter().map(|msg| String::from_utf8_lossy(msg.subject).into_owned());
             self.0.lock().unwrap().extend(subjects);
         }
     }
-    // As it is called there, and by another name with a wildcard that the exporter's index cannot tell.
+    // As it is called there, and by another name with a wildcard that the exporter's index cannot
+    // tell.
     for (to, old, new) in [("ev.>", "ev.>", "ev.*"), ("far.ev.>", "far.ev.>", "far.ev.*")] {
         let mut accounts = accounts();
         accounts[1].imports = vec![stream_import("A", "ev.>", to)];
@@ -438,7 +442,8 @@ fn messages_do_not_go_round_for_ever() {
     for _ in 0..3 {
         b.send("PUB x in 1\r\nm\r\n");
         net.flush_all();
-        // As its own, by the stream of the other, by the request, and by the request on its way back.
+        // As its own, by the stream of the other, by the request, and by the request on its way
+        // back.
         assert!(a.received().len() < 1000 && b.received().len() < 1000);
     }
     let to = {
@@ -469,7 +474,8 @@ fn a_chain_of_accounts_has_an_end() {
     assert!(peer.received().contains("503"));
 }
 
-/// CVE-2026 "Nats-Request-Info" (SN 2026-08, SN 2026-09): what is said of a requester is said by the server.
+/// CVE-2026 "Nats-Request-Info" (SN 2026-08, SN 2026-09): what is said of a requester is said by
+/// the server.
 #[test]
 fn nobody_says_who_it_is_itself() {
     let net = net_of(accounts());
@@ -541,7 +547,7 @@ fn a_queue_group_gets_by_an_import_what_its_members_may_see() {
 /// What a flood of requests that nobody answers may keep in memory is bounded.
 #[test]
 fn a_flood_of_unanswered_requests_is_bounded() {
-    use crate::imports::{Awaited, Replies, ServiceLink};
+    use crate::imports::{Awaited, AwaitedReplies, ServiceLink};
     let net = net_of(accounts());
     let (a, b) = (net.broker.account("A").unwrap(), net.broker.account("B").unwrap());
     let import = ServiceImport {
@@ -551,9 +557,9 @@ fn a_flood_of_unanswered_requests_is_bounded() {
         ..Default::default()
     };
     let link = Arc::new(ServiceLink::new(&Arc::new(import), "B", &a).unwrap());
-    let replies = Replies::default();
+    let replies = AwaitedReplies::default();
     let mut reply = Vec::new();
-    for at in 0..Replies::MOST + 100_000 {
+    for at in 0..AwaitedReplies::MOST + 100_000 {
         let awaited = Awaited {
             link: Arc::clone(&link),
             requester: Arc::clone(&b),
@@ -561,8 +567,8 @@ fn a_flood_of_unanswered_requests_is_bounded() {
             since: net.now() + Duration::from_micros(at as u64),
             tracked: None,
         };
-        replies.open(awaited, &mut reply, |_| {});
+        replies.open(awaited, &mut reply, &OsEntropy, |_| {});
     }
-    assert!(replies.len() <= Replies::MOST);
+    assert!(replies.len() <= AwaitedReplies::MOST);
     assert!(replies.waiting(&reply).is_some(), "the last one is there");
 }

@@ -1,9 +1,11 @@
-//! Messages that are routed by another subject than the one that receivers see: deliveries of consumers.
+//! Messages that are routed by another subject than the one that receivers see: deliveries of
+//! consumers.
 
 use super::net::{Net, Peer, login, permissions, user};
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Mutex};
 
 /// Sends messages on shard 0, each as `to`, `subject`, `payload`, and flushes both shards.
@@ -155,7 +157,7 @@ fn a_service_sees_both_subjects() {
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
     impl Service for Notes {
-        fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
             for msg in msgs.iter() {
                 let both = [msg.to, msg.subject].map(String::from_utf8_lossy).join("|");
                 self.0.lock().unwrap().push(both);
@@ -172,7 +174,8 @@ fn a_service_sees_both_subjects() {
     assert_eq!(*notes.0.lock().unwrap(), ["in.a|orders.1", "|in.a", "|in.a"]);
 }
 
-/// `ann`, who must not subscribe to `orders.no`, listens to `subs`; what of both orders she is shown.
+/// `ann`, who must not subscribe to `orders.no`, listens to `subs`; what of both orders she is
+/// shown.
 fn shown_to_ann(subs: &str) -> Vec<String> {
     let deny = permissions([&[], &[]], [&[], &["orders.no", "in.no"]], None);
     let net = Net::with(|setup| setup.users([user("root", "$G", None), user("ann", "$G", deny)]));

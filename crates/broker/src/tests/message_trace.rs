@@ -2,11 +2,12 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::imports::AccountConfig;
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::message_trace::{TraceDestination, Traced};
-use crate::service::{Role, Service};
+use crate::service::{Service, TraceRole};
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_stdx::rng::Rng;
+use myelin_wire::message_buf::MessageRef;
 use std::sync::{Arc, Mutex};
 
 const TRACED: &str = "Nats-Trace-Dest: t\r\n";
@@ -97,7 +98,8 @@ fn play(net: &Net, headers: &str, seed: u64) -> String {
     told
 }
 
-/// The messages of a connection; those of one publish in the order of their heads, since their own is nobody's promise.
+/// The messages of a connection; those of one publish in the order of their heads, since their own
+/// is nobody's promise.
 fn sorted(received: &str) -> String {
     let starts =
         received.match_indices("MSG ").map(|(at, _)| if received[..at].ends_with('H') { at - 1 } else { at });
@@ -173,7 +175,7 @@ fn who_gets_nothing_is_told_why() {
 struct Stream(Mutex<Vec<(String, Traced)>>);
 
 impl Service for Stream {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         let traces = msgs.iter().enumerate().filter_map(|(at, msg)| {
             let headers = String::from_utf8_lossy(msg.headers).into_owned();
             msgs.trace(at).map(|trace| (headers, trace.clone()))
@@ -181,8 +183,8 @@ impl Service for Stream {
         self.0.lock().unwrap().extend(traces);
     }
 
-    fn role(&self) -> Role<'_> {
-        Role::Stream("S")
+    fn trace_role(&self) -> TraceRole<'_> {
+        TraceRole::Stream("S")
     }
 }
 
@@ -255,19 +257,15 @@ fn traces_stay_with_their_messages() {
     net.flush_all();
     let trace = stream.0.lock().unwrap()[0].1.clone();
     let msg = MessageRef { subject: b"s", ..MessageRef::default() };
-    let (mut first, mut second) = (MessageBuf::default(), MessageBuf::default());
-    first.push(msg);
-    first.push_traced(msg, Some(&trace));
-    second.push_traced(msg, None);
-    second.push_traced(msg, Some(&trace));
-    first.append(&mut second);
-    let traced: Vec<_> = (0..5).map(|at| first.trace(at).is_some()).collect();
-    assert_eq!(traced, [false, true, false, true, false]);
-    assert!(first.is_traced() && !second.is_traced());
-    second.append(&mut first);
-    assert!(second.trace(3).is_some() && !first.is_traced());
-    second.clear();
-    assert!(!second.is_traced());
+    let mut batch = ServiceBatch::default();
+    batch.push(msg);
+    batch.push_traced(msg, None);
+    assert!(!batch.is_traced());
+    batch.push_traced(msg, Some(&trace));
+    batch.push(msg);
+    let traced: Vec<_> = (0..5).map(|at| batch.trace(at).is_some()).collect();
+    assert_eq!(traced, [false, false, true, false, false]);
+    assert!(batch.is_traced() && batch.traces().count() == 1);
 }
 
 #[test]
@@ -299,8 +297,8 @@ fn a_share_of_the_messages_is_traced() {
     assert_eq!([share(100), share(50), share(1)], [100, 51, 2], "as many as the reference's");
 }
 
-/// SN 2026-15 and 2026-20: a trace was a way to publish where its publisher must not. Whatever way it takes, it is told only
-/// where a message of the publisher's own could go.
+/// SN 2026-15 and 2026-20: a trace was a way to publish where its publisher must not. Whatever way
+/// it takes, it is told only where a message of the publisher's own could go.
 #[test]
 fn a_trace_goes_nowhere_where_its_publisher_must_not_publish() {
     let net = Net::with(|setup| {

@@ -1,6 +1,6 @@
-//! Random scripts against the plain twin: every client receives exactly what the twin says, once, in an
-//! order that respects each publisher, whatever the cuts in the input, the flushes and blocked
-//! transports.
+//! Random scripts against the plain twin: every client receives exactly what the twin says, once,
+//! in an order that respects each publisher, whatever the cuts in the input, the flushes and
+//! blocked transports.
 
 use super::net::{Net, Peer, assert_idle, permissions, user};
 use super::script::{CLIENTS, Op, Step, USERS, Writer, script};

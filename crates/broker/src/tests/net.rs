@@ -6,7 +6,7 @@ use crate::conn::{Conn, Endpoint};
 use crate::imports::AccountConfig;
 use crate::log::{Level, Log};
 use crate::outbox::Drained;
-use crate::session::{Checked, Refreshed, Removal, Session, StopReason, Verdict};
+use crate::session::{Checked, Refreshed, Removal, Session, SessionStatus, StopReason};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, StoredSecret, SubjectRules,
     User, Users,
 };
+use myelin_stdx::entropy::{Entropy, OsEntropy};
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use std::cell::{Cell, RefCell};
@@ -29,6 +30,7 @@ pub(super) struct Setup {
     pub(super) accounts: Vec<AccountConfig>,
     pub(super) system_account: Option<String>,
     pub(super) log: Arc<dyn Log>,
+    pub(super) entropy: Arc<dyn Entropy>,
 }
 
 impl Setup {
@@ -82,7 +84,7 @@ impl Log for NoLog {
     fn write(&self, _: Level, _: Arguments<'_>) {}
 }
 
-/// See the head of this file.
+/// Broker with two shards and the clients of a test, all in one thread.
 pub(super) struct Net {
     pub(super) broker: Arc<Broker>,
     pub(super) shards: [Rc<RefCell<Shard>>; 2],
@@ -103,12 +105,14 @@ impl Net {
             accounts: Vec::new(),
             system_account: None,
             log: Arc::new(NoLog),
+            entropy: Arc::new(OsEntropy),
         };
         configure(&mut setup);
         let system = setup.system_account.as_deref();
         let info = Info::default();
         let broker =
-            Broker::new(setup.settings, setup.auth, &setup.accounts, system, info, setup.log).unwrap();
+            Broker::new(setup.settings, setup.auth, &setup.accounts, system, info, setup.entropy, setup.log)
+                .unwrap();
         let shard = |seed| Rc::new(RefCell::new(Shard::new(&broker, seed)));
         Self { shards: [shard(1), shard(2)], clock: Rc::new(Cell::new(Instant::now())), broker }
     }
@@ -118,7 +122,7 @@ impl Net {
         self.peer_as(shard, r#""lang":"test""#)
     }
 
-    /// The same, with more fields in its CONNECT: the last of a name counts.
+    /// Connects a client with more fields in its CONNECT: the last of a name counts.
     pub(super) fn peer_as(&self, shard: usize, fields: &str) -> Peer {
         let mut peer = self.stranger(shard);
         peer.connect(fields);
@@ -217,7 +221,7 @@ impl Peer {
                 StopReason::Flush => self.pauses += 1,
                 StopReason::Stall => self.stalls += 1,
                 StopReason::Authenticate(task) => {
-                    let Checked::Settled(outcome) = task.run() else { panic!("nobody is asked here") };
+                    let Checked::Final(outcome) = task.run() else { panic!("nobody is asked here") };
                     let verdict = self.session.authenticated(&mut self.shard.borrow_mut(), outcome, now);
                     self.obey(verdict);
                     continue;
@@ -271,10 +275,10 @@ impl Peer {
         self.shard.borrow_mut().flush();
     }
 
-    /// Has the session heed what was replaced in the broker, as a shell does after a reload.
+    /// Has the session apply what was replaced in the broker, as a shell does after a reload.
     pub(super) fn refresh(&mut self) {
         let refreshed = self.session.refresh(&mut self.shard.borrow_mut(), self.clock.get());
-        assert!(matches!(refreshed, Refreshed::Go), "it stays");
+        assert!(matches!(refreshed, Refreshed::Continue), "it stays");
     }
 
     /// Goes on with a blocked outbox, as the owner shard does when the transport takes bytes again.
@@ -293,8 +297,8 @@ impl Peer {
         self.conn().discard();
     }
 
-    fn obey(&mut self, verdict: Verdict) {
-        if let Verdict::Close(reason) = verdict {
+    fn obey(&mut self, verdict: SessionStatus) {
+        if let SessionStatus::Close(reason) = verdict {
             self.end(reason);
         }
     }

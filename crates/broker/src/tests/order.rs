@@ -1,4 +1,4 @@
-//! The order that clients rely on (house.md 3.5).
+//! The order that clients rely on (contracts.md C5).
 
 use super::net::{Net, Peer};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Transports that block or break, receivers that fall behind.
 
 use super::net::{Net, Peer, assert_idle};
-use crate::outbox::{Drained, Load, Queued, Segment, Staged};
+use crate::outbox::{AppendCounts, Drained, Queued, Segment, Staged};
 use myelin_wire::error::CloseReason;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -413,14 +413,15 @@ fn a_write_that_is_blocked_in_mid_block_does_not_disturb_the_cohort() {
     assert_idle(&net, &[&subscriber, &other]);
 }
 
-/// Appends `late` during the first write to `subscriber`, as another shard does that flushes meanwhile.
+/// Appends `late` during the first write to `subscriber`, as another shard does that flushes
+/// meanwhile.
 fn append_during_a_write(subscriber: &Peer) {
     let conn = Arc::clone(subscriber.conn());
     let mut is_first = true;
     subscriber.sink.on_write(move |_| {
         if std::mem::take(&mut is_first) {
             let mut staged = Staged::from_iter([Segment::Own(b"late".to_vec())]);
-            let load = Load { wire: 4, own: 4, ..Load::default() };
+            let load = AppendCounts { wire: 4, own: 4, ..AppendCounts::default() };
             assert_eq!(conn.queue(&mut staged, load), Queued::Left);
         }
     });

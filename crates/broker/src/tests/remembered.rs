@@ -1,5 +1,5 @@
-//! What is remembered for monitoring: connections that have ended and their subscriptions, what accounts have
-//! moved, how the route caches do.
+//! What is remembered for monitoring: connections that have ended and their subscriptions, what
+//! accounts have moved, how the route caches do.
 
 use super::net::{Net, login, user};
 use crate::closed::{ClosedSub, PastTraffic};
@@ -25,7 +25,8 @@ fn subscriptions_of_an_ended_connection_are_remembered() {
     assert_eq!(rows, expected);
 }
 
-/// A connection with `count` subscriptions that ends; how many of them are remembered of each ended one.
+/// A connection with `count` subscriptions that ends; how many of them are remembered of each ended
+/// one.
 fn end_with(net: &Net, count: usize) -> Vec<usize> {
     let mut peer = net.peer(0);
     let lines: String = (0..count).map(|sid| format!("SUB many {sid}\r\n")).collect();

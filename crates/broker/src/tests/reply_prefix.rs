@@ -2,9 +2,9 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
-use crate::message_buf::MessageBuf;
 use crate::reply_prefix::ReplyKind;
 use crate::service::{Binding, Service};
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_subject::matches;
 use proptest::prelude::*;
@@ -12,20 +12,20 @@ use std::sync::{Arc, Mutex};
 
 /// Notes the subjects of what it gets.
 #[derive(Default)]
-struct Door(Mutex<Vec<String>>);
+struct Recorder(Mutex<Vec<String>>);
 
-impl Service for Door {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+impl Service for Recorder {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         let subjects = msgs.iter().map(|msg| String::from_utf8_lossy(msg.subject).into_owned());
         self.0.lock().unwrap().extend(subjects);
     }
 }
 
-impl Door {
+impl Recorder {
     fn at(account: &Account, subject: &str) -> (Arc<Self>, Arc<Binding>) {
-        let door = Arc::new(Self::default());
-        let binding = account.bind(subject.as_bytes(), Arc::clone(&door) as Arc<dyn Service>);
-        (door, binding)
+        let recorder = Arc::new(Self::default());
+        let binding = account.bind(subject.as_bytes(), Arc::clone(&recorder) as Arc<dyn Service>);
+        (recorder, binding)
     }
 
     /// What it got since the last time.
@@ -54,11 +54,11 @@ fn publish(net: &Net, peer: &mut Peer, subjects: &[String]) {
 fn distinct_acknowledgements_share_a_route() {
     let net = Net::new();
     let account = net.broker.account("$G").unwrap();
-    let (door, _binding) = Door::at(&account, "$JS.ACK.S.>");
-    let (_other, _other_binding) = Door::at(&account, "$JS.ACK.*.*.S.>");
+    let (recorder, _binding) = Recorder::at(&account, "$JS.ACK.S.>");
+    let (_other, _other_binding) = Recorder::at(&account, "$JS.ACK.*.*.S.>");
     let mut peer = net.peer(0);
     publish(&net, &mut peer, &acks(0..100));
-    assert_eq!(door.taken(), acks(0..100));
+    assert_eq!(recorder.taken(), acks(0..100));
     let counts = net.broker.route_counts();
     assert_eq!((counts.misses, counts.cached), (2, 1), "the second one is kept");
 }
@@ -67,7 +67,7 @@ fn distinct_acknowledgements_share_a_route() {
 fn a_client_gets_the_acknowledgements_that_it_asks_for() {
     let net = Net::new();
     let account = net.broker.account("$G").unwrap();
-    let (door, binding) = Door::at(&account, "$JS.ACK.S.>");
+    let (recorder, binding) = Recorder::at(&account, "$JS.ACK.S.>");
     let (mut peer, mut listener) = (net.peer(0), net.peer(1));
     publish(&net, &mut peer, &acks(0..5));
     for (pattern, expected) in [
@@ -86,25 +86,25 @@ fn a_client_gets_the_acknowledgements_that_it_asks_for() {
         publish(&net, &mut peer, &acks(5..10));
         assert_eq!(received(&listener), [""; 0], "{pattern}");
     }
-    assert!(account.routes_by_beginning(ReplyKind::Deliveries));
-    assert_eq!(door.taken().len(), 5 + 7 * 10);
+    assert!(account.routes_by_prefix(ReplyKind::Deliveries));
+    assert_eq!(recorder.taken().len(), 5 + 7 * 10);
     account.unbind(&binding);
     publish(&net, &mut peer, &acks(0..5));
-    assert!(door.taken().is_empty());
+    assert!(recorder.taken().is_empty());
 }
 
 #[test]
 fn what_ends_behind_a_beginning_is_something_else() {
     let net = Net::new();
     let account = net.broker.account("$G").unwrap();
-    let (door, _binding) = Door::at(&account, "$JS.ACK.S.>");
-    let (exact, _exact_binding) = Door::at(&account, "$JS.ACK.S.C.1");
+    let (recorder, _binding) = Recorder::at(&account, "$JS.ACK.S.>");
+    let (exact, _exact_binding) = Recorder::at(&account, "$JS.ACK.S.C.1");
     let mut peer = net.peer(0);
     for _ in 0..3 {
         let subjects =
             ["$JS.ACK.S.C.1.2", "$JS.ACK.S.C.1", "$JS.ACK.S.C.1.", "$JS.ACK.S.C.1.2.", "$JS.ACK.S.C.1..2"];
         publish(&net, &mut peer, &subjects.map(str::to_owned));
-        assert_eq!(door.taken(), subjects[..2]);
+        assert_eq!(recorder.taken(), subjects[..2]);
         assert_eq!(exact.taken(), subjects[1..2]);
     }
 }
@@ -117,12 +117,12 @@ fn permissions_look_at_each_subject() {
         setup.users([user("a", "A", denied), user("deaf", "A", deaf), user("free", "A", None)]);
     });
     let account = net.broker.account("A").unwrap();
-    let (door, _binding) = Door::at(&account, "$JS.ACK.S.>");
+    let (recorder, _binding) = Recorder::at(&account, "$JS.ACK.S.>");
     let mut peer = net.peer_as(0, &login("a"));
     let allowed = [acks(0..3), acks(4..6)].concat();
     for _ in 0..2 {
         publish(&net, &mut peer, &acks(0..6));
-        assert_eq!(door.taken(), allowed);
+        assert_eq!(recorder.taken(), allowed);
         assert_eq!(peer.received().matches("-ERR 'Permissions Violation for Publish").count(), 1);
     }
     let (mut free, mut listener) = (net.peer_as(0, &login("free")), net.peer_as(0, &login("deaf")));
@@ -167,7 +167,7 @@ fn play(steps: Vec<Step>) {
     let net = Net::new();
     let account = net.broker.account("$G").unwrap();
     let (mut publisher, mut listener) = (net.peer(0), net.peer(0));
-    let (mut subs, mut doors) = (Vec::<(usize, String)>::new(), Vec::new());
+    let (mut subs, mut recorders) = (Vec::<(usize, String)>::new(), Vec::new());
     let mut sids = 0..;
     for step in steps {
         match step {
@@ -182,11 +182,11 @@ fn play(steps: Vec<Step>) {
                 let (sid, _) = subs.swap_remove(at % subs.len());
                 listener.send(format!("UNSUB {sid}\r\n"));
             }
-            Step::Bind(pattern) => doors.push((Door::at(&account, &pattern), pattern)),
-            Step::Unbind(at) if !doors.is_empty() => {
-                let ((door, binding), _) = doors.swap_remove(at % doors.len());
+            Step::Bind(pattern) => recorders.push((Recorder::at(&account, &pattern), pattern)),
+            Step::Unbind(at) if !recorders.is_empty() => {
+                let ((recorder, binding), _) = recorders.swap_remove(at % recorders.len());
                 account.unbind(&binding);
-                assert!(door.taken().is_empty());
+                assert!(recorder.taken().is_empty());
             }
             Step::Unsubscribe(_) | Step::Unbind(_) => {}
             Step::Publish(subject) => {
@@ -194,18 +194,18 @@ fn play(steps: Vec<Step>) {
                 let is_for = |pattern: &str| matches(pattern.as_bytes(), subject.as_bytes());
                 let count = subs.iter().filter(|(_, pattern)| is_for(pattern)).count();
                 assert_eq!(received(&listener), vec![subject.clone(); count], "to subscriptions");
-                for ((door, _), pattern) in &doors {
+                for ((recorder, _), pattern) in &recorders {
                     let expected = vec![subject.clone(); usize::from(is_for(pattern))];
-                    assert_eq!(door.taken(), expected, "to the service at {pattern}");
+                    assert_eq!(recorder.taken(), expected, "to the service at {pattern}");
                 }
             }
         }
     }
-    for (_, binding) in doors.into_iter().map(|(door, _)| door) {
+    for (_, binding) in recorders.into_iter().map(|(recorder, _)| recorder) {
         account.unbind(&binding);
     }
     listener.leave();
-    assert!(account.routes_by_beginning(ReplyKind::Deliveries));
+    assert!(account.routes_by_prefix(ReplyKind::Deliveries));
 }
 
 proptest! {

@@ -50,7 +50,8 @@ pub(super) struct Publication {
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// A client's operations, cut into pieces, of which the last `held` bytes wait for its next step.
+    /// A client's operations, cut into pieces, of which the last `held` bytes wait for its next
+    /// step.
     Send {
         client: usize,
         ops: Vec<Op>,

@@ -2,10 +2,11 @@
 
 use super::net::{Net, Peer};
 use crate::account::Account;
-use crate::message_buf::{MessageBuf, MessageRef};
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ fn text(msg: MessageRef<'_>) -> String {
 }
 
 impl Service for Echo {
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
         self.calls.lock().unwrap().push(msgs.iter().map(text).collect());
         let mut out = MessageBuf::default();
         for MessageRef { reply, headers, payload, .. } in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
@@ -62,6 +63,61 @@ fn a_service_gets_what_one_tick_published_at_once_and_its_answers_leave_with_it(
     assert_eq!(peer.received(), "PONG\r\nMSG in.a 9 2\r\nhi\r\nHMSG in.b 9 12 14\r\nNATS/1.0\r\n\r\nyo\r\n");
     let expected = ["orders.1|in.a||hi", "orders.2|in.b|NATS/1.0\r\n\r\n|yo", "orders.3|||"];
     assert_eq!(*echo.calls.lock().unwrap(), [expected]);
+}
+
+/// Takes what comes, and is behind when it is told so.
+#[derive(Default)]
+struct Laggard {
+    is_behind: AtomicBool,
+    taken: AtomicUsize,
+}
+
+impl Service for Laggard {
+    fn is_behind(&self) -> bool {
+        self.is_behind.load(Relaxed)
+    }
+
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+        self.taken.fetch_add(msgs.len(), Relaxed);
+    }
+}
+
+#[test]
+fn who_publishes_to_a_service_that_is_behind_pauses_after_each_message() {
+    let net = Net::new();
+    let laggard = Arc::<Laggard>::default();
+    let account = net.broker.account("$G").unwrap();
+    account.bind(b"slow", Arc::clone(&laggard) as Arc<dyn Service>);
+    let (mut peer, mut other) = (client(&net), client(&net));
+    let three = "PUB slow 0\r\n\r\n".repeat(3);
+    peer.send(&three);
+    net.flush(0);
+    assert_eq!((peer.stalls, laggard.taken.load(Relaxed)), (0, 3));
+    laggard.is_behind.store(true, Relaxed);
+    peer.send(&three);
+    assert_eq!((peer.stalls, laggard.taken.load(Relaxed)), (3, 6), "nothing is lost");
+    assert_eq!(net.broker.counters().stalls.load(Relaxed), 3);
+    other.send("PUB other 0\r\n\r\nPING\r\n");
+    assert_eq!(other.stalls, 0, "who publishes elsewhere is not held up");
+    laggard.is_behind.store(false, Relaxed);
+    peer.send(&three);
+    assert_eq!(peer.stalls, 3);
+}
+
+#[test]
+fn what_services_send_to_one_that_is_behind_holds_nobody_up() {
+    let net = Net::new();
+    let laggard = Arc::<Laggard>::default();
+    laggard.is_behind.store(true, Relaxed);
+    let echo = with_echo(&net, "a");
+    echo.account.bind(b"slow", Arc::clone(&laggard) as Arc<dyn Service>);
+    let mut peer = client(&net);
+    peer.send("PUB a slow 0\r\n\r\n");
+    net.flush(0);
+    net.flush(0);
+    assert_eq!(laggard.taken.load(Relaxed), 1);
+    peer.send("PUB other 0\r\n\r\n");
+    assert_eq!(peer.stalls, 0);
 }
 
 #[test]
@@ -110,9 +166,9 @@ fn a_wake_up_is_a_call_without_messages() {
 fn services_that_publish_to_each_other_for_ever_leave_the_shard_alone() {
     struct Loop(Arc<Account>, Instant, AtomicUsize);
     impl Service for Loop {
-        fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
             self.2.fetch_add(msgs.len(), Relaxed);
-            shard.send(&self.0, msgs, self.1);
+            shard.send(&self.0, &mut msgs.msgs, self.1);
         }
     }
     let net = Net::new();
@@ -140,7 +196,7 @@ fn who_asks_is_told_when_what_it_sent_is_in_the_outboxes() {
         }
     }
     impl Service for Twice {
-        fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
+        fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
             self.say(shard);
         }
         fn flushed(&self, shard: &mut Shard) {

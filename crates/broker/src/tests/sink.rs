@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 /// What a test wants to see at the moment of a write.
 type OnWrite = Box<dyn FnMut(&[u8]) + Send>;
 
-/// See the head of this file. Clones are the same transport.
+/// Transport that keeps what is written, and blocks or breaks when a test says so. Clones are one
+/// transport.
 #[derive(Clone, Default)]
 pub(super) struct FakeSink {
     state: Arc<Mutex<State>>,
@@ -65,8 +66,8 @@ impl FakeSink {
         lock(&self.state).kicks
     }
 
-    /// Address and length of the slices written since the last [`take`](Self::take): equal ones in two
-    /// sinks are shared memory.
+    /// Address and length of the slices written since the last [`take`](Self::take): equal ones in
+    /// two sinks are shared memory.
     pub(super) fn slices(&self) -> Vec<(usize, usize)> {
         lock(&self.state).slices.clone()
     }

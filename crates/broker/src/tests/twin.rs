@@ -1,8 +1,8 @@
-//! What the broker should do, written to be read: a list of subscriptions that every message is compared
-//! with. It is told the operations in the order in which they were taken, and the flushes.
+//! What the broker should do, written to be read: a list of subscriptions that every message is
+//! compared with. It is told the operations in the order in which they were taken, and the flushes.
 //!
-//! Where the broker has a choice (which member of a queue group), the twin looks at what arrived, checks
-//! that it was one that could be chosen, and goes on from there.
+//! Where the broker has a choice (which member of a queue group), the twin looks at what arrived,
+//! checks that it was one that could be chosen, and goes on from there.
 
 use super::script::{CLIENTS, Hello, Op, Publication};
 
@@ -40,7 +40,7 @@ pub(super) struct Sub {
     max: Option<u32>,
 }
 
-/// See the head of this file.
+/// Twin of the broker: compares every message with a list of subscriptions.
 pub(super) struct Twin<'a> {
     /// What each client received in the end.
     received: &'a [String],
@@ -77,14 +77,14 @@ impl<'a> Twin<'a> {
             Event::Took(client, Op::Connect(hello)) => {
                 self.subs.retain(|sub| sub.client != *client);
                 self.clients[*client].hello = hello.clone();
-                self.say_ok(*client);
+                self.stage_ok(*client);
             }
             Event::Took(client, Op::Sub { subject, queue, sid }) => {
                 self.subscribe(*client, subject, *queue, *sid)
             }
             Event::Took(client, Op::Unsub { sid, max }) => self.unsubscribe(*client, *sid, *max),
             Event::Took(client, Op::Pub(publication)) => self.publish(*client, publication),
-            Event::Took(client, Op::Ping) => self.say(*client, *client, Due::Line("PONG\r\n".into())),
+            Event::Took(client, Op::Ping) => self.stage_line(*client, *client, Due::Line("PONG\r\n".into())),
             Event::Ended(client) => self.subs.retain(|sub| sub.client != *client),
             Event::Flushed(shard) => {
                 for (client, due) in std::mem::take(&mut self.staged[*shard]) {
@@ -95,35 +95,35 @@ impl<'a> Twin<'a> {
     }
 
     /// What `by` does brings `due` to `to`.
-    fn say(&mut self, by: usize, to: usize, due: Due) {
+    fn stage_line(&mut self, by: usize, to: usize, due: Due) {
         self.staged[CLIENTS[by]].push((to, due));
     }
 
-    fn say_error(&mut self, client: usize, text: &str) {
-        self.say(client, client, Due::Line(format!("-ERR '{text}'\r\n")));
+    fn stage_error(&mut self, client: usize, text: &str) {
+        self.stage_line(client, client, Due::Line(format!("-ERR '{text}'\r\n")));
     }
 
-    fn say_ok(&mut self, client: usize) {
+    fn stage_ok(&mut self, client: usize) {
         if self.clients[client].hello.verbose {
-            self.say(client, client, Due::Line("+OK\r\n".into()));
+            self.stage_line(client, client, Due::Line("+OK\r\n".into()));
         }
     }
 
     fn subscribe(&mut self, client: usize, subject: &'static str, queue: Option<&'static str>, sid: u8) {
         if self.clients[client].hello.is_restricted() && subject == NO_DELIVERY {
             let group = queue.map(|q| format!(" using queue \"{q}\"")).unwrap_or_default();
-            return self.say_error(
+            return self.stage_error(
                 client,
                 &format!("Permissions Violation for Subscription to \"{subject}\"{group}"),
             );
         }
         if self.subs.iter().all(|sub| (sub.client, sub.sid) != (client, sid)) {
             if subject.contains("..") {
-                return self.say_error(client, "Invalid Subject");
+                return self.stage_error(client, "Invalid Subject");
             }
             self.subs.push(Sub { client, sid, subject, queue, delivered: 0, max: None });
         }
-        self.say_ok(client);
+        self.stage_ok(client);
     }
 
     fn unsubscribe(&mut self, client: usize, sid: u8, max: Option<u32>) {
@@ -133,15 +133,15 @@ impl<'a> Twin<'a> {
                 _ => drop(self.subs.remove(at)),
             }
         }
-        self.say_ok(client);
+        self.stage_ok(client);
     }
 
     fn publish(&mut self, by: usize, message: &Publication) {
         let publisher = self.clients[by].hello.clone();
         if publisher.is_restricted() && message.subject == NO_PUBLISH {
-            return self.say_error(by, &format!("Permissions Violation for Publish to \"{NO_PUBLISH}\""));
+            return self.stage_error(by, &format!("Permissions Violation for Publish to \"{NO_PUBLISH}\""));
         }
-        self.say_ok(by);
+        self.stage_ok(by);
         let could_receive: Vec<usize> = (0..self.subs.len())
             .filter(|&at| publisher.echo || self.subs[at].client != by)
             .filter(|&at| self.matches(&self.subs[at], publisher.account(), message.subject))
@@ -160,7 +160,7 @@ impl<'a> Twin<'a> {
         self.deliver(by, message, &chosen);
         self.subs.retain(|sub| sub.max.is_none_or(|max| sub.delivered < u64::from(max)));
         if could_receive.is_empty() && publisher.no_responders {
-            self.say_no_responders(by, message);
+            self.stage_no_responders(by, message);
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Twin<'a> {
                 self.clients[client].messages.1 += (header + message.payload.len()) as u64;
             }
             if !frames.is_empty() {
-                self.say(by, client, Due::Frames(frames));
+                self.stage_line(by, client, Due::Frames(frames));
             }
         }
     }
@@ -200,7 +200,7 @@ impl<'a> Twin<'a> {
         chosen[0]
     }
 
-    fn say_no_responders(&mut self, by: usize, message: &Publication) {
+    fn stage_no_responders(&mut self, by: usize, message: &Publication) {
         let Some(reply) = message.reply else { return };
         let account = self.clients[by].hello.account().to_owned();
         let len = 32 + message.subject.len();
@@ -217,7 +217,7 @@ impl<'a> Twin<'a> {
             })
             .collect();
         if !frames.is_empty() {
-            self.say(by, by, Due::OneOf(frames));
+            self.stage_line(by, by, Due::OneOf(frames));
         }
     }
 

@@ -2,15 +2,16 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
-use crate::message_buf::MessageBuf;
 use crate::service::Service;
+use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use crate::watch::{Watch, Watcher};
 use myelin_auth::{AuthConfig, Method, Users};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, Weak};
 
-/// Looks, whenever it is told, and notes whether there is interest and whether it was told on a shard.
+/// Looks, whenever it is told, and notes whether there is interest and whether it was told on a
+/// shard.
 struct Observer {
     account: Arc<Account>,
     subject: &'static str,
@@ -125,7 +126,7 @@ fn the_end_of_a_connection_is_told() {
 fn services_are_told() {
     struct Nothing;
     impl Service for Nothing {
-        fn serve(&self, _: &mut MessageBuf, _: &mut Shard) {}
+        fn serve(&self, _: &mut ServiceBatch, _: &mut Shard) {}
     }
     let net = Net::new();
     let (observer, _watch) = observe(&net, "$G", "in.a");
@@ -157,7 +158,7 @@ fn a_subscription_that_new_permissions_forbid_is_told() {
     assert_eq!(observer.seen(), BEGUN);
     let auth = AuthConfig::new(Method::Users(Users::new([user("a", "A", allowed(&["y"]))])));
     let accounts = [crate::AccountConfig::named("A")];
-    net.broker.set_directory(net.broker.next_directory(auth, &accounts).unwrap());
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth, &accounts).unwrap());
     peer.refresh();
     assert_eq!(observer.seen(), ENDED);
 }
@@ -177,7 +178,7 @@ fn a_service_that_watches_can_be_served_in_the_same_tick() {
     /// Counts its wake-ups.
     struct Pusher(AtomicUsize, Weak<Self>);
     impl Service for Pusher {
-        fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
             assert!(msgs.is_empty());
             self.0.fetch_add(1, SeqCst);
         }

@@ -1,490 +1,323 @@
-//! `myelin bench latency`: how long messages take at a fixed rate.
+//! The command line of `bench latency`: its arguments, what it prints and which files it writes.
 //!
-//! An open loop: every message has a planned time that does not depend on what became of the ones before, and latency
-//! counts from there. A connection may be limited in how many messages it has under way; what has to wait for that, or
-//! for a server that reads nothing, waits on the record. This file owns what a run is and what it gives, and sets up both
-//! ends. The rooms: `schedule` is the plan, `driver` the thread that keeps to it, `role` what a connection sends and
-//! understands, `pending` turns arrivals into latencies, `respond` is the other side, `null` is what the driver itself adds,
-//! `hgrm` a file format, `commands` the command line.
-//!
-//! Whoever measures a system that does not speak NATS takes `Schedule` and `Pending`, and makes an `Outcome` of them.
+//! Owns how sizes and durations may be shortened there. Measures nothing.
 
-pub(crate) mod commands;
-mod driver;
-mod hgrm;
-pub(crate) mod null;
-mod pending;
-mod respond;
-mod role;
-mod schedule;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use std::cell::RefCell;
-use std::num::NonZeroU64;
-use std::time::{Duration, Instant};
+use clap::{Args, Subcommand};
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::latency::respond::Responders;
+use myelin_loadgen::latency::{LatencyMode, LatencyOutcome, LatencySettings, cell, null, run};
+use myelin_loadgen::meter::Meter;
+use myelin_loadgen::names;
+use myelin_loadgen::present::{csv, hgrm, html, terminal, write};
+use myelin_loadgen::results::{Clock, Environment, ResultRow, Results, System};
+use myelin_loadgen::target_server::greeting::Greeting;
+use myelin_loadgen::target_server::{ConnectionFlags, Target};
+use myelin_loadgen::units::{Bytes, Time};
 
-use serde_json::json;
+pub(crate) const HELP: &str = "\
+Measure how long messages take at a fixed rate.
 
-use crate::bench::admin::Admin;
-use crate::bench::error::BenchError;
-use crate::bench::jetstream::answer::Acknowledgement;
-use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
-use crate::bench::jetstream::consumers::pull::{self, Acks, How, Pull};
-use crate::bench::jetstream::consumers::seat::Seat;
-use crate::bench::jetstream::inbox;
-use crate::bench::jetstream::stream::{Feature, Storage, Streams};
-use crate::bench::process::{CpuTime, Meter};
-use crate::bench::results::{Behind, Better, Cell, Clock, Curve, Distribution, Figure};
-use crate::bench::target::Target;
-use driver::{Driver, Sender};
-pub(crate) use pending::Pending;
-use respond::Responders;
-use role::{Frame, Part, Role};
-pub(crate) use schedule::Schedule;
+Every message has a planned time, and latency counts from there: a server that stalls is charged for all \
+messages that it held up (the corrected curve), not only for the one that was under way (the uncorrected \
+curve, from the real time of sending). Every combination of the modes, sizes and rates is a run. How late \
+the driver itself was is printed with each; a percentile with fewer than 10 samples beyond it is marked.
 
-/// A run whose last message comes this much later than the plan ends, and by a twentieth of the plan, has fallen behind.
-const BEHIND: Duration = Duration::from_millis(250);
+Round trips at two rates and two sizes, half a minute each:
+  myelin bench latency --sizes 256B,1KB --rates 50,3000
 
-/// Messages that a consumer asks for at a time.
-const BATCH: u64 = 500;
+The same with the answering side on another host:
+  other$ myelin bench latency respond --server nats://server:4222
+  this$  myelin bench latency --server nats://server:4222 --responders 0
 
-/// The percentiles that are figures of a run, where enough samples lie beyond them.
-const QUANTILES: [(&str, f64); 6] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("p99.999", 0.99999)];
+Through a stream, as files for a report:
+  myelin bench latency --modes js-ack,js-consume --system mine --json mine.json --hgrm curves/
+  myelin-lab report mine.json other.json --html report.html";
 
-/// From where to where a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Mode {
-    /// To a service and back, with an answer of the same size
-    Request,
-    /// From a publisher to a subscriber on another connection
-    PubSub,
-    /// Into a stream, until the acknowledgement is there
-    JsAck,
-    /// Through a stream, to a client that consumes it and acknowledges each message
-    JsConsume,
+/// `myelin bench latency …`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct LatencyArguments {
+    #[command(subcommand)]
+    side: Option<Side>,
+    #[command(flatten)]
+    measure: Measure,
+    #[command(flatten)]
+    flags: ConnectionFlags,
 }
 
-/// A run.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) server: Target,
-    pub(crate) mode: Mode,
-    /// Bytes of each payload.
-    pub(crate) size: usize,
-    /// Messages per second, all connections together.
-    pub(crate) rate: u64,
-    /// Connections that send; as many others receive where it is not the same ones.
-    pub(crate) connections: usize,
-    /// Messages that one connection may have under way; `None` for any number.
-    pub(crate) outstanding: Option<u64>,
-    pub(crate) warming: Duration,
-    /// Without the warming.
-    pub(crate) duration: Duration,
-    /// What subjects begin with.
-    pub(crate) subject: String,
-    pub(crate) storage: Storage,
-    /// Services that answer, each with a connection and a thread; 0 if they run elsewhere.
-    pub(crate) responders: usize,
-    /// The server's process, to know its CPU time.
-    pub(crate) meter: Option<Meter>,
+#[derive(Debug, Subcommand)]
+enum Side {
+    /// Answer the requests of a driver that runs elsewhere, until the server goes away
+    Respond(Respond),
 }
 
-/// What a run gave.
-#[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    /// Messages that were counted.
-    pub(crate) messages: u64,
-    /// From the planned time of the first of them to the last arrival of all.
-    pub(crate) elapsed: Duration,
-    /// How long that should have been.
-    pub(crate) planned: Duration,
-    pub(crate) from_planned: Distribution,
-    pub(crate) from_sent: Distribution,
-    /// How late the driver was for messages that nothing else held up.
-    pub(crate) lateness: Distribution,
-    /// Messages that had to wait for others on their connection.
-    pub(crate) held_up: u64,
-    /// The server's CPU time per message, warming included, where its process was known.
-    pub(crate) cpu_per_message: Option<Duration>,
+#[derive(Debug, Args)]
+struct SubjectArgument {
+    /// What subjects begin with
+    #[arg(long, default_value = "latency")]
+    subject: String,
 }
 
-/// Measures once. A message that is lost or comes twice fails the run.
-pub(crate) fn run(settings: &Settings) -> Result<Outcome, BenchError> {
-    settings.check()?;
-    // The kernel may otherwise let every sleep last 50 us longer. Where it refuses, spinning has to do.
-    let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
-    match settings.mode {
-        Mode::Request => settings.request(),
-        Mode::PubSub => settings.publish_and_subscribe(),
-        Mode::JsAck => settings.in_stream(Settings::store),
-        Mode::JsConsume => settings.in_stream(Settings::store_and_consume),
-    }
+#[derive(Debug, Args)]
+struct Respond {
+    #[command(flatten)]
+    common: SubjectArgument,
+    /// Services, each with a connection and a thread
+    #[arg(long, default_value_t = 1)]
+    clients: usize,
 }
 
-impl Mode {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::PubSub => "pub-sub",
-            Self::JsAck => "js-ack",
-            Self::JsConsume => "js-consume",
+#[derive(Debug, Args)]
+struct Measure {
+    #[command(flatten)]
+    common: SubjectArgument,
+    /// Where messages go
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "request")]
+    modes: Vec<LatencyMode>,
+    /// Payloads, as 256B, 1KB (1024 bytes) or 1MB
+    #[arg(long, value_parser = size, value_delimiter = ',', default_value = "256B")]
+    sizes: Vec<usize>,
+    /// Messages per second, all connections together
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    rates: Vec<u64>,
+    /// Connections that send
+    #[arg(long, default_value_t = 1)]
+    clients: usize,
+    /// Messages that one connection may have under way, or `any`
+    /// [default: 1 for requests, any for the others]
+    #[arg(long, value_parser = outstanding, value_name = "COUNT|any")]
+    outstanding: Option<Outstanding>,
+    /// How long each run is measured
+    #[arg(long, value_parser = duration, default_value = "30s")]
+    duration: Duration,
+    /// How long messages are sent before that
+    #[arg(long, value_parser = duration, default_value = "1s")]
+    warmup: Duration,
+    /// Times that each run is repeated
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Services that answer, in this process; 0 if `latency respond` runs elsewhere
+    #[arg(long, default_value_t = 1)]
+    responders: usize,
+    /// Where the streams keep their messages
+    #[arg(long, default_value = "file", value_enum)]
+    storage: Storage,
+    /// Process id of the server, to know its CPU time per message
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+    /// What reports call the server
+    #[arg(long, default_value = "server", value_name = "NAME")]
+    system: String,
+    /// Write the results to this file, for `myelin-lab report`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the results as a table to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a report with curves to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write an .hgrm file for every curve into this directory
+    #[arg(long, value_name = "DIR")]
+    hgrm: Option<PathBuf>,
+}
+
+/// What `--outstanding` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Outstanding(Option<u64>);
+
+pub(crate) fn execute(arguments: &LatencyArguments) -> Result<(), BenchError> {
+    let server = &arguments.flags.target()?;
+    names::word("subject", arguments.subject())?;
+    match &arguments.side {
+        Some(Side::Respond(Respond { common, clients })) => {
+            Responders::alone(server, &format!("{}.*", common.subject), *clients)
         }
-    }
-
-    /// From what to what the latency is.
-    pub(crate) fn what(self) -> &'static str {
-        match self {
-            Self::Request => "request to answer",
-            Self::PubSub => "publisher to subscriber",
-            Self::JsAck => "publish to acknowledgement",
-            Self::JsConsume => "publisher to consumer",
-        }
-    }
-
-    /// What is usual: who asks waits for the answer, who publishes does not.
-    pub(crate) fn usual_outstanding(self) -> Option<u64> {
-        (self == Self::Request).then_some(1)
-    }
-
-    fn is_stamped(self) -> bool {
-        matches!(self, Self::PubSub | Self::JsConsume)
+        None => arguments.measure.execute(server),
     }
 }
 
-impl Settings {
-    /// The row's name in a report.
-    pub(crate) fn name(&self) -> String {
-        format!("{} {}", self.mode.name(), self.load())
-    }
-
-    /// How much goes how often over how many connections, wherever it goes.
-    pub(crate) fn load(&self) -> String {
-        let times = if self.connections == 1 { String::new() } else { format!(" x{}", self.connections) };
-        format!("{} @{}/s{times}", commands::size_text(self.size), self.rate)
-    }
-
-    /// What was done, in one line.
-    pub(crate) fn workload(&self) -> String {
-        let outstanding = match self.outstanding {
-            Some(count) => format!("{count} under way on each"),
-            None => "any number under way".into(),
-        };
-        let storage = match self.mode {
-            Mode::JsAck | Mode::JsConsume => format!(", storage {:?}", self.storage).to_lowercase(),
-            Mode::Request | Mode::PubSub => String::new(),
-        };
-        format!(
-            "{}, {} of noise at {} messages/s over {} connection{} ({outstanding}{storage}), {:?} after {:?} of warming",
-            self.mode.what(),
-            commands::size_text(self.size),
-            self.rate,
-            self.connections,
-            if self.connections == 1 { "" } else { "s" },
-            self.duration,
-            self.warming,
-        )
-    }
-
-    fn check(&self) -> Result<(), BenchError> {
-        let wrong = if self.rate == 0 || self.connections == 0 || self.outstanding == Some(0) {
-            "rates, connections and messages under way must be at least 1"
-        } else if self.duration.is_zero() {
-            "the duration must be more than 0"
-        } else if self.mode.is_stamped() && self.size < role::STAMP {
-            "payloads of pub-sub and js-consume must have at least 8 bytes, for they carry a number"
-        } else {
-            return Ok(());
-        };
-        Err(BenchError::Usage(wrong.into()))
-    }
-
-    fn schedule(&self) -> Schedule {
-        Schedule::new(self.rate, self.warming, self.duration)
-    }
-
-    fn request(&self) -> Result<Outcome, BenchError> {
-        let pattern = format!("{}.*", self.subject);
-        let (mut senders, mut seats) = (Vec::new(), Vec::new());
-        for number in 0..self.connections {
-            let subject = format!("{}.{number}", self.subject);
-            let (sender, seat) = self.asking(&subject, Part::Requester { size: self.size })?;
-            senders.push(sender);
-            seats.push(seat);
+impl LatencyArguments {
+    fn subject(&self) -> &str {
+        match &self.side {
+            Some(Side::Respond(respond)) => &respond.common.subject,
+            None => &self.measure.common.subject,
         }
-        Responders::beside(&self.server, &pattern, self.responders, || self.drive(senders, seats, false))
+    }
+}
+
+impl Measure {
+    fn execute(&self, server: &Target) -> Result<(), BenchError> {
+        if self.rounds == 0 {
+            return Err(BenchError::Usage("--rounds must be at least 1".into()));
+        }
+        let version = Greeting::of(server)?.to_string();
+        let system = System { name: self.system.clone(), version };
+        let mut environment = Environment::now();
+        environment.note("rounds", self.rounds.to_string());
+        let mut results = Results::new(environment, vec![system], Vec::new());
+        for settings in self.runs(server) {
+            let row = self.row(&settings)?;
+            print!("{}", terminal::row(&row));
+            results.rows.push(row);
+            let null = null::of(&settings)?;
+            println!("  driver alone, {null}");
+            results.environment.note(&format!("driver alone, {}", settings.load()), null);
+        }
+        self.write(&results)
     }
 
-    fn publish_and_subscribe(&self) -> Result<Outcome, BenchError> {
-        let (mut senders, mut seats) = (Vec::new(), Vec::new());
-        // A word of its own keeps messages of another run out of this one.
-        let base = format!("{}.{}", self.subject, inbox::unique(8));
-        for number in 0..self.connections {
-            let frame = Frame::new(&format!("{base}.{number}"), None, self.size, true);
-            senders.push(Sender::new(frame, self.outstanding));
-            seats.push(Seat::on(self.server.connect()?, Role::new(Part::Publisher))?);
-        }
-        for number in 0..self.connections {
-            let part = Part::Subscriber { size: self.size };
-            seats.push(self.subscribed(&format!("{base}.{number}"), part)?);
-        }
-        self.drive(senders, seats, false)
-    }
-
-    /// Works in a stream made for it, which must hold every message afterwards.
-    fn in_stream(&self, work: fn(&Self, &str) -> Result<Outcome, BenchError>) -> Result<Outcome, BenchError> {
-        let mut streams = Streams::create(&self.server, 1, self.storage, Feature::Nothing)?;
-        let name = streams.names()[0].clone();
-        let outcome = work(self, &name).and_then(|outcome| {
-            let (stored, sent) = (streams.counts(&name)?.messages, self.schedule().count());
-            match stored == sent {
-                true => Ok(outcome),
-                false => Err(BenchError::Lost(format!("{sent} messages were sent and {stored} are stored"))),
+    /// Every combination, in the order of the arguments.
+    fn runs(&self, server: &Target) -> Vec<LatencySettings> {
+        let mut runs = Vec::new();
+        for &mode in &self.modes {
+            for &size in &self.sizes {
+                runs.extend(self.rates.iter().map(|&rate| self.settings(server, mode, size, rate)));
             }
-        });
-        let deleted = streams.delete();
-        outcome.and_then(|outcome| deleted.map(|()| outcome))
-    }
-
-    fn store(&self, stream: &str) -> Result<Outcome, BenchError> {
-        let (senders, seats) = self.storing(stream, true)?;
-        self.drive(senders, seats, false)
-    }
-
-    fn store_and_consume(&self, stream: &str) -> Result<Outcome, BenchError> {
-        let mut admin = Admin::open(&self.server)?;
-        let name = format!("C{}", inbox::unique(8));
-        let configuration = json!({
-            "name": name, "durable_name": name, "ack_policy": "explicit", "max_ack_pending": 10_000,
-        });
-        admin.create_consumer(stream, &configuration)?;
-        let count = self.schedule().count();
-        let (ledger, expected) = (RefCell::new(Ledger::default()), Expected::exactly(count));
-        let wish = pull::Wish {
-            stream,
-            consumer: &name,
-            api: &self.server.api,
-            how: How::Consume,
-            batch: BATCH,
-            acks: Acks::Explicit,
-            size: self.size,
-            ledger: &ledger,
-            expected: &expected,
-        };
-        let (senders, mut seats) = self.storing(stream, false)?;
-        for _ in 0..self.connections {
-            let part = Part::Consumer(Box::new(Pull::on(wish, self.server.inbox())));
-            seats.push(Seat::on(self.server.connect()?, Role::new(part))?);
         }
-        let outcome = self.drive(senders, seats, true)?;
-        admin.settle(stream, &name, count)?;
-        Ok(outcome)
+        runs
     }
 
-    /// Senders who publish to a stream.
-    fn storing<'a>(
-        &self,
-        stream: &str,
-        is_arrival: bool,
-    ) -> Result<(Vec<Sender>, Vec<Seat<Role<'a>>>), BenchError> {
-        let sender = |number| {
-            let part = Part::Storing { answer: Acknowledgement::of(stream), is_arrival };
-            self.asking(&format!("{stream}.{number}"), part)
-        };
-        (0..self.connections).map(sender).collect()
-    }
-
-    /// A sender who is subscribed to an inbox of its own.
-    fn asking<'a>(&self, subject: &str, part: Part<'a>) -> Result<(Sender, Seat<Role<'a>>), BenchError> {
-        let inbox = self.server.inbox();
-        let seat = self.subscribed(&format!("{inbox}.*"), part)?;
-        let frame = Frame::new(subject, Some(&inbox), self.size, self.mode.is_stamped());
-        Ok((Sender::new(frame, self.outstanding), seat))
-    }
-
-    fn subscribed<'a>(&self, subject: &str, part: Part<'a>) -> Result<Seat<Role<'a>>, BenchError> {
-        let mut connection = self.server.connect()?;
-        if self.size > connection.max_payload() {
-            let text = format!("the server takes payloads of up to {} bytes", connection.max_payload());
-            return Err(BenchError::Usage(text));
-        }
-        connection.send(format!("SUB {subject} 1\r\n").as_bytes())?;
-        connection.barrier()?;
-        Seat::on(connection, Role::new(part))
-    }
-
-    fn drive(
-        &self,
-        senders: Vec<Sender>,
-        seats: Vec<Seat<Role<'_>>>,
-        is_stored: bool,
-    ) -> Result<Outcome, BenchError> {
-        let schedule = self.schedule();
-        let before = self.meter.map(Meter::cpu).transpose()?;
-        let started = Instant::now();
-        let pending = Driver::new(schedule, senders, seats, self.size)?.run(is_stored)?;
-        let elapsed = started.elapsed();
-        let after = self.meter.map(Meter::cpu).transpose()?;
-        let cpu = after.zip(before).map(|(after, before)| after.since(before));
-        Ok(Outcome::of(schedule, pending, elapsed, cpu))
-    }
-}
-
-impl Outcome {
-    /// `elapsed` counts from the schedule's zero to the last arrival.
-    pub(crate) fn of(schedule: Schedule, pending: Pending, elapsed: Duration, cpu: Option<CpuTime>) -> Self {
-        let each =
-            |cpu: CpuTime| Duration::from_secs_f64(cpu.scheduled.as_secs_f64() / schedule.count() as f64);
-        Self {
-            messages: pending.from_planned.count(),
-            elapsed: elapsed.saturating_sub(Duration::from_nanos(schedule.counted_from())),
-            planned: Duration::from_nanos(schedule.planned(schedule.count()) - schedule.counted_from()),
-            cpu_per_message: cpu.map(each),
-            held_up: pending.held_up,
-            from_planned: pending.from_planned,
-            from_sent: pending.from_sent,
-            lateness: pending.lateness,
+    fn settings(&self, server: &Target, mode: LatencyMode, size: usize, rate: u64) -> LatencySettings {
+        LatencySettings {
+            server: server.clone(),
+            mode,
+            size,
+            rate,
+            connections: self.clients,
+            outstanding: self.outstanding.map_or(mode.usual_outstanding(), |Outstanding(count)| count),
+            warming: self.warmup,
+            duration: self.duration,
+            subject: self.common.subject.clone(),
+            storage: self.storage,
+            responders: self.responders,
+            meter: self.server_pid.map(Meter::of),
         }
     }
 
-    /// Messages per second that really went through.
-    pub(crate) fn rate(&self) -> f64 {
-        self.messages as f64 / self.elapsed.as_secs_f64()
+    fn row(&self, settings: &LatencySettings) -> Result<ResultRow, BenchError> {
+        let rounds: Result<Vec<LatencyOutcome>, BenchError> =
+            (0..self.rounds).map(|_| run(settings)).collect();
+        Ok(ResultRow {
+            name: settings.name(),
+            group: "latency".into(),
+            workload: settings.workload(),
+            cells: vec![cell(&self.system, settings.mode.what(), &rounds?)],
+        })
     }
 
-    /// Of a run that fell behind its plan; its latencies are those of a queue that grew all the time.
-    pub(crate) fn behind(&self) -> Option<Behind> {
-        let late = self.elapsed.saturating_sub(self.planned);
-        let planned = self.messages as f64 / self.planned.as_secs_f64();
-        (late > BEHIND && late > self.planned / 20).then(|| Behind { rate: self.rate(), planned })
-    }
-}
-
-fn words(Behind { rate, planned }: Behind) -> String {
-    format!("{rate:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length")
-}
-
-/// What these rounds of one run say about a system. `what` is `Mode::what`.
-pub(crate) fn cell(system: &str, what: &str, rounds: &[Outcome]) -> Cell {
-    let curve = |clock, part: fn(&Outcome) -> &Distribution| {
-        let mut latencies = Distribution::default();
-        rounds.iter().for_each(|round| latencies.add(part(round)));
-        Curve { what: what.to_owned(), clock, latencies }
-    };
-    Cell {
-        system: system.to_owned(),
-        figures: figures(rounds),
-        curves: vec![
-            curve(Clock::Planned, |round| &round.from_planned),
-            curve(Clock::Sent, |round| &round.from_sent),
-            curve(Clock::Driver, |round| &round.lateness),
-        ],
-        errors: rounds.iter().filter_map(Outcome::behind).map(words).collect(),
-        behind: None,
+    fn write(&self, results: &Results) -> Result<(), BenchError> {
+        if let Some(path) = &self.json {
+            results.save(path)?;
+        }
+        if let Some(path) = &self.csv {
+            write(path, &csv::table(results))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &html::page(results))?;
+        }
+        match &self.hgrm {
+            Some(directory) => write_hgrm(directory, results),
+            None => Ok(()),
+        }
     }
 }
 
-/// The numbers of these rounds. A percentile that too few samples support is left to the curves, which show how few.
-fn figures(rounds: &[Outcome]) -> Vec<Figure> {
-    let values = |value: &dyn Fn(&Outcome) -> f64| rounds.iter().map(value).collect::<Vec<f64>>();
-    let is_supported =
-        |quantile| rounds.iter().all(|round| !round.from_planned.percentile(quantile).is_thin());
-    let percentile = |(name, quantile): (&str, f64)| {
-        let values = values(&|round| round.from_planned.microseconds(quantile));
-        Figure::new(format!("latency {name}"), "us", Better::Low, values)
-    };
-    let mut figures: Vec<Figure> =
-        QUANTILES.into_iter().filter(|&(_, quantile)| is_supported(quantile)).map(percentile).collect();
-    let cpu: Option<Vec<f64>> =
-        rounds.iter().map(|round| Some(round.cpu_per_message?.as_secs_f64() * 1e6)).collect();
-    figures.extend(cpu.map(|values| Figure::new("server CPU", "us/msg", Better::Low, values)));
-    let about = |name, unit, values| Figure::new(name, unit, Better::Neither, values);
-    figures.extend([
-        about("rate kept", "msgs/s", values(&Outcome::rate)),
-        about("samples", "msgs", values(&|round| round.messages as f64)),
-        about("held up", "msgs", values(&|round| round.held_up as f64)),
-        about("driver late p99", "us", values(&|round| round.lateness.microseconds(0.99))),
-    ]);
-    figures
+/// Writes one file per curve: `SYSTEM-ROW.hgrm`, `….uncorrected.hgrm` and `….driver.hgrm`.
+fn write_hgrm(directory: &Path, results: &Results) -> Result<(), BenchError> {
+    std::fs::create_dir_all(directory).map_err(BenchError::io("creating the directory of .hgrm files"))?;
+    for row in &results.rows {
+        for cell in &row.cells {
+            for curve in &cell.curves {
+                let kind = match curve.clock {
+                    Clock::Planned => "",
+                    Clock::Sent => ".uncorrected",
+                    Clock::Driver => ".driver",
+                };
+                let name = format!("{}{kind}.hgrm", file_name(&format!("{}-{}", cell.system, row.name)));
+                write(&directory.join(name), &hgrm::text(&curve.latencies))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same with nothing in it that a file system or a shell minds.
+fn file_name(name: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(kept).collect();
+    name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+/// Reads `256B`, `1KB`, `5KiB`, `1M` or plain bytes, as everywhere, and 0.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    if matches!(text, "0" | "0B") {
+        return Ok(0);
+    }
+    let Bytes(bytes) = text.parse().map_err(|error: BenchError| error.to_string())?;
+    usize::try_from(bytes).map_err(|_| format!("{text:?} is too much"))
+}
+
+/// Reads `30s`, `500ms`, `2m`, as everywhere, or plain seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
+        Err(_) => text.parse().map(|Time(time)| time).map_err(|error: BenchError| error.to_string()),
+    }
+}
+
+fn outstanding(text: &str) -> Result<Outstanding, String> {
+    match (text, text.parse()) {
+        ("any", _) => Ok(Outstanding(None)),
+        (_, Ok(count)) if count > 0 => Ok(Outstanding(Some(count))),
+        _ => Err(format!("{text:?} is neither a number from 1 nor \"any\"")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use myelin_loadgen::units::size_text;
+
     use super::*;
-    use crate::bench::address::Address;
-
-    fn settings(mode: Mode) -> Settings {
-        Settings {
-            server: Target::from(&Address::loopback(4222)),
-            mode,
-            size: 1024,
-            rate: 3000,
-            connections: 25,
-            outstanding: mode.usual_outstanding(),
-            warming: Duration::from_secs(1),
-            duration: Duration::from_secs(30),
-            subject: "latency".into(),
-            storage: Storage::File,
-            responders: 1,
-            meter: None,
-        }
-    }
 
     #[test]
-    fn a_row_is_named_by_what_distinguishes_it() {
-        assert_eq!(settings(Mode::Request).name(), "request 1KB @3000/s x25");
-        let alone = Settings { connections: 1, size: 5, ..settings(Mode::JsAck) };
-        assert_eq!(alone.name(), "js-ack 5B @3000/s");
-        let workload = alone.workload();
-        assert!(workload.contains("storage file") && workload.contains("any number under way"), "{workload}");
-    }
-
-    #[test]
-    fn impossible_settings_are_refused_before_anything_is_opened() {
-        let usual = settings(Mode::PubSub);
-        for wrong in [
-            Settings { rate: 0, ..usual.clone() },
-            Settings { connections: 0, ..usual.clone() },
-            Settings { outstanding: Some(0), ..usual.clone() },
-            Settings { duration: Duration::ZERO, ..usual.clone() },
-            Settings { size: 7, ..usual.clone() },
+    fn sizes_are_read_and_shown() {
+        for (text, bytes, shown) in [
+            ("256B", 256, "256B"),
+            ("256", 256, "256B"),
+            ("1KB", 1024, "1KB"),
+            ("5k", 5120, "5KB"),
+            ("1MiB", 1 << 20, "1MB"),
+            ("1025", 1025, "1025B"),
+            ("0", 0, "0B"),
         ] {
-            assert!(matches!(run(&wrong), Err(BenchError::Usage(_))), "{wrong:?}");
+            assert_eq!(size(text), Ok(bytes));
+            assert_eq!(size_text(bytes), shown);
         }
-        assert!(usual.check().is_ok() && Settings { size: 0, ..settings(Mode::Request) }.check().is_ok());
+        for wrong in ["", "KB", "1XB", "-1", "1.5KB", "99999999999999999999", "18446744073709551615KB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
-    fn rounds_make_a_cell() {
-        let schedule = Schedule::new(100, Duration::ZERO, Duration::from_secs(1));
-        let round = |latency: u64| {
-            let mut pending = Pending::new(schedule);
-            for number in 0..100 {
-                pending.send(number, schedule.planned(number) + 5_000, false);
-                pending.arrive(number, schedule.planned(number) + 5_000 + latency).unwrap();
-            }
-            Outcome::of(schedule, pending, Duration::from_nanos(schedule.planned(100)), None)
-        };
-        let cell = cell("s", "x", &[round(95_000), round(195_000), round(295_000)]);
-        let names: Vec<_> = cell.figures.iter().map(|figure| figure.name.as_str()).collect();
-        // A hundred samples a round support nothing beyond p90.
-        let expected = ["latency p50", "latency p90", "rate kept", "samples", "held up", "driver late p99"];
-        assert_eq!(names, expected);
-        let median = cell.figures[0].spread().unwrap();
-        assert!((median.median - 200.0).abs() < 0.5 && (median.most - 300.0).abs() < 0.5, "{median:?}");
-        assert!((cell.figure("rate kept").unwrap().values[0] - 100.0).abs() < 0.1);
-        assert!(cell.curves.iter().all(|curve| curve.latencies.count() == 300));
-        assert!((cell.curves[1].latencies.microseconds(0.5) - 195.0).abs() < 0.5);
-        assert!((cell.curves[2].latencies.microseconds(0.5) - 5.0).abs() < 0.1);
-        assert!(cell.errors.is_empty(), "{:?}", cell.errors);
-        let slow = Outcome { elapsed: Duration::from_secs(2), ..round(1) };
-        let behind = |outcome| crate::bench::contest::Round::of_latency(outcome, "x").behind;
-        assert_eq!(behind(&slow), Some(Behind { rate: 50.0, planned: 100.0 }));
-        assert_eq!(behind(&round(1)), None);
-        let cell = super::cell("s", "x", &[round(1), slow]);
-        assert!(
-            matches!(&cell.errors[..], [error] if error.starts_with("50 messages/s of 100: ")),
-            "{:?}",
-            cell.errors
-        );
+    fn durations_and_windows_are_read() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(["", "s", "1y", "-1", "-1s", "1 s", "NaN"].iter().all(|wrong| duration(wrong).is_err()));
+        assert_eq!(outstanding("any"), Ok(Outstanding(None)));
+        assert_eq!(outstanding("7"), Ok(Outstanding(Some(7))));
+        assert!(outstanding("0").is_err() && outstanding("few").is_err());
+    }
+
+    #[test]
+    fn file_names_are_tame() {
+        assert_eq!(file_name("my/server-request 1KB @3000/s x25"), "my-server-request-1KB-3000-s-x25");
+        assert_eq!(file_name("../.."), "..-..");
     }
 }

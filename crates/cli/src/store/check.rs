@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use myelin_store::verify::{self, Summary};
 
-use super::json;
-use super::place::{Place, PlaceArguments};
+use crate::store::json;
+use crate::store::place::{PlaceArguments, StorePlace};
 
 /// Arguments of `myelin store check`.
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct CheckArguments {
     #[command(flatten)]
     place: PlaceArguments,
     /// One JSON object per finding, and a summary
@@ -20,8 +20,8 @@ pub(super) struct Arguments {
 }
 
 /// Checks, and tells findings as they are made.
-pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
-    let Place { disk, root, keys } = arguments.place.place()?;
+pub(super) fn run(arguments: &CheckArguments) -> io::Result<ExitCode> {
+    let StorePlace { disk, root, keys } = arguments.place.place()?;
     let summary = verify::check(&disk, &root, keys.as_ref(), &mut |finding| {
         if arguments.json { println!("{}", json::finding(finding)) } else { println!("{finding}") }
     })?;

@@ -11,7 +11,7 @@ pub(super) struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        myelin_stdx::id::fill(bytes);
+        myelin_stdx::entropy::OsEntropy.fill(bytes);
     }
 }
 

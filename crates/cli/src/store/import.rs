@@ -1,7 +1,7 @@
 //! `myelin store import`: takes streams out of a store directory of nats-server.
 //!
-//! Works without a server: nats-server must have been stopped, and ours not started. Nothing in the old directory is
-//! written to, renamed or removed.
+//! Works without a server: nats-server must have been stopped, and ours not started. Nothing in the
+//! old directory is written to, renamed or removed.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -10,24 +10,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use myelin_jetstream::backup::import::{Imported, Importer, NotImported};
-use myelin_store::disk::real::RealDisk;
-use myelin_store::nats::directory::Directory;
-use myelin_store::nats::keys::Keys;
-use myelin_store::{Disk, Reserve, Store, StoreOptions};
+use myelin_disk::Disk;
+use myelin_disk::real::RealDisk;
+use myelin_natsfiles::directory::NatsDirectory;
+use myelin_natsfiles::keys::Keys;
+use myelin_store::{Reserve, Store, StoreOptions};
+use myelin_streams::backup::import::{Imported, Importer, NotImported};
 
-use super::entropy::{SystemEntropy, now};
-use super::keys::KeyArguments;
+use crate::store::entropy::{SystemEntropy, now};
+use crate::store::keys::KeyArguments;
 
 /// Where the server has its store inside of its `store_dir`.
 pub(super) const INSIDE: &str = "jetstream/myelin";
 
 /// Arguments of `myelin store import`.
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct ImportArguments {
     /// The store directory of nats-server: its store_dir, or the folder `jetstream` inside
     directory: PathBuf,
-    /// The store_dir that myelin-server will use. The same one is allowed: the two stores do not touch
+    /// The store_dir that myelin-server will use. The same one is allowed: the two stores do not
+    /// touch
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
     /// Only streams of this account; may be repeated
@@ -45,11 +47,11 @@ pub(super) struct Arguments {
 }
 
 /// Imports, and says of each stream what became of it.
-pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+pub(super) fn run(arguments: &ImportArguments) -> io::Result<ExitCode> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let root = std::path::absolute(&arguments.directory)?;
     let keys = Keys::new(arguments.keys.texts()?);
-    let from = Directory::open(Arc::clone(&disk), &root, keys)
+    let from = NatsDirectory::open(Arc::clone(&disk), &root, keys)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", root.display())))?;
     let is_wanted = |list: &[String], name: &String| list.is_empty() || list.contains(name);
     let mut streams = from.streams()?;

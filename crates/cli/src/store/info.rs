@@ -4,14 +4,14 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Args;
-use myelin_store::verify::{self, Info, StreamInfo};
+use myelin_store::verify::{self, StoreInfo, StreamDetails};
 
-use super::json;
-use super::place::{Place, PlaceArguments};
+use crate::store::json;
+use crate::store::place::{PlaceArguments, StorePlace};
 
 /// Arguments of `myelin store info`.
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct InfoArguments {
     #[command(flatten)]
     place: PlaceArguments,
     /// One JSON object for the store, and one per stream
@@ -20,8 +20,8 @@ pub(super) struct Arguments {
 }
 
 /// Looks, and prints.
-pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
-    let Place { disk, root, keys } = arguments.place.place()?;
+pub(super) fn run(arguments: &InfoArguments) -> io::Result<ExitCode> {
+    let StorePlace { disk, root, keys } = arguments.place.place()?;
     let info = verify::info(&disk, &root, keys.as_ref())?;
     if arguments.json {
         println!("{}", json::store(&info));
@@ -32,8 +32,8 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(info: &Info) {
-    let Info { journal_files, journal_bytes, last_round, .. } = info;
+fn print(info: &StoreInfo) {
+    let StoreInfo { journal_files, journal_bytes, last_round, .. } = info;
     println!(
         "{} streams; journal: {journal_files} files, {journal_bytes} bytes, last round {last_round}",
         info.streams.len()
@@ -41,8 +41,8 @@ fn print(info: &Info) {
     info.streams.iter().for_each(|stream| println!("{}", line(stream)));
 }
 
-fn line(stream: &StreamInfo) -> String {
-    let StreamInfo { id, account, name, segments, file_bytes, subjects, .. } = stream;
+fn line(stream: &StreamDetails) -> String {
+    let StreamDetails { id, account, name, segments, file_bytes, subjects, .. } = stream;
     let name = if name.is_empty() { format!("{:016x}", id.0) } else { format!("{account} {name}") };
     let files = format!("{segments} segments, {file_bytes} bytes in files");
     match &stream.totals {

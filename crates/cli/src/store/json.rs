@@ -1,7 +1,7 @@
 //! Findings and figures as JSON, one object per line.
 
-use myelin_store::repair::{self, Action};
-use myelin_store::verify::{Finding, Info, StreamInfo, Summary};
+use myelin_store::repair::{self, RepairAction};
+use myelin_store::verify::{Finding, StoreInfo, StreamDetails, Summary};
 use serde_json::{Value, json};
 
 /// A finding. What it does not have is `null`.
@@ -23,7 +23,7 @@ pub(super) fn finding(finding: &Finding) -> Value {
 }
 
 /// One thing that a repair did, or would do, or cannot.
-pub(super) fn action(action: &Action) -> Value {
+pub(super) fn action(action: &RepairAction) -> Value {
     let stream = action.stream.as_ref();
     json!({
         "type": "action",
@@ -63,7 +63,7 @@ pub(super) fn summary(summary: &Summary) -> Value {
 }
 
 /// A store.
-pub(super) fn store(info: &Info) -> Value {
+pub(super) fn store(info: &StoreInfo) -> Value {
     let id: String = info.id.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
         "type": "store",
@@ -76,7 +76,7 @@ pub(super) fn store(info: &Info) -> Value {
 }
 
 /// A stream.
-pub(super) fn stream(stream: &StreamInfo) -> Value {
+pub(super) fn stream(stream: &StreamDetails) -> Value {
     let totals = stream.totals.as_ref().ok();
     json!({
         "type": "stream",

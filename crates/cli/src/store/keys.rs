@@ -1,4 +1,5 @@
-//! The key with which an encrypted store is opened: from a file, so that it stands in no list of processes.
+//! The key with which an encrypted store is opened: from a file, so that it stands in no list of
+//! processes.
 
 use std::io;
 use std::path::PathBuf;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use myelin_store::Disk;
-use myelin_store::disk::real::RealDisk;
+use myelin_disk::Disk;
+use myelin_disk::real::RealDisk;
 use myelin_store::keys::Keys;
 
-use super::import::INSIDE;
-use super::keys::KeyArguments;
+use crate::store::import::INSIDE;
+use crate::store::keys::KeyArguments;
 
 /// Which store, and how to open it.
 #[derive(Debug, Args)]
@@ -25,20 +25,21 @@ pub(super) struct PlaceArguments {
 const MARKS: [&str; 3] = ["store", "store.copy", "streams"];
 
 /// Where to look.
-pub(super) struct Place {
+pub(super) struct StorePlace {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) root: PathBuf,
     pub(super) keys: Option<Keys>,
 }
 
 impl PlaceArguments {
-    pub(super) fn place(&self) -> io::Result<Place> {
+    pub(super) fn place(&self) -> io::Result<StorePlace> {
         let root = inside(std::path::absolute(&self.directory)?);
-        Ok(Place { disk: Arc::new(RealDisk), root, keys: self.keys.keys()? })
+        Ok(StorePlace { disk: Arc::new(RealDisk), root, keys: self.keys.keys()? })
     }
 }
 
-/// The store in a directory that operators know by another name: a server makes its own inside of `store_dir`.
+/// The store in a directory that operators know by another name: a server makes its own inside of
+/// `store_dir`.
 fn inside(directory: PathBuf) -> PathBuf {
     let is_store = |path: &Path| MARKS.iter().any(|mark| path.join(mark).exists());
     if is_store(&directory) {

@@ -6,25 +6,26 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use myelin_jetstream::backup::named;
-use myelin_store::repair::{self, Given, Options, Summary};
+use myelin_store::repair::{self, Given, RepairOptions, Summary};
 use myelin_store::verify;
+use myelin_streams::backup::stream_description;
 
-use super::check::sentence;
-use super::entropy::{SystemEntropy, now};
-use super::json;
-use super::place::{Place, PlaceArguments};
+use crate::store::check::sentence;
+use crate::store::entropy::{SystemEntropy, now};
+use crate::store::json;
+use crate::store::place::{PlaceArguments, StorePlace};
 
 /// Arguments of `myelin store repair`.
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct RepairArguments {
     #[command(flatten)]
     place: PlaceArguments,
     /// Do it. Without this nothing is changed
     #[arg(long)]
     apply: bool,
-    /// Configuration of a stream that has lost its name: as it was created, or what `nats stream info --json` printed. With
-    /// the stream's directory in front if several have lost theirs. May be repeated
+    /// Configuration of a stream that has lost its name: as it was created, or what
+    /// `nats stream info --json` printed. With the stream's directory in front if several have lost
+    /// theirs. May be repeated
     #[arg(long, value_name = "[DIRECTORY=]FILE.json")]
     config: Vec<String>,
     /// Account of the streams in --config that do not name theirs as "account"
@@ -36,14 +37,14 @@ pub(super) struct Arguments {
 }
 
 /// Repairs, or says what would be done.
-pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
-    let Place { disk, root, keys } = arguments.place.place()?;
+pub(super) fn run(arguments: &RepairArguments) -> io::Result<ExitCode> {
+    let StorePlace { disk, root, keys } = arguments.place.place()?;
     let given = arguments.config.iter().map(|text| given(text, &arguments.account));
-    let options = Options {
+    let options = RepairOptions {
         apply: arguments.apply,
         keys: keys.clone(),
         given: given.collect::<io::Result<_>>()?,
-        shape: &named::shape,
+        shape: &stream_description::storage_config,
         entropy: Arc::new(SystemEntropy),
         now: now(),
     };
@@ -96,13 +97,13 @@ fn verdict(summary: &Summary, is_applied: bool) -> String {
 /// `FILE` or `DIRECTORY=FILE`.
 fn given(text: &str, account: &str) -> io::Result<Given> {
     let named_directory =
-        text.split_once('=').and_then(|(before, file)| Some((named::directory(before)?, file)));
+        text.split_once('=').and_then(|(before, file)| Some((stream_description::directory(before)?, file)));
     let (directory, file) = named_directory.map_or((None, text), |(id, file)| (Some(id), file));
     let path = PathBuf::from(file);
     let about =
         |error: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()));
     let bytes = std::fs::read(&path).map_err(|error| about(error.to_string()))?;
-    let named = named::read(&bytes, now()).map_err(about)?;
+    let named = stream_description::read(&bytes, now()).map_err(about)?;
     Ok(Given {
         directory: directory.or(named.directory),
         account: named.account.unwrap_or_else(|| account.to_owned()),

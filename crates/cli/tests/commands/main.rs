@@ -1,7 +1,9 @@
-//! Drives `myelin bench` and the verbs around it against our server and, where it is installed, the reference, with
-//! small counts, and compares every line with what the official `nats bench` prints.
+//! Drives `myelin bench` and the verbs around it against our server and, where it is installed, the
+//! reference, with small counts, and compares every line with what the official `nats bench`
+//! prints.
 //!
-//! `MYELIN_RECORD=1` records those lines anew in `shapes.txt`, with the official command and the reference.
+//! `MYELIN_RECORD=1` records those lines anew in `shapes.txt`, with the official command and the
+//! reference.
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 

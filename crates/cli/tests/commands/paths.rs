@@ -1,5 +1,5 @@
-//! Ways to a server and through it that are not the usual ones: proxies, prefixes, domains; and what is refused before
-//! any of them is gone.
+//! Ways to a server and through it that are not the usual ones: proxies, prefixes, domains; and
+//! what is refused before any of them is gone.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

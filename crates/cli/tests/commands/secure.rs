@@ -63,7 +63,8 @@ fn certificates_and_keys_open_what_is_closed_without_them() {
             };
             succeed(&mut publish(&[&certificates[..], &user].concat()));
             assert!(fail(&mut publish(&certificates)).contains("Authorization Violation"));
-            // Without our certificate; the alert may be lost when the server closes the connection behind it.
+            // Without our certificate; the alert may be lost when the server closes the connection
+            // behind it.
             fail(&mut publish(&[&certificates[..2], &user].concat()));
             // Without theirs.
             assert!(fail(&mut publish(&user)).contains("encryption: "));

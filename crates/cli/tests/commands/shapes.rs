@@ -1,4 +1,5 @@
-//! Every line of every benchmark is that of `nats bench`: the banner to the letter, figures with their numbers replaced.
+//! Every line of every benchmark is that of `nats bench`: the banner to the letter, figures with
+//! their numbers replaced.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

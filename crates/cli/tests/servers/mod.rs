@@ -1,4 +1,5 @@
-//! The programs that tests of the command line run, and servers on free ports that end with the test.
+//! The programs that tests of `myelin` and `myelin-lab` run, and servers on free ports that end
+//! with the test.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -30,9 +31,16 @@ pub(crate) fn reference() -> Option<PathBuf> {
     found
 }
 
-/// Our server as it was last built beside the program under test. Who tests the whole workspace has it built anew.
+/// A program of ours where cargo puts it: beside the folder in which the test is.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join(name)
+}
+
+/// Our server as it was last built beside the program under test. Who tests the whole workspace has
+/// it built anew.
 pub(crate) fn beside() -> Option<PathBuf> {
-    let program = Path::new(env!("CARGO_BIN_EXE_myelin")).with_file_name("myelin-server");
+    let program = program("myelin-server");
     if !program.is_file() {
         eprintln!("without ours: {} was not built", program.display());
     }
@@ -41,12 +49,14 @@ pub(crate) fn beside() -> Option<PathBuf> {
 
 /// Our server in any profile, the first of these that was built.
 pub(crate) fn built(profiles: [&str; 3]) -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_BIN_EXE_myelin")).ancestors().nth(2)?;
+    let program = program("myelin-server");
+    let target = program.ancestors().nth(2)?;
     let places = profiles.map(|profile| target.join(profile).join("myelin-server"));
     places.into_iter().find(|program| program.is_file())
 }
 
-/// The reference where it is installed, else ours. `None`, with a line that says so, where there is neither.
+/// The reference where it is installed, else ours. `None`, with a line that says so, where there is
+/// neither.
 pub(crate) fn any() -> Option<PathBuf> {
     let found = installed("nats-server").or_else(|| built(["release", "quick", "debug"]));
     if found.is_none() {
@@ -128,7 +138,7 @@ fn listening(program: &Path) -> (Command, u16) {
 
 /// `myelin bench` with these arguments.
 pub(crate) fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+    let mut command = Command::new(program("myelin"));
     command.arg("bench").args(arguments);
     command
 }

@@ -16,7 +16,8 @@ pub(crate) struct ClusterAddress {
 }
 
 impl ClusterAddress {
-    /// Reads `scheme://user:password@host:port`. Compat: a port of -1, which no URL can have, is taken.
+    /// Reads `scheme://user:password@host:port`. Compat: a port of -1, which no URL can have, is
+    /// taken.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let random = text.strip_suffix(":-1").map(|rest| format!("{rest}:0"));
         let url = random.as_deref().unwrap_or(text);

@@ -1,10 +1,10 @@
-//! What flags set in the options, and what is said about those that ask for the impossible.
+//! Application of flags to the options, and what is said about those that ask for the impossible.
 
 use super::address::ClusterAddress;
 use super::table::Flag;
 use super::{Flags, Setting};
 use crate::diagnostic::Diagnostic;
-use crate::options::table::Scope;
+use crate::options::table::BlockKind;
 use crate::options::{InspectTls, Options, Port, TlsOptions, missing_text, positive};
 use crate::secret::Secret;
 use crate::url::Url;
@@ -43,7 +43,8 @@ impl Flags {
         Ok(())
     }
 
-    /// Puts the flags that stand for several options over `options`, after all others and after the file.
+    /// Puts the flags that stand for several options over `options`, after all others and after the
+    /// file.
     pub(crate) fn apply_combined(
         &self,
         options: &mut Options,
@@ -59,7 +60,8 @@ impl Flags {
         Ok(())
     }
 
-    /// Compat: an address without a login takes away the one of the file, and no address the listener.
+    /// Compat: an address without a login takes away the one of the file, and no address the
+    /// listener.
     fn apply_cluster(&self, options: &mut Options) -> Result<(), String> {
         let cluster = &mut options.cluster;
         if let Some(text) = self.text(Flag::ClusterListen) {
@@ -108,15 +110,15 @@ impl Flags {
         }
     }
 
-    /// Compat: every flag about TLS asks for it, be it `-tlsverify=false`; only `-tls=false` does not, and
-    /// then the others ask for nothing.
+    /// Compat: every flag about TLS asks for it, be it `-tlsverify=false`; only `-tls=false` does
+    /// not, and then the others ask for nothing.
     fn asks_tls(&self) -> bool {
         const TLS: [Flag; 5] = [Flag::Tls, Flag::TlsVerify, Flag::TlsCert, Flag::TlsKey, Flag::TlsCaCert];
         let is_switched_off = self.last(Flag::Tls) == Some(&Setting::Switch(false));
         !is_switched_off && TLS.iter().any(|flag| self.is_given(*flag))
     }
 
-    /// What there is to say about flags that are accepted and do nothing.
+    /// Warnings about flags that are accepted and do nothing.
     pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
         let profile = self.number(Flag::Profile).filter(|port| *port != 0);
         let text = "\"-profile\" has no effect in Myelin: there is no Go profile to serve; use `perf`";
@@ -140,7 +142,8 @@ impl Flags {
     }
 }
 
-/// The flag as in the usage, and the feature that the option of the file needs which means the same.
+/// The flag as in the usage, and the feature that the option of the file needs which means the
+/// same.
 fn missing_feature(flag: Flag) -> Option<(&'static str, &'static str)> {
     let (name, option) = match flag {
         Flag::HttpsPort => ("--https_port", "https_port"),
@@ -151,7 +154,7 @@ fn missing_feature(flag: Flag) -> Option<(&'static str, &'static str)> {
         Flag::ClusterListen => ("--cluster", "cluster"),
         _ => return None,
     };
-    Some((name, Scope::Top.find(option)?.class.feature()?))
+    Some((name, BlockKind::Top.find(option)?.class.feature()?))
 }
 
 /// Compat: the reference dies of a route that is no URL.
@@ -271,7 +274,8 @@ mod tests {
         assert_eq!(error, Err("no such file".to_owned()));
     }
 
-    /// CVE-2021-32026: who named certificates by flags was offered other suites than who named them in a file.
+    /// CVE-2021-32026: who named certificates by flags was offered other suites than who named them
+    /// in a file.
     #[test]
     fn flags_ask_for_the_same_tls_as_a_file() {
         let tls = on_defaults(&["-tlscert", "a", "-tlskey", "b"]).expect("options").tls.expect("TLS");

@@ -1,8 +1,9 @@
-//! Every flag of nats-server 2.15.2 by each of its names, and what it takes; and those that only Myelin has.
+//! Every flag of nats-server 2.15.2 by each of its names, and what it takes; and those that only
+//! Myelin has.
 
-use super::Kind::{self, Number, Switch, Text};
+use super::FlagKind::{self, Number, Switch, Text};
 
-/// What a flag sets, whatever it is called.
+/// Flag by what it sets, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flag {
     Host,
@@ -51,7 +52,7 @@ pub(super) enum Flag {
     HelpTls,
 }
 
-const FLAGS: &[(&[&str], Kind, Flag)] = &[
+const FLAGS: &[(&[&str], FlagKind, Flag)] = &[
     (&["a", "addr", "net"], Text, Flag::Host),
     (&["p", "port"], Number, Flag::Port),
     (&["n", "name", "server_name"], Text, Flag::ServerName),
@@ -100,7 +101,7 @@ const FLAGS: &[(&[&str], Kind, Flag)] = &[
 ];
 
 /// The flag of that name, without dashes.
-pub(super) fn find(name: &str) -> Option<(Kind, Flag)> {
+pub(super) fn find(name: &str) -> Option<(FlagKind, Flag)> {
     FLAGS.iter().find(|(names, ..)| names.contains(&name)).map(|&(_, kind, flag)| (kind, flag))
 }
 

@@ -1,7 +1,8 @@
-//! Integers with and without units, floats, dates, and the addresses and words that start like them.
+//! Integers with and without units, floats, dates, and the addresses and words that start like
+//! them.
 
 use super::text::ends_bare_text;
-use super::{Lexer, Scan, Scope, Token, TokenKind};
+use super::{Enclosure, Lexer, Scan, Token, TokenKind};
 
 impl Lexer<'_> {
     pub(super) fn negative_number(&mut self) -> Scan<Token> {
@@ -23,7 +24,8 @@ impl Lexer<'_> {
             Some('.') => self.fraction(),
             Some(c) if is_unit(c) => self.number_with_unit(),
             Some(c) if self.ends_number(c) => Ok(self.token(TokenKind::Integer)),
-            // Compat: the character that makes it text is not looked at, be it a quote or a backslash.
+            // Compat: the character that makes it text is not looked at, be it a quote or a
+            // backslash.
             Some(_) => {
                 self.cursor.bump();
                 self.bare_text()
@@ -59,10 +61,10 @@ impl Lexer<'_> {
         self.fail(format!("expected a digit after '{before}'"))
     }
 
-    /// What ends a number. The reference takes `]` for text even in an array and so rejects `[1]`; JSON
-    /// has it, so it is read.
+    /// Whether a character ends a number. The reference takes `]` for text even in an array and so
+    /// rejects `[1]`; JSON has it, so it is read.
     fn ends_number(&self, c: char) -> bool {
-        ends_bare_text(c) && (c != ']' || self.scopes.last() == Some(&Scope::Array))
+        ends_bare_text(c) && (c != ']' || self.scopes.last() == Some(&Enclosure::Array))
     }
 
     fn date_time(&mut self) -> Scan<Token> {

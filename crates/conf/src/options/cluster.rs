@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::compression::{Compression, CompressionOptions};
-use super::field::{Field, Read, Report, read_block};
+use super::compression::{CompressionOptions, LinkCompression};
+use super::field::{Diagnostics, Field, Read, read_block};
 use super::limits::WriteTimeout;
 use super::link::{LinkAuthorization, read_urls};
 use super::listener::ListenerOptions;
 use super::permissions::{Permissions, QueueSubject, SubjectPermission};
-use super::table::{Scope, missing_text};
+use super::table::{BlockKind, missing_text};
 use super::tls::{TlsOptions, TlsUse};
 use super::{DEFAULT_SYSTEM_ACCOUNT, Options};
 use crate::url::Url;
@@ -46,7 +46,8 @@ pub struct ClusterOptions {
     pub listener: ListenerOptions,
     /// How the other side logs in, and how we do when a URL names no user.
     pub authorization: LinkAuthorization,
-    /// Permissions of all routes. Those of the `authorization` block count when the cluster has none.
+    /// Permissions of all routes. Those of the `authorization` block count when the cluster has
+    /// none.
     pub permissions: Option<RoutePermissions>,
     /// Servers to connect to.
     pub routes: Vec<Url>,
@@ -72,7 +73,7 @@ pub struct ClusterOptions {
     pub ping_max: Option<u32>,
     /// `None` is that of clients.
     pub write_deadline: Option<Duration>,
-    /// What happens when it passes. By default the write is tried again.
+    /// Reaction when the write deadline passes. By default the write is tried again.
     pub write_timeout: WriteTimeout,
 }
 
@@ -102,13 +103,13 @@ impl Default for ClusterOptions {
 
 impl ClusterOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         if field.name() != "cluster" {
             return Ok(false);
         }
         let map = field.block("Expected map to define cluster")?;
         let (mut deprecated, missing) = (None, report.missing.len());
-        read_block(map, Scope::Cluster, report, |inner, report| {
+        read_block(map, BlockKind::Cluster, report, |inner, report| {
             Ok(self.listener.set(inner, report)?
                 || self.set_link(inner, &mut deprecated, report)?
                 || self.set_timing(inner, report)?)
@@ -116,10 +117,10 @@ impl ClusterOptions {
         self.permissions = self.permissions.take().or(deprecated);
         // Compat: without a port it is but a name; routes are not looked at then.
         if self.listener.port.is_some()
-            && let Some(feature) = Scope::Top.find(field.name()).and_then(|entry| entry.class.feature())
+            && let Some(feature) = BlockKind::Top.find(field.name()).and_then(|entry| entry.class.feature())
         {
             report.missing.truncate(missing);
-            report.refuse_start(field.complaint(missing_text(field.written(), feature)));
+            report.refuse_start(field.diagnostic(missing_text(field.written(), feature)));
         }
         Ok(true)
     }
@@ -128,7 +129,7 @@ impl ClusterOptions {
         &mut self,
         field: &Field<'_>,
         deprecated: &mut Option<RoutePermissions>,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Read<bool> {
         match field.name() {
             "name" => self.name = cluster_name(field, "cluster name cannot contain spaces")?,
@@ -144,7 +145,7 @@ impl ClusterOptions {
             "permissions" => {
                 let permissions = Permissions::read(field, report)?;
                 if permissions.responses.is_some() {
-                    return Err(field.complaint("Cluster permissions do not support dynamic responses"));
+                    return Err(field.diagnostic("Cluster permissions do not support dynamic responses"));
                 }
                 self.permissions = Some(RoutePermissions::new(permissions, field)?);
             }
@@ -162,13 +163,13 @@ impl ClusterOptions {
         Ok(true)
     }
 
-    fn set_timing(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_timing(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "ping_interval" => {
                 self.ping_interval = field.chosen_duration("ping_interval", report)?;
                 if self.ping_interval > Some(MAX_PING_INTERVAL) {
                     let text = "Cluster 'ping_interval' will reset to 30s which is the max for routes";
-                    report.warnings.push(field.complaint(text));
+                    report.warnings.push(field.diagnostic(text));
                 }
             }
             "ping_max" => self.ping_max = field.limit()?,
@@ -183,12 +184,12 @@ impl ClusterOptions {
     ///
     /// # Errors
     /// The mode is unknown. Options that were loaded to run have been checked.
-    pub fn compression(&self) -> Result<Compression, String> {
-        self.compression.resolve("s2_fast", Compression::Accept)
+    pub fn compression(&self) -> Result<LinkCompression, String> {
+        self.compression.resolve("s2_fast", LinkCompression::Accept)
     }
 
-    /// Accounts that have a route of their own: the system account is always one of them, unless there is
-    /// no pool.
+    /// Accounts that have a route of their own: the system account is always one of them, unless
+    /// there is no pool.
     pub fn pinned(&self, system_account: Option<&str>) -> Vec<String> {
         let mut pinned = self.pinned_accounts.clone();
         if self.pool_size != PoolSize::Single && self.listener.port.is_some() {
@@ -234,8 +235,8 @@ impl ClusterOptions {
 /// A name for a cluster or a gateway.
 pub(super) fn cluster_name(field: &Field<'_>, with_spaces: &str) -> Read<Option<String>> {
     match field.optional_text()? {
-        Some(name) if name.contains(' ') => Err(field.complaint(with_spaces)),
-        Some(name) if name == RESERVED_NAME => Err(field.complaint("cluster name is reserved")),
+        Some(name) if name.contains(' ') => Err(field.diagnostic(with_spaces)),
+        Some(name) if name == RESERVED_NAME => Err(field.diagnostic("cluster name is reserved")),
         name => Ok(name),
     }
 }
@@ -251,13 +252,14 @@ impl PoolSize {
 }
 
 impl RoutePermissions {
-    /// Permissions to publish are for imports, those to subscribe for exports, which know no queues.
+    /// Permissions to publish are for imports, those to subscribe for exports, which know no
+    /// queues.
     fn new(permissions: Permissions, field: &Field<'_>) -> Read<Self> {
         let export = permissions.subscribe.map(|export| {
             let allow = export.allow.map(|list| plain_subjects(list, "allow")).transpose()?;
             Ok(SubjectPermission { allow, deny: plain_subjects(export.deny, "deny")? })
         });
-        let export = export.transpose().map_err(|message: String| field.complaint(message))?;
+        let export = export.transpose().map_err(|message: String| field.diagnostic(message))?;
         Ok(Self { import: permissions.publish, export })
     }
 }
@@ -273,7 +275,8 @@ fn plain_subjects(list: Vec<QueueSubject>, which: &str) -> Result<Vec<String>, S
     list.into_iter().map(plain).collect()
 }
 
-/// The system account as far as leaf nodes and gateways are concerned: it exists unless it is switched off.
+/// The system account as far as leaf nodes and gateways are concerned: it exists unless it is
+/// switched off.
 pub(super) fn implied_system_account(options: &Options) -> Option<&'static str> {
     let is_implied =
         options.accounts.configured_system_account.is_none() && !options.accounts.no_system_account;

@@ -1,23 +1,23 @@
 //! How links to other servers are compressed.
 //!
-//! A file may name any mode and any thresholds; which of them make sense is checked when a server starts,
-//! by [`CompressionOptions::resolve`].
+//! A file may name any mode and any thresholds; which of them make sense is checked when a server
+//! starts, by [`CompressionOptions::resolve`].
 
 use std::time::Duration;
 
-use super::field::{Field, Read, Report, complaint_at, read_block};
-use super::table::Scope;
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::table::BlockKind;
 use crate::duration;
 use crate::value::{Node, Value};
 
 /// A way to compress a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Compression {
+pub enum LinkCompression {
     /// Behave like a server that knows no compression.
     NotSupported,
     /// None.
     Off,
-    /// What the other side chooses; none if it chooses nothing.
+    /// Mode that the other side chooses; none if it chooses nothing.
     Accept,
     /// S2 at a level that depends on the round trip.
     S2Auto(RttThresholds),
@@ -29,8 +29,9 @@ pub enum Compression {
     S2Best,
 }
 
-/// Up to which round trip a link is uncompressed, compressed fast, better, and best; zero skips a level.
-/// From one to four values, ascending but for zeros; beyond the last it is the level that follows.
+/// Up to which round trip a link is uncompressed, compressed fast, better, and best; zero skips a
+/// level. From one to four values, ascending but for zeros; beyond the last it is the level that
+/// follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RttThresholds(pub Vec<Duration>);
 
@@ -51,12 +52,12 @@ pub struct CompressionOptions {
 
 impl CompressionOptions {
     /// Reads a mode, a boolean, or a block of mode and thresholds. `true` means `on`.
-    pub(super) fn read(field: &Field<'_>, on: &str, report: &mut Report) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>, on: &str, report: &mut Diagnostics) -> Read<Self> {
         let mut options = Self::default();
         match field.value() {
             Value::Text(mode) => options.mode = not_empty(mode),
             Value::Boolean(is_on) => options.mode = Some(if *is_on { on } else { "off" }.to_owned()),
-            Value::Map(map) => read_block(map, Scope::Compression, report, |field, _| {
+            Value::Map(map) => read_block(map, BlockKind::LinkCompression, report, |field, _| {
                 match field.name() {
                     "mode" => options.mode = not_empty(field.text()?),
                     "rtt_thresholds" | "thresholds" | "rtts" | "rtt" => {
@@ -70,7 +71,7 @@ impl CompressionOptions {
                 Ok(true)
             }),
             other => {
-                return Err(field.complaint(format!(
+                return Err(field.diagnostic(format!(
                     "field {:?} should be a boolean or a structure, got {}",
                     field.written(),
                     other.go_type()
@@ -80,11 +81,12 @@ impl CompressionOptions {
         Ok(options)
     }
 
-    /// What the mode stands for, `default` when none was chosen; `on` is what `on` means here.
+    /// Resolves the mode to what it stands for, `default` when none was chosen; `on` is what `on`
+    /// means here.
     ///
     /// # Errors
     /// The mode is unknown or its thresholds make no sense.
-    pub(super) fn resolve(&self, on: &str, default: Compression) -> Result<Compression, String> {
+    pub(super) fn resolve(&self, on: &str, default: LinkCompression) -> Result<LinkCompression, String> {
         let Some(written) = &self.mode else { return Ok(default) };
         let lower = written.to_lowercase();
         let mode = match lower.as_str() {
@@ -92,13 +94,13 @@ impl CompressionOptions {
             mode => mode,
         };
         match mode {
-            "not supported" | "not_supported" => Ok(Compression::NotSupported),
-            "disabled" | "off" | "false" => Ok(Compression::Off),
-            "accept" => Ok(Compression::Accept),
-            "auto" | "s2_auto" => self.resolve_thresholds(written).map(Compression::S2Auto),
-            "fast" | "s2_fast" => Ok(Compression::S2Fast),
-            "better" | "s2_better" => Ok(Compression::S2Better),
-            "best" | "s2_best" => Ok(Compression::S2Best),
+            "not supported" | "not_supported" => Ok(LinkCompression::NotSupported),
+            "disabled" | "off" | "false" => Ok(LinkCompression::Off),
+            "accept" => Ok(LinkCompression::Accept),
+            "auto" | "s2_auto" => self.resolve_thresholds(written).map(LinkCompression::S2Auto),
+            "fast" | "s2_fast" => Ok(LinkCompression::S2Fast),
+            "better" | "s2_better" => Ok(LinkCompression::S2Better),
+            "best" | "s2_best" => Ok(LinkCompression::S2Best),
             _ => Err(format!("unsupported compression mode {written:?}")),
         }
     }
@@ -134,10 +136,10 @@ fn not_empty(text: &str) -> Option<String> {
 /// Compat: a text that is no duration is placed at the list.
 fn threshold(field: &Field<'_>, item: &Node) -> Read<i64> {
     match &item.value {
-        Value::Text(text) => duration::parse(text).map_err(|error| field.complaint(error)),
+        Value::Text(text) => duration::parse(text).map_err(|error| field.diagnostic(error)),
         other => {
             let message = format!("a round trip must be a duration, not {}", other.type_name());
-            Err(complaint_at(&item.position, message))
+            Err(diagnostic_at(&item.position, message))
         }
     }
 }
@@ -146,26 +148,31 @@ fn threshold(field: &Field<'_>, item: &Node) -> Read<i64> {
 mod tests {
     use super::*;
 
-    fn resolve(mode: &str, thresholds: &[i64]) -> Result<Compression, String> {
+    fn resolve(mode: &str, thresholds: &[i64]) -> Result<LinkCompression, String> {
         let thresholds = thresholds.iter().map(|n| n * 1_000_000).collect();
         let options = CompressionOptions { mode: Some(mode.to_owned()), thresholds };
-        options.resolve("s2_fast", Compression::Accept)
+        options.resolve("s2_fast", LinkCompression::Accept)
     }
 
     #[test]
     fn modes_have_many_names() {
-        assert_eq!(resolve("ON", &[]), Ok(Compression::S2Fast));
-        assert_eq!(resolve("Disabled", &[]), Ok(Compression::Off));
-        assert_eq!(resolve("not supported", &[]), Ok(Compression::NotSupported));
-        assert_eq!(resolve("auto", &[]), Ok(Compression::S2Auto(RttThresholds::default())));
+        assert_eq!(resolve("ON", &[]), Ok(LinkCompression::S2Fast));
+        assert_eq!(resolve("Disabled", &[]), Ok(LinkCompression::Off));
+        assert_eq!(resolve("not supported", &[]), Ok(LinkCompression::NotSupported));
+        assert_eq!(resolve("auto", &[]), Ok(LinkCompression::S2Auto(RttThresholds::default())));
         assert_eq!(resolve("gzip", &[]), Err("unsupported compression mode \"gzip\"".to_owned()));
-        assert_eq!(CompressionOptions::default().resolve("on", Compression::Off), Ok(Compression::Off));
+        assert_eq!(
+            CompressionOptions::default().resolve("on", LinkCompression::Off),
+            Ok(LinkCompression::Off)
+        );
     }
 
     #[test]
     fn thresholds_ascend_and_end_above_zero() {
         let millis = |list: &[u64]| {
-            Ok(Compression::S2Auto(RttThresholds(list.iter().map(|&n| Duration::from_millis(n)).collect())))
+            Ok(LinkCompression::S2Auto(RttThresholds(
+                list.iter().map(|&n| Duration::from_millis(n)).collect(),
+            )))
         };
         assert_eq!(resolve("s2_auto", &[0, 10, 20]), millis(&[0, 10, 20]));
         assert_eq!(resolve("s2_auto", &[-5, 10, 0, 0]), millis(&[0, 10]));

@@ -1,5 +1,5 @@
-//! What options forbid each other. Checked when a server is about to run, with flags applied, because a
-//! file alone may be completed by flags.
+//! Conflicts of options that forbid each other. Checked when a server is about to run, with flags
+//! applied, because a file alone may be completed by flags.
 
 mod trust;
 

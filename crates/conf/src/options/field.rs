@@ -1,36 +1,38 @@
-//! One field of a configuration block on its way into an option: its name, its place, its typed value.
+//! One field of a configuration block on its way into an option: its name, its place, its typed
+//! value.
 //!
-//! Owns the texts about wrong types and ranges, and the list of complaints. A reader of a block is a
+//! Owns the texts about wrong types and ranges, and the list of diagnostics. A reader of a block is
+//! a
 //! `match` over [`Field::name`] whose arms read the value as what it must be.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::table::{Class, Entry, Scope, missing_text};
+use super::table::{BlockKind, Class, OptionEntry, missing_text};
 use super::tls::TlsOptions;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::duration;
 use crate::value::{Map, Node, Value};
 
-/// A value, or the complaint about it.
+/// A value, or the diagnostic about it.
 pub(super) type Read<T> = Result<T, Diagnostic>;
 
-/// Everything the configuration is to be blamed for, in the order of the file.
+/// All diagnostics of a configuration, in the order of the file.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct Diagnostics {
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) warnings: Vec<Diagnostic>,
-    /// Options that change nothing here. Unlike warnings, they do not make `-t` fail, for the reference
-    /// finds nothing wrong with them.
+    /// Options that change nothing here. Unlike warnings, they do not make `-t` fail, for the
+    /// reference finds nothing wrong with them.
     pub(crate) notes: Vec<Diagnostic>,
-    /// What a start ends with although the file is right: options whose feature does not exist yet, and
-    /// values that nobody can run with.
+    /// Reasons why a start fails although the file is right: options whose feature does not exist
+    /// yet, and values that nobody can run with.
     pub(crate) missing: Vec<Diagnostic>,
     /// Blocks whose certificates are yet to be opened.
     pub(crate) tls: Vec<TlsOptions>,
 }
 
-impl Report {
+impl Diagnostics {
     /// Notes the error of `read`, if it is one, and returns its value otherwise.
     pub(super) fn keep<T>(&mut self, read: Read<T>) -> Option<T> {
         read.map_err(|error| self.errors.push(error)).ok()
@@ -39,8 +41,8 @@ impl Report {
     /// Notes a value that the reference takes for valid and then fails or goes astray with.
     ///
     /// Compat: `-t` calls such a file valid, as the reference does; a start ends with this message.
-    pub(super) fn refuse_start(&mut self, complaint: Diagnostic) {
-        self.missing.push(complaint);
+    pub(super) fn refuse_start(&mut self, diagnostic: Diagnostic) {
+        self.missing.push(diagnostic);
     }
 }
 
@@ -52,19 +54,19 @@ pub(super) struct Field<'a> {
     node: &'a Node,
 }
 
-/// Hands every field of a block that is in the table to `set`, which answers whether it reads that field,
-/// and reports the fields that are unknown, without meaning or ahead of their time.
+/// Hands every field of a block that is in the table to `set`, which answers whether it reads that
+/// field, and reports the fields that are unknown, without meaning or ahead of their time.
 pub(super) fn read_block(
     map: &Map,
-    scope: Scope,
-    report: &mut Report,
-    mut set: impl FnMut(&Field<'_>, &mut Report) -> Read<bool>,
+    scope: BlockKind,
+    report: &mut Diagnostics,
+    mut set: impl FnMut(&Field<'_>, &mut Diagnostics) -> Read<bool>,
 ) {
     for (key, node) in map.iter() {
         let field = Field::new(key, node);
         let Some(entry) = scope.find(field.name()) else {
             if !node.is_used_variable {
-                report.errors.push(field.complaint(scope.unknown(field.written())));
+                report.errors.push(field.diagnostic(scope.unknown(field.written())));
             }
             continue;
         };
@@ -72,7 +74,7 @@ pub(super) fn read_block(
         let missing = report.missing.len();
         let is_read = set(&field, report);
         if report.keep(is_read) == Some(false) {
-            report.errors.push(field.complaint(format!("nobody reads {key:?}")));
+            report.errors.push(field.diagnostic(format!("nobody reads {key:?}")));
         }
         if report.errors.len() == errors {
             report.classify(entry, &field, missing);
@@ -80,18 +82,18 @@ pub(super) fn read_block(
     }
 }
 
-impl Report {
-    /// Notes what the table says of a field that was read without complaint. What is said of a block
-    /// stands for all that is `missing` in it.
-    fn classify(&mut self, entry: &Entry, field: &Field<'_>, missing: usize) {
+impl Diagnostics {
+    /// Notes what the table says of a field that was read without a diagnostic. What is said of a
+    /// block stands for all that is `missing` in it.
+    fn classify(&mut self, entry: &OptionEntry, field: &Field<'_>, missing: usize) {
         match entry.class {
             Class::NoMeaning(why) => {
                 let name = field.written();
-                self.notes.push(field.complaint(format!("{name:?} has no effect in Myelin: {why}")));
+                self.notes.push(field.diagnostic(format!("{name:?} has no effect in Myelin: {why}")));
             }
             Class::Missing(feature) if field.asks_for_something() => {
                 self.missing.truncate(missing);
-                self.missing.push(field.complaint(missing_text(field.written(), feature)));
+                self.missing.push(field.diagnostic(missing_text(field.written(), feature)));
             }
             _ => {}
         }
@@ -132,8 +134,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(super) fn complaint(&self, message: impl Into<String>) -> Diagnostic {
-        complaint_at(&self.node.position, message)
+    pub(super) fn diagnostic(&self, message: impl Into<String>) -> Diagnostic {
+        diagnostic_at(&self.node.position, message)
     }
 
     pub(super) fn boolean(&self) -> Read<bool> {
@@ -154,9 +156,9 @@ impl<'a> Field<'a> {
     pub(super) fn count_up_to(&self, max: i64) -> Read<i64> {
         match self.integer()? {
             number if number < 0 => {
-                Err(self.complaint(format!("{} value can not be negative", self.written)))
+                Err(self.diagnostic(format!("{} value can not be negative", self.written)))
             }
-            number if number > max => Err(self.complaint(format!("{} value is too big", self.written))),
+            number if number > max => Err(self.diagnostic(format!("{} value is too big", self.written))),
             number => Ok(number),
         }
     }
@@ -168,11 +170,11 @@ impl<'a> Field<'a> {
     }
 
     /// A count for which 0 means the default. Nobody can run with a negative one.
-    pub(super) fn count_or(&self, default: u32, report: &mut Report) -> Read<u32> {
+    pub(super) fn count_or(&self, default: u32, report: &mut Diagnostics) -> Read<u32> {
         match self.integer()? {
             0 => Ok(default),
             number if number < 0 => {
-                report.refuse_start(self.complaint(format!("{} value can not be negative", self.written)));
+                report.refuse_start(self.diagnostic(format!("{} value can not be negative", self.written)));
                 Ok(default)
             }
             _ => Ok(self.clamped()?),
@@ -209,7 +211,7 @@ impl<'a> Field<'a> {
             Value::Text(text) => Ok(text.clone()),
             other => {
                 let (name, found) = (self.written, other.type_name());
-                Err(complaint_at(&item.position, format!("items of {name:?} must be strings, not {found}")))
+                Err(diagnostic_at(&item.position, format!("items of {name:?} must be strings, not {found}")))
             }
         };
         items.iter().map(text).collect()
@@ -230,7 +232,7 @@ impl<'a> Field<'a> {
     /// A duration in Go's notation, possibly negative, in nanoseconds.
     pub(super) fn signed_duration(&self) -> Read<i64> {
         duration::parse(self.text()?)
-            .map_err(|error| self.complaint(format!("error parsing {}: {error}", self.name)))
+            .map_err(|error| self.diagnostic(format!("error parsing {}: {error}", self.name)))
     }
 
     /// A duration in Go's notation that is not negative.
@@ -239,9 +241,9 @@ impl<'a> Field<'a> {
         nanos.map(Duration::from_nanos).map_err(|_| self.negative_duration())
     }
 
-    /// A duration that older configurations give in whole seconds, for which 0 means the default. Nobody
-    /// can run with a negative one.
-    pub(super) fn duration_or(&self, default: Duration, report: &mut Report) -> Read<Duration> {
+    /// A duration that older configurations give in whole seconds, for which 0 means the default.
+    /// Nobody can run with a negative one.
+    pub(super) fn duration_or(&self, default: Duration, report: &mut Diagnostics) -> Read<Duration> {
         match self.lenient_duration(&self.name, report)? {
             0 => Ok(default),
             nanos => Ok(u64::try_from(nanos).map(Duration::from_nanos).unwrap_or_else(|_| {
@@ -251,30 +253,30 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A duration that older configurations give in whole seconds; 0 and less mean that none was chosen.
-    /// Complaints call the field `name`.
-    pub(super) fn chosen_duration(&self, name: &str, report: &mut Report) -> Read<Option<Duration>> {
+    /// A duration that older configurations give in whole seconds; 0 and less mean that none was
+    /// chosen. Diagnostics call the field `name`.
+    pub(super) fn chosen_duration(&self, name: &str, report: &mut Diagnostics) -> Read<Option<Duration>> {
         let nanos = self.lenient_duration(name, report)?;
         Ok(u64::try_from(nanos).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos))
     }
 
     /// Nanoseconds, possibly negative, from a duration or, with a warning, from whole seconds.
-    pub(super) fn lenient_duration(&self, name: &str, report: &mut Report) -> Read<i64> {
+    pub(super) fn lenient_duration(&self, name: &str, report: &mut Diagnostics) -> Read<i64> {
         match self.value() {
             Value::Integer(seconds) => {
                 let reason = format!("{name} should be converted to a duration");
-                report.warnings.push(self.complaint(format!("invalid use of field {name:?}: {reason}")));
+                report.warnings.push(self.diagnostic(format!("invalid use of field {name:?}: {reason}")));
                 Ok(seconds.saturating_mul(1_000_000_000))
             }
             _ => duration::parse(self.text()?)
-                .map_err(|error| self.complaint(format!("error parsing {name}: {error}"))),
+                .map_err(|error| self.diagnostic(format!("error parsing {name}: {error}"))),
         }
     }
 
-    /// The time for a login: seconds, or a duration in Go's notation; `None` for 0. `what` is the block
-    /// that errors name.
-    pub(super) fn login_timeout(&self, what: &str, report: &mut Report) -> Read<Option<Duration>> {
-        let fail = |reason: &str| self.complaint(format!("error parsing {what} config, 'timeout' {reason}"));
+    /// The time for a login: seconds, or a duration in Go's notation; `None` for 0. `what` is the
+    /// block that errors name.
+    pub(super) fn login_timeout(&self, what: &str, report: &mut Diagnostics) -> Read<Option<Duration>> {
+        let fail = |reason: &str| self.diagnostic(format!("error parsing {what} config, 'timeout' {reason}"));
         let seconds = self.value().seconds();
         let seconds = seconds.map_err(|error| fail(error.as_deref().unwrap_or("wrong type")))?;
         if seconds > 60.0 {
@@ -291,11 +293,11 @@ impl<'a> Field<'a> {
         Ok(Some(timeout).filter(|timeout| !timeout.is_zero()))
     }
 
-    /// One text or a list of texts; complaints call them `what`.
-    pub(super) fn text_or_texts(&self, what: &str, report: &mut Report) -> Read<Vec<String>> {
+    /// One text or a list of texts; diagnostics call them `what`.
+    pub(super) fn text_or_texts(&self, what: &str, report: &mut Diagnostics) -> Read<Vec<String>> {
         let fail = |node: &Node, place: &str| {
             let found = node.value.go_type();
-            complaint_at(&node.position, format!("error parsing {what}: unsupported type {place}{found}"))
+            diagnostic_at(&node.position, format!("error parsing {what}: unsupported type {place}{found}"))
         };
         match self.value() {
             Value::Text(text) => Ok(vec![text.clone()]),
@@ -322,24 +324,28 @@ impl<'a> Field<'a> {
     pub(super) fn block(&self, expected: &str) -> Read<&'a Map> {
         match self.value() {
             Value::Map(map) => Ok(map),
-            other => Err(self.complaint(format!("{expected}, got {}", other.go_type()))),
+            other => Err(self.diagnostic(format!("{expected}, got {}", other.go_type()))),
         }
     }
 
     /// The warning about a value that is accepted but should be written differently.
     pub(super) fn invalid_use(&self, reason: &str) -> Diagnostic {
-        self.complaint(format!("invalid use of field {:?}: {reason}", self.written))
+        self.diagnostic(format!("invalid use of field {:?}: {reason}", self.written))
     }
 
     fn negative_duration(&self) -> Diagnostic {
-        self.complaint(format!("invalid {}, needs to be positive", self.name))
+        self.diagnostic(format!("invalid {}, needs to be positive", self.name))
     }
 
     fn mismatch<T>(&self, expected: &str, found: &Value) -> Read<T> {
-        Err(self.complaint(format!("field {:?} must be {expected}, not {}", self.written, found.type_name())))
+        Err(self.diagnostic(format!(
+            "field {:?} must be {expected}, not {}",
+            self.written,
+            found.type_name()
+        )))
     }
 }
 
-pub(super) fn complaint_at(position: &Position, message: impl Into<String>) -> Diagnostic {
+pub(super) fn diagnostic_at(position: &Position, message: impl Into<String>) -> Diagnostic {
     Diagnostic { position: Some(position.clone()), message: message.into() }
 }

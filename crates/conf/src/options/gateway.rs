@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::Options;
 use super::cluster::cluster_name;
-use super::field::{Field, Read, Report, complaint_at, read_block};
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
 use super::limits::WriteTimeout;
 use super::link::{LinkAuthorization, read_url, read_urls};
 use super::listener::ListenerOptions;
-use super::table::Scope;
+use super::table::BlockKind;
 use super::tls::{TlsOptions, TlsUse};
 use crate::url::Url;
 use crate::value::{Node, Value};
@@ -47,24 +47,24 @@ pub struct GatewayOptions {
     pub reject_unknown_cluster: bool,
     /// `None` is that of clients.
     pub write_deadline: Option<Duration>,
-    /// What happens when it passes. By default the write is tried again.
+    /// Reaction when the write deadline passes. By default the write is tried again.
     pub write_timeout: WriteTimeout,
 }
 
 impl GatewayOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         if field.name() != "gateway" {
             return Ok(false);
         }
         let map = field.block("Expected gateway to be a map")?;
-        read_block(map, Scope::Gateway, report, |inner, report| {
+        read_block(map, BlockKind::Gateway, report, |inner, report| {
             Ok(self.listener.set(inner, report)? || self.set_inner(inner, report)?)
         });
         Ok(true)
     }
 
-    fn set_inner(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_inner(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "name" => self.name = cluster_name(field, "gateway name cannot contain spaces")?,
             "authorization" => self.authorization = LinkAuthorization::read(field, "Gateway", report)?.0,
@@ -107,10 +107,10 @@ impl GatewayOptions {
     }
 }
 
-fn read_gateways(field: &Field<'_>, report: &mut Report) -> Read<Vec<RemoteGatewayOptions>> {
+fn read_gateways(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<RemoteGatewayOptions>> {
     let Value::Array(items) = field.value() else {
         let found = field.value().go_type();
-        return Err(field.complaint(format!("Expected gateways field to be an array, got {found}")));
+        return Err(field.diagnostic(format!("Expected gateways field to be an array, got {found}")));
     };
     let remotes = items.iter().filter_map(|item| {
         let remote = read_gateway(item, report);
@@ -119,13 +119,13 @@ fn read_gateways(field: &Field<'_>, report: &mut Report) -> Read<Vec<RemoteGatew
     Ok(remotes.collect())
 }
 
-fn read_gateway(node: &Node, report: &mut Report) -> Read<RemoteGatewayOptions> {
+fn read_gateway(node: &Node, report: &mut Diagnostics) -> Read<RemoteGatewayOptions> {
     let Value::Map(map) = &node.value else {
         let message = format!("Expected gateway entry to be a map/struct, got {}", node.value.shown());
-        return Err(complaint_at(&node.position, message));
+        return Err(diagnostic_at(&node.position, message));
     };
     let mut remote = RemoteGatewayOptions::default();
-    read_block(map, Scope::RemoteGateway, report, |field, report| {
+    read_block(map, BlockKind::RemoteGateway, report, |field, report| {
         match field.name() {
             "name" => field.text()?.clone_into(&mut remote.name),
             "tls" => remote.tls = Some(TlsOptions::read(field, TlsUse::Gateway, report)?),

@@ -1,8 +1,8 @@
-//! What a server says of itself beside its name: tags, metadata, and behaviours switched by name.
+//! Identity of a server beside its name: tags, metadata, and behaviours switched by name.
 
 use std::collections::BTreeMap;
 
-use super::field::{Field, Read, Report, complaint_at};
+use super::field::{Diagnostics, Field, Read, diagnostic_at};
 use crate::value::Value;
 
 /// The behaviours that can be switched, and whether they are on by default.
@@ -13,8 +13,8 @@ const FEATURE_FLAGS: [(&str, bool); 4] = [
     ("js_snapshot_sources", false),
 ];
 
-/// Behaviours as configured, by name. Names that nobody knows are kept: the log says that they are not
-/// supported, and they change nothing.
+/// Behaviours as configured, by name. Names that nobody knows are kept: the log says that they are
+/// not supported, and they change nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FeatureFlags(pub BTreeMap<String, bool>);
 
@@ -27,8 +27,8 @@ impl FeatureFlags {
             .collect()
     }
 
-    /// What the log says at the start: the configured ones with what that means, and the unknown ones.
-    /// `None` when nothing was configured; each list may be empty.
+    /// Feature flags for the log at the start: the configured ones with what that means, and the
+    /// unknown ones. `None` when nothing was configured; each list may be empty.
     pub fn announced(&self) -> Option<(Vec<String>, Vec<&str>)> {
         let (mut configured, mut unsupported) = (Vec::new(), Vec::new());
         for (name, &is_on) in &self.0 {
@@ -62,7 +62,7 @@ pub struct IdentityOptions {
 
 impl IdentityOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "server_tags" => self.set_tags(field)?,
             "server_metadata" => self.set_metadata(field, report)?,
@@ -80,14 +80,14 @@ impl IdentityOptions {
                     let Value::Text(text) = &item.value else {
                         // Compat: these are the words, and the place is that of the list.
                         let found = "unsupported type *conf.token where string is expected";
-                        return Err(field.complaint(format!("error parsing tags: {found}")));
+                        return Err(field.diagnostic(format!("error parsing tags: {found}")));
                     };
                     self.add_tag(text);
                 }
             }
             other => {
                 let found = other.go_type();
-                return Err(field.complaint(format!("error parsing tags: unsupported type {found}")));
+                return Err(field.diagnostic(format!("error parsing tags: unsupported type {found}")));
             }
         }
         Ok(())
@@ -100,10 +100,10 @@ impl IdentityOptions {
         }
     }
 
-    fn set_metadata(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_metadata(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         let Value::Map(map) = field.value() else {
             let found = field.value().go_type();
-            return Err(field.complaint(format!("error parsing metadata: unsupported type {found}")));
+            return Err(field.diagnostic(format!("error parsing metadata: unsupported type {found}")));
         };
         for (name, node) in map.iter() {
             let text = Field::new(name, node).text().map(str::to_owned);
@@ -115,13 +115,13 @@ impl IdentityOptions {
     fn set_feature_flags(&mut self, field: &Field<'_>) -> Read<()> {
         let Value::Map(map) = field.value() else {
             let found = field.value().go_type();
-            return Err(field.complaint(format!("error parsing feature flags: unsupported type {found}")));
+            return Err(field.diagnostic(format!("error parsing feature flags: unsupported type {found}")));
         };
         for (name, node) in map.iter() {
             let Value::Boolean(is_on) = node.value else {
                 let found = node.value.go_type();
                 let message = format!("error parsing feature flag {name:?}: expected bool, got {found}");
-                return Err(complaint_at(&node.position, message));
+                return Err(diagnostic_at(&node.position, message));
             };
             self.feature_flags.0.insert(name.to_owned(), is_on);
         }

@@ -1,14 +1,15 @@
-//! What one connection, and all of them together, may ask of the server.
+//! Limits of one connection, and of all of them together.
 
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use super::field::{Field, Read, Report};
+use super::field::{Diagnostics, Field, Read};
 
-/// The largest message when there is no limit (`max_payload: -1`): as many bytes as the protocol can count.
+/// The largest message when there is no limit (`max_payload: -1`): as many bytes as the protocol
+/// can count.
 pub const UNLIMITED_PAYLOAD: u32 = i32::MAX.unsigned_abs();
 
-/// What happens to a client whose socket accepts nothing within the write deadline.
+/// Reaction to a client whose socket accepts nothing within the write deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteTimeout {
     /// The kind of connection decides: clients are closed.
@@ -42,7 +43,7 @@ pub struct LimitOptions {
     pub ping_max: u32,
     /// Longest time one write may take. Default 10 s.
     pub write_deadline: Duration,
-    /// What happens when it takes longer.
+    /// Reaction when a write takes longer.
     pub write_timeout: WriteTimeout,
     /// Never hold a fast publisher back for slow receivers.
     pub no_fast_producer_stall: bool,
@@ -74,7 +75,7 @@ impl Default for LimitOptions {
 
 impl LimitOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let default = Self::default();
         match field.name() {
             "max_control_line" => {
@@ -105,27 +106,27 @@ impl LimitOptions {
 /// The reference keeps these in 32 bits and says so of larger numbers.
 fn is_too_big(field: &Field<'_>) -> Read<()> {
     if field.integer()? > i64::from(i32::MAX) {
-        return Err(field.complaint(format!("{} value is too big", field.written())));
+        return Err(field.diagnostic(format!("{} value is too big", field.written())));
     }
     Ok(())
 }
 
-fn control_line(field: &Field<'_>, default: u32, report: &mut Report) -> Read<u32> {
+fn control_line(field: &Field<'_>, default: u32, report: &mut Diagnostics) -> Read<u32> {
     is_too_big(field)?;
     field.count_or(default, report)
 }
 
-fn max_payload(field: &Field<'_>, default: u32, report: &mut Report) -> Read<u32> {
+fn max_payload(field: &Field<'_>, default: u32, report: &mut Diagnostics) -> Read<u32> {
     is_too_big(field)?;
     if field.integer()? == -1 { Ok(UNLIMITED_PAYLOAD) } else { field.count_or(default, report) }
 }
 
-fn max_pending(field: &Field<'_>, default: u64, report: &mut Report) -> Read<u64> {
+fn max_pending(field: &Field<'_>, default: u64, report: &mut Diagnostics) -> Read<u64> {
     match field.integer()? {
         0 => Ok(default),
         bytes if bytes < 0 => {
             let message = format!("max_payload cannot be higher than max_pending ({bytes})");
-            report.refuse_start(field.complaint(message));
+            report.refuse_start(field.diagnostic(message));
             Ok(default)
         }
         bytes => Ok(bytes.unsigned_abs()),
@@ -136,7 +137,7 @@ fn max_sub_tokens(field: &Field<'_>) -> Read<NonZeroU8> {
     let tokens = field.count_up_to(i64::from(u8::MAX))?;
     let tokens = u8::try_from(tokens).ok().and_then(NonZeroU8::new);
     // Compat: zero is refused in the words that are meant for negative numbers.
-    tokens.ok_or_else(|| field.complaint(format!("{} value can not be negative", field.written())))
+    tokens.ok_or_else(|| field.diagnostic(format!("{} value can not be negative", field.written())))
 }
 
 impl LimitOptions {
@@ -150,7 +151,7 @@ impl LimitOptions {
 }
 
 impl WriteTimeout {
-    /// What logs and pages call it; nothing for the default.
+    /// Name in logs and pages; nothing for the default.
     pub fn name(self) -> &'static str {
         match self {
             WriteTimeout::Default => "",
@@ -164,7 +165,7 @@ impl WriteTimeout {
             "default" => Ok(WriteTimeout::Default),
             "close" => Ok(WriteTimeout::Close),
             "retry" => Ok(WriteTimeout::Retry),
-            _ => Err(field.complaint("write_timeout must be 'default', 'close' or 'retry'")),
+            _ => Err(field.diagnostic("write_timeout must be 'default', 'close' or 'retry'")),
         }
     }
 }

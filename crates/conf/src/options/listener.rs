@@ -1,6 +1,7 @@
-//! Where a kind of connection other than clients is accepted: `listen`, `host` and `port` of a block.
+//! Where a kind of connection other than clients is accepted: `listen`, `host` and `port` of a
+//! block.
 
-use super::field::{Field, Read, Report};
+use super::field::{Diagnostics, Field, Read};
 use super::server::{Listen, Port};
 
 /// Address and port of one more listener.
@@ -20,7 +21,7 @@ impl Default for ListenerOptions {
 
 impl ListenerOptions {
     /// Reads a field of the block; answers whether it is about the listener.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "listen" => {
                 let listen = Listen::read(field.node(), report)?;

@@ -1,8 +1,8 @@
-//! What is logged, and where to.
+//! Options of logging: what is logged, and where to.
 
 use std::path::PathBuf;
 
-use super::field::{Field, Read, Report};
+use super::field::{Diagnostics, Field, Read};
 
 /// The log's level, look and destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +31,11 @@ pub struct LoggingOptions {
     pub syslog: bool,
     /// Log to the syslog server at this URL (`udp://host:port`), which implies `syslog`.
     pub remote_syslog: Option<String>,
-    /// A failed attempt to link to another server is logged the first time and then every so many times.
-    /// Default 3600.
+    /// A failed attempt to link to another server is logged the first time and then every so many
+    /// times. Default 3600.
     pub connect_error_reports: u32,
-    /// The same for links that were up before. Default 1: every time.
+    /// A failed attempt to restore a link that was up before is logged the first time and then
+    /// every so many times. Default 1: every time.
     pub reconnect_error_reports: u32,
 }
 
@@ -61,7 +62,7 @@ impl Default for LoggingOptions {
 
 impl LoggingOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "debug" => self.debug = field.boolean()?,
             "trace" => self.trace = field.boolean()?,

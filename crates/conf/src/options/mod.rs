@@ -1,7 +1,8 @@
 //! The typed options of the server: one file per group, each with its defaults and its fields.
 //!
-//! Owns what a configuration means. Never reads arguments or the environment: it is handed a parsed tree,
-//! and looks at the files that this names through `files`. Plain data, known to this crate and to `server` only.
+//! Owns what a configuration means. Never reads arguments or the environment: it is handed a parsed
+//! tree, and looks at the files that this names through `files`. Plain data, known to this crate
+//! and to `server` only.
 
 mod accounts;
 mod authorization;
@@ -40,7 +41,7 @@ pub use authorization::{
     AuthCalloutOptions, AuthorizationOptions, ConnectionType, NkeyUserOptions, UserOptions,
 };
 pub use cluster::{ClusterOptions, PoolSize, RoutePermissions};
-pub use compression::{Compression, CompressionOptions, RttThresholds};
+pub use compression::{CompressionOptions, LinkCompression, RttThresholds};
 pub use gateway::{GatewayOptions, RemoteGatewayOptions};
 pub use identity::{FeatureFlags, IdentityOptions};
 pub use jetstream::{BatchLimits, JetStreamLimits, JetStreamOptions, StoreCipher, SyncInterval, TpmOptions};
@@ -63,7 +64,7 @@ pub use server::{Port, ServerOptions};
 pub use simple_authorization::SimpleAuthorization;
 pub use websocket::WebSocketOptions;
 
-pub(crate) use field::Report;
+pub(crate) use field::Diagnostics;
 pub(crate) use logging::positive;
 pub(crate) use table::missing_text;
 pub use table::page;
@@ -75,7 +76,7 @@ pub use tls::{
 use crate::value::Map;
 use field::{Field, Read, read_block};
 use std::time::Duration;
-use table::Scope;
+use table::BlockKind;
 use tls::TlsUse;
 
 /// Time for a TLS handshake where none is configured.
@@ -125,16 +126,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets what a configuration file says, on top of what is set already. All errors are reported; the
-    /// options are of use only if there are none.
-    pub(crate) fn read(&mut self, root: &Map, report: &mut Report) {
-        read_block(root, Scope::Top, report, |field, report| self.set(field, report));
+    /// Sets what a configuration file says, on top of what is set already. All errors are reported;
+    /// the options are of use only if there are none.
+    pub(crate) fn read(&mut self, root: &Map, report: &mut Diagnostics) {
+        read_block(root, BlockKind::Top, report, |field, report| self.set(field, report));
         self.check_callout_accounts(report);
-        self.heed_operator();
+        self.apply_operator();
     }
 
-    /// A single operator may name the system account and where accounts are found, if nobody else does.
-    fn heed_operator(&mut self) {
+    /// A single operator may name the system account and where accounts are found, if nobody else
+    /// does.
+    fn apply_operator(&mut self) {
         let [operator] = &self.operators.list[..] else { return };
         let system = &mut self.accounts.configured_system_account;
         *system = system.take().or_else(|| operator.system_account.clone());
@@ -144,7 +146,7 @@ impl Options {
         }
     }
 
-    fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "tls" => self.tls = Some(TlsOptions::read(field, TlsUse::Client, report)?),
             "allow_non_tls" => self.allow_non_tls = field.boolean()?,
@@ -153,7 +155,7 @@ impl Options {
         Ok(true)
     }
 
-    fn set_link(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_link(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         Ok(self.cluster.set(field, report)?
             || self.gateway.set(field, report)?
             || self.leaf_nodes.set(field, report)?
@@ -161,7 +163,7 @@ impl Options {
             || self.mqtt.set(field, report)?)
     }
 
-    fn set_in_group(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_in_group(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         Ok(self.server.set(field, report)?
             || self.identity.set(field, report)?
             || self.limits.set(field, report)?
@@ -197,8 +199,8 @@ impl Options {
 
     /// Whether clients without credentials join the global account although users exist.
     ///
-    /// Compat: an operator who configures nothing but the system account wants users for that account,
-    /// not a closed server.
+    /// Compat: an operator who configures nothing but the system account wants users for that
+    /// account, not a closed server.
     pub fn anonymous_joins_global(&self) -> bool {
         let only_system = matches!(&self.accounts.list[..],
             [only] if Some(only.name.as_str()) == self.accounts.chosen_system_account());

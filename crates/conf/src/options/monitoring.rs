@@ -1,6 +1,6 @@
 //! The HTTP endpoint that answers `/varz` and its sisters.
 
-use super::field::{Field, Read, Report};
+use super::field::{Diagnostics, Field, Read};
 use super::server::{Listen, Port};
 use crate::path;
 
@@ -11,7 +11,8 @@ pub struct MonitoringOptions {
     pub host: Option<String>,
     /// Port of plain HTTP; `None` serves no plain monitoring.
     pub port: Option<Port>,
-    /// Port of HTTPS, with the certificate of the `tls` block; `None` serves no encrypted monitoring.
+    /// Port of HTTPS, with the certificate of the `tls` block; `None` serves no encrypted
+    /// monitoring.
     /// Compat: not both; a start refuses that.
     pub https_port: Option<Port>,
     /// Prefix of every path: starts with `/`, ends without one unless it is `/` alone.
@@ -26,7 +27,7 @@ impl Default for MonitoringOptions {
 
 impl MonitoringOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             // Compat: there is one host for both; the last one in the file wins.
             "http" => self.port = self.listen(field, report)?,
@@ -44,7 +45,7 @@ impl MonitoringOptions {
         if self.base_path == "/" { "" } else { &self.base_path }
     }
 
-    fn listen(&mut self, field: &Field<'_>, report: &mut Report) -> Read<Option<Port>> {
+    fn listen(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Port>> {
         let listen = Listen::read(field.node(), report)?;
         self.host = (!listen.host.is_empty()).then_some(listen.host);
         Ok(listen.port)

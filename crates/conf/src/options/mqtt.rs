@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Options;
-use super::field::{Field, Read, Report, read_block};
+use super::field::{Diagnostics, Field, Read, read_block};
 use super::listener::ListenerOptions;
 use super::simple_authorization::SimpleAuthorization;
-use super::table::Scope;
+use super::table::BlockKind;
 use super::tls::{TlsOptions, TlsUse};
 
 /// MQTT.
@@ -62,17 +62,17 @@ impl Default for MqttOptions {
 
 impl MqttOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         if field.name() != "mqtt" {
             return Ok(false);
         }
-        read_block(field.block("Expected mqtt to be a map")?, Scope::Mqtt, report, |inner, report| {
+        read_block(field.block("Expected mqtt to be a map")?, BlockKind::Mqtt, report, |inner, report| {
             Ok(self.listener.set(inner, report)? || self.set_inner(inner, report)?)
         });
         Ok(true)
     }
 
-    fn set_inner(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_inner(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let default = Self::default();
         match field.name() {
             "tls" => self.tls = Some(TlsOptions::read(field, TlsUse::Mqtt, report)?),
@@ -138,10 +138,10 @@ impl MqttOptions {
 }
 
 /// 0 is the default; a start ends with `text` when it is negative.
-fn positive(field: &Field<'_>, name: &str, text: &str, report: &mut Report) -> Read<Option<Duration>> {
+fn positive(field: &Field<'_>, name: &str, text: &str, report: &mut Diagnostics) -> Read<Option<Duration>> {
     let nanos = field.lenient_duration(name, report)?;
     if nanos < 0 {
-        report.refuse_start(field.complaint(text));
+        report.refuse_start(field.diagnostic(text));
     }
     Ok(u64::try_from(nanos).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos))
 }
@@ -151,6 +151,6 @@ fn max_ack_pending(field: &Field<'_>, default: u16) -> Read<u16> {
     match u16::try_from(number) {
         Ok(0) => Ok(default),
         Ok(number) => Ok(number),
-        Err(_) => Err(field.complaint(format!("invalid value {number}, should in [0..65535] range"))),
+        Err(_) => Err(field.diagnostic(format!("invalid value {number}, should in [0..65535] range"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::field::{Field, Read, Report};
+use super::field::{Diagnostics, Field, Read};
 use crate::duration;
 use crate::value::{Map, Value};
 
@@ -64,7 +64,7 @@ pub struct OcspOptions {
 
 impl OcspOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, _: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, _: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "ocsp" => self.stapling = Some(StaplingOptions::read(field)?),
             "ocsp_cache" => self.cache = Some(OcspCacheOptions::read(field)?),
@@ -82,7 +82,7 @@ impl StaplingOptions {
             Value::Map(map) => Self::read_map(map, field),
             other => {
                 Err(field
-                    .complaint(format!("error parsing ocsp config: unsupported type {}", other.go_type())))
+                    .diagnostic(format!("error parsing ocsp config: unsupported type {}", other.go_type())))
             }
         }
     }
@@ -99,9 +99,9 @@ impl StaplingOptions {
                 "urls" => {
                     let found = field.value().go_type();
                     let message = format!("interface conversion: interface {{}} is {found}, not []string");
-                    return Err(block.complaint(message));
+                    return Err(block.diagnostic(message));
                 }
-                _ => return Err(field.complaint("error parsing ocsp config: unsupported field string")),
+                _ => return Err(field.diagnostic("error parsing ocsp config: unsupported field string")),
             }
         }
         Ok(read)
@@ -115,7 +115,7 @@ impl OcspMode {
             "always" => Ok(OcspMode::Always),
             "never" => Ok(OcspMode::Never),
             "must" => Ok(OcspMode::Must),
-            _ => Err(field.complaint("error parsing ocsp config: unsupported ocsp mode string")),
+            _ => Err(field.diagnostic("error parsing ocsp config: unsupported ocsp mode string")),
         }
     }
 }
@@ -133,14 +133,14 @@ impl OcspCacheOptions {
             }
             // Compat: the reference speaks of tags here.
             other => {
-                Err(field.complaint(format!("error parsing tags: unsupported type {}", other.go_type())))
+                Err(field.diagnostic(format!("error parsing tags: unsupported type {}", other.go_type())))
             }
         }
     }
 
     /// Compat: a value of the wrong type is called an unknown field.
     fn set(&mut self, name: &str, field: &Field<'_>) -> Read<()> {
-        let fail = |what: String| field.complaint(format!("error parsing OCSP peer cache config, {what}"));
+        let fail = |what: String| field.diagnostic(format!("error parsing OCSP peer cache config, {what}"));
         let unknown = |_| fail(format!("unknown field [{name:?}]"));
         match field.name() {
             "type" => {
@@ -173,12 +173,12 @@ fn save_interval(field: &Field<'_>) -> Read<Duration> {
         Value::Text(text) => {
             let conversion = "error parsing tls peer config, conversion error";
             let nanos =
-                duration::parse(text).map_err(|error| field.complaint(format!("{conversion}: {error}")))?;
+                duration::parse(text).map_err(|error| field.diagnostic(format!("{conversion}: {error}")))?;
             u64::try_from(nanos / 1_000_000_000).unwrap_or(0)
         }
         _ => {
             let conversion = "error parsing OCSP peer cache config, conversion error";
-            return Err(field.complaint(format!("{conversion}: unexpected type")));
+            return Err(field.diagnostic(format!("{conversion}: unexpected type")));
         }
     };
     Ok(Duration::from_secs(seconds.max(1)))

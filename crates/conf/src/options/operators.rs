@@ -1,13 +1,13 @@
 //! Operators: who signs the accounts that a server trusts, and the keys they sign with.
 
-use super::field::{Field, Read, Report, complaint_at};
+use super::field::{Diagnostics, Field, Read, diagnostic_at};
 use crate::files;
 use crate::secret::Secret;
 use crate::value::Value;
 use myelin_auth::jwt;
 use myelin_stdx::nkey::Role;
 
-/// What the token of one operator says.
+/// Operator as its token describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorOptions {
     /// The token itself.
@@ -51,7 +51,7 @@ pub struct OperatorsOptions {
 
 impl OperatorsOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "operator" | "operators" | "roots" | "root" | "root_operators" | "root_operator" => {
                 self.set_operators(field, report)?;
@@ -64,13 +64,13 @@ impl OperatorsOptions {
     }
 
     /// One token or the path of its file, or a list of them.
-    fn set_operators(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_operators(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         let items = match field.value() {
             Value::Text(_) => std::slice::from_ref(field.node()),
             Value::Array(items) => items,
             other => {
                 let found = other.type_name();
-                return Err(field.complaint(format!("error parsing operators: unsupported type {found}")));
+                return Err(field.diagnostic(format!("error parsing operators: unsupported type {found}")));
             }
         };
         self.list.clear();
@@ -78,24 +78,24 @@ impl OperatorsOptions {
             let Value::Text(text) = &item.value else {
                 let found = item.value.type_name();
                 let message = format!("unsupported type {found} where string is expected");
-                report.errors.push(field.complaint(format!("error parsing operators: {message}")));
+                report.errors.push(field.diagnostic(format!("error parsing operators: {message}")));
                 break;
             };
             let operator = OperatorOptions::read(text)
-                .map_err(|error| field.complaint(format!("error parsing operator JWT: {error}")));
+                .map_err(|error| field.diagnostic(format!("error parsing operator JWT: {error}")));
             self.list.extend(report.keep(operator));
         }
         Ok(())
     }
 
     /// One key, or a list of them. Compat: a bad key is complained about at the last of the list.
-    fn set_trusted_keys(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_trusted_keys(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         let items = match field.value() {
             Value::Text(_) => std::slice::from_ref(field.node()),
             Value::Array(items) => items,
             other => {
                 let found = other.type_name();
-                return Err(field.complaint(format!("error parsing trusted: unsupported type {found}")));
+                return Err(field.diagnostic(format!("error parsing trusted: unsupported type {found}")));
             }
         };
         let place = items.last().map_or(&field.node().position, |last| &last.position);
@@ -106,13 +106,13 @@ impl OperatorsOptions {
                 other => {
                     let found = other.type_name();
                     let message = format!("error parsing trusted: unsupported type in array {found}");
-                    report.errors.push(complaint_at(&item.position, message));
+                    report.errors.push(diagnostic_at(&item.position, message));
                 }
             }
         }
         let bad = self.trusted_keys.iter().filter(|key| !Role::Operator.owns(key));
         let complain = |key| format!("trust key {key:?} required to be a valid public operator nkey");
-        report.errors.extend(bad.map(|key| complaint_at(place, complain(key))));
+        report.errors.extend(bad.map(|key| diagnostic_at(place, complain(key))));
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use myelin_subject::is_valid_pattern;
 
-use super::field::{Field, Read, Report, complaint_at, read_block};
-use super::table::Scope;
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::table::BlockKind;
 use crate::duration;
 use crate::value::{Map, Node, Value};
 
@@ -61,13 +61,13 @@ pub struct Permissions {
 
 impl Permissions {
     /// Reads a `permissions` block.
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let Value::Map(map) = field.value() else {
             let found = field.value().type_name();
-            return Err(field.complaint(format!("Expected permissions to be a map/struct, got {found}")));
+            return Err(field.diagnostic(format!("Expected permissions to be a map/struct, got {found}")));
         };
         let mut permissions = Self::default();
-        read_block(map, Scope::Permissions, report, |field, report| {
+        read_block(map, BlockKind::Permissions, report, |field, report| {
             match field.name() {
                 "pub" | "publish" | "import" => {
                     permissions.publish = SubjectPermission::read(field, report, subject)?
@@ -86,7 +86,7 @@ impl Permissions {
         Ok(permissions)
     }
 
-    /// Who may answer requests and has no list of allowed subjects may publish answers only.
+    /// Allows responses only, where responses are allowed and no list of allowed subjects is given.
     fn close_publish_to_responses(&mut self) {
         if self.responses.is_some() {
             self.publish.get_or_insert_default().allow.get_or_insert_default();
@@ -100,7 +100,7 @@ impl<T> SubjectPermission<T> {
     /// Compat: an empty block and an empty list of allowed subjects restrict nothing.
     fn read(
         field: &Field<'_>,
-        report: &mut Report,
+        report: &mut Diagnostics,
         entry: fn(&str) -> Result<T, String>,
     ) -> Read<Option<Self>> {
         match field.value() {
@@ -110,9 +110,13 @@ impl<T> SubjectPermission<T> {
         }
     }
 
-    fn read_allow_and_deny(map: &Map, report: &mut Report, entry: fn(&str) -> Result<T, String>) -> Self {
+    fn read_allow_and_deny(
+        map: &Map,
+        report: &mut Diagnostics,
+        entry: fn(&str) -> Result<T, String>,
+    ) -> Self {
         let mut permission = Self::default();
-        read_block(map, Scope::SubjectPermission, report, |field, _| {
+        read_block(map, BlockKind::SubjectPermission, report, |field, _| {
             match field.name() {
                 "allow" => permission.allow = non_empty(entries(field.node(), entry)?),
                 "deny" => permission.deny = entries(field.node(), entry)?,
@@ -131,8 +135,8 @@ fn non_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
 /// One entry, or a list of them.
 fn entries<T>(node: &Node, entry: fn(&str) -> Result<T, String>) -> Read<Vec<T>> {
     let read = |node: &Node, wrong_type: String| match &node.value {
-        Value::Text(text) => entry(text).map_err(|message| complaint_at(&node.position, message)),
-        _ => Err(complaint_at(&node.position, wrong_type)),
+        Value::Text(text) => entry(text).map_err(|message| diagnostic_at(&node.position, message)),
+        _ => Err(diagnostic_at(&node.position, wrong_type)),
     };
     match &node.value {
         Value::Array(items) => items
@@ -167,18 +171,18 @@ fn queue_subject(text: &str) -> Result<QueueSubject, String> {
 }
 
 impl ResponsePermission {
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Self>> {
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Self>> {
         let map = match field.value() {
             Value::Boolean(allowed) => return Ok(allowed.then(Self::default)),
             Value::Map(map) => map,
             _ => {
                 return Err(
-                    field.complaint("error parsing response permissions, expected a boolean or a map")
+                    field.diagnostic("error parsing response permissions, expected a boolean or a map")
                 );
             }
         };
         let mut permission = Self::default();
-        read_block(map, Scope::Responses, report, |field, _| {
+        read_block(map, BlockKind::Responses, report, |field, _| {
             match field.name() {
                 "max" | "max_msgs" | "max_messages" | "max_responses" => permission.set_max(field)?,
                 "expires" | "expiration" | "ttl" => permission.set_expires(field)?,
@@ -202,10 +206,10 @@ impl ResponsePermission {
     /// Zero keeps the default, a negative duration removes the limit.
     fn set_expires(&mut self, field: &Field<'_>) -> Read<()> {
         let Value::Text(text) = field.value() else {
-            return Err(field.complaint("error parsing expires, not a duration string"));
+            return Err(field.diagnostic("error parsing expires, not a duration string"));
         };
         let nanos =
-            duration::parse(text).map_err(|e| field.complaint(format!("error parsing expires: {e}")))?;
+            duration::parse(text).map_err(|e| field.diagnostic(format!("error parsing expires: {e}")))?;
         if nanos != 0 {
             self.expires = u64::try_from(nanos).ok().map(Duration::from_nanos);
         }

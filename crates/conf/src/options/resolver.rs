@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::field::{Field, Read, Report, complaint_at, read_block};
-use super::table::Scope;
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::table::BlockKind;
 use super::tls::{TlsOptions, TlsUse};
 use crate::duration;
-use crate::files::{self, Place};
+use crate::files::{self, PathState};
 use crate::url::Url;
 use crate::value::{Map, Value};
 use myelin_auth::jwt;
@@ -30,7 +30,7 @@ pub enum AccountResolver {
 pub struct FullResolver {
     /// The directory; it may not exist yet.
     pub dir: PathBuf,
-    /// What deleting an account does.
+    /// Effect of deleting an account.
     pub deletes: DeleteMode,
     /// Most tokens to keep; `None` is no limit.
     pub limit: Option<u64>,
@@ -40,10 +40,10 @@ pub struct FullResolver {
     pub timeout: Duration,
 }
 
-/// What deleting an account does to its token.
+/// Effect of deleting an account on its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeleteMode {
-    /// It is refused.
+    /// Refusal of the deletion.
     #[default]
     Refused,
     /// The file is renamed.
@@ -84,7 +84,7 @@ const DEFAULT_CACHE_LIMIT: u64 = 1000;
 
 impl ResolverOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "resolver" | "account_resolver" | "accounts_resolver" => {
                 self.resolver = None;
@@ -99,9 +99,9 @@ impl ResolverOptions {
     }
 }
 
-fn preload(field: &Field<'_>, report: &mut Report) -> Read<Vec<(String, String)>> {
+fn preload(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<(String, String)>> {
     let Value::Map(map) = field.value() else {
-        return Err(field.complaint("preload should be a map of account_public_key:account_jwt"));
+        return Err(field.diagnostic("preload should be a map of account_public_key:account_jwt"));
     };
     let mut preload = Vec::new();
     for (key, node) in map.iter() {
@@ -109,19 +109,21 @@ fn preload(field: &Field<'_>, report: &mut Report) -> Read<Vec<(String, String)>
             Value::Text(token) if jwt::account(token).is_ok() => {
                 preload.push((key.to_owned(), token.clone()));
             }
-            Value::Text(_) => report.errors.push(complaint_at(&node.position, "invalid account JWT")),
-            _ => report.errors.push(complaint_at(&node.position, "preload map value should be a string JWT")),
+            Value::Text(_) => report.errors.push(diagnostic_at(&node.position, "invalid account JWT")),
+            _ => {
+                report.errors.push(diagnostic_at(&node.position, "preload map value should be a string JWT"))
+            }
         }
     }
     Ok(preload)
 }
 
-fn pinned_accounts(field: &Field<'_>, report: &mut Report) -> Read<Vec<String>> {
+fn pinned_accounts(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<String>> {
     let unsupported = |rest: &str| format!("error parsing resolver_pinned_accounts: unsupported type {rest}");
     let items = match field.value() {
         Value::Text(key) => return Ok(vec![key.clone()]),
         Value::Array(items) => items,
-        other => return Err(field.complaint(unsupported(other.type_name()))),
+        other => return Err(field.diagnostic(unsupported(other.type_name()))),
     };
     let mut keys = Vec::new();
     for item in items {
@@ -129,7 +131,7 @@ fn pinned_accounts(field: &Field<'_>, report: &mut Report) -> Read<Vec<String>> 
             Value::Text(key) => keys.push(key.clone()),
             other => {
                 let message = unsupported(&format!("in array {}", other.type_name()));
-                report.errors.push(complaint_at(&item.position, message));
+                report.errors.push(diagnostic_at(&item.position, message));
             }
         }
     }
@@ -138,9 +140,9 @@ fn pinned_accounts(field: &Field<'_>, report: &mut Report) -> Read<Vec<String>> 
 
 impl AccountResolver {
     /// `None` when the value has been complained about.
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Self>> {
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Self>> {
         let unclear = || {
-            field.complaint(
+            field.diagnostic(
                 "error parsing account resolver, should be MEM or  URL(\"url\") \
                  or a map containing dir and type state=[FULL|CACHE])",
             )
@@ -150,21 +152,21 @@ impl AccountResolver {
             Value::Text(text) => match url(text) {
                 None => Err(unclear()),
                 Some(url) if Url::parse(url).is_some() => Ok(Some(Self::Url(url.to_owned()))),
-                Some(url) => Err(field.complaint(format!("error parsing account resolver url [{url:?}]"))),
+                Some(url) => Err(field.diagnostic(format!("error parsing account resolver url [{url:?}]"))),
             },
-            Value::Map(map) => Draft::read(map, field, report).map_or(Ok(None), |draft| {
+            Value::Map(map) => ResolverFields::read(map, field, report).map_or(Ok(None), |draft| {
                 let resolver = draft.finish(field, report);
                 resolver.map_or_else(|| Err(unclear()), Ok)
             }),
             other => {
                 let found = other.type_name();
-                Err(field.complaint(format!("error parsing operator resolver, wrong type {found}")))
+                Err(field.diagnostic(format!("error parsing operator resolver, wrong type {found}")))
             }
         }
     }
 }
 
-/// What `URL(...)` names, with or without quotes; empty when there are no parentheses.
+/// Text between the parentheses of `URL(...)`, without quotes; empty when there are no parentheses.
 ///
 /// Compat: the first `url` counts, wherever it stands in the text.
 fn url(text: &str) -> Option<&str> {
@@ -182,7 +184,7 @@ fn url(text: &str) -> Option<&str> {
 
 /// The fields of a block.
 #[derive(Default)]
-struct Draft {
+struct ResolverFields {
     dir: String,
     kind: String,
     allow_delete: bool,
@@ -193,12 +195,12 @@ struct Draft {
     timeout: Option<i64>,
 }
 
-impl Draft {
+impl ResolverFields {
     /// `None` when a field has been complained about.
-    fn read(map: &Map, block: &Field<'_>, report: &mut Report) -> Option<Self> {
+    fn read(map: &Map, block: &Field<'_>, report: &mut Diagnostics) -> Option<Self> {
         let mut draft = Self::default();
         let mut is_spoilt = false;
-        read_block(map, Scope::Resolver, report, |field, _| {
+        read_block(map, BlockKind::Resolver, report, |field, _| {
             let is_read = draft.set(field, block);
             is_spoilt |= is_read.is_err();
             is_read
@@ -208,7 +210,7 @@ impl Draft {
 
     fn set(&mut self, field: &Field<'_>, block: &Field<'_>) -> Read<bool> {
         // Compat: a bad duration is complained about at the resolver.
-        let nanos = || duration::parse(field.text()?).map_err(|error| block.complaint(error));
+        let nanos = || duration::parse(field.text()?).map_err(|error| block.diagnostic(error));
         match field.name() {
             "dir" => field.text()?.clone_into(&mut self.dir),
             "type" => self.kind = field.text()?.to_uppercase(),
@@ -223,12 +225,12 @@ impl Draft {
         Ok(true)
     }
 
-    /// The resolver, which is of use only without new complaints; `None` when the type is unknown.
-    fn finish(self, field: &Field<'_>, report: &mut Report) -> Option<Option<AccountResolver>> {
+    /// The resolver, which is of use only without new diagnostics; `None` when the type is unknown.
+    fn finish(self, field: &Field<'_>, report: &mut Diagnostics) -> Option<Option<AccountResolver>> {
         let errors = report.errors.len();
         let mut refuse = |is_wrong: bool, message: &str| {
             if is_wrong {
-                report.errors.push(field.complaint(message));
+                report.errors.push(field.diagnostic(message));
             }
         };
         let is_cache = match self.kind.as_str() {
@@ -239,7 +241,7 @@ impl Draft {
         };
         let is_missing = self.dir.is_empty();
         refuse(is_missing, "dir has no value and needs to point to a directory");
-        let is_blocked = !is_missing && files::place(&self.dir) == Place::Blocked;
+        let is_blocked = !is_missing && files::place(&self.dir) == PathState::Blocked;
         refuse(is_blocked, "dir needs to point to an accessible directory");
         if is_cache {
             // Compat: the reference panics when its timer starts.

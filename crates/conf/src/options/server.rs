@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::field::{Field, Read, Report, complaint_at};
+use super::field::{Diagnostics, Field, Read, diagnostic_at};
 use crate::duration;
 use crate::host_port::split_host_port;
 use crate::value::{Node, Value};
@@ -54,7 +54,8 @@ pub struct ServerOptions {
     pub proxy_protocol: bool,
     /// Over how long connections are closed in lame duck mode. At least 30 s when it is configured.
     pub lame_duck_duration: Duration,
-    /// Wait between announcing lame duck mode and the first close; always shorter than the duration.
+    /// Wait between announcing lame duck mode and the first close; always shorter than the
+    /// duration.
     pub lame_duck_grace_period: Duration,
 }
 
@@ -76,7 +77,7 @@ impl Default for ServerOptions {
 
 impl ServerOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "listen" => {
                 let listen = Listen::read(field.node(), report)?;
@@ -112,7 +113,7 @@ impl ServerOptions {
 
 fn server_name(field: &Field<'_>) -> Read<Option<String>> {
     match field.optional_text()? {
-        Some(name) if name.contains(' ') => Err(field.complaint("server name cannot contain spaces")),
+        Some(name) if name.contains(' ') => Err(field.diagnostic("server name cannot contain spaces")),
         name => Ok(name),
     }
 }
@@ -122,7 +123,7 @@ fn lame_duck_duration(field: &Field<'_>) -> Read<Duration> {
     let duration = field.duration()?;
     if duration < MINIMUM {
         let shown = duration::format(duration);
-        return Err(field.complaint(format!("invalid lame_duck_duration of {shown}, minimum is 30 seconds")));
+        return Err(field.diagnostic(format!("invalid lame_duck_duration of {shown}, minimum is 30 seconds")));
     }
     Ok(duration)
 }
@@ -145,19 +146,19 @@ impl Port {
     }
 
     /// Nobody can listen on a number that is no port.
-    fn read_number(node: &Node, number: i64, report: &mut Report) -> Option<Port> {
+    fn read_number(node: &Node, number: i64, report: &mut Diagnostics) -> Option<Port> {
         Self::from_number(number).unwrap_or_else(|| {
-            report.refuse_start(complaint_at(&node.position, format!("invalid port {number}")));
+            report.refuse_start(diagnostic_at(&node.position, format!("invalid port {number}")));
             None
         })
     }
 
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Port>> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Port>> {
         Ok(Self::read_number(field.node(), field.integer()?, report))
     }
 }
 
-/// What `listen` and `http` accept: a port, or a host and a port.
+/// Value of `listen` and `http`: a port, or a host and a port.
 pub(super) struct Listen {
     /// Empty when none was given.
     pub(super) host: String,
@@ -165,8 +166,8 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    pub(super) fn read(node: &Node, report: &mut Report) -> Read<Self> {
-        let fail = |message: String| complaint_at(&node.position, message);
+    pub(super) fn read(node: &Node, report: &mut Diagnostics) -> Read<Self> {
+        let fail = |message: String| diagnostic_at(&node.position, message);
         match &node.value {
             Value::Integer(number) => {
                 Ok(Self { host: String::new(), port: Port::read_number(node, *number, report) })

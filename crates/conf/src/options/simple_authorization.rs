@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::authorization::secret;
-use super::field::{Field, Read, Report, read_block};
-use super::table::Scope;
+use super::field::{Diagnostics, Field, Read, read_block};
+use super::table::BlockKind;
 use crate::secret::Secret;
 
 /// A single user or token. Not together with users of accounts.
@@ -21,9 +21,9 @@ pub struct SimpleAuthorization {
 }
 
 impl SimpleAuthorization {
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let mut read = Self::default();
-        read_block(field.map()?, Scope::SimpleAuthorization, report, |inner, report| {
+        read_block(field.map()?, BlockKind::SimpleAuthorization, report, |inner, report| {
             match inner.name() {
                 "user" | "username" => read.user = inner.optional_text()?,
                 "pass" | "password" => read.password = secret(inner)?,
@@ -37,12 +37,12 @@ impl SimpleAuthorization {
     }
 }
 
-/// Compat: the reference takes one second for whatever is no number, durations included. Here a duration
-/// is one, and with anything else no server starts.
-fn timeout(field: &Field<'_>, report: &mut Report) -> Option<Duration> {
+/// Compat: the reference takes one second for whatever is no number, durations included. Here a
+/// duration is one, and with anything else no server starts.
+fn timeout(field: &Field<'_>, report: &mut Diagnostics) -> Option<Duration> {
     let timeout = field.value().seconds().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     if timeout.is_none() {
-        report.refuse_start(field.complaint("'timeout' must be a number of seconds or a duration"));
+        report.refuse_start(field.diagnostic("'timeout' must be a number of seconds or a duration"));
     }
     timeout.filter(|timeout| !timeout.is_zero())
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Options;
-use super::field::{Field, Read, Report, complaint_at, read_block};
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
 use super::listener::ListenerOptions;
 use super::simple_authorization::SimpleAuthorization;
-use super::table::Scope;
+use super::table::BlockKind;
 use super::tls::{TlsOptions, TlsUse};
 use crate::url::Url;
 use crate::value::{Map, Value};
@@ -51,12 +51,12 @@ pub struct WebSocketOptions {
 
 impl WebSocketOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         if !matches!(field.name(), "websocket" | "ws") {
             return Ok(false);
         }
         let map = field.block("Expected websocket to be a map")?;
-        read_block(map, Scope::WebSocket, report, |inner, report| {
+        read_block(map, BlockKind::WebSocket, report, |inner, report| {
             Ok(self.listener.set(inner, report)?
                 || self.set_login(inner, report)?
                 || self.set_transport(inner, report)?)
@@ -64,7 +64,7 @@ impl WebSocketOptions {
         Ok(true)
     }
 
-    fn set_login(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_login(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "authorization" | "authentication" => {
                 self.authorization = SimpleAuthorization::read(field, report)?;
@@ -79,7 +79,7 @@ impl WebSocketOptions {
         Ok(true)
     }
 
-    fn set_transport(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_transport(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "advertise" => self.advertise = field.optional_text()?,
             "no_tls" => self.no_tls = field.boolean()?,
@@ -132,24 +132,24 @@ impl WebSocketOptions {
 fn handshake_timeout(field: &Field<'_>) -> Read<Option<Duration>> {
     let nanos = match field.value() {
         Value::Integer(seconds) => seconds.saturating_mul(1_000_000_000),
-        Value::Text(text) => crate::duration::parse(text).map_err(|error| field.complaint(error))?,
+        Value::Text(text) => crate::duration::parse(text).map_err(|error| field.diagnostic(error))?,
         other => {
             let message = format!("error parsing handshake timeout: unsupported type {}", other.go_type());
-            return Err(field.complaint(message));
+            return Err(field.diagnostic(message));
         }
     };
     Ok(u64::try_from(nanos).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos))
 }
 
-fn headers(field: &Field<'_>, report: &mut Report) -> Read<BTreeMap<String, String>> {
+fn headers(field: &Field<'_>, report: &mut Diagnostics) -> Read<BTreeMap<String, String>> {
     let Value::Map(map) = field.value() else {
         let found = field.value().go_type();
-        return Err(field.complaint(format!("error parsing headers: unsupported type {found}")));
+        return Err(field.diagnostic(format!("error parsing headers: unsupported type {found}")));
     };
     Ok(read_headers(map, report))
 }
 
-fn read_headers(map: &Map, report: &mut Report) -> BTreeMap<String, String> {
+fn read_headers(map: &Map, report: &mut Diagnostics) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     for (name, node) in map.iter() {
         match &node.value {
@@ -157,7 +157,7 @@ fn read_headers(map: &Map, report: &mut Report) -> BTreeMap<String, String> {
             other => {
                 let message =
                     format!("error parsing header key {name}: unsupported type {}", other.go_type());
-                report.errors.push(complaint_at(&node.position, message));
+                report.errors.push(diagnostic_at(&node.position, message));
             }
         }
     }

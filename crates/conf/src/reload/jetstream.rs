@@ -1,6 +1,6 @@
-//! What a reload may change of JetStream: whether there is any, limits of the server, and more room, not less.
+//! Reload of JetStream: whether there is any, limits of the server, and more room, not less.
 
-use super::{Changes, NotReloadable, Shown, path, text};
+use super::{Changes, GoDuration, NotReloadable, path, text};
 use crate::bytes::Bytes;
 use crate::options::{JetStreamOptions, Options, StoreCipher, SyncInterval};
 use crate::secret::Secret;
@@ -10,7 +10,7 @@ use std::time::Duration;
 impl Changes<'_> {
     pub(super) fn jetstream(&mut self) {
         if self.old.jetstream.enabled != self.new.jetstream.enabled {
-            self.say("Reloaded: JetStream".to_owned());
+            self.report("Reloaded: JetStream".to_owned());
         }
         self.fixed("NoJetStreamStrict", |o| !o.jetstream.strict);
         self.room("max_mem_store", |o| o.max_memory_store);
@@ -33,7 +33,7 @@ impl Changes<'_> {
         self.fixed("StreamMaxBufferedMsgs", |o| o.jetstream.max_buffered_msgs);
         self.fixed("StreamMaxBufferedSize", |o| o.jetstream.max_buffered_size);
         self.store_dir();
-        self.fixed("SyncInterval", |o| Shown(interval(&o.jetstream)));
+        self.fixed("SyncInterval", |o| GoDuration(interval(&o.jetstream)));
         self.fixed("SyncAlways", |o| o.jetstream.sync_interval == SyncInterval::Always);
     }
 
@@ -43,7 +43,7 @@ impl Changes<'_> {
         match (get(&self.old.jetstream), get(&self.new.jetstream)) {
             (old, new) if old == new || !is_served => {}
             (Some(old), Some(new)) if new > old => {
-                self.say(format!("Reloaded: JetStream {name} = {}", Bytes(new)));
+                self.report(format!("Reloaded: JetStream {name} = {}", Bytes(new)));
             }
             (Some(_), None) if !self.new.jetstream.enabled => {}
             (Some(_), None) => self.refuse(NotReloadable::Change("jetstream max memory and max store")),

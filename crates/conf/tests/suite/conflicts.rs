@@ -26,7 +26,7 @@ const CONFLICTS: &[(&str, &str)] = &[
     ("system_account: B, accounts { A {} }", "error resolving system account: account missing"),
 ];
 
-/// The same between the blocks of links and services.
+/// Conflicts between the blocks of links and services, with the error for each.
 const LINKS: &[(&str, &str)] = &[
     ("gateway { port: 7222 }", "gateway has no name"),
     ("gateway { name: a }", "gateway \"a\" has no port specified (select -1 for random port)"),

@@ -1,8 +1,9 @@
 //! The corpus: configurations, what nats-server says of each, and where we differ on purpose.
 //!
-//! `good`, `bad`, `odd` and `accounts` have one case per line, with `⏎ ␍ ␉ ␀` for newline, carriage return, tab and
-//! NUL. The `.expected` file beside has one line per case: the reference's verdict, and, where ours is
-//! another on purpose, ` ;; ` our verdict ` ;; ` the reason. `files` are whole files that include others.
+//! `good`, `bad`, `odd` and `accounts` have one case per line, with `⏎ ␍ ␉ ␀` for newline, carriage
+//! return, tab and NUL. The `.expected` file beside has one line per case: the reference's verdict,
+//! and, where ours is another on purpose, ` ;; ` our verdict ` ;; ` the reason. `files` are whole
+//! files that include others.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,13 +1,17 @@
 //! Random configurations, read by us and by nats-server.
 //!
 //! Half of them are made to be valid: values of every kind in every layout, named and then used as
-//! variables, so that no option has to take them; their digests must be equal. The others are those with a
-//! few characters changed; verdict, lines and columns must be equal. A find goes into the corpus.
+//! variables, so that no option has to take them; their digests must be equal. The others are those
+//! with a few characters changed; verdict, lines and columns must be equal. A find goes into the
+//! corpus.
 //!
-//! A short run is part of the tests. `MYELIN_DIFFERENTIAL=20000 cargo test -p myelin-conf differential`
-//! makes a long one (15 ms each), `MYELIN_SEED` another one.
+//! A short run with always the same cases is part of the tests (15 ms each); `MYELIN_DIFFERENTIAL`
+//! says how many, `MYELIN_SEED` makes others. `MYELIN_RANDOM_SECONDS` goes on for so long with a
+//! seed that is new each time. The seed is printed first.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::verdict::Verdict;
 use crate::{ConfigFile, reference};
@@ -163,7 +167,7 @@ fn valid(dice: &mut Dice) -> String {
     if dice.one_in(8) { format!("{{\n{text}\n}}\n") } else { text }
 }
 
-/// The same with some bytes replaced, taken out, doubled or put in.
+/// Makes a configuration with some bytes replaced, taken out, doubled or put in.
 fn broken(dice: &mut Dice) -> Vec<u8> {
     const ODD: &[u8] = b"{}[]()'\"\\/#,;:=$ \n\r\t-.0aZ\xffx\xc3\xa9\x0b*";
     let mut text = valid(dice).into_bytes();
@@ -192,25 +196,42 @@ fn random_configurations_get_the_same_verdict() {
     let Some(program) = reference::find() else { return };
     let (cases, seed) = (number("MYELIN_DIFFERENTIAL", CASES), number("MYELIN_SEED", SEED));
     println!("{cases} cases, MYELIN_SEED={seed}");
+    compare(&program, seed, |case, _| case < cases);
+    let time = Duration::from_secs(number("MYELIN_RANDOM_SECONDS", 0));
+    if !time.is_zero() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1969");
+        let seed = number("MYELIN_RANDOM_SEED", now.as_secs());
+        println!("for {} s cases of MYELIN_SEED={seed}", time.as_secs());
+        // As many as make the generator's share of valid ones a matter of course, also on a busy
+        // machine.
+        compare(&program, seed, |case, began| case < CASES || began.elapsed() < time);
+    }
+}
+
+/// Makes cases from `seed` and compares the verdicts on them, as long as `goes_on` says so.
+fn compare(program: &PathBuf, seed: u64, goes_on: impl Fn(u64, Instant) -> bool) {
+    let began = Instant::now();
     let mut dice = Dice(seed);
-    let (mut wrong, mut valid_ones) = (Vec::new(), 0);
-    for _ in 0..cases {
+    let (mut wrong, mut valid_ones, mut cases) = (Vec::new(), 0, 0);
+    while goes_on(cases, began) {
+        cases += 1;
         let text = if dice.one_in(2) { valid(&mut dice).into_bytes() } else { broken(&mut dice) };
         let file = ConfigFile::new(&text);
         let path = file.path();
-        let theirs = Verdict::of_reference(&reference::run(&program, &["-t", "-c", &path]), &path);
+        let theirs = Verdict::of_reference(&reference::run(program, &["-t", "-c", &path]), &path);
         let ours = Verdict::of_myelin(&path);
         valid_ones += u64::from(matches!(theirs, Verdict::Valid(_)));
         if !ours.agrees_with(&theirs) && !is_on_purpose(&text, &path) {
             wrong.push(format!("{:?}\n    theirs {theirs}, ours {ours}", String::from_utf8_lossy(&text)));
         }
     }
-    println!("{valid_ones} were valid");
+    println!("{valid_ones} of {cases} were valid");
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(valid_ones > cases / 8, "the generator makes too few that are valid");
 }
 
-/// Whether we refuse, for a reason that stands in the corpus, what the reference makes something odd of.
+/// Whether we refuse, for a reason that stands in the corpus, what the reference makes something
+/// odd of.
 fn is_on_purpose(text: &[u8], path: &str) -> bool {
     // Keys that are no UTF-8 are sorted by what they have become.
     let is_text = std::str::from_utf8(text).is_ok();

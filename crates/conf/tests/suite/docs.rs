@@ -1,13 +1,13 @@
-//! Whole configurations like those of NATS's documentation: all valid, with the reference's digest, and read
-//! into the options that they mean.
+//! Whole configurations like those of NATS's documentation: all valid, with the reference's digest,
+//! and read into the options that they mean.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use myelin_conf::Command;
+use myelin_conf::Invocation;
 use myelin_conf::options::{
-    ClusterMigrate, Compression, LeafCredentials, Options, Port, RttThresholds, StoreCipher, SyncInterval,
+    ClusterMigrate, LeafCredentials, LinkCompression, Options, Port, RttThresholds, StoreCipher, SyncInterval,
 };
 
 use crate::verdict::Verdict;
@@ -37,7 +37,7 @@ fn all_are_valid_with_the_same_digest() {
     let recorded = recorded();
     assert_eq!(recorded.iter().map(|(path, _)| path).collect::<Vec<_>>(), files().iter().collect::<Vec<_>>());
     for (path, verdict) in recorded {
-        let Ok(Command::TestConfig { digest, .. }) = load(&["-t", "-c", &path]) else {
+        let Ok(Invocation::TestConfig { digest, .. }) = load(&["-t", "-c", &path]) else {
             panic!("{path}: {:?}", load(&["-t", "-c", &path]))
         };
         assert_eq!(Verdict::Valid(digest), Verdict::parse(&verdict), "{path}");
@@ -58,7 +58,7 @@ fn the_reference_says_the_same() {
     assert_eq!(asked, recorded());
 }
 
-/// What a file sets, whether its features exist or not.
+/// Options that a file sets, whether their features exist or not.
 fn options(name: &str) -> Options {
     let path = format!("{DIRECTORY}/{name}.conf");
     let text = fs::read(&path).expect("the file is there");
@@ -71,7 +71,7 @@ fn a_cluster_is_read() {
     assert_eq!((cluster.name.as_deref(), cluster.listener.port), (Some("C1"), Some(Port::Fixed(6333))));
     assert!(cluster.no_advertise && cluster.connect_backoff);
     assert_eq!(cluster.pinned(Some("$SYS")), ["ORDERS", "BILLING", "$SYS"]);
-    assert_eq!(cluster.compression(), Ok(Compression::S2Auto(RttThresholds::default())));
+    assert_eq!(cluster.compression(), Ok(LinkCompression::S2Auto(RttThresholds::default())));
     assert_eq!((cluster.ping_interval, cluster.ping_max), (Some(Duration::from_secs(20)), Some(3)));
     let permissions = cluster.permissions.expect("permissions");
     let import = permissions.import.expect("an import rule");
@@ -83,7 +83,7 @@ fn a_cluster_is_read() {
     assert_eq!(seed.authorization.user.as_deref(), Some("ruser"));
     assert_eq!(seed.authorization.timeout, Some(Duration::from_millis(750)));
     assert_eq!(seed.routes[0].to_string(), "nats-route://ruser:xxxxx@127.0.0.1:6222");
-    assert_eq!(seed.compression(), Ok(Compression::Accept));
+    assert_eq!(seed.compression(), Ok(LinkCompression::Accept));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_gateway_is_read() {
 #[test]
 fn leaf_nodes_are_read() {
     let hub = options("leaf_hub").leaf_nodes;
-    assert_eq!((hub.min_version, hub.compression()), (Some([2, 8, 0]), Ok(Compression::S2Better)));
+    assert_eq!((hub.min_version, hub.compression()), (Some([2, 8, 0]), Ok(LinkCompression::S2Better)));
     let users: Vec<_> =
         hub.authorization.users.iter().map(|user| (user.name.as_str(), user.account.as_deref())).collect();
     assert_eq!(users, [("leaf", Some("EDGE")), ("admin", Some("SYS"))]);

@@ -1,7 +1,7 @@
 //! The command line: what each flag sets, what is refused and how, and what wins.
 
 use myelin_conf::options::Port;
-use myelin_conf::{Command, LoadError};
+use myelin_conf::{Invocation, LoadError};
 
 use crate::{ConfigFile, load, reference, run};
 
@@ -67,12 +67,12 @@ fn questions_are_answered_before_anything_else() {
         &["-p", "1", "version", "x"],
         &["-tls", "-v"],
     ] {
-        assert_eq!(load(args), Ok(Command::Version), "{args:?}");
+        assert_eq!(load(args), Ok(Invocation::Version), "{args:?}");
     }
     for args in
         [&["-h"][..], &["--help"], &["help"], &["-c", "/no/such/file", "-help"], &["-v=false", "help"]]
     {
-        assert_eq!(load(args), Ok(Command::Help), "{args:?}");
+        assert_eq!(load(args), Ok(Invocation::Help), "{args:?}");
     }
 }
 
@@ -226,10 +226,10 @@ fn the_file_can_contradict_the_flags() {
 #[test]
 fn a_signal_is_sent_before_a_configuration_is_read() {
     for args in [&["-sl", "stop"][..], &["--signal=stop", "-c", "/no/such/file"], &["-t", "-sl=stop"]] {
-        assert_eq!(load(args), Ok(Command::Signal("stop".to_owned())), "{args:?}");
+        assert_eq!(load(args), Ok(Invocation::Signal("stop".to_owned())), "{args:?}");
     }
-    assert_eq!(load(&["-sl", "quit=12*"]), Ok(Command::Signal("quit=12*".to_owned())));
-    assert!(matches!(load(&["-sl="]), Ok(Command::Run(_))), "an empty signal is none");
+    assert_eq!(load(&["-sl", "quit=12*"]), Ok(Invocation::Signal("quit=12*".to_owned())));
+    assert!(matches!(load(&["-sl="]), Ok(Invocation::Run(_))), "an empty signal is none");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of configuration through its public face, and against nats-server where there is one.
 //!
-//! `MYELIN_RECORD=1 cargo test -p myelin-conf` writes down again what nats-server says of the corpus.
+//! `MYELIN_RECORD=1 cargo test -p myelin-conf` writes down again what nats-server says of the
+//! corpus.
 
 mod conflicts;
 mod corpus;
@@ -14,22 +15,22 @@ mod tls;
 mod trust;
 mod verdict;
 
-use myelin_conf::{Command, LoadError, Loaded};
+use myelin_conf::{Invocation, LoadError, Loaded};
 
 /// Runs `load` with these arguments and no environment.
-fn load(args: &[&str]) -> Result<Command, LoadError> {
+fn load(args: &[&str]) -> Result<Invocation, LoadError> {
     load_with(args, &|_| None)
 }
 
-fn load_with(args: &[&str], env: &dyn Fn(&str) -> Option<String>) -> Result<Command, LoadError> {
+fn load_with(args: &[&str], env: &dyn Fn(&str) -> Option<String>) -> Result<Invocation, LoadError> {
     let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
     myelin_conf::load(&args, env)
 }
 
-/// What a server with these arguments would run with.
+/// Configuration that a server with these arguments would run with.
 fn run(args: &[&str]) -> Loaded {
     match load(args) {
-        Ok(Command::Run(loaded)) => *loaded,
+        Ok(Invocation::Run(loaded)) => *loaded,
         other => panic!("{args:?} does not run: {other:?}"),
     }
 }

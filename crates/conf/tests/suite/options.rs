@@ -1,4 +1,4 @@
-//! What options come out of a file.
+//! Options that come out of a file.
 
 use std::num::NonZeroU8;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use myelin_conf::options::{
     AccountLimits, Port, QueueSubject, ResponsePermission, UNLIMITED_PAYLOAD, WriteTimeout,
 };
-use myelin_conf::{Command, Options};
+use myelin_conf::{Invocation, Options};
 
 use crate::{ConfigFile, load, load_with, run};
 
@@ -136,7 +136,7 @@ fn the_last_trace_option_decides() {
 fn an_authorization_block_replaces_the_user_of_a_flag() {
     let file = ConfigFile::new("authorization { token: t }");
     let error = load(&["-t", "-user", "u", "-c", &file.path()]);
-    assert!(matches!(error, Ok(Command::TestConfig { .. })), "{error:?}");
+    assert!(matches!(error, Ok(Invocation::TestConfig { .. })), "{error:?}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn variables_come_from_the_environment_as_configuration() {
         _ => None,
     };
     let file = ConfigFile::new("port: $PORT, max_control_line: $LIMIT, authorization { users: $USERS }");
-    let Ok(Command::Run(loaded)) = load_with(&["-c", &file.path()], &env) else { panic!("it runs") };
+    let Ok(Invocation::Run(loaded)) = load_with(&["-c", &file.path()], &env) else { panic!("it runs") };
     assert_eq!(loaded.options.server.port, Port::Fixed(4333));
     assert_eq!(loaded.options.limits.max_control_line, 2048);
     assert_eq!(loaded.options.authorization.users[0].name, "a");
@@ -238,7 +238,7 @@ fn what_has_no_meaning_here_is_worth_a_warning_but_passes_a_test() {
         let file = ConfigFile::new(text);
         let warnings = run(&["-c", &file.path()]).warnings;
         assert_eq!(warnings.iter().map(|warning| warning.message.as_str()).collect::<Vec<_>>(), [warning]);
-        assert!(matches!(load(&["-t", "-c", &file.path()]), Ok(Command::TestConfig { .. })), "{text}");
+        assert!(matches!(load(&["-t", "-c", &file.path()]), Ok(Invocation::TestConfig { .. })), "{text}");
     }
 }
 
@@ -271,7 +271,7 @@ fn values_that_nobody_can_run_with_end_a_start_and_not_a_test() {
     ] {
         assert_eq!(complaints(text), message);
         let file = ConfigFile::new(text);
-        let Ok(Command::TestConfig { missing, .. }) = load(&["-t", "-c", &file.path()]) else {
+        let Ok(Invocation::TestConfig { missing, .. }) = load(&["-t", "-c", &file.path()]) else {
             panic!("{text} is valid")
         };
         assert_eq!(missing.len(), 1, "{text}");

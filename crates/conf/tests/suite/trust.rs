@@ -1,5 +1,5 @@
-//! Accounts and trust: what their options mean, in which words they are refused, and what they forbid
-//! each other. Where they are refused is in the corpus.
+//! Accounts and trust: what their options mean, in which words they are refused, and what they
+//! forbid each other. Where they are refused is in the corpus.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -272,8 +272,8 @@ fn what_does_not_exist_yet_stops_the_start() {
 
 // The reference's words.
 
-/// The complaints in one answer of `-t`: without the program's name, without the place (which the corpus
-/// compares, and the reference forgets at times) and without what Go calls a value.
+/// The complaints in one answer of `-t`: without the program's name, without the place (which the
+/// corpus compares, and the reference forgets at times) and without what Go calls a value.
 fn complaints(text: &str, path: &str) -> BTreeSet<String> {
     const VALUES: &[&str] =
         &[", got", "unsupported type", "for an account:", "for weight of", "wrong type", " base64 data"];
@@ -286,8 +286,8 @@ fn complaints(text: &str, path: &str) -> BTreeSet<String> {
     words.collect()
 }
 
-/// What the reference says and we do not: what its own libraries find out, and a circle of imports that
-/// it enters where its hash table happens to begin.
+/// Errors of the reference that we do not have: what its own libraries find out, and a circle of
+/// imports that it enters where its hash table happens to begin.
 const NOT_OURS: &[&str] = &[
     "interface conversion",
     "runtime error",

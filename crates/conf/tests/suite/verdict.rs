@@ -1,10 +1,10 @@
-//! What a server says of a configuration file, in a form that can be written down and compared.
+//! Verdict of a server on a configuration file, in a form that can be written down and compared.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::process::Output;
 
-use myelin_conf::{Command, LoadError};
+use myelin_conf::{Invocation, LoadError};
 
 /// The verdict of `-t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,10 +20,10 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// What `load` says of the file.
+    /// Verdict of `load` on the file.
     pub(crate) fn of_myelin(path: &str) -> Self {
         let diagnostics = match crate::load(&["-t", "-c", path]) {
-            Ok(Command::TestConfig { digest, .. }) => return Verdict::Valid(digest),
+            Ok(Invocation::TestConfig { digest, .. }) => return Verdict::Valid(digest),
             Err(LoadError::Config(diagnostics)) => diagnostics,
             Err(LoadError::Grammar(diagnostic)) => vec![diagnostic],
             other => panic!("{path}: {other:?}"),
@@ -39,7 +39,7 @@ impl Verdict {
         }
     }
 
-    /// What nats-server has said of the file at `path`.
+    /// Verdict of nats-server on the file at `path`.
     pub(crate) fn of_reference(output: &Output, path: &str) -> Self {
         let text = String::from_utf8_lossy(&output.stderr);
         if let Some((_, digest)) = text.split_once(" is valid (") {

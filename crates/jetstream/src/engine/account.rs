@@ -1,29 +1,36 @@
 //! One account's streams.
+//!
+//! An account that is gone leaves its streams at rest: unbound, with everything they have, until
+//! `JetStream::enable`.
 
 use super::api_service::ApiService;
 use super::consumers::{CreateContext, LogListener, StreamConsumers};
-use super::host::{Alarmed, Host};
-use super::live::{Listener, LiveStream, Server, lock};
-use super::sourcing::{Witnessed, orphans};
-use super::{Calls, JetStream};
-use crate::advisory::{self, Stamp};
-use crate::api::info::{AccountInfo, ApiStats, Usage};
-use crate::backup::filling::{Filled, Filling, declare_whole};
-use crate::backup::intake::Fault;
-use crate::config::stored::Stored;
-use crate::config::{self, AccountLimits, FIRST_TIER, Limits, Others, Retention, Storage, StreamConfig};
-use crate::error::ApiError;
-use crate::stream::{self, Budget, StreamCore};
-use myelin_broker::{Account, Binding, Level, MessageBuf, MessageRef};
+use super::host::{Host, Timer};
+use super::live::{LiveStream, ReleaseListener, ServerIdentity, lock};
+use super::sourcing::{SeenPositions, orphans};
+use super::{ApiCounters, JetStream, REPAIR};
+use myelin_broker::{Account, Binding, Level};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::{self, AdvisoryHeader};
+use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
+use myelin_jsapi::config::stored::Stored;
+use myelin_jsapi::config::{
+    self, AccountLimits, FIRST_TIER, Limits, OtherStreams, Retention, Storage, StreamConfig,
+};
 use myelin_store::consumer::Consumers;
 use myelin_store::{FoundStream, Stream, Timestamp};
+use myelin_streams::backup::backup_reader::RestoreError;
+use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
+use myelin_streams::stream::{self, StorageBudget, StreamCore};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-/// What of the API is asked here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct gets and pull requests have subjects of
-/// their own, stream by stream and consumer by consumer, and nobody answers where there is no such thing.
-const DOORS: [&str; 16] = [
+/// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct
+/// gets and pull requests have subjects of their own, stream by stream and consumer by consumer,
+/// and nobody answers where there is no such thing.
+const API_SUBJECTS: [&str; 16] = [
     "*",
     "STREAM.>",
     "CONSUMER.CREATE.>",
@@ -42,22 +49,22 @@ const DOORS: [&str; 16] = [
     "ACCOUNT.>",
 ];
 
-/// See the head of this file.
+/// Streams of one account, with what it may use of JetStream.
 pub struct AccountStreams {
     jetstream: Weak<JetStream>,
     host: Arc<dyn Host>,
     account: Arc<Account>,
     /// `None`: it may not use JetStream.
     limits: RwLock<Option<AccountLimits>>,
-    calls: Calls,
-    memory: Arc<Budget>,
-    files: Arc<Budget>,
+    calls: ApiCounters,
+    memory: Arc<StorageBudget>,
+    files: Arc<StorageBudget>,
     streams: RwLock<BTreeMap<String, Arc<LiveStream>>>,
-    doors: Mutex<Vec<Arc<Binding>>>,
+    api_bindings: Mutex<Vec<Arc<Binding>>>,
     /// Names of streams that are in the store and could not be opened.
     unrestored: Mutex<Vec<String>>,
     /// Its streams and consumers hear nothing: it may not use JetStream any more.
-    sleeps: Mutex<bool>,
+    is_suspended: Mutex<bool>,
 }
 
 impl AccountStreams {
@@ -70,14 +77,14 @@ impl AccountStreams {
             jetstream: Arc::downgrade(jetstream),
             host: Arc::clone(&jetstream.host),
             account: Arc::clone(account),
-            memory: Arc::new(Budget::new(limits.as_ref().map_or(-1, |limits| limits.max_memory))),
-            files: Arc::new(Budget::new(limits.as_ref().map_or(-1, |limits| limits.max_storage))),
+            memory: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_memory))),
+            files: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_storage))),
             limits: RwLock::new(limits),
-            calls: Calls::default(),
+            calls: ApiCounters::default(),
             streams: RwLock::default(),
-            doors: Mutex::default(),
+            api_bindings: Mutex::default(),
             unrestored: Mutex::default(),
-            sleeps: Mutex::default(),
+            is_suspended: Mutex::default(),
         })
     }
 
@@ -86,7 +93,7 @@ impl AccountStreams {
         &self.account
     }
 
-    /// What it may use; `None`: nothing.
+    /// Limits of the account; `None`: it may use nothing.
     pub fn limits(&self) -> Option<AccountLimits> {
         self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -117,7 +124,7 @@ impl AccountStreams {
         }
     }
 
-    /// What its streams have reserved, in memory and in files.
+    /// Bytes that its streams have reserved, in memory and in files.
     pub(super) fn reserved(&self) -> [i64; 2] {
         let mut reserved = [0_i64; 2];
         for stream in self.read().values() {
@@ -128,13 +135,13 @@ impl AccountStreams {
         reserved
     }
 
-    /// What `INFO` says of it.
+    /// Response to `INFO`.
     pub fn info(&self, domain: &str) -> AccountInfo {
-        let used = |budget: &Budget| u64::try_from(budget.used()).unwrap_or(0);
+        let used = |budget: &StorageBudget| u64::try_from(budget.used()).unwrap_or(0);
         let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
         let (total, errors) = self.calls.get();
         let limits = self.limits().unwrap_or_default();
-        let whole = Usage {
+        let whole = TierUsage {
             memory: used(&self.memory),
             storage: used(&self.files),
             reserved_memory,
@@ -145,8 +152,8 @@ impl AccountStreams {
         };
         let tier = |(name, limits): (String, AccountLimits)| {
             // Streams have no copies here.
-            let used = if name == FIRST_TIER { whole.clone() } else { Usage::default() };
-            (name, Usage { limits, ..used })
+            let used = if name == FIRST_TIER { whole.clone() } else { TierUsage::default() };
+            (name, TierUsage { limits, ..used })
         };
         AccountInfo {
             tiers: limits.tiers.into_iter().map(tier).collect(),
@@ -165,13 +172,13 @@ impl AccountStreams {
     }
 
     /// Tells the system account that requests to the API were dropped.
-    pub(super) fn advise_of_dropped(&self, dropped: u64) {
+    pub(super) fn publish_drop_advisory(&self, dropped: u64) {
         let (Some(jetstream), Some(system)) = (self.jetstream.upgrade(), self.host.system_account()) else {
             return;
         };
         let (id, settings) = (self.host.unique_id(), &jetstream.settings);
-        let stamp = Stamp { id: &id, time: self.host.now(), domain: &settings.domain };
-        let advisory = advisory::api_limit_reached(stamp, &settings.server_name, dropped);
+        let header = AdvisoryHeader { id: &id, time: self.host.now(), domain: &settings.domain };
+        let advisory = advisory::api_limit_reached(header, &settings.server_name, dropped);
         let subject = advisory.subject.as_bytes();
         if system.has_interest(subject) {
             let mut out = MessageBuf::default();
@@ -180,8 +187,8 @@ impl AccountStreams {
         }
     }
 
-    /// What its streams in memory and in files take.
-    pub fn budgets(&self) -> [&Budget; 2] {
+    /// Budgets of its streams in memory and in files.
+    pub fn budgets(&self) -> [&StorageBudget; 2] {
         [&self.memory, &self.files]
     }
 
@@ -208,52 +215,53 @@ impl AccountStreams {
         self.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives requests, or no longer. Compat: an account that has no JetStream of its own and imports the API of another is
-    /// not told that it has none.
-    pub(super) fn settle_doors(self: &Arc<Self>) {
+    /// Receives requests, or no longer. Compat: an account that has no JetStream of its own and
+    /// imports the API of another is not told that it has none.
+    pub(super) fn update_api_bindings(self: &Arc<Self>) {
         let asks_another = self.limits().is_none() && self.account.imports_service(b"$JS.API.INFO");
-        let mut doors = lock(&self.doors);
+        let mut api_bindings = lock(&self.api_bindings);
         if asks_another {
-            doors.drain(..).for_each(|door| self.account.unbind(&door));
-        } else if doors.is_empty() {
-            *doors = self.open_doors();
+            api_bindings.drain(..).for_each(|api| self.account.unbind(&api));
+        } else if api_bindings.is_empty() {
+            *api_bindings = self.bind_api();
         }
     }
 
-    /// Whether its streams take messages, its consumers acknowledgements, and its mirrors and sources copy: what there is
-    /// stays, and goes on where it was when the account may use JetStream again.
-    pub(super) fn settle_streams(self: &Arc<Self>) {
-        let sleeps_now = self.limits().is_none();
-        let mut sleeps = lock(&self.sleeps);
-        if std::mem::replace(&mut *sleeps, sleeps_now) == sleeps_now {
+    /// Whether its streams take messages, its consumers acknowledgements, and its mirrors and
+    /// sources copy: what there is stays, and goes on where it was when the account may use
+    /// JetStream again.
+    pub(super) fn suspend_or_resume(self: &Arc<Self>) {
+        let suspends = self.limits().is_none();
+        let mut is_suspended = lock(&self.is_suspended);
+        if std::mem::replace(&mut *is_suspended, suspends) == suspends {
             return;
         }
         for stream in self.streams() {
-            if sleeps_now {
-                lay_to_rest(&stream);
+            if suspends {
+                suspend_stream(&stream);
             } else {
                 stream.consumers().resume();
                 stream.bind();
-                stream.origins().begin(&stream, &stream.config(), &self.jetstream);
+                stream.sourcing().begin(&stream, &stream.config(), &self.jetstream);
             }
         }
     }
 
     /// Takes no requests any more, not even to say that it does not: the account is gone.
-    pub(super) fn close_doors(&self) {
-        std::mem::take(&mut *lock(&self.doors)).iter().for_each(|door| self.account.unbind(door));
+    pub(super) fn unbind_api(&self) {
+        std::mem::take(&mut *lock(&self.api_bindings)).iter().for_each(|api| self.account.unbind(api));
     }
 
-    fn open_doors(self: &Arc<Self>) -> Vec<Arc<Binding>> {
+    fn bind_api(self: &Arc<Self>) -> Vec<Arc<Binding>> {
         let Some(jetstream) = self.jetstream.upgrade() else { return Vec::new() };
         let domain = &jetstream.settings.domain;
         let mut prefixes = vec!["$JS.API".to_owned()];
         if !domain.is_empty() {
             prefixes.push(format!("$JS.{domain}.API"));
         }
-        let door = ApiService::to(self);
-        let subjects = prefixes.iter().flat_map(|prefix| DOORS.map(|door| format!("{prefix}.{door}")));
-        let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&door));
+        let api = ApiService::to(self);
+        let subjects = prefixes.iter().flat_map(|prefix| API_SUBJECTS.map(|api| format!("{prefix}.{api}")));
+        let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&api));
         subjects.map(bind).collect()
     }
 
@@ -271,25 +279,25 @@ impl AccountStreams {
             }
             _ if is_twice => {
                 lock(&self.unrestored).push(name.clone());
-                return log(Level::Error, &"is in the store twice: the newer one was left alone");
+                return log(Level::Error, &"is in the store twice: the newer one is not served");
             }
             Ok(stored) => stored.config,
             Err(why) => {
                 lock(&self.unrestored).push(name.clone());
-                return log(Level::Error, &format_args!("has a configuration that cannot be read: {why}"));
+                return log(Level::Error, &format_args!("is not served: configuration: {why}. {REPAIR}"));
             }
         };
         self.host.log(Level::Info, format_args!("  Starting restore for stream '{account} > {name}'"));
         let began = self.host.instant();
-        let settings = stream::shape(&config, jetstream.settings.sync_always);
-        let mut seen = Witnessed::default();
+        let settings = stream::storage_config(&config, jetstream.settings.sync_always);
+        let mut seen = SeenPositions::default();
         let has_sources = !config.sources.is_empty();
-        let mut witness = |seq, headers: &[u8]| {
+        let mut visit = |seq, headers: &[u8]| {
             if has_sources {
                 seen.see(seq, headers);
             }
         };
-        match jetstream.store.open_stream_before(found.id, settings, self.host.now(), &mut witness) {
+        match jetstream.store.open_stream_before(found.id, settings, self.host.now(), &mut visit) {
             Ok((store, report)) => {
                 report.notices.iter().for_each(|notice| log(Level::Warn, notice));
                 let messages = store.state().totals.messages;
@@ -300,7 +308,7 @@ impl AccountStreams {
                         lock(&self.unrestored).push(name.clone());
                         return log(
                             Level::Error,
-                            &format_args!("has consumers that cannot be read: {error}"),
+                            &format_args!("is not served: its consumers: {error}. {REPAIR}"),
                         );
                     }
                 };
@@ -319,7 +327,7 @@ impl AccountStreams {
             }
             Err(error) => {
                 lock(&self.unrestored).push(name.clone());
-                log(Level::Error, &format_args!("could not be restored: {error}"));
+                log(Level::Error, &format_args!("is not served: {error}. {REPAIR}"));
             }
         }
     }
@@ -336,7 +344,7 @@ impl AccountStreams {
                 "a stream of this name is in the store and could not be restored",
             ));
         }
-        let settings = stream::shape(&config, jetstream.settings.sync_always);
+        let settings = stream::storage_config(&config, jetstream.settings.sync_always);
         let store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
@@ -349,55 +357,56 @@ impl AccountStreams {
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
         let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
-        Ok(self.begin(jetstream, config, store, (states, &listener), (now, Witnessed::default())))
+        Ok(self.begin(jetstream, config, store, (states, &listener), (now, SeenPositions::default())))
     }
 
     /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
     pub(super) fn adopt(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
-        mut filled: Filled,
-    ) -> Result<Arc<LiveStream>, (Box<Filling>, Fault)> {
+        mut built: BuiltStream,
+    ) -> Result<Arc<LiveStream>, (Box<StreamBuilder>, RestoreError)> {
         if self.limits().is_none() {
-            return Err((filled.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
+            return Err((built.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
         }
         // Compat: nobody looks before the end.
-        if filled.config.num_replicas > 1 {
-            return Err((filled.undo(), ApiError::STREAM_REPLICAS_NOT_SUPPORTED.into()));
+        if built.config.num_replicas > 1 {
+            return Err((built.undo(), ApiError::STREAM_REPLICAS_NOT_SUPPORTED.into()));
         }
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
-        if let Err(error) = config::join(&filled.config, &**self, &limits) {
-            return Err((filled.undo(), error.into()));
+        if let Err(error) = config::join(&built.config, &**self, &limits) {
+            return Err((built.undo(), error.into()));
         }
         let listener = Arc::default();
-        if filled.config.storage == Storage::File {
+        if built.config.storage == Storage::File {
             // Its log is opened anew by who hears of its rounds.
-            drop(std::mem::replace(&mut filled.consumers, Consumers::in_memory()));
-            let whose = (self.account.name(), &filled.config);
-            filled.consumers = match jetstream.open_consumers(&filled.stream, whose, &listener) {
+            drop(std::mem::replace(&mut built.consumers, Consumers::in_memory()));
+            let whose = (self.account.name(), &built.config);
+            built.consumers = match jetstream.open_consumers(&built.stream, whose, &listener) {
                 Ok(consumers) => consumers,
-                Err(error) => return Err((filled.undo(), Fault::Other(error.to_string()))),
+                Err(error) => return Err((built.undo(), RestoreError::Other(error.to_string()))),
             };
         }
-        if let Err(why) = declare_whole(&jetstream.store, &filled) {
-            return Err((filled.undo(), Fault::Other(why)));
+        if let Err(why) = declare_whole(&jetstream.store, &built) {
+            return Err((built.undo(), RestoreError::Other(why)));
         }
-        // What answers promise is as durable as what is published, and schedules and ids are looked for in what is released.
-        let is_released = filled.stream.release().is_released(filled.stream.ticket());
+        // What answers promise is as durable as what is published, and schedules and ids are looked
+        // for in what is released.
+        let is_released = built.stream.release().is_released(built.stream.ticket());
         if (jetstream.settings.sync_always || !is_released)
             && let Err(error) = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs())
         {
-            return Err((filled.undo(), Fault::Other(error.to_string())));
+            return Err((built.undo(), RestoreError::Other(error.to_string())));
         }
-        let Filled { config, stream, consumers, created, .. } = filled;
-        Ok(self.begin(jetstream, config, stream, (consumers, &listener), (created, Witnessed::default())))
+        let BuiltStream { config, stream, consumers, created, .. } = built;
+        Ok(self.begin(jetstream, config, stream, (consumers, &listener), (created, SeenPositions::default())))
     }
 
     /// Removes a stream that was being filled when the server ended.
     fn remove_unfinished(&self, jetstream: &JetStream, found: &FoundStream, config: &StreamConfig) {
         let (account, name) = (self.account.name(), &found.meta.name);
-        let settings = stream::shape(config, jetstream.settings.sync_always);
+        let settings = stream::storage_config(config, jetstream.settings.sync_always);
         let opened = jetstream.store.open_stream(found.id, settings, self.host.now());
         let removed = opened.and_then(|(mut store, _)| jetstream.store.delete_stream(&mut store));
         let line = match removed {
@@ -414,9 +423,9 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (states, log): (Consumers, &LogListener),
-        (created, seen): (Timestamp, Witnessed),
+        (created, seen): (Timestamp, SeenPositions),
     ) -> Arc<LiveStream> {
-        let listener = Arc::new(Listener(Mutex::default()));
+        let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
         let (account, server) = match config.storage {
             Storage::Memory => (&self.memory, &jetstream.memory),
@@ -424,7 +433,7 @@ impl AccountStreams {
         };
         let name = config.name.clone();
         let consumers = StreamConsumers::new(&name, jetstream, &self.account, states);
-        let settings = stream::Settings {
+        let settings = stream::StreamSettings {
             domain: jetstream.settings.domain.clone(),
             account: Arc::clone(account),
             server: Arc::clone(server),
@@ -432,11 +441,11 @@ impl AccountStreams {
             always_syncs: jetstream.settings.sync_always,
             max_payload: usize::try_from(jetstream.settings.max_payload).unwrap_or(usize::MAX),
             interest: Arc::clone(consumers.interest()) as Arc<dyn stream::Interest>,
-            ledger: consumers.ledger(config.storage),
+            schedule_index: consumers.schedule_index(config.storage),
             seed: jetstream.seed(),
-            ..stream::Settings::default()
+            ..stream::StreamSettings::default()
         };
-        let server = Server {
+        let server = ServerIdentity {
             name: &jetstream.settings.server_name,
             id: &jetstream.settings.server_id,
             domain: &jetstream.settings.domain,
@@ -449,25 +458,26 @@ impl AccountStreams {
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
         consumers.attach(&live);
-        log.tell(&consumers);
+        log.attach(&consumers);
         consumers.bind();
         let config = live.config();
         consumers.restore(&CreateContext::new(&config, jetstream));
-        live.origins().opened(&consumers, &config, last, seen);
+        live.sourcing().opened(&consumers, &config, last, seen);
         live.bind();
-        live.ring();
-        if config.retention != Retention::Limits {
-            // What a crash kept from being removed is needed by nobody.
+        live.fire();
+        if config.retention != Retention::Limits && consumers.count() > 0 {
+            // What a crash kept from being removed is needed by nobody. Where there is no consumer
+            // at all, their log may be what is lost, and all messages would go with it.
             live.reconcile();
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
-        if orphans::has_links(&live) {
-            jetstream.found_links(&live);
+        if orphans::has_source_consumers(&live) {
+            jetstream.note_linked(&live);
         }
-        live.origins().begin(&live, &config, &self.jetstream);
-        if *lock(&self.sleeps) {
+        live.sourcing().begin(&live, &config, &self.jetstream);
+        if *lock(&self.is_suspended) {
             // The account has lost JetStream while this was made.
-            lay_to_rest(&live);
+            suspend_stream(&live);
         }
         jetstream.seek_origins();
         live
@@ -482,28 +492,29 @@ impl AccountStreams {
     ) -> Result<(), ApiError> {
         if config.mirror.is_none() && live.config().mirror.is_some() {
             // From here on its sequences are its own.
-            live.origins().end();
+            live.sourcing().end();
         }
         let begins_to_lose =
             config.retention != Retention::Limits && live.config().retention == Retention::Limits;
         // From here on messages go unless somebody is known to want them.
-        let held = if begins_to_lose { live.followers().hold(jetstream, live) } else { Ok(()) };
+        let held =
+            if begins_to_lose { live.downstreams().make_source_consumer(jetstream, live) } else { Ok(()) };
         let updated = held.and_then(|()| self.update_core(jetstream, live, config));
-        live.origins().change(live, &live.config(), &self.jetstream);
+        live.sourcing().change(live, &live.config(), &self.jetstream);
         if updated.is_err() && begins_to_lose {
             orphans::sweep(jetstream, live);
         }
         let old = updated?;
-        orphans::settle(jetstream, &self.account, &old);
+        orphans::sweep_origins(jetstream, &self.account, &old);
         live.bind();
         let retention = live.config().retention;
         if retention != old.retention {
             live.consumers().set_retention(retention);
-            live.followers().follow_anew();
+            live.downstreams().relink_all();
             orphans::sweep(jetstream, live);
             live.reconcile();
         }
-        self.settle(live)
+        self.run_due_now(live)
     }
 
     /// Answers the configuration that it had.
@@ -513,8 +524,8 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         config: StreamConfig,
     ) -> Result<Arc<StreamConfig>, ApiError> {
-        let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
-        let (core, effects) = loan.parts();
+        let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
+        let (core, effects) = guard.parts();
         let (id, old) = (core.store().id(), Arc::clone(core.config()));
         let write = |config: &StreamConfig| {
             let blob = Stored { created: live.created(), config: config.clone(), unfinished: false }.encode();
@@ -534,15 +545,16 @@ impl AccountStreams {
         Ok(old)
     }
 
-    /// Does all that is due in a stream now, slice by slice: publishers need not wait for all of it. What a new configuration
-    /// leaves no room for goes, and what nobody needs after [`LiveStream::reconcile`].
+    /// Does all that is due in a stream now, slice by slice: publishers need not wait for all of
+    /// it. What a new configuration leaves no room for goes, and what nobody needs after
+    /// [`LiveStream::reconcile`].
     ///
     /// Compat: it is gone before the answer.
-    pub(super) fn settle(&self, live: &LiveStream) -> Result<(), ApiError> {
+    pub(super) fn run_due_now(&self, live: &LiveStream) -> Result<(), ApiError> {
         loop {
-            let mut loan = live.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let mut guard = live.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
             let now = self.host.now();
-            let (core, effects) = loan.parts();
+            let (core, effects) = guard.parts();
             if core.next_due().is_none_or(|at| at > now) {
                 return Ok(());
             }
@@ -557,27 +569,27 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         out: &mut MessageBuf,
     ) -> Result<(), ApiError> {
-        let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
+        let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
         live.unbind();
         live.consumers().end_all("Consumer Deleted", out);
-        let (core, _) = loan.parts();
+        let (core, _) = guard.parts();
         if live.config().storage == Storage::File
             && let Err(error) = jetstream.store.delete_stream(core.store_mut())
         {
-            drop(loan);
+            drop(guard);
             live.bind();
             return Err(ApiError::stream_delete(error));
         }
-        drop(loan.keep());
+        drop(guard.into_core());
         self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
-        live.origins().end();
-        orphans::settle(jetstream, &self.account, &live.config());
-        live.followers().scatter();
+        live.sourcing().end();
+        orphans::sweep_origins(jetstream, &self.account, &live.config());
+        live.downstreams().reconnect_all();
         Ok(())
     }
 }
 
-impl Others for AccountStreams {
+impl OtherStreams for AccountStreams {
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
         self.stream(name).map(|stream| stream.config())
     }
@@ -588,8 +600,8 @@ impl Others for AccountStreams {
 }
 
 /// A stream of an account that may not use JetStream now.
-fn lay_to_rest(stream: &LiveStream) {
+fn suspend_stream(stream: &LiveStream) {
     stream.unbind();
-    stream.consumers().rest();
-    stream.origins().rest();
+    stream.consumers().suspend();
+    stream.sourcing().suspend();
 }

@@ -1,8 +1,9 @@
-//! The door to the API of one account: takes requests on shards and hands them to a thread that may wait.
+//! The API of one account on the shards: takes requests on shards and hands them to a thread that
+//! may wait.
 
 use super::account::AccountStreams;
-use super::request::Request;
-use myelin_broker::{Level, MessageBuf, Role, Service, Shard};
+use super::api_request::ApiRequest;
+use myelin_broker::{Level, Service, ServiceBatch, Shard, TraceRole};
 use myelin_store::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Weak};
 /// Nanoseconds between two warnings.
 const WARNING_EVERY: Timestamp = 1_000_000_000;
 
-/// See the head of this file.
+/// Service on the subjects of one account's API.
 pub(super) struct ApiService {
     account: Weak<AccountStreams>,
     /// Requests that were dropped since the last warning, and when that was.
@@ -19,7 +20,7 @@ pub(super) struct ApiService {
 }
 
 impl ApiService {
-    /// A door for this account.
+    /// The service for this account.
     pub(super) fn to(account: &Arc<AccountStreams>) -> Arc<dyn Service> {
         let account = Arc::downgrade(account);
         Arc::new(Self { account, dropped: AtomicU64::new(0), last_warning: AtomicI64::new(0) })
@@ -27,8 +28,8 @@ impl ApiService {
 
     /// Says that requests were dropped: to those who listen each time, to the log not too often.
     #[cold]
-    fn tell(&self, account: &AccountStreams, dropped: u64) {
-        account.advise_of_dropped(dropped);
+    fn report_dropped(&self, account: &AccountStreams, dropped: u64) {
+        account.publish_drop_advisory(dropped);
         let host = account.host();
         self.dropped.fetch_add(dropped, Relaxed);
         if host.now() - self.last_warning.load(Relaxed) < WARNING_EVERY {
@@ -41,20 +42,20 @@ impl ApiService {
 }
 
 impl Service for ApiService {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         let Some(account) = self.account.upgrade() else { return };
         let mut dropped = 0;
         for (at, msg) in msgs.iter().enumerate() {
-            let request = Request::new(account.account(), msg, msgs.origin(at));
+            let request = ApiRequest::new(account.account(), msg, msgs.origin(at));
             dropped += u64::from(!account.host().request(request));
         }
         if dropped > 0 {
-            self.tell(&account, dropped);
+            self.report_dropped(&account, dropped);
         }
     }
 
-    fn role(&self) -> Role<'_> {
-        Role::System
+    fn trace_role(&self) -> TraceRole<'_> {
+        TraceRole::System
     }
 
     fn wants_origin(&self) -> bool {

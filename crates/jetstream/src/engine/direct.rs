@@ -1,14 +1,15 @@
 //! Direct gets of one stream: answered on the shard that they came to, without the stream's turn.
 //!
-//! What is in memory is answered at once. An answer of many messages goes on slice by slice, so that the shard can write
-//! what it has; what has to be read from the device goes on with a thread that may wait; what is not released yet waits
-//! for the stream to say so.
+//! What is in memory is answered at once. An answer of many messages goes on slice by slice, so
+//! that the shard can write what it has; what has to be read from the device goes on with a thread
+//! that may wait; what is not released yet waits for the stream to say so.
 
 use super::host::Host;
 use super::live::lock;
-use crate::read::{Batch, Progress, Readable, Requests, refuse};
-use myelin_broker::{Account, MessageBuf, Service, Shard};
+use myelin_broker::{Account, Service, ServiceBatch, Shard};
 use myelin_store::{Ticket, Wait};
+use myelin_streams::read::{AnswerProgress, Readable, Requests, SlicedAnswer, refuse};
+use myelin_wire::message_buf::MessageBuf;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
@@ -16,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 const SLICE: usize = 128 * 1024;
 
 /// Bytes of answers after which a shard sends them before it looks at more requests.
-const TURN: usize = 512 * 1024;
+const TURN_BYTES: usize = 512 * 1024;
 
-/// See the head of this file.
+/// Direct gets of one stream, answered without the stream's turn.
 pub struct DirectGets {
     account: Arc<Account>,
     host: Arc<dyn Host>,
@@ -26,59 +27,59 @@ pub struct DirectGets {
     /// Scratch; whoever finds it taken has its own.
     requests: Mutex<Requests>,
     /// Answers that wait for a message to be released.
-    unreleased: Mutex<Vec<Batch>>,
+    unreleased: Mutex<Vec<SlicedAnswer>>,
     /// Whether an answer waits for a release.
     has_releases: AtomicBool,
     me: Weak<Self>,
 }
 
-/// Direct gets that are not done with. What comes of them must not overtake on another shard what there is already, and so
-/// waits for the flush of the shard that sent it.
-struct Rest {
+/// Direct gets that are not done with. What comes of them must not overtake on another shard what
+/// there is already, and so waits for the flush of the shard that sent it.
+struct Continuation {
     direct: Arc<DirectGets>,
-    left: Mutex<Option<Left>>,
+    left: Mutex<Option<NextStep>>,
     me: Weak<Self>,
 }
 
-/// What is left.
-enum Left {
+/// Step that is left.
+enum NextStep {
     /// An answer that goes on here.
-    Answer(Batch),
+    Answer(SlicedAnswer),
     /// An answer that goes on where one may wait.
-    Cold(Batch),
+    Cold(SlicedAnswer),
     /// A slice that comes from there, and what is behind it.
-    Slice(MessageBuf, Progress, Batch),
+    Slice(MessageBuf, AnswerProgress, SlicedAnswer),
     /// Requests that were too many for one turn.
     Requests(MessageBuf),
 }
 
-impl Rest {
-    fn of(direct: &Arc<DirectGets>, left: Left) -> Arc<Self> {
+impl Continuation {
+    fn of(direct: &Arc<DirectGets>, left: NextStep) -> Arc<Self> {
         let (direct, left) = (Arc::clone(direct), Mutex::new(Some(left)));
         Arc::new_cyclic(|me| Self { direct, left, me: Weak::clone(me) })
     }
 }
 
-impl Service for Rest {
-    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
+impl Service for Continuation {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
         let mut out = MessageBuf::default();
         match lock(&self.left).take() {
-            Some(Left::Answer(batch)) => self.direct.go_on(batch, &mut out, shard),
-            Some(Left::Slice(slice, progress, batch)) => {
+            Some(NextStep::Answer(batch)) => self.direct.continue_answer(batch, &mut out, shard),
+            Some(NextStep::Slice(slice, progress, batch)) => {
                 out = slice;
-                self.direct.see_to(batch, progress, None, shard);
+                self.direct.continue_later(batch, progress, None, shard);
             }
-            Some(Left::Requests(msgs)) => self.direct.ask(&msgs, shard),
-            Some(Left::Cold(batch)) => self.direct.read_later(batch, shard),
+            Some(NextStep::Requests(msgs)) => self.direct.ask(&msgs, shard),
+            Some(NextStep::Cold(batch)) => self.direct.read_later(batch, shard),
             None => {}
         }
-        self.direct.say(&mut out, shard);
+        self.direct.send(&mut out, shard);
     }
 
     fn flushed(&self, shard: &mut Shard) {
         let mut left = lock(&self.left);
-        if let Some(Left::Cold(_)) = *left {
-            if let Some(Left::Cold(batch)) = left.take() {
+        if let Some(NextStep::Cold(_)) = *left {
+            if let Some(NextStep::Cold(batch)) = left.take() {
                 drop(left);
                 self.direct.read_later(batch, shard);
             }
@@ -102,7 +103,7 @@ impl DirectGets {
     }
 
     /// Reads from another reader from now on.
-    pub(super) fn set_reader(&self, reader: myelin_store::Reader) {
+    pub(super) fn set_reader(&self, reader: myelin_store::StreamReader) {
         lock(&self.stream).reader = reader;
     }
 
@@ -115,49 +116,61 @@ impl DirectGets {
             for mut batch in std::mem::take(&mut *lock(&self.unreleased)) {
                 // The stream may have been opened anew. Nothing of the answer was sent yet.
                 batch.set_stream(stream.clone());
-                self.host.wake(Rest::of(&me, Left::Answer(batch)));
+                self.host.wake(Continuation::of(&me, NextStep::Answer(batch)));
             }
         }
     }
 
     /// Adds one slice of an answer to `out` and sees to the rest.
-    fn go_on(&self, mut batch: Batch, out: &mut MessageBuf, shard: &mut Shard) {
+    fn continue_answer(&self, mut batch: SlicedAnswer, out: &mut MessageBuf, shard: &mut Shard) {
         let seen = self.released_so_far();
         let progress = batch.fill(out, SLICE, Wait::Forbidden);
-        self.see_to(batch, progress, Some(seen), shard);
+        self.continue_later(batch, progress, Some(seen), shard);
     }
 
-    /// `seen`: what was released when the slice was made here. `None`: it comes from a thread that may wait, and so does
-    /// the next one.
-    fn see_to(&self, batch: Batch, progress: Progress, seen: Option<Ticket>, shard: &mut Shard) {
+    /// `seen`: what was released when the slice was made here. `None`: it comes from a thread that
+    /// may wait, and so does the next one.
+    fn continue_later(
+        &self,
+        batch: SlicedAnswer,
+        progress: AnswerProgress,
+        seen: Option<Ticket>,
+        shard: &mut Shard,
+    ) {
         let Some(me) = self.me.upgrade() else { return };
         match (progress, seen) {
-            (Progress::Done, _) => {}
+            (AnswerProgress::Done, _) => {}
             // Nobody listens any more.
             _ if !self.account.has_interest(batch.reply()) => {}
-            (Progress::More, Some(_)) => shard.after_flush(Rest::of(&me, Left::Answer(batch))),
-            (Progress::More | Progress::Waits, _) => shard.after_flush(Rest::of(&me, Left::Cold(batch))),
-            (Progress::Unreleased, seen) => self.await_release(batch, seen.unwrap_or(Ticket(0))),
+            (AnswerProgress::More, Some(_)) => {
+                shard.after_flush(Continuation::of(&me, NextStep::Answer(batch)))
+            }
+            (AnswerProgress::More | AnswerProgress::Waits, _) => {
+                shard.after_flush(Continuation::of(&me, NextStep::Cold(batch)))
+            }
+            (AnswerProgress::Unreleased, seen) => self.await_release(batch, seen.unwrap_or(Ticket(0))),
         }
     }
 
-    /// Where too many reads wait already, who asked is told so: clients may ask as often as they like.
-    fn read_later(&self, batch: Batch, shard: &mut Shard) {
+    /// Where too many reads wait already, who asked is told so: clients may ask as often as they
+    /// like.
+    fn read_later(&self, batch: SlicedAnswer, shard: &mut Shard) {
         let Some(me) = self.me.upgrade() else { return };
         let reply = batch.reply().to_vec();
-        if !self.host.try_read(Box::new(move || me.read(batch))) {
+        if !self.host.try_spawn_read(Box::new(move || me.read(batch))) {
             let mut out = MessageBuf::default();
             refuse(&mut out, &reply);
-            self.say(&mut out, shard);
+            self.send(&mut out, shard);
         }
     }
 
-    /// Makes the next slice of an answer on a thread that may wait; a shard sends it and asks for the one behind it.
-    fn read(&self, mut batch: Batch) {
+    /// Makes the next slice of an answer on a thread that may wait; a shard sends it and asks for
+    /// the one behind it.
+    fn read(&self, mut batch: SlicedAnswer) {
         let mut out = MessageBuf::default();
         let progress = batch.fill(&mut out, SLICE, Wait::Allowed);
         if let Some(me) = self.me.upgrade() {
-            self.host.wake(Rest::of(&me, Left::Slice(out, progress, batch)));
+            self.host.wake(Continuation::of(&me, NextStep::Slice(out, progress, batch)));
         }
     }
 
@@ -175,34 +188,34 @@ impl DirectGets {
         let mut said = 0;
         for msg in outbox.by_ref() {
             if let Some(batch) = requests.ask(&stream, &msg, &mut out) {
-                self.go_on(batch, &mut out, shard);
+                self.continue_answer(batch, &mut out, shard);
             }
             if out.bytes() >= SLICE {
                 said += out.bytes();
-                self.say(&mut out, shard);
+                self.send(&mut out, shard);
             }
-            if said >= TURN {
+            if said >= TURN_BYTES {
                 break;
             }
         }
         let mut rest = MessageBuf::default();
         outbox.for_each(|msg| rest.push(msg));
-        self.say(&mut out, shard);
+        self.send(&mut out, shard);
         if !rest.is_empty()
             && let Some(me) = self.me.upgrade()
         {
-            shard.after_flush(Rest::of(&me, Left::Requests(rest)));
+            shard.after_flush(Continuation::of(&me, NextStep::Requests(rest)));
         }
     }
 
-    fn say(&self, out: &mut MessageBuf, shard: &mut Shard) {
+    fn send(&self, out: &mut MessageBuf, shard: &mut Shard) {
         if !out.is_empty() {
             shard.send(&self.account, out, self.host.instant());
         }
     }
 
     /// Keeps an answer until more of the stream is released than was when it was looked at.
-    fn await_release(&self, batch: Batch, seen: Ticket) {
+    fn await_release(&self, batch: SlicedAnswer, seen: Ticket) {
         lock(&self.unreleased).push(batch);
         self.has_releases.store(true, Release);
         if self.released_so_far() != seen {
@@ -216,7 +229,7 @@ impl DirectGets {
 }
 
 impl Service for DirectGets {
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
         self.ask(msgs, shard);
     }
 }

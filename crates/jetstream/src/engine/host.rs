@@ -1,9 +1,10 @@
-//! What JetStream needs from whoever embeds it: time, threads, and a way to the shards.
+//! Host: what JetStream needs from whoever embeds it: time, threads, and a way to the shards.
 
 use super::LiveStream;
-use super::request::Request;
-use myelin_broker::{Account, Level, MessageBuf, Service};
+use super::api_request::ApiRequest;
+use myelin_broker::{Account, Level, Service};
 use myelin_store::{Job, Timestamp};
+use myelin_wire::message_buf::MessageBuf;
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -12,12 +13,13 @@ use std::time::Instant;
 /// Something to be done elsewhere.
 pub type Task = Box<dyn FnOnce() + Send>;
 
-/// What has alarms.
-pub trait Alarmed: Send + Sync {
+/// Owner of an alarm, which is called when it is due.
+pub trait Timer: Send + Sync {
     /// The alarm has gone off.
-    fn ring(&self);
+    fn fire(&self);
 
-    /// Whether `ring` may wait for a disk or for somebody else: then it is called where no other alarm is late because of it.
+    /// Whether `fire` may wait for a disk or for somebody else: then it is called where no other
+    /// alarm is late because of it.
     fn may_wait(&self) -> bool {
         true
     }
@@ -28,7 +30,7 @@ pub trait Host: Send + Sync {
     /// The time of day, in nanoseconds since 1970.
     fn now(&self) -> Timestamp;
 
-    /// The same instant on the clock that only goes forward.
+    /// The present instant, on the clock that only goes forward.
     fn instant(&self) -> Instant;
 
     /// Has `service` served on some shard soon.
@@ -37,32 +39,33 @@ pub trait Host: Send + Sync {
     /// Publishes messages from some shard soon; those of one caller keep their order.
     fn publish(&self, account: &Arc<Account>, msgs: MessageBuf);
 
-    /// Has [`JetStream::answer`](super::JetStream::answer) called with it on a thread that may wait, in the order of calls.
-    /// `false` when too many wait already.
-    fn request(&self, request: Request) -> bool;
+    /// Has [`JetStream::answer`](super::JetStream::answer) called with it on a thread that may
+    /// wait, in the order of calls. `false` when too many wait already.
+    fn request(&self, request: ApiRequest) -> bool;
 
     /// Has `task`, which reads from a disk, run on a thread that may wait.
-    fn read(&self, task: Task);
+    fn spawn_read(&self, task: Task);
 
-    /// The same for what clients may ask for as often as they like. `false`, and the task is gone, when too many wait
-    /// already.
+    /// Has `task`, which reads from a disk, run on a thread that may wait, where clients may ask
+    /// for it as often as they like. `false`, and the task is gone, when too many wait already.
     #[must_use = "who asked has to be told"]
-    fn try_read(&self, task: Task) -> bool;
+    fn try_spawn_read(&self, task: Task) -> bool;
 
-    /// Has `task`, a slice of a backup, run on a thread that may wait and has nothing else to do, in the order of calls.
-    fn haul(&self, task: Task);
+    /// Has `task`, a slice of a backup, run on a thread that may wait and has nothing else to do,
+    /// in the order of calls.
+    fn spawn_backup(&self, task: Task);
 
     /// Has `task` run on the thread that answers requests.
-    fn run(&self, task: Task);
+    fn spawn_api(&self, task: Task);
 
     /// Has [`JetStream::repair`](super::JetStream::repair) called on a thread that may wait.
     fn repair(&self, stream: Arc<LiveStream>);
 
-    /// Has [`Alarmed::ring`] called at `at`, or a little later, on a thread that may wait.
-    fn schedule(&self, at: Timestamp, sleeper: Weak<dyn Alarmed>);
+    /// Has [`Timer::fire`] called at `at`, or a little later, on a thread that may wait.
+    fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>);
 
     /// Has [`LiveStream::upkeep`] called with it on a thread that may wait.
-    fn work(&self, stream: Arc<LiveStream>, job: Job);
+    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job);
 
     /// The account of the server itself, if there is one.
     fn system_account(&self) -> Option<Arc<Account>>;
@@ -73,7 +76,8 @@ pub trait Host: Send + Sync {
     /// A name that nobody has guessed or used: 22 characters.
     fn unique_id(&self) -> String;
 
-    /// A panic was caught, in a stream or a consumer (`at`): counts it and tells the operator what it costs.
+    /// A panic was caught, in a stream or a consumer (`at`): counts it and tells the operator what
+    /// it costs.
     fn panicked(
         &self,
         at: fmt::Arguments<'_>,

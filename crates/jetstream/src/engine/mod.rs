@@ -1,6 +1,7 @@
 //! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
 
 mod account;
+mod api_request;
 mod api_service;
 mod backup;
 mod calls;
@@ -9,23 +10,23 @@ mod direct;
 mod host;
 mod live;
 mod ordered_outbox;
-mod request;
 mod settings;
 mod sourcing;
 #[cfg(test)]
 mod tests;
+mod wakeup;
 
-use crate::config::{AccountLimits, Storage, StreamConfig};
-use crate::error::ApiError;
-use crate::stream::batch::InFlight;
-use crate::stream::{Budget, StreamCore};
 use arc_swap::ArcSwap;
 use myelin_broker::{Account, Level};
+use myelin_disk::Disk;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_store::consumer::Consumers;
-use myelin_store::disk::Disk;
 use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
+use myelin_streams::stream::batch::InFlight;
+use myelin_streams::stream::{StorageBudget, StreamCore};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -34,27 +35,28 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 pub use account::AccountStreams;
+pub use api_request::ApiRequest;
 use consumers::LogListener;
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
-pub use host::{Alarmed, Host, Task};
+pub use host::{Host, Task, Timer};
 use live::lock;
 pub use live::{Backlog, CoreGuard, LiveStream};
-pub use request::Request;
-pub use settings::{ServerLimits, Settings};
+pub use settings::{JetStreamSettings, ServerLimits};
 use sourcing::orphans;
 
 /// How long the end of the server waits until clients are told of it.
-const LEAVE: Duration = Duration::from_millis(50);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(50);
 
-/// How long what has changed may wait before the watermarks state it, and how long they are not looked at where nothing has.
+/// How long what has changed may wait before the watermarks state it, and how long they are not
+/// looked at where nothing has.
 const WATERMARK_PAUSE: Duration = Duration::from_millis(40);
 const LONGEST_WATERMARK_SLEEP: Duration = Duration::from_millis(250);
 
-/// See the head of this file.
+/// JetStream as a whole: the store, the accounts that may use it, and their streams.
 pub struct JetStream {
-    pub(crate) settings: Settings,
-    /// Those in force; those in the settings were at the start.
+    pub(crate) settings: JetStreamSettings,
+    /// Limits in force; those in the settings were at the start.
     limits: ArcSwap<ServerLimits>,
     pub(crate) store: Store,
     pub(crate) host: Arc<dyn Host>,
@@ -62,16 +64,17 @@ pub struct JetStream {
     accounts: RwLock<HashMap<String, Arc<AccountStreams>>>,
     /// Streams in the store whose accounts were not enabled yet.
     found: Mutex<HashMap<String, Vec<FoundStream>>>,
-    /// What all streams in memory and in files take, against the limits of the server.
-    pub(crate) memory: Arc<Budget>,
-    pub(crate) files: Arc<Budget>,
-    /// What batches of all streams share.
+    /// Budgets of all streams in memory and in files, against the limits of the server.
+    pub(crate) memory: Arc<StorageBudget>,
+    pub(crate) files: Arc<StorageBudget>,
+    /// Counts of batches that all streams share.
     pub(crate) in_flight: Arc<InFlight>,
     /// Requests to the API, and those that were answered by an error.
-    pub(crate) calls: Calls,
+    pub(crate) calls: ApiCounters,
     /// Whether some stream may not have found what it copies.
     is_seeking: AtomicBool,
-    /// Streams that were opened and have consumers for others that copy them: it is to be seen whether these are there.
+    /// Streams that were opened and have consumers for others that copy them: it is to be seen
+    /// whether these are there.
     linked: Mutex<Vec<Weak<LiveStream>>>,
     /// Whether the store holds streams of which not even the names can be read.
     pub(crate) has_unreadable: bool,
@@ -81,12 +84,12 @@ pub struct JetStream {
 
 /// How often the API was asked.
 #[derive(Default)]
-pub(crate) struct Calls {
+pub(crate) struct ApiCounters {
     total: AtomicU64,
     errors: AtomicU64,
 }
 
-impl Calls {
+impl ApiCounters {
     pub(crate) fn count(&self, is_error: bool) {
         self.total.fetch_add(1, Relaxed);
         self.errors.fetch_add(u64::from(is_error), Relaxed);
@@ -108,7 +111,7 @@ impl JetStream {
     /// # Errors
     /// The directory cannot be used, or another process uses it.
     pub fn open(
-        settings: Settings,
+        settings: JetStreamSettings,
         disk: Arc<dyn Disk>,
         store: StoreOptions,
         entropy: Arc<dyn Entropy>,
@@ -118,12 +121,12 @@ impl JetStream {
         let reserve = if settings.sync_always { Reserve::Ahead(0) } else { store.reserve };
         let store = StoreOptions { reserve, ..store };
         let (store, report) = Store::open(disk, store, Arc::clone(&entropy))?;
-        tell(&*host, &report);
+        log_report(&*host, &report);
         let mut found: HashMap<String, Vec<FoundStream>> = HashMap::new();
         for stream in report.streams {
             found.entry(stream.meta.account.clone()).or_default().push(stream);
         }
-        let budget = |bytes: u64| Arc::new(Budget::new(saturated(bytes)));
+        let budget = |bytes: u64| Arc::new(StorageBudget::new(saturated(bytes)));
         let limits = settings.limits.clone();
         Ok(Arc::new(Self {
             memory: budget(limits.max_memory),
@@ -136,7 +139,7 @@ impl JetStream {
             entropy,
             accounts: RwLock::default(),
             found: Mutex::new(found),
-            calls: Calls::default(),
+            calls: ApiCounters::default(),
             is_seeking: AtomicBool::new(false),
             linked: Mutex::default(),
             has_unreadable: !report.unreadable.is_empty(),
@@ -157,8 +160,9 @@ impl JetStream {
         self.limits.store(Arc::new(limits));
     }
 
-    /// Lets an account use JetStream within limits, and opens the streams that it has in the store. Without limits, all
-    /// that it learns from the API is that it may not. May be repeated with other limits.
+    /// Lets an account use JetStream within limits, and opens the streams that it has in the store.
+    /// Without limits, all that it learns from the API is that it may not. May be repeated with
+    /// other limits.
     pub fn enable(self: &Arc<Self>, account: &Arc<Account>, limits: Option<AccountLimits>) {
         let present = self.account(account.name());
         let streams = present.clone().unwrap_or_else(|| AccountStreams::new(self, account, limits.clone()));
@@ -169,40 +173,41 @@ impl JetStream {
             found.into_iter().for_each(|stream| streams.restore(stream));
         }
         streams.set_limits(limits);
-        streams.settle_streams();
-        streams.settle_doors();
+        streams.suspend_or_resume();
+        streams.update_api_bindings();
         if present.is_none() {
             let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
             accounts.insert(account.name().to_owned(), streams);
         }
-        self.settle_links();
+        self.sweep_linked();
     }
 
     /// A stream was opened that has consumers for others that copy it.
-    fn found_links(&self, stream: &Arc<LiveStream>) {
+    fn note_linked(&self, stream: &Arc<LiveStream>) {
         lock(&self.linked).push(Arc::downgrade(stream));
     }
 
     /// Ends those whose streams are not there, as far as their accounts are enabled.
-    fn settle_links(self: &Arc<Self>) {
+    fn sweep_linked(self: &Arc<Self>) {
         if lock(&self.linked).is_empty() {
             return;
         }
         let me = Arc::downgrade(self);
-        self.host.run(Box::new(move || {
+        self.host.spawn_api(Box::new(move || {
             let Some(me) = me.upgrade() else { return };
             let found = std::mem::take(&mut *lock(&me.linked));
-            let left = orphans::settle_found(&me, found);
+            let left = orphans::sweep_found(&me, found);
             lock(&me.linked).extend(left);
         }));
     }
 
-    /// An account is gone: nothing of its streams hears or tells anything, until it is [enabled](Self::enable) again.
+    /// An account is gone: nothing of its streams hears or tells anything, until it is
+    /// [enabled](Self::enable) again.
     pub fn disable(&self, account: &str) {
         if let Some(streams) = self.account(account) {
             streams.set_limits(None);
-            streams.settle_streams();
-            streams.close_doors();
+            streams.suspend_or_resume();
+            streams.unbind_api();
         }
     }
 
@@ -232,13 +237,13 @@ impl JetStream {
         self.store.journal()
     }
 
-    /// Tells clients that wait for messages that the server ends, while shards still run, and gives that a moment to get
-    /// on its way.
-    pub fn take_leave(&self) {
+    /// Tells clients that wait for messages that the server ends, while shards still run, and gives
+    /// that a moment to get on its way.
+    pub fn announce_shutdown(&self) {
         let streams = self.accounts().into_iter().flat_map(|account| account.streams());
-        let told: Vec<_> = streams.flat_map(|stream| stream.consumers().take_leave()).collect();
-        let deadline = self.host.instant() + LEAVE;
-        while !told.iter().all(|consumer| consumer.has_said_all()) && self.host.instant() < deadline {
+        let told: Vec<_> = streams.flat_map(|stream| stream.consumers().announce_shutdown()).collect();
+        let deadline = self.host.instant() + SHUTDOWN_GRACE;
+        while !told.iter().all(|consumer| consumer.is_flushed()) && self.host.instant() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -246,14 +251,15 @@ impl JetStream {
     /// Makes everything durable. Nothing may come in any more.
     ///
     /// # Errors
-    /// Something may be missing in the streams' files; the next start finds it in the journal, if it was promised.
+    /// Something may be missing in the streams' files; the next start finds it in the journal, if
+    /// it was promised.
     pub fn close(&self) -> Result<(), JournalFailed> {
         for account in self.accounts() {
             for stream in account.streams() {
                 stream.unbind();
-                stream.origins().close();
-                if let Some(mut loan) = stream.borrow()
-                    && let Err(error) = loan.parts().0.store_mut().flush()
+                stream.sourcing().close();
+                if let Some(mut guard) = stream.lock_core()
+                    && let Err(error) = guard.parts().0.store_mut().flush()
                 {
                     let (account, name) = (stream.account_name(), stream.name());
                     let what = format_args!("Stream '{account} > {name}' could not be written: {error}");
@@ -264,15 +270,15 @@ impl JetStream {
         self.store.close(&|| self.host.now().unsigned_abs())
     }
 
-    /// Sleeps until streams have changed and a little longer, so that what comes meanwhile is stated together. For a thread of
-    /// its own. [`JetStream::wake_watermarks`] ends the sleep.
+    /// Sleeps until streams have changed and a little longer, so that what comes meanwhile is
+    /// stated together. For a thread of its own. [`JetStream::wake_watermarks`] ends the sleep.
     pub fn wait_for_changes(&self) {
         self.store.wait_for_changes(LONGEST_WATERMARK_SLEEP);
         std::thread::sleep(WATERMARK_PAUSE);
     }
 
-    /// States how far the streams have come, without a sync. Must not wait behind one: what a kill leaves unstated is what came
-    /// since the last call.
+    /// States how far the streams have come, without a sync. Must not wait behind one: what a kill
+    /// leaves unstated is what came since the last call.
     ///
     /// # Errors
     /// The disk: the next call states all of it.
@@ -285,7 +291,8 @@ impl JetStream {
         self.store.wake_watermarks();
     }
 
-    /// Waits until everything that was done to a stream counts as stored (house.md 3.1). Only for threads that may.
+    /// Waits until everything that was done to a stream counts as stored (contracts.md C1). Only
+    /// for threads that may.
     pub(crate) fn make_durable(&self, core: &StreamCore) -> Result<(), ApiError> {
         let store = core.store();
         loop {
@@ -295,14 +302,15 @@ impl JetStream {
             if store.release().is_released(store.ticket()) {
                 return Ok(());
             }
-            // A round tells of a file that could not be synced by failing the stream, and may be another thread's.
+            // A round tells of a file that could not be synced by failing the stream, and may be
+            // another thread's.
             let round = self.journal().round_now(&|| self.host.now().unsigned_abs());
             round.map_err(ApiError::stream_general)?;
         }
     }
 
-    /// Whether what a stream was given before now counts as stored. Waits for a round, and not for more: another thread's round
-    /// may not have told of it yet. Only for threads that may.
+    /// Whether what a stream was given before now counts as stored. Waits for a round, and not for
+    /// more: another thread's round may not have told of it yet. Only for threads that may.
     fn make_released(&self, stream: &LiveStream) -> Result<bool, ApiError> {
         let reader = stream.reader();
         let ticket = reader.release().last_ticket();
@@ -316,7 +324,8 @@ impl JetStream {
         }
     }
 
-    /// The consumers of a stream as its log has them. `listener` hears when that has become durable.
+    /// The consumers of a stream as its log has them. `listener` hears when that has become
+    /// durable.
     fn open_consumers(
         &self,
         store: &Stream,
@@ -326,10 +335,11 @@ impl JetStream {
         if config.storage == Storage::Memory {
             return Ok(Consumers::in_memory());
         }
-        let shape = crate::stream::shape(config, self.settings.sync_always);
+        let storage_config = myelin_streams::stream::storage_config(config, self.settings.sync_always);
         // Who has not to wait for the log need not hear of it.
         let listener = self.settings.sync_always.then(|| Arc::clone(listener) as Arc<dyn OnDurable>);
-        let (consumers, report) = self.store.open_consumers(store.id(), shape.durability, listener)?;
+        let (consumers, report) =
+            self.store.open_consumers(store.id(), storage_config.durability, listener)?;
         for notice in report.notices() {
             let what = format_args!("  Consumers of stream '{account} > {}': {notice}", config.name);
             self.host.log(Level::Warn, what);
@@ -343,7 +353,7 @@ impl JetStream {
             return;
         }
         for account in self.accounts() {
-            account.streams().iter().for_each(|stream| stream.origins().seek());
+            account.streams().iter().for_each(|stream| stream.sourcing().seek());
         }
     }
 
@@ -371,7 +381,7 @@ impl JetStream {
         self.calls.get()
     }
 
-    /// What streams of all accounts have reserved, in memory and in files.
+    /// Bytes that streams of all accounts have reserved, in memory and in files.
     pub fn reserved(&self) -> [i64; 2] {
         self.accounts()
             .iter()
@@ -387,13 +397,16 @@ impl JetStream {
     }
 }
 
-/// What an operator should know of a store that was opened.
-fn tell(host: &dyn Host, report: &StoreReport) {
+/// Advice to an operator about a stream that cannot be opened.
+const REPAIR: &str = "Stop the server and look at it with `myelin store check`";
+
+/// Logs what an operator should know of a store that was opened.
+fn log_report(host: &dyn Host, report: &StoreReport) {
     for (id, why) in &report.unreadable {
         host.log(
             Level::Error,
             format_args!(
-                "JetStream: whose stream is in streams/{:016x} cannot be read, so that it is not served: {why}",
+                "JetStream: the stream in streams/{:016x} is not served: what it is cannot be read: {why}. {REPAIR}",
                 id.0
             ),
         );
@@ -406,6 +419,9 @@ fn tell(host: &dyn Host, report: &StoreReport) {
     }
     for kept in &report.replay.kept {
         let kept = kept.display();
-        host.log(Level::Warn, format_args!("JetStream: journal: {kept} holds what could not be applied"));
+        host.log(
+            Level::Warn,
+            format_args!("JetStream: journal: what could not be applied is kept in {kept}"),
+        );
     }
 }

@@ -1,26 +1,28 @@
-//! What a stream has to say, in the order of its turns, whichever shards these ran on.
+//! Outbox of a stream or consumer, in the order of its turns, whichever shards these ran on.
 //!
-//! Effects happen after a turn, and the next turn may be another shard's: without more, what came first could be flushed
-//! last. So a turn leaves its messages here, and one shard at a time publishes them: until its flush has moved them into
-//! the outboxes, others leave theirs to it.
+//! Effects happen after a turn, and the next turn may be another shard's: without more, what came
+//! first could be flushed last. So a turn leaves its messages here, and one shard at a time
+//! publishes them: until its flush has moved them into the outboxes, others leave theirs to it.
 
-use myelin_broker::{Account, MessageBuf, Shard};
+use myelin_broker::{Account, Shard};
 use myelin_stdx::claim::{Append, Claimed, Finish};
+use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// See the head of this file.
+/// Outbox of one stream or consumer, whose messages leave in the order of its turns.
 #[derive(Default)]
 pub(super) struct OrderedOutbox {
     queue: Claimed<VecDeque<MessageBuf>>,
-    /// What waits.
+    /// Bytes that wait.
     bytes: AtomicUsize,
 }
 
 impl OrderedOutbox {
-    /// Takes over the messages of a turn, during it. Answers whether the caller has to see to it that they are sent.
+    /// Takes over the messages of a turn, during it. Answers whether the caller has to see to it
+    /// that they are sent.
     #[must_use = "nobody else sends them"]
     pub(super) fn add(&self, msgs: &mut MessageBuf) -> bool {
         if msgs.is_empty() {
@@ -37,7 +39,7 @@ impl OrderedOutbox {
     }
 
     /// Whether all there was to say is in the outboxes.
-    pub(super) fn are_out(&self) -> bool {
+    pub(super) fn is_flushed(&self) -> bool {
         self.queue.is_idle(VecDeque::is_empty)
     }
 
@@ -47,7 +49,7 @@ impl OrderedOutbox {
     }
 
     /// Whether messages wait that nobody has the right to send.
-    pub(super) fn are_left(&self) -> bool {
+    pub(super) fn has_unclaimed(&self) -> bool {
         self.claim() && {
             self.release();
             true
@@ -56,13 +58,17 @@ impl OrderedOutbox {
 
     /// Leaves it to another.
     pub(super) fn release(&self) {
+        debug_assert!(self.queue.is_claimed(), "the right to send is given back by whoever has it");
         self.queue.release(|_| ());
     }
 
-    /// Publishes what waits; the memory is the shard's then. It must call [`OrderedOutbox::flushed`] when it is in the outboxes.
+    /// Publishes what waits; the memory is the shard's then. It must call
+    /// [`OrderedOutbox::flushed`] when it is in the outboxes.
     pub(super) fn send(&self, account: &Arc<Account>, shard: &mut Shard, now: Instant) {
         for mut msgs in self.queue.take(std::mem::take) {
-            self.bytes.fetch_sub(msgs.bytes(), Relaxed);
+            let bytes = self.bytes.fetch_sub(msgs.bytes(), Relaxed);
+            debug_assert!(bytes >= msgs.bytes(), "no more bytes leave the outbox than came in");
+            debug_assert!(!msgs.is_empty(), "nothing is sent that says nothing");
             shard.send(account, &mut msgs, now);
             shard.keep_buf(msgs);
         }

@@ -1,13 +1,13 @@
-//! What an operator sets for JetStream on this server.
+//! Settings of an operator for JetStream on this server.
 
 use super::live::Backlog;
-use crate::consumer;
-use crate::stream::batch::Limits;
+use myelin_jsapi::consumer;
+use myelin_streams::stream::batch::BatchLimits;
 use std::time::Duration;
 
 /// JetStream on this server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct JetStreamSettings {
     /// Domain; empty for none.
     pub domain: String,
     /// Refuse requests with unknown fields.
@@ -18,11 +18,12 @@ pub struct Settings {
     pub server_id: String,
     /// Acknowledge when a sync has returned, not before.
     pub sync_always: bool,
-    /// What may change while the server runs.
+    /// Limits, which may change while the server runs.
     pub limits: ServerLimits,
-    /// What may wait for one stream.
+    /// Limit of what may wait for one stream.
     pub backlog: Backlog,
-    /// Bytes of an answer to a direct get that asks for many messages and sets no limit: what a connection may have pending.
+    /// Bytes of an answer to a direct get that asks for many messages and sets no limit: what a
+    /// connection may have pending.
     pub max_pending: i64,
     /// Bytes of the largest message that clients may publish.
     pub max_payload: i64,
@@ -30,7 +31,8 @@ pub struct Settings {
     pub request_queue_limit: usize,
 }
 
-/// What streams and consumers of all accounts may have: those that are made or changed from now on. A reload may set others.
+/// Limits of streams and consumers of all accounts: of those that are made or changed from now on.
+/// A reload may set others.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
     /// Bytes of all memory streams.
@@ -40,7 +42,7 @@ pub struct ServerLimits {
     /// Longest window in which a stream finds duplicates.
     pub duplicate_window: Option<Duration>,
     /// Batches that may be open.
-    pub batches: Limits,
-    /// What consumers may have.
+    pub batches: BatchLimits,
+    /// Limits of consumers.
     pub consumers: consumer::config::ServerLimits,
 }

@@ -1,19 +1,19 @@
-//! What `/connz` can be asked for.
+//! Options of `/connz`.
 
-use crate::connz::sort::Order;
+use crate::connz::sort::SortKey;
 use crate::query::{BadQuery, Query, Subs};
 use crate::snapshot::ConnSnapshot;
-use crate::window::Window;
+use crate::window::PageWindow;
 
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct ConnzOptions {
     sort: String,
     pub(super) auth: bool,
     pub(super) subs: Subs,
     pub(super) offset: u64,
     pub(super) limit: u64,
     cid: u64,
-    pub(super) state: State,
+    pub(super) state: ConnState,
     user: String,
     pub(super) account: String,
     mqtt_client: String,
@@ -21,18 +21,19 @@ pub(super) struct Options {
 
 /// Which connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnState {
     Open,
     Closed,
     Any,
 }
 
-impl Options {
-    /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
+impl ConnzOptions {
+    /// The options are looked at in the reference's order, so that of two bad ones the same is
+    /// reported.
     pub(super) fn read(query: &Query) -> Result<Self, BadQuery> {
         let auth = query.flag("auth")?;
         let subs = Subs::read(query)?;
-        let mut window = Window::read(query)?;
+        let mut window = PageWindow::read(query)?;
         let cid = query.uint("cid")?;
         if cid > 0 {
             window.limit = 1;
@@ -44,7 +45,7 @@ impl Options {
             offset: window.offset,
             limit: window.limit,
             cid,
-            state: State::read(query.text("state"))?,
+            state: ConnState::read(query.text("state"))?,
             user: query.text("user").to_owned(),
             account: query.text("acc").to_owned(),
             mqtt_client: query.text("mqtt_client").to_owned(),
@@ -52,16 +53,16 @@ impl Options {
     }
 
     /// The order to sort by, if it exists and fits the state.
-    pub(super) fn order(&self) -> Result<Order, BadQuery> {
-        let order = Order::named(&self.sort).ok_or_else(|| BadQuery::Sort(self.sort.clone()))?;
+    pub(super) fn order(&self) -> Result<SortKey, BadQuery> {
+        let order = SortKey::named(&self.sort).ok_or_else(|| BadQuery::Sort(self.sort.clone()))?;
         match order.needs_closed() {
-            Some(key) if self.state != State::Closed => Err(BadQuery::NeedsClosed(key)),
+            Some(key) if self.state != ConnState::Closed => Err(BadQuery::NeedsClosed(key)),
             _ => Ok(order),
         }
     }
 
-    pub(super) fn window(&self) -> Window {
-        Window { offset: self.offset, limit: self.limit }
+    pub(super) fn window(&self) -> PageWindow {
+        PageWindow { offset: self.offset, limit: self.limit }
     }
 
     /// Whether a connection passes the filters on id, user and MQTT client.
@@ -73,13 +74,13 @@ impl Options {
     }
 }
 
-impl State {
+impl ConnState {
     fn read(text: &str) -> Result<Self, BadQuery> {
         match text.to_lowercase().as_str() {
             "" | "open" => Ok(Self::Open),
             "closed" => Ok(Self::Closed),
             "any" | "all" => Ok(Self::Any),
-            _ => Err(BadQuery::State(text.to_owned())),
+            _ => Err(BadQuery::ConnState(text.to_owned())),
         }
     }
 

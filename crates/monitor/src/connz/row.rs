@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::connz::options::Options;
+use crate::connz::options::ConnzOptions;
 use crate::query::Subs;
-use crate::snapshot::{ConnSnapshot, PeerCert, Source, Stamp, SubSnapshot};
+use crate::snapshot::{ConnSnapshot, PageHeader, PeerCert, SnapshotSource, SubSnapshot};
 use crate::subsz::SubDetail;
 use crate::text::{age, moment_in, round_trip};
 use myelin_wire::json::{is_false, is_zero};
@@ -17,10 +17,10 @@ pub(super) const DEFAULT_ACCOUNT: &str = "$G";
 /// The rows of one page, with the subscriptions that the options ask for.
 pub(super) fn rows<'a>(
     page: &[&'a ConnSnapshot],
-    options: &Options,
-    stamp: &Stamp,
-    source: &dyn Source,
-) -> Vec<Row<'a>> {
+    options: &ConnzOptions,
+    page_header: &PageHeader,
+    source: &dyn SnapshotSource,
+) -> Vec<ConnRow<'a>> {
     let mut subscriptions = match options.subs {
         Subs::None => HashMap::new(),
         Subs::Subjects | Subs::Detail => {
@@ -30,7 +30,7 @@ pub(super) fn rows<'a>(
     };
     page.iter()
         .map(|&conn| {
-            let mut row = Row::of(conn, stamp);
+            let mut row = ConnRow::of(conn, page_header);
             row.show_subscriptions(options.subs, subscriptions.remove(&conn.cid).unwrap_or_default());
             if options.auth {
                 row.show_identity(conn);
@@ -41,7 +41,7 @@ pub(super) fn rows<'a>(
 }
 
 #[derive(Serialize)]
-pub(super) struct Row<'a> {
+pub(super) struct ConnRow<'a> {
     cid: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     kind: &'a str,
@@ -99,19 +99,19 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     mqtt_client: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    proxy: Option<Proxy<'a>>,
+    proxy: Option<ConnProxy<'a>>,
 }
 
 #[derive(Serialize)]
-struct Proxy<'a> {
+struct ConnProxy<'a> {
     key: &'a str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> ConnRow<'a> {
     /// The row without what has to be asked for. A closed connection's ages end when it ended.
-    fn of(conn: &'a ConnSnapshot, stamp: &Stamp) -> Self {
-        let end = conn.closed.as_ref().map_or(stamp.now, |closed| closed.stop);
-        let moment = |at| moment_in(at, &stamp.zone);
+    fn of(conn: &'a ConnSnapshot, page_header: &PageHeader) -> Self {
+        let end = conn.closed.as_ref().map_or(page_header.now, |closed| closed.stop);
+        let moment = |at| moment_in(at, &page_header.zone);
         Self {
             cid: conn.cid,
             kind: conn.kind,
@@ -148,7 +148,7 @@ impl<'a> Row<'a> {
             name_tag: "",
             tags: &[],
             mqtt_client: &conn.mqtt_client,
-            proxy: Some(&*conn.proxy_key).filter(|key| !key.is_empty()).map(|key| Proxy { key }),
+            proxy: Some(&*conn.proxy_key).filter(|key| !key.is_empty()).map(|key| ConnProxy { key }),
         }
         .with_tls(conn)
         .with_claims_of_closed(conn)

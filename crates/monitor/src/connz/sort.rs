@@ -6,9 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::snapshot::ConnSnapshot;
 
-/// What `sort=` names.
+/// Key that `sort=` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SortKey {
     Cid,
     Subscriptions,
     Pending,
@@ -24,8 +24,9 @@ pub(super) enum Order {
     RoundTrip,
 }
 
-impl Order {
-    /// The order of this name. An empty name is by id, and so is `start`: ids are given out in that order.
+impl SortKey {
+    /// The order of this name. An empty name is by id, and so is `start`: ids are given out in that
+    /// order.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "" | "cid" | "start" => Self::Cid,

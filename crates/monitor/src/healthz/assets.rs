@@ -1,11 +1,11 @@
 //! Whether what lies in JetStream's store works, and whether what was asked for is there.
 //!
-//! Compat: only what lies in the store counts. A stream in memory, and an account without streams in files, are not
-//! found.
+//! Compat: only what lies in the store counts. A stream in memory, and an account without streams
+//! in files, are not found.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use crate::query::quoted;
-use crate::snapshot::{Source, Standing, StoredAccount, StoredStream, StreamFailure};
+use crate::snapshot::{SnapshotSource, Standing, StoredAccount, StoredStream, StreamFailure};
 
 /// The names that were asked for; each may be empty for any.
 pub(super) struct Assets<'a> {
@@ -25,13 +25,13 @@ impl Assets<'_> {
             return None;
         };
         let text = format!("\"{name}\" must not be empty when checking {what} health");
-        Some(Failure::new(Kind::Request, text))
+        Some(Failure::new(FailureKind::Request, text))
     }
 
-    /// What is wrong with what was asked for.
+    /// Failures of what was asked for.
     ///
     /// Compat: with details a missing asset hides everything else, without them it comes last.
-    pub(super) fn check(&self, details: bool, source: &dyn Source) -> Vec<Failure> {
+    pub(super) fn check(&self, details: bool, source: &dyn SnapshotSource) -> Vec<Failure> {
         let stored = source.stored_accounts(some(self.account));
         let missing = self.missing(&stored, source);
         if details && missing.is_some() {
@@ -40,11 +40,11 @@ impl Assets<'_> {
         stored.iter().flat_map(|account| self.failures(account)).chain(missing).collect()
     }
 
-    /// What is wrong in one account. An expired one matters only when it was asked for.
+    /// Failures in one account. An expired one matters only when it was asked for.
     fn failures(&self, account: &StoredAccount) -> Vec<Failure> {
         let unusable = |why| {
             let text = format!("JetStream account '{}' {why}", account.name);
-            vec![Failure { account: account.name.clone(), ..Failure::new(Kind::Account, text) }]
+            vec![Failure { account: account.name.clone(), ..Failure::new(FailureKind::Account, text) }]
         };
         match account.standing {
             Standing::Valid => {
@@ -60,10 +60,10 @@ impl Assets<'_> {
     }
 
     /// The first of the names that leads nowhere. What is in an expired account is not looked for.
-    fn missing(&self, stored: &[StoredAccount], source: &dyn Source) -> Option<Failure> {
+    fn missing(&self, stored: &[StoredAccount], source: &dyn SnapshotSource) -> Option<Failure> {
         some(self.account)?;
         let Some(account) = stored.first() else {
-            return Some(self.not_found(Kind::Account));
+            return Some(self.not_found(FailureKind::Account));
         };
         if account.standing == Standing::Expired {
             return None;
@@ -71,35 +71,35 @@ impl Assets<'_> {
         let name = some(self.stream)?;
         let usable = account.standing == Standing::Valid;
         let Some(stream) = account.streams.iter().find(|stream| usable && stream.name == name) else {
-            return Some(self.not_found(Kind::Stream));
+            return Some(self.not_found(FailureKind::Stream));
         };
         let name = some(self.consumer)?;
         // Compat: nobody looks for the consumers of a stream that does not work.
         let found = stream.failure.is_none() && source.has_consumer(self.account, self.stream, name);
-        (!found).then(|| self.not_found(Kind::Consumer))
+        (!found).then(|| self.not_found(FailureKind::Consumer))
     }
 
-    fn not_found(&self, kind: Kind) -> Failure {
+    fn not_found(&self, kind: FailureKind) -> Failure {
         let [account, stream, consumer] = [self.account, self.stream, self.consumer].map(quoted);
         let error = match kind {
-            Kind::Consumer => {
+            FailureKind::Consumer => {
                 format!("JetStream consumer {consumer} not found for stream {stream} on account {account}")
             }
-            Kind::Stream => format!("JetStream stream {stream} not found on account {account}"),
+            FailureKind::Stream => format!("JetStream stream {stream} not found on account {account}"),
             _ => format!("JetStream account {account} not found"),
         };
         let shown = |name: &str, is_shown: bool| if is_shown { name.to_owned() } else { String::new() };
         Failure {
             account: self.account.to_owned(),
-            stream: shown(self.stream, kind != Kind::Account),
-            consumer: shown(self.consumer, kind == Kind::Consumer),
+            stream: shown(self.stream, kind != FailureKind::Account),
+            consumer: shown(self.consumer, kind == FailureKind::Consumer),
             missing: true,
             ..Failure::new(kind, error)
         }
     }
 }
 
-/// What is wrong with a stream in the store.
+/// Failure of a stream in the store.
 fn broken(account: &str, stream: &StoredStream) -> Option<Failure> {
     let why = match stream.failure.as_ref()? {
         StreamFailure::NotRecovered => "could not be recovered".to_owned(),
@@ -109,7 +109,7 @@ fn broken(account: &str, stream: &StoredStream) -> Option<Failure> {
     Some(Failure {
         account: account.to_owned(),
         stream: stream.name.clone(),
-        ..Failure::new(Kind::Stream, text)
+        ..Failure::new(FailureKind::Stream, text)
     })
 }
 

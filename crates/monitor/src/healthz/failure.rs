@@ -1,11 +1,11 @@
-//! What is not well, and how that is answered.
+//! Failures of health, and how they are answered.
 
 use serde::Serialize;
 
-/// What it is that is not well.
+/// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(super) enum Kind {
+pub(super) enum FailureKind {
     /// The request itself.
     #[serde(rename = "BAD_REQUEST")]
     Request,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 #[derive(Debug, Serialize)]
 pub(super) struct Failure {
     #[serde(rename = "type")]
-    pub(super) kind: Kind,
+    pub(super) kind: FailureKind,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) account: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -28,14 +28,14 @@ pub(super) struct Failure {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) consumer: String,
     pub(super) error: String,
-    /// It was asked for and does not exist.
+    /// Whether what was asked for does not exist.
     #[serde(skip)]
     pub(super) missing: bool,
 }
 
 impl Failure {
     /// One that has to do with no account.
-    pub(super) fn new(kind: Kind, error: String) -> Self {
+    pub(super) fn new(kind: FailureKind, error: String) -> Self {
         let [account, stream, consumer] = [(); 3].map(|()| String::new());
         Self { kind, account, stream, consumer, error, missing: false }
     }
@@ -43,8 +43,8 @@ impl Failure {
     /// The HTTP status and the word for it.
     pub(super) fn status(&self) -> (u16, &'static str) {
         match self.kind {
-            Kind::Request => (400, "error"),
-            Kind::Connection => (500, "error"),
+            FailureKind::Request => (400, "error"),
+            FailureKind::Connection => (500, "error"),
             _ if self.missing => (404, "unavailable"),
             _ => (503, "unavailable"),
         }

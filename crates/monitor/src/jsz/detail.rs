@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snapshot::{ApiStats, JetStreamAccount, JetStreamStats, Json, Stamp, StreamSnapshot};
+use crate::snapshot::{ApiStats, JetStreamAccount, JetStreamStats, Json, PageHeader, StreamSnapshot};
 use crate::text::utc;
 
 #[derive(Serialize)]
@@ -16,19 +16,23 @@ pub(super) struct AccountDetail<'a> {
 }
 
 impl<'a> AccountDetail<'a> {
-    pub(super) fn of(account: &'a JetStreamAccount, streams: Vec<StreamSnapshot>, stamp: &'a Stamp) -> Self {
+    pub(super) fn of(
+        account: &'a JetStreamAccount,
+        streams: Vec<StreamSnapshot>,
+        page_header: &'a PageHeader,
+    ) -> Self {
         let name = if account.tag.is_empty() { &account.name } else { &account.tag };
         Self {
             name,
             id: &account.name,
             stats: stats(account),
-            stream_detail: streams.into_iter().map(|stream| StreamDetail::of(stream, stamp)).collect(),
+            stream_detail: streams.into_iter().map(|stream| StreamDetail::of(stream, page_header)).collect(),
         }
     }
 }
 
-/// Compat: an account has the keys of the whole server, some of which say nothing of it, and what it may use at most
-/// is called reserved. No limit is -1, shown as an unsigned number.
+/// Compat: an account has the keys of the whole server, some of which say nothing of it, and what
+/// it may use at most is called reserved. No limit is -1, shown as an unsigned number.
 fn stats(account: &JetStreamAccount) -> JetStreamStats {
     let (memory, storage) = account.allowance.map_or((0, 0), |most| (most.memory, most.storage));
     JetStreamStats {
@@ -68,11 +72,11 @@ struct Cluster<'a> {
 }
 
 impl<'a> StreamDetail<'a> {
-    fn of(stream: StreamSnapshot, stamp: &'a Stamp) -> Self {
+    fn of(stream: StreamSnapshot, page_header: &'a PageHeader) -> Self {
         Self {
             name: stream.name,
             created: utc(stream.created),
-            cluster: Cluster { name: &stamp.cluster, leader: &stamp.server_name },
+            cluster: Cluster { name: &page_header.cluster, leader: &page_header.server_name },
             config: stream.config,
             state: stream.state,
             consumer_detail: stream.consumers,

@@ -1,8 +1,9 @@
 //! The pages as answers to messages: what the system account is asked (`$SYS.REQ.…`).
 //!
-//! A [`Request`] is read from a message's body; its answer is the page's JSON on one line, without the envelope. What is
-//! shown is decided by the pages themselves; here stands only what differs: options come as JSON, nothing is counted in
-//! `http_req_stats`, and a few answers have another form.
+//! A [`PageRequest`] is read from a message's body; its answer is the page's JSON on one line,
+//! without the envelope. What is shown is decided by the pages themselves; here stands only what
+//! differs: options come as JSON, nothing is counted in `http_req_stats`, and a few answers have
+//! another form.
 
 mod options;
 mod statsz;
@@ -11,22 +12,22 @@ mod uncounted;
 pub use options::Filter;
 pub use statsz::statsz;
 
-use crate::answer::Answer;
 use crate::query::{BadQuery, Query, quoted};
-use crate::snapshot::Source;
+use crate::response::PageResponse;
+use crate::snapshot::SnapshotSource;
 use crate::text::round_trip;
 use crate::{
     accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, routez, subsz, varz,
 };
 use myelin_wire::json;
-use options::Options;
+use options::RequestOptions;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::time::Duration;
 use uncounted::Uncounted;
 
-/// What can be asked for.
+/// Topic of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Topic {
@@ -70,7 +71,7 @@ const TOPICS: [(&str, Topic); 14] = [
 ];
 
 impl Topic {
-    /// Those that a server is asked for, with the last token of their subjects.
+    /// Topics that a server is asked for, with the last token of their subjects.
     pub fn of_server() -> impl Iterator<Item = (&'static str, Self)> {
         TOPICS.into_iter()
     }
@@ -81,18 +82,18 @@ pub type Page = Box<RawValue>;
 
 /// A request that could be read.
 #[derive(Debug)]
-pub struct Request {
+pub struct PageRequest {
     topic: Topic,
-    options: Options,
+    options: RequestOptions,
 }
 
-impl Request {
+impl PageRequest {
     /// Reads the body of a message.
     ///
     /// # Errors
     /// Why it is none, in Go's words.
     pub fn read(topic: Topic, body: &[u8]) -> Result<Self, String> {
-        Ok(Self { topic, options: Options::read(topic, body)? })
+        Ok(Self { topic, options: RequestOptions::read(topic, body)? })
     }
 
     /// Which servers are asked.
@@ -119,7 +120,7 @@ impl Request {
     ///
     /// # Errors
     /// What the reference says for status 500.
-    pub fn answer(&self, source: &dyn Source) -> Result<Option<Page>, String> {
+    pub fn answer(&self, source: &dyn SnapshotSource) -> Result<Option<Page>, String> {
         let (query, source) = (&self.options.query, &Uncounted(source));
         if let Topic::Accstatz = self.topic {
             let (page, is_empty) = accstatz::page(query, source).map_err(|bad| bad.to_string())?;
@@ -129,7 +130,7 @@ impl Request {
         self::page(self.render(query, source).map_err(|bad| bad.to_string())?).map(Some)
     }
 
-    fn render(&self, query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+    fn render(&self, query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
         match self.topic {
             Topic::Varz => Ok(varz::answer(source)),
             Topic::Subsz => subsz::answer(query, source),
@@ -146,7 +147,7 @@ impl Request {
             Topic::Expvarz => Ok(expvar::message(source)),
             Topic::Ipqueuesz => ipqueuesz::answer(query, source),
             // There are no groups yet.
-            Topic::Raftz | Topic::Statsz | Topic::Control => Ok(Answer::line(200, &Nothing {})),
+            Topic::Raftz | Topic::Statsz | Topic::Control => Ok(PageResponse::line(200, &Nothing {})),
         }
     }
 
@@ -154,13 +155,13 @@ impl Request {
     ///
     /// # Errors
     /// When there is no such account, or it has no JetStream.
-    pub fn answer_for_jetstream(&self, source: &dyn Source) -> Result<Page, String> {
+    pub fn answer_for_jetstream(&self, source: &dyn SnapshotSource) -> Result<Page, String> {
         self::page(jsz::of_account(&self.options.query, &Uncounted(source))?)
     }
 }
 
-/// What these accounts have moved, one JSON object each; without those that are gone.
-pub fn account_stats(names: &[String], source: &dyn Source) -> Vec<(String, Vec<u8>)> {
+/// Traffic of these accounts, one JSON object each; without those that are gone.
+pub fn account_stats(names: &[String], source: &dyn SnapshotSource) -> Vec<(String, Vec<u8>)> {
     // Perf: what an account has moved is summed up over all connections: once for many accounts.
     let accounts = match names {
         [name] => source.account(name).into_iter().collect(),
@@ -175,7 +176,7 @@ pub fn account_stats(names: &[String], source: &dyn Source) -> Vec<(String, Vec<
 struct Nothing {}
 
 /// Lays a page out on one line.
-fn page(answer: Answer) -> Result<Page, String> {
+fn page(answer: PageResponse) -> Result<Page, String> {
     let text = String::from_utf8(answer.body).map_err(|error| error.to_string())?;
     let laid_out = RawValue::from_string(text).map_err(|error| error.to_string())?;
     let line = String::from_utf8(json::compact(&laid_out)).map_err(|error| error.to_string())?;
@@ -186,7 +187,7 @@ fn page(answer: Answer) -> Result<Page, String> {
 const LONGEST_PROFILE: Duration = Duration::from_secs(15);
 
 /// Profiles are those of Go programs, and this is none.
-fn profile(query: &Query) -> Answer {
+fn profile(query: &Query) -> PageResponse {
     #[derive(Serialize)]
     struct Profile {
         profile: Option<()>,
@@ -206,5 +207,5 @@ fn profile(query: &Query) -> Answer {
         }
         name => format!("Profile {} not found", quoted(name)),
     };
-    Answer::line(200, &Profile { profile: None, error })
+    PageResponse::line(200, &Profile { profile: None, error })
 }

@@ -1,11 +1,11 @@
 //! The options of a request: a JSON object, read as Go would read it into the reference's types.
 //!
-//! They become the options of the page of the same name ([`Query`]), so that a page is decided in one place. What Go
-//! would complain of is complained of in its words, the first thing first.
+//! They become the options of the page of the same name ([`Query`]), so that a page is decided in
+//! one place. What Go would complain of is complained of in its words, the first thing first.
 
 use super::Topic;
 use crate::query::Query;
-use myelin_wire::json::{Kind, Value};
+use myelin_wire::json::{Value, ValueKind};
 
 /// Which servers are meant. An empty field is no condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Filter {
     pub domain: String,
 }
 
-/// What an option is in Go.
+/// Type of an option in Go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Bool,
@@ -189,14 +189,14 @@ pub(super) const FILTER_SUBJECT: &str = "filter_subject";
 /// Nor is this.
 pub(super) const ACCOUNTS: &str = "accounts";
 
-/// What was asked for: which servers, and the page's options.
+/// Options of a request: which servers, and the page's.
 #[derive(Debug, Default)]
-pub(super) struct Options {
+pub(super) struct RequestOptions {
     pub(super) filter: Filter,
     pub(super) query: Query,
 }
 
-impl Options {
+impl RequestOptions {
     /// Reads the body of a request; an empty one asks for nothing special.
     pub(super) fn read(topic: Topic, body: &[u8]) -> Result<Self, String> {
         let mut options = Self { query: Query::of_message(), ..Self::default() };
@@ -206,8 +206,8 @@ impl Options {
         let value = Value::parse(body).map_err(|fault| fault.to_string())?;
         let (owner, embedded, own) = topic.fields();
         match value.kind() {
-            Kind::Null => return Ok(options),
-            Kind::Object => {}
+            ValueKind::Null => return Ok(options),
+            ValueKind::Object => {}
             other => {
                 let what = other.name();
                 return Err(format!("json: cannot unmarshal {what} into Go value of type server.{owner}"));
@@ -237,14 +237,14 @@ impl Options {
     /// Takes one value; else what it is and what it should be.
     fn set(&mut self, field: &Field, value: Value<'_>) -> Result<(), (String, &'static str)> {
         let (name, kind, option) = *field;
-        if value.kind() == Kind::Null {
+        if value.kind() == ValueKind::Null {
             return Ok(());
         }
         let text = match (kind, value.kind()) {
-            (Type::Texts, Kind::Array) => return self.set_texts(name, option, value),
-            (Type::Bool, Kind::Bool) => (if value.text() == b"true" { "1" } else { "0" }).to_owned(),
-            (Type::Text | Type::Named(_), Kind::String) => value.string().into_owned(),
-            (Type::Int | Type::Uint | Type::State | Type::Duration, Kind::Number) => {
+            (Type::Texts, ValueKind::Array) => return self.set_texts(name, option, value),
+            (Type::Bool, ValueKind::Bool) => (if value.text() == b"true" { "1" } else { "0" }).to_owned(),
+            (Type::Text | Type::Named(_), ValueKind::String) => value.string().into_owned(),
+            (Type::Int | Type::Uint | Type::State | Type::Duration, ValueKind::Number) => {
                 let text = String::from_utf8_lossy(value.text()).into_owned();
                 let fits = match kind {
                     Type::Uint => text.parse::<u64>().is_ok(),
@@ -293,7 +293,7 @@ impl Options {
         let mut texts = Vec::new();
         for element in value.elements() {
             match element.kind() {
-                Kind::String | Kind::Null => texts.push(element.string().into_owned()),
+                ValueKind::String | ValueKind::Null => texts.push(element.string().into_owned()),
                 other => return Err((other.name().to_owned(), "string")),
             }
         }
@@ -316,20 +316,23 @@ mod tests {
     use super::*;
 
     fn fault(topic: Topic, body: &str) -> String {
-        Options::read(topic, body.as_bytes()).unwrap_err()
+        RequestOptions::read(topic, body.as_bytes()).unwrap_err()
     }
 
     #[test]
     fn options_become_those_of_the_page() {
         let body = br#"{"sort":"subs","LIMIT":5,"state":2,"subscriptions":true,"subscriptions_detail":true,
             "filter_subject":"a.>","server_name":"x","exact_match":true,"tags":["a","b"],"other":1}"#;
-        let options = Options::read(Topic::Connz, body).unwrap();
+        let options = RequestOptions::read(Topic::Connz, body).unwrap();
         let shown = ["sort", "limit", "state", "subs"].map(|name| options.query.text(name).to_owned());
         assert_eq!(shown, ["subs", "5", "any", "detail"]);
         assert_eq!(options.query.filter_subject, "a.>");
         assert_eq!((options.filter.name.as_str(), options.filter.exact), ("x", true));
         assert_eq!(options.filter.tags, ["a", "b"]);
-        assert!(Options::read(Topic::Connz, b"").is_ok() && Options::read(Topic::Connz, b"null").is_ok());
+        assert!(
+            RequestOptions::read(Topic::Connz, b"").is_ok()
+                && RequestOptions::read(Topic::Connz, b"null").is_ok()
+        );
     }
 
     /// What nats-server 2.15.2 answers.

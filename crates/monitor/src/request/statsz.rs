@@ -1,10 +1,11 @@
-//! What a server tells of itself again and again: `$SYS.SERVER.<id>.STATSZ`, and when it is pinged.
+//! Statistics that a server publishes again and again: `$SYS.SERVER.<id>.STATSZ`, and when it is
+//! pinged.
 
 use super::{Page, page};
-use crate::answer::Answer;
+use crate::response::PageResponse;
 use crate::snapshot::{
-    JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, LinkCounts, ServerSnapshot, Source,
-    Volume,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, ServerSnapshot, SnapshotSource,
+    VarzJetStreamLimits, Volume,
 };
 use crate::text::utc;
 use myelin_wire::json::is_zero;
@@ -14,7 +15,7 @@ use serde::Serialize;
 ///
 /// # Errors
 /// None that could be: they are JSON.
-pub fn statsz(source: &dyn Source) -> Result<Page, String> {
+pub fn statsz(source: &dyn SnapshotSource) -> Result<Page, String> {
     let (server, jetstream) = (source.server(), source.jetstream());
     let shown = jetstream.as_ref().map(|jetstream| JetStreamConfig {
         // Compat: where it lies is nobody else's business.
@@ -22,7 +23,7 @@ pub fn statsz(source: &dyn Source) -> Result<Page, String> {
         ..jetstream.config.clone()
     });
     let jetstream = jetstream.as_ref().zip(shown.as_ref());
-    page(Answer::line(200, &Statsz::of(&server, jetstream)))
+    page(PageResponse::line(200, &Statsz::of(&server, jetstream)))
 }
 
 #[derive(Serialize)]
@@ -50,16 +51,16 @@ struct Statsz<'a> {
     stalled_clients: u64,
     active_servers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    jetstream: Option<JetStream<'a>>,
+    jetstream: Option<StatszJetStream<'a>>,
     #[serde(skip_serializing_if = "is_zero")]
     gomaxprocs: usize,
 }
 
 #[derive(Serialize)]
-struct JetStream<'a> {
+struct StatszJetStream<'a> {
     config: &'a JetStreamConfig,
     stats: &'a JetStreamStats,
-    limits: &'a JetStreamLimits,
+    limits: &'a VarzJetStreamLimits,
 }
 
 impl<'a> Statsz<'a> {
@@ -89,7 +90,7 @@ impl<'a> Statsz<'a> {
             stalled_clients: traffic.stalled_clients,
             // There are no others yet.
             active_servers: 1,
-            jetstream: jetstream.map(|(snapshot, config)| JetStream {
+            jetstream: jetstream.map(|(snapshot, config)| StatszJetStream {
                 config,
                 stats: &snapshot.stats,
                 limits: &snapshot.limits,

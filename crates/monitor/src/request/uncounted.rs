@@ -1,18 +1,18 @@
 //! A source that counts no requests: those that come by messages are none of `http_req_stats`.
 
 use crate::snapshot::{
-    AccountSnapshot, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, StoredAccount, StreamParts,
+    AccountSnapshot, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot, PageHeader,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
     StreamSnapshot, SubSnapshot, ThreadSnapshot,
 };
 use std::collections::HashMap;
 
-/// See the head of this file.
-pub(super) struct Uncounted<'a>(pub(super) &'a dyn Source);
+/// Source of snapshots that counts no requests.
+pub(super) struct Uncounted<'a>(pub(super) &'a dyn SnapshotSource);
 
-impl Source for Uncounted<'_> {
-    fn stamp(&self) -> Stamp {
-        self.0.stamp()
+impl SnapshotSource for Uncounted<'_> {
+    fn page_header(&self) -> PageHeader {
+        self.0.page_header()
     }
 
     fn server(&self) -> ServerSnapshot {

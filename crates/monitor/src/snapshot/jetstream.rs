@@ -1,8 +1,9 @@
-//! JetStream as the pages show it: what is configured and used, by the server and by account, the streams, and what
-//! of it lies in the store.
+//! JetStream as the pages show it: what is configured and used, by the server and by account, the
+//! streams, and what of it lies in the store.
 //!
-//! A page asks for as little as it shows: sums of all accounts first, the streams of an account only when they are
-//! listed. What a stream looks like is decided where streams live: its pieces come here as encoded JSON.
+//! A page asks for as little as it shows: sums of all accounts first, the streams of an account
+//! only when they are listed. What a stream looks like is decided where streams live: its pieces
+//! come here as encoded JSON.
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ pub struct JetStreamSnapshot {
     /// How it is configured.
     pub config: JetStreamConfig,
     /// Limits from the configuration's `limits` block.
-    pub limits: JetStreamLimits,
-    /// What all accounts use together.
+    pub limits: VarzJetStreamLimits,
+    /// Usage of all accounts together.
     pub stats: JetStreamStats,
 }
 
@@ -33,7 +34,8 @@ pub struct JetStreamConfig {
     pub max_memory: i64,
     /// Bytes for streams in files.
     pub max_storage: i64,
-    /// The folder of the accounts: the configured one with `jetstream` appended. Left out when empty.
+    /// The folder of the accounts: the configured one with `jetstream` appended. Left out when
+    /// empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub store_dir: String,
     /// Written in nanoseconds; left out when zero.
@@ -45,7 +47,8 @@ pub struct JetStreamConfig {
     /// Left out when empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub domain: String,
-    /// Compat: set when both maxima are configured and above 0, and for nothing else. Left out when not.
+    /// Compat: set when both maxima are configured and above 0, and for nothing else. Left out when
+    /// not.
     #[serde(skip_serializing_if = "is_false")]
     pub compress_ok: bool,
     /// Left out when empty.
@@ -58,7 +61,7 @@ pub struct JetStreamConfig {
 
 /// The configured limits. Each is left out when 0, which means that none was set.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct JetStreamLimits {
+pub struct VarzJetStreamLimits {
     /// Messages in one pull request.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_request_batch: i64,
@@ -88,7 +91,7 @@ pub struct JetStreamLimits {
     pub default_max_consumers: i64,
 }
 
-/// What is used and reserved: of the whole server or, in `/jsz`, of one account.
+/// Usage and reservations: of the whole server or, in `/jsz`, of one account.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct JetStreamStats {
     /// Bytes of streams in memory.
@@ -97,7 +100,7 @@ pub struct JetStreamStats {
     pub storage: u64,
     /// Bytes of memory that streams with a size limit have set aside.
     pub reserved_memory: u64,
-    /// The same of files.
+    /// Bytes of files that streams with a size limit have set aside.
     pub reserved_storage: u64,
     /// Accounts that may use JetStream.
     pub accounts: usize,
@@ -114,9 +117,9 @@ pub struct ApiStats {
     pub level: u32,
     /// Requests since the start.
     pub total: u64,
-    /// Those that were answered with an error.
+    /// Requests that were answered with an error.
     pub errors: u64,
-    /// Those being worked on; left out when 0.
+    /// Requests that are being worked on; left out when 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub inflight: u64,
 }
@@ -132,11 +135,11 @@ pub struct JetStreamAccount {
     pub memory: u64,
     /// Bytes of its streams in files.
     pub storage: u64,
-    /// What it may use at most; `None` when its limits are by tier.
-    pub allowance: Option<Allowance>,
+    /// Limits of the account; `None` when they are by tier.
+    pub allowance: Option<StorageAllowance>,
     /// Its requests to the API since the start.
     pub api_total: u64,
-    /// Those that were answered with an error.
+    /// Requests that were answered with an error.
     pub api_errors: u64,
     /// Its streams.
     pub streams: usize,
@@ -148,9 +151,9 @@ pub struct JetStreamAccount {
     pub bytes: u64,
 }
 
-/// What an account may use at most; -1 for as much as there is.
+/// Limits of an account; -1 for as much as there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowance {
+pub struct StorageAllowance {
     /// Bytes in memory.
     pub memory: i64,
     /// Bytes in files.
@@ -175,8 +178,8 @@ pub struct StreamSnapshot {
     pub name: String,
     /// When it was created.
     pub created: Timestamp,
-    /// The configuration as it is stored: without the metadata that answers of the API add (`_nats.ver`,
-    /// `_nats.level`). `None` unless it was asked for.
+    /// The configuration as it is stored: without the metadata that answers of the API add
+    /// (`_nats.ver`, `_nats.level`). `None` unless it was asked for.
     pub config: Option<Json>,
     /// The object `state` of the API's answers, without subjects and deleted sequences.
     pub state: Json,
@@ -184,13 +187,14 @@ pub struct StreamSnapshot {
     pub mirror: Option<Json>,
     /// The API's `sources`, one object each.
     pub sources: Vec<Json>,
-    /// The API's consumer info objects; `config` in them as asked for, without added metadata as above.
+    /// The API's consumer info objects; `config` in them as asked for, without added metadata as
+    /// above.
     pub consumers: Vec<Json>,
-    /// The same of the hidden consumers.
+    /// Info objects of the hidden consumers, with `config` as asked for, without added metadata.
     pub direct_consumers: Vec<Json>,
 }
 
-/// What the store holds of one account. `/healthz` compares it with what runs.
+/// Streams of one account in the store. `/healthz` compares them with what runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredAccount {
     /// The name of its folder, which is the account's name.
@@ -204,7 +208,7 @@ pub struct StoredAccount {
 /// Whether an account that has streams in the store can use them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// It can.
+    /// The account can use them.
     #[default]
     Valid,
     /// There is no account of this name.
@@ -218,15 +222,15 @@ pub enum Standing {
 pub struct StoredStream {
     /// Its name.
     pub name: String,
-    /// What is wrong with it, if anything.
+    /// Failure of the stream, if it has one.
     pub failure: Option<StreamFailure>,
 }
 
 /// Why a stream does not work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamFailure {
-    /// It does not run: its files could not be read or make no sense.
+    /// The stream does not run: its files could not be read or make no sense.
     NotRecovered,
-    /// It runs but cannot write any more, with the reason.
+    /// The stream runs but cannot write any more, with the reason.
     Write(String),
 }

@@ -1,9 +1,9 @@
-//! What the journal of JetStream's store tells of itself.
+//! Statistics of the journal of JetStream's store.
 
 use serde::Serialize;
 
-/// How much a loss of power would take, and would have taken: times in nanoseconds. With the store's default mode; what is
-/// acknowledged when it is durable is in none of them.
+/// How much a loss of power would take, and would have taken: times in nanoseconds. With the
+/// store's default mode; what is acknowledged when it is durable is in none of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct JournalSnapshot {
     /// Age of the oldest message that is acknowledged and not durable; 0 if there is none.

@@ -175,8 +175,8 @@ fn values_that_are_zero_may_be_left_out() {
     );
 }
 
-/// Clients 1 to 3 with a value each in every field that can be sorted by: 1 has the middle one, 2 the
-/// largest, 3 the smallest.
+/// Clients 1 to 3 with a value each in every field that can be sorted by: 1 has the middle one, 2
+/// the largest, 3 the smallest.
 fn ranked(make: fn(u64) -> ConnSnapshot) -> Vec<ConnSnapshot> {
     [(3, 10), (1, 20), (2, 30)]
         .into_iter()

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
-    AccountSnapshot, Answer, Clocks, Closed, ClusterConfig, ConnSnapshot, Health, Identity, InterestSnapshot,
-    JetStreamAccount, JetStreamSnapshot, Limits, Pages, Process, QueueSnapshot, RuntimeSnapshot,
-    ServerSnapshot, Settings, Source, Stamp, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot,
-    ThreadSnapshot, Traffic, WebSocketConfig,
+    AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
+    JetStreamSnapshot, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RuntimeSnapshot,
+    ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot,
+    ThreadSnapshot, Traffic, VarzLimits, VarzSettings, WebSocketConfig,
 };
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ impl Default for Fixed {
 
 impl Fixed {
     /// The answer to `/page?options`, with the pages at the root.
-    pub(crate) fn ask(&self, target: &str) -> Answer {
+    pub(crate) fn ask(&self, target: &str) -> PageResponse {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         Pages::under("").respond(path, query, self)
     }
@@ -90,13 +90,13 @@ impl Fixed {
     }
 }
 
-pub(crate) fn text(answer: &Answer) -> String {
+pub(crate) fn text(answer: &PageResponse) -> String {
     String::from_utf8(answer.body.clone()).unwrap()
 }
 
-impl Source for Fixed {
-    fn stamp(&self) -> Stamp {
-        Stamp {
+impl SnapshotSource for Fixed {
+    fn page_header(&self) -> PageHeader {
+        PageHeader {
             server_id: "NSERVER".to_owned(),
             server_name: "name".to_owned(),
             cluster: String::new(),
@@ -219,7 +219,7 @@ pub(crate) fn server() -> ServerSnapshot {
     ServerSnapshot {
         cluster: ClusterConfig::default(),
         websocket: WebSocketConfig::default(),
-        identity: Identity {
+        identity: ServerIdentity {
             server_id: "NSERVER".to_owned(),
             server_name: "NSERVER".to_owned(),
             version: "2.15.2".to_owned(),
@@ -228,9 +228,9 @@ pub(crate) fn server() -> ServerSnapshot {
             host: "127.0.0.1".to_owned(),
             port: 4222,
             auth_required: true,
-            ..Identity::default()
+            ..ServerIdentity::default()
         },
-        limits: Limits {
+        limits: VarzLimits {
             max_connections: 65_536,
             ping_interval: Duration::from_secs(120),
             ping_max: 2,
@@ -240,9 +240,9 @@ pub(crate) fn server() -> ServerSnapshot {
             max_control_line: 4_096,
             max_payload: 1_048_576,
             max_pending: 67_108_864,
-            ..Limits::default()
+            ..VarzLimits::default()
         },
-        settings: Settings {
+        settings: VarzSettings {
             tls_timeout: 2.0,
             write_deadline: Duration::from_secs(10),
             config_digest: "sha256:00".to_owned(),
@@ -251,7 +251,7 @@ pub(crate) fn server() -> ServerSnapshot {
                 .map(|name| (name.to_owned(), name == "js_raft_delete_range"))
                 .collect(),
             system_account: "$SYS".to_owned(),
-            ..Settings::default()
+            ..VarzSettings::default()
         },
         clocks: Clocks { start: ago(93_784), now: now(), config_load: ago(60) },
         process: Process { mem: 5_000_000, cores: 2, gomaxprocs: 2, gomemlimit: None, cpu: 0.5 },

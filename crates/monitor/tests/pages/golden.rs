@@ -1,7 +1,8 @@
 //! Our pages have the shape that the real server's have in the same situation.
 //!
-//! The situation: account A (user a) has one client with a name, a plain subscription that has received one
-//! message and a queue subscription that ends after five; another of its clients with a subscription has left.
+//! The situation: account A (user a) has one client with a name, a plain subscription that has
+//! received one message and a queue subscription that ends after five; another of its clients with
+//! a subscription has left.
 
 use std::path::PathBuf;
 
@@ -71,7 +72,8 @@ fn pages_have_the_recorded_shapes() {
     for (name, request) in REQUESTS {
         let ours = source.page(request);
         let theirs = recorded(name);
-        // The order of subscriptions is a hash table's in the reference; the files were recorded with ours.
+        // The order of subscriptions is a hash table's in the reference; the files were recorded
+        // with ours.
         assert_eq!(differences(&ours, &theirs), Vec::<String>::new(), "{name} {request}");
     }
 }

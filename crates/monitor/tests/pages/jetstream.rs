@@ -80,7 +80,8 @@ fn bad_options_are_refused_as_without_jetstream() {
     );
 }
 
-/// In this layout the reference has shown a mirror and a stream with sources, and the consumers that feed them.
+/// In this layout the reference has shown a mirror and a stream with sources, and the consumers
+/// that feed them.
 #[test]
 fn mirrors_sources_and_hidden_consumers_have_their_place() {
     let mut source = recorded_situation();

@@ -1,4 +1,5 @@
-//! The pages as a whole, over a fixed source: shapes recorded from the real server, and every option.
+//! The pages as a whole, over a fixed source: shapes recorded from the real server, and every
+//! option.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail as its asserts do")]
 

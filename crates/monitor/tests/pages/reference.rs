@@ -93,8 +93,8 @@ impl Reference {
     }
 }
 
-/// Takes out what differs between builds and runs: the commit, and the order of subscriptions, which come
-/// out of a hash table.
+/// Takes out what differs between builds and runs: the commit, and the order of subscriptions,
+/// which come out of a hash table.
 fn settle(page: &mut Value) {
     if let Some(page) = page.as_object_mut() {
         page.shift_remove("git_commit");
@@ -109,7 +109,8 @@ fn settle(page: &mut Value) {
     }
 }
 
-/// Requests whose answers hold nothing that differs between servers, so that every byte can be compared.
+/// Requests whose answers hold nothing that differs between servers, so that every byte can be
+/// compared.
 const EXACT: &[&str] = &[
     "/nope",
     "/connz/",

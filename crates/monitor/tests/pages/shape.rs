@@ -4,8 +4,8 @@ use serde_json::Value;
 
 /// Where two values differ in shape, as one line per difference; empty when they do not.
 ///
-/// Objects must have the same keys in the same order, lists the same length. Values of the same JSON type
-/// are taken as equal, and so are all numbers.
+/// Objects must have the same keys in the same order, lists the same length. Values of the same
+/// JSON type are taken as equal, and so are all numbers.
 pub(crate) fn differences(a: &Value, b: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", a, b, &mut found);

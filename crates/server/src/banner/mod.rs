@@ -1,4 +1,4 @@
-//! What the server says of itself when it starts, in the reference's shape and order.
+//! Banner of the server when it starts, in the reference's shape and order.
 
 mod jetstream;
 
@@ -67,7 +67,8 @@ fn print_feature_flags(log: &Logger, options: &Options) {
     }
 }
 
-/// Compat: a token in the clear is not worth a warning, and who is known by a certificate needs no password.
+/// Compat: a token in the clear is not worth a warning, and who is known by a certificate needs no
+/// password.
 fn has_plain_passwords(options: &Options) -> bool {
     let from = &options.authorization;
     let maps = options.tls.as_ref().is_some_and(|tls| tls.verify_and_map);

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-/// Compat: the reference announces the length of a body up to this size, and sends a longer one in chunks,
-/// or to a client of HTTP/1.0 until the connection ends.
+/// Compat: the reference announces the length of a body up to this size, and sends a longer one in
+/// chunks, or to a client of HTTP/1.0 until the connection ends.
 const ANNOUNCED: usize = 2048;
 
 /// Bytes that are all there.

@@ -1,18 +1,19 @@
-//! The HTTP listener for monitoring, plain or over TLS: frames requests and answers, and decides nothing
-//! about the pages.
+//! The HTTP listener for monitoring, plain or over TLS: frames requests and answers, and decides
+//! nothing about the pages.
 //!
-//! It is HTTP/1.1 for a handful of tools, not a web server: connections are capped, a peer that sends or reads
-//! too slowly is dropped (`pace`), and a request's method and body are ignored, as the reference does.
+//! It is HTTP/1.1 for a handful of tools, not a web server: connections are capped, a peer that
+//! sends or reads too slowly is dropped (`pace`), and a request's method and body are ignored, as
+//! the reference does.
 //!
-//! Compat: what cannot be read as HTTP at all is answered by hyper: 400 as from the reference, without its
-//! text.
+//! Compat: what cannot be read as HTTP at all is answered by hyper: 400 as from the reference,
+//! without its text.
 
 mod body;
+mod connection_slots;
 mod pace;
 mod renderers;
 mod request_line;
 mod requests;
-mod seats;
 mod secure;
 mod target;
 #[cfg(test)]
@@ -30,24 +31,24 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use myelin_monitor::Answer;
+use myelin_monitor::PageResponse;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use body::Body;
-use pace::{Deadlines, Pace, Patient};
+use connection_slots::ConnectionSlots;
+use pace::{Deadlines, Patient, SharedPhase};
 use renderers::Renderers;
 use request_line::Readable;
 pub(crate) use requests::RequestCounts;
-use seats::Seats;
 pub(crate) use secure::Security;
-use target::Target;
+use target::RequestTarget;
 
-use crate::supervise::{Part, Tasks, persist};
+use crate::supervise::{SupervisedPart, Tasks, persist};
 
-/// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the newcomer
-/// is closed.
+/// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the
+/// newcomer is closed.
 const MAX_CONNECTIONS: usize = 512;
 
 const DEADLINES: Deadlines = Deadlines {
@@ -56,7 +57,8 @@ const DEADLINES: Deadlines = Deadlines {
     unread: Duration::from_secs(30),
 };
 
-/// The largest head, in bytes; a longer one is answered with 431. Compat: the reference's limit is 1 MiB.
+/// The largest head, in bytes; a longer one is answered with 431. Compat: the reference's limit is
+/// 1 MiB.
 const MAX_HEAD: usize = 64 * 1024;
 
 /// Compat: the reference limits the bytes of a head only, not the number of its lines.
@@ -68,14 +70,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often refused connections are logged.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Turns a path (percent-encoded) and what follows its `?` into an answer. It may take long: it runs where
-/// blocking is allowed.
-pub(crate) type App = dyn Fn(&str, &str) -> Answer + Send + Sync;
+/// Turns a path (percent-encoded) and what follows its `?` into an answer. It may take long: it
+/// runs where blocking is allowed.
+pub(crate) type App = dyn Fn(&str, &str) -> PageResponse + Send + Sync;
 
 /// Takes a line for the log, at the level of errors.
 pub(crate) type Complain = dyn Fn(Arguments<'_>) + Send + Sync;
 
-/// What a URL of a page begins with.
+/// Scheme of a page's URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -97,7 +99,7 @@ impl std::fmt::Display for Scheme {
     }
 }
 
-/// What is served, and how.
+/// Site: what is served, and how.
 #[derive(Clone)]
 pub(crate) struct Site {
     app: Arc<App>,
@@ -127,27 +129,27 @@ impl Site {
         })
     }
 
-    /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at once, in
-    /// the middle of an answer too, as the reference does.
+    /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at
+    /// once, in the middle of an answer too, as the reference does.
     pub(crate) async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         tokio::select! {
             () = shutdown => {}
-            () = persist(Part::Monitoring, || self.accept(&listener)) => {}
+            () = persist(SupervisedPart::Monitoring, || self.accept(&listener)) => {}
         }
     }
 
     async fn accept(&self, listener: &TcpListener) {
-        let mut seats = Seats::new(self.max_connections);
-        let mut refused = Refused::default();
-        let mut connections = Tasks::new(Part::HttpConnection);
+        let mut slots = ConnectionSlots::new(self.max_connections);
+        let mut refused = RefusedConnections::default();
+        let mut connections = Tasks::new(SupervisedPart::HttpConnection);
         loop {
             tokio::select! {
                 Some(()) = connections.ended(), if !connections.is_empty() => {}
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) if seats.make_room() => {
-                        let pace = Pace::new();
+                    Ok((stream, peer)) if slots.make_room() => {
+                        let pace = SharedPhase::new();
                         let task = connections.spawn(self.clone().attend(stream, peer, Arc::clone(&pace)));
-                        seats.take(pace, task);
+                        slots.take(pace, task);
                     }
                     Ok(_) => refused.count(&*self.complain, self.max_connections),
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -156,9 +158,9 @@ impl Site {
         }
     }
 
-    /// Serves one connection until its peer leaves or breaks a rule. What went wrong with the HTTP is the
-    /// peer's business only.
-    async fn attend(self, stream: TcpStream, peer: SocketAddr, pace: Arc<Pace>) {
+    /// Serves one connection until its peer leaves or breaks a rule. What went wrong with the HTTP
+    /// is the peer's business only.
+    async fn attend(self, stream: TcpStream, peer: SocketAddr, pace: Arc<SharedPhase>) {
         let Some(security) = &self.security else { return self.converse(stream, pace).await };
         match tokio::time::timeout(self.deadlines.head, security.secure(stream, peer)).await {
             Ok(Ok(stream)) => self.converse(stream, pace).await,
@@ -171,7 +173,7 @@ impl Site {
         (self.complain)(format_args!("monitoring: TLS handshake error from {peer}: {error}"));
     }
 
-    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin, pace: Arc<Pace>) {
+    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin, pace: Arc<SharedPhase>) {
         let stream = Patient::new(stream, Arc::clone(&pace), self.deadlines);
         let stream = Readable::new(stream, Arc::clone(&pace));
         let service = service_fn(move |request| {
@@ -194,15 +196,15 @@ async fn respond(
     app: Arc<App>,
     renderers: Arc<Renderers>,
 ) -> Result<Response<Body>, Infallible> {
-    let (path, query) = match Target::of(&request) {
-        Target::Page { path, query } => (path, query),
-        Target::Answer(answer) => return Ok(answer),
+    let (path, query) = match RequestTarget::of(&request) {
+        RequestTarget::Page { path, query } => (path, query),
+        RequestTarget::PageResponse(answer) => return Ok(answer),
     };
     let answer = renderers.run(move || app(&path, &query)).await;
     Ok(answer.map_or_else(failure, framed))
 }
 
-fn framed(answer: Answer) -> Response<Body> {
+fn framed(answer: PageResponse) -> Response<Body> {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut headers: Vec<_> = answer.headers.iter().collect();
@@ -220,14 +222,14 @@ fn failure() -> Response<Body> {
     response
 }
 
-/// Connections that found no seat, until somebody is told.
+/// Connections that found no slot, until the log says so.
 #[derive(Debug, Default)]
-struct Refused {
+struct RefusedConnections {
     count: u64,
     told: Option<Instant>,
 }
 
-impl Refused {
+impl RefusedConnections {
     fn count(&mut self, complain: &Complain, limit: usize) {
         self.count += 1;
         if self.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {

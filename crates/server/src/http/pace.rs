@@ -1,8 +1,8 @@
 //! How long a connection may keep us waiting.
 //!
-//! A connection is in one [`Phase`]: its peer owes us a head, we owe it an answer, or nobody owes anything.
-//! [`Patient`] wraps the stream and ends it when the peer lets a deadline pass. Knows nothing of HTTP but
-//! that requests and answers alternate.
+//! A connection is in one [`Phase`]: its peer owes us a head, we owe it an answer, or nobody owes
+//! anything. [`Patient`] wraps the stream and ends it when the peer lets a deadline pass. Knows
+//! nothing of HTTP but that requests and answers alternate.
 
 use std::io;
 use std::pin::Pin;
@@ -13,15 +13,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Bytes of an answer that a peer must take within [`Deadlines::unread`], so that reading a byte now and
-/// then is not enough to keep a connection.
+/// Bytes of an answer that a peer must take within [`Deadlines::unread`], so that reading a byte
+/// now and then is not enough to keep a connection.
 const PROGRESS: usize = 64 * 1024;
 
 /// How long a peer may take for what.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
-    /// To send a request's head, counted from its first byte, for the first request from the connection's
-    /// begin. Compat: the reference's 5 s.
+    /// To send a request's head, counted from its first byte, for the first request from the
+    /// connection's begin. Compat: the reference's 5 s.
     pub(super) head: Duration,
     /// To send another request. Compat: the reference waits without end.
     pub(super) idle: Duration,
@@ -29,7 +29,7 @@ pub(super) struct Deadlines {
     pub(super) unread: Duration,
 }
 
-/// Who owes what.
+/// Phase of a connection: whether the client or the server is to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The peer owes a request's head since then.
@@ -42,9 +42,9 @@ pub(super) enum Phase {
 
 /// The phase of a connection, for those who look from outside.
 #[derive(Debug)]
-pub(super) struct Pace(Mutex<Phase>);
+pub(super) struct SharedPhase(Mutex<Phase>);
 
-impl Pace {
+impl SharedPhase {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(Phase::Head(Instant::now()))))
     }
@@ -66,7 +66,7 @@ impl Pace {
 /// A stream that gives up on its peer.
 pub(super) struct Patient<S> {
     stream: S,
-    pace: Arc<Pace>,
+    pace: Arc<SharedPhase>,
     deadlines: Deadlines,
     timer: Pin<Box<Sleep>>,
     /// Bytes written since the timer was set; `None` between answers.
@@ -74,7 +74,7 @@ pub(super) struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, pace: Arc<Pace>, deadlines: Deadlines) -> Self {
+    pub(super) fn new(stream: S, pace: Arc<SharedPhase>, deadlines: Deadlines) -> Self {
         let timer = Box::pin(tokio::time::sleep(deadlines.head));
         Self { stream, pace, deadlines, timer, written: None }
     }
@@ -83,7 +83,7 @@ impl<S> Patient<S> {
         self.timer.as_mut().reset(Instant::now() + limit);
     }
 
-    /// What to answer instead of `Pending`.
+    /// Fails when the peer has taken too long; else `Pending`.
     fn patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         ready!(self.timer.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

@@ -1,23 +1,24 @@
 //! Where pages are rendered: a few threads of their own that step back when shards have work.
 //!
-//! A `/connz` of ten thousand connections takes milliseconds of computing. On a machine whose cores are all
-//! busy, messages would wait for them; with a low priority, the page waits instead.
+//! A `/connz` of ten thousand connections takes milliseconds of computing. On a machine whose cores
+//! are all busy, messages would wait for them; with a low priority, the page waits instead.
 
 use std::io;
 
 use crate::process;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
 /// Pages that are rendered at once.
 const MAX_RENDERINGS: usize = 2;
 
-/// See the head of this file.
+/// Threads of low priority on which pages are rendered.
 #[derive(Debug)]
 pub(super) struct Renderers {
-    places: Semaphore,
-    /// Only its threads for blocking work are used: they come when they are needed, and go. `None` at the end.
+    permits: Semaphore,
+    /// Only its threads for blocking work are used: they come when they are needed, and go. `None`
+    /// at the end.
     threads: Option<Runtime>,
 }
 
@@ -30,7 +31,7 @@ impl Renderers {
             .thread_name("pages")
             .on_thread_start(process::step_back)
             .build()?;
-        Ok(Self { places: Semaphore::new(MAX_RENDERINGS), threads: Some(threads) })
+        Ok(Self { permits: Semaphore::new(MAX_RENDERINGS), threads: Some(threads) })
     }
 
     /// Runs `render` and returns what it makes; nothing if it panics.
@@ -38,8 +39,11 @@ impl Renderers {
         &self,
         render: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let _place = self.places.acquire().await.ok()?;
-        supervise::blocking_on(self.threads.as_ref()?.handle(), Part::Page, render).await.ok().flatten()
+        let _place = self.permits.acquire().await.ok()?;
+        supervise::blocking_on(self.threads.as_ref()?.handle(), SupervisedPart::Page, render)
+            .await
+            .ok()
+            .flatten()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Takes request lines as people type them.
 //!
-//! `curl localhost:8222/connz?filter_subject=foo.>` sends the `>` as it is. Go's server reads that; hyper
-//! refuses it. Here such bytes of a request line are percent-encoded before hyper sees them. Knows nothing
-//! of HTTP but that a request begins with a line.
+//! `curl localhost:8222/connz?filter_subject=foo.>` sends the `>` as it is. Go's server reads that;
+//! hyper refuses it. Here such bytes of a request line are percent-encoded before hyper sees them.
+//! Knows nothing of HTTP but that a request begins with a line.
 
 use std::io;
 use std::pin::Pin;
@@ -11,25 +11,26 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::pace::{Pace, Phase};
+use super::pace::{Phase, SharedPhase};
 
 /// Bytes that are looked at at once; a request line is rarely longer.
 const PIECE: usize = 1024;
 
 /// A stream whose request lines hyper can read.
 ///
-/// Requests that are sent before the last one is answered (pipelining, which nobody does) are left alone.
+/// Requests that are sent before the last one is answered (pipelining, which nobody does) are left
+/// alone.
 pub(super) struct Readable<S> {
     stream: S,
-    pace: Arc<Pace>,
+    pace: Arc<SharedPhase>,
     /// The end of this request's line has passed.
     is_past_line: bool,
-    /// What was read and is not handed on yet.
+    /// Bytes that were read and are not handed on yet.
     held: Vec<u8>,
 }
 
 impl<S> Readable<S> {
-    pub(super) fn new(stream: S, pace: Arc<Pace>) -> Self {
+    pub(super) fn new(stream: S, pace: Arc<SharedPhase>) -> Self {
         Self { stream, pace, is_past_line: false, held: Vec::new() }
     }
 

@@ -1,7 +1,7 @@
 //! TLS in front of the pages: the handshake, as with clients, and then a stream for hyper.
 //!
-//! What comes before the first answer is on one account (`budget`): monitoring knows nobody, so everybody is a stranger
-//! to it.
+//! What comes before the first answer is on one account (`budget`): monitoring knows nobody, so
+//! everybody is a stranger to it.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -14,16 +14,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::MAX_HEAD;
-use crate::budget::Budget;
+use crate::budget::StrangerBudget;
 use crate::shard::{self, Permits, Socket};
 use crate::tls::Current;
 
-/// What those who connect have to go through.
+/// Conditions for those who connect.
 #[derive(Clone)]
 pub(crate) struct Security {
     pub(crate) terms: Arc<Current>,
     /// Places for what takes computing, shared with the clients' handshakes.
-    pub(crate) places: Permits,
+    pub(crate) permits: Permits,
 }
 
 impl Security {
@@ -37,12 +37,13 @@ impl Security {
             if stream.write_all(answer.as_bytes()).await.is_ok() {
                 let _ = stream.shutdown().await;
             }
-            // What is left unread would turn the end of the connection into a reset, and the answer would be lost.
+            // What is left unread would turn the end of the connection into a reset, and the answer
+            // would be lost.
             let _ = stream.try_read(&mut vec![0; MAX_HEAD]);
             return Err("client sent an HTTP request to an HTTPS server".to_owned());
         }
-        let mut budget = Budget::new(MAX_HEAD);
-        let terms = (self.terms.get(), self.places.clone());
+        let mut budget = StrangerBudget::new(MAX_HEAD);
+        let terms = (self.terms.get(), self.permits.clone());
         let connection = shard::handshake(&stream, peer, terms, Vec::new(), &mut budget).await?;
         Ok(Encrypted { stream, connection, budget: Some(budget), is_ending: false })
     }
@@ -60,8 +61,8 @@ async fn is_plain_request(stream: &TcpStream) -> bool {
 pub(super) struct Encrypted {
     stream: TcpStream,
     connection: ServerConnection,
-    /// What may still come before the first answer; `None` after it.
-    budget: Option<Budget>,
+    /// Budget for what comes before the first answer; `None` after it.
+    budget: Option<StrangerBudget>,
     is_ending: bool,
 }
 
@@ -105,7 +106,8 @@ impl AsyncRead for Encrypted {
             match this.connection.read_tls(&mut Socket(&this.stream)) {
                 Ok(_) => {
                     let processed = this.connection.process_new_packets().map(drop);
-                    // An answer of TLS's own, or what is wrong; if the socket does not take it, the next write does.
+                    // An answer of TLS's own, or what is wrong; if the socket does not take it, the
+                    // next write does.
                     let _ = this.poll_send(cx)?;
                     processed.map_err(io::Error::other)?;
                 }

@@ -1,32 +1,32 @@
-//! What a request asks for, and what is answered before any page is looked at.
+//! Target of a request, and what is answered before any page is looked at.
 //!
-//! Compat: these are the answers of Go's HTTP server and its router to odd requests: a missing host, `*`,
-//! a path that is not in its shortest form.
+//! Compat: these are the answers of Go's HTTP server and its router to odd requests: a missing
+//! host, `*`, a path that is not in its shortest form.
 
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, LOCATION};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 
-use myelin_monitor::Answer;
+use myelin_monitor::PageResponse;
 
 use super::body::Body;
 
 /// Where a request leads.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     /// To a page, if there is one: the path, percent-encoded, and what follows the `?`.
     Page { path: String, query: String },
     /// To no page.
-    Answer(Response<Body>),
+    PageResponse(Response<Body>),
 }
 
-impl Target {
+impl RequestTarget {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
-        read(request).unwrap_or_else(|answer| Target::Answer(*answer))
+        read(request).unwrap_or_else(|answer| RequestTarget::PageResponse(*answer))
     }
 }
 
-fn read<B>(request: &Request<B>) -> Result<Target, Box<Response<Body>>> {
+fn read<B>(request: &Request<B>) -> Result<RequestTarget, Box<Response<Body>>> {
     check_host(request)?;
     if request
         .headers()
@@ -43,14 +43,14 @@ fn read<B>(request: &Request<B>) -> Result<Target, Box<Response<Body>>> {
         });
     }
     if request.method() == Method::CONNECT && uri.path().is_empty() {
-        return Err(Box::new(super::framed(Answer::not_found())));
+        return Err(Box::new(super::framed(PageResponse::not_found())));
     }
     let path = escaped(uri.path()).ok_or_else(|| refusal(""))?;
     let cleaned = clean(&path);
     if cleaned != path && request.method() != Method::CONNECT {
         return Err(redirect(request.method(), &cleaned, uri.query()));
     }
-    Ok(Target::Page { path, query: uri.query().unwrap_or_default().to_owned() })
+    Ok(RequestTarget::Page { path, query: uri.query().unwrap_or_default().to_owned() })
 }
 
 fn check_host<B>(request: &Request<B>) -> Result<(), Box<Response<Body>>> {
@@ -122,8 +122,8 @@ fn html(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// The path as it was sent if it is properly escaped, else escaped anew. `None` if a `%` is not followed by
-/// two hex digits.
+/// The path as it was sent if it is properly escaped, else escaped anew. `None` if a `%` is not
+/// followed by two hex digits.
 fn escaped(path: &str) -> Option<String> {
     let bytes = unescape(path.as_bytes())?;
     let is_proper = path.bytes().all(|byte| !must_be_escaped(byte) || b"!'()*[]%".contains(&byte));

@@ -30,14 +30,14 @@ fn site(max_connections: usize) -> (Site, Complaints) {
     (Site { deadlines, max_connections, ..site }, complaints)
 }
 
-fn echo(path: &str, query: &str) -> Answer {
+fn echo(path: &str, query: &str) -> PageResponse {
     assert_ne!(path, "/panic", "asked for");
     let body = match path {
         "/large" => vec![b'x'; 1 << 20],
         "/endless" => vec![b'x'; 64 << 20],
         _ => format!("{path}|{query}").into_bytes(),
     };
-    Answer { body, ..Answer::not_found() }
+    PageResponse { body, ..PageResponse::not_found() }
 }
 
 /// Serves `site` and gives its address to `client`; then shuts down and waits.
@@ -289,7 +289,7 @@ fn who_reads_nothing_is_left_and_blocks_nobody() {
         assert!(is_served(address).await, "one seat is free");
         let fifth = connect(address, "GET /endless HTTP/1.0\r\n\r\n").await;
         fifth.readable().await.unwrap();
-        // All five are being answered and read nothing: they lose their seats after a while.
+        // All five are being answered and read nothing: they lose their slots after a while.
         let end = Instant::now() + Duration::from_secs(10);
         while !is_served(address).await {
             assert!(Instant::now() < end, "who reads nothing keeps his seat");
@@ -366,22 +366,22 @@ fn a_thousand_silent_connections_do_not_keep_a_scrape_out() {
 mod secure {
     use super::*;
     use crate::shard::Permits;
-    use crate::tls::lab::Lab;
-    use crate::tls::{Current, Peers, Terms, offer};
+    use crate::tls::testing::TestAuthority;
+    use crate::tls::{Current, Peers, TlsTerms, offer};
     use rustls::pki_types::ServerName;
     use tokio_rustls::TlsConnector;
 
-    fn terms(lab: &Lab) -> Terms {
+    fn terms(lab: &TestAuthority) -> TlsTerms {
         offer(&lab.server(), Peers::Anonymous).unwrap().terms
     }
 
-    fn secure_site(lab: &Lab) -> (Site, Complaints) {
+    fn secure_site(lab: &TestAuthority) -> (Site, Complaints) {
         let (mut site, complaints) = site(8);
-        site.security = Some(Security { terms: Current::new(terms(lab)), places: Permits::new(2) });
+        site.security = Some(Security { terms: Current::new(terms(lab)), permits: Permits::new(2) });
         (site, complaints)
     }
 
-    async fn ask(address: SocketAddr, lab: &Lab) -> std::io::Result<String> {
+    async fn ask(address: SocketAddr, lab: &TestAuthority) -> std::io::Result<String> {
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
         let mut stream = TlsConnector::from(Arc::new(lab.client(None))).connect(name, stream).await?;
@@ -393,7 +393,7 @@ mod secure {
 
     #[test]
     fn pages_are_served_over_tls() {
-        let lab = Lab::new();
+        let lab = TestAuthority::new();
         let (site, complaints) = secure_site(&lab);
         with_site(site, |address| async move {
             assert!(ask(address, &lab).await.unwrap().ends_with("/x|"));
@@ -403,7 +403,7 @@ mod secure {
 
     #[test]
     fn handshakes_fail_in_gos_words() {
-        let lab = Lab::new();
+        let lab = TestAuthority::new();
         let (site, complaints) = secure_site(&lab);
         with_site(site, |address| async move {
             for sent in ["garbage\r\n\r\n", "", "\u{16}\u{3}\u{1}"] {
@@ -420,7 +420,7 @@ mod secure {
 
     #[test]
     fn a_certificate_that_is_exchanged_is_shown_to_the_next() {
-        let (old, new) = (Lab::new(), Lab::new());
+        let (old, new) = (TestAuthority::new(), TestAuthority::new());
         let (site, _) = secure_site(&old);
         let security = site.security.clone().unwrap();
         with_site(site, |address| async move {
@@ -433,7 +433,7 @@ mod secure {
 
     #[test]
     fn plain_http_is_told_so() {
-        let lab = Lab::new();
+        let lab = TestAuthority::new();
         let (site, complaints) = secure_site(&lab);
         with_site(site, |address| async move {
             let answer = exchange(address, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -448,7 +448,7 @@ mod secure {
 
     #[test]
     fn what_comes_before_the_first_answer_is_on_one_account() {
-        let lab = Lab::new();
+        let lab = TestAuthority::new();
         let (site, complaints) = secure_site(&lab);
         with_site(site, |address| async move {
             // A record whose end never comes, in pieces that would each be allowed.
@@ -460,7 +460,8 @@ mod secure {
                 }
             }
             let _ = flood.read_to_end(&mut Vec::new()).await;
-            // One after another, requests are no longer strangers': together they are longer than the account.
+            // One after another, requests are no longer strangers': together they are longer than
+            // the account.
             let name = ServerName::try_from("localhost").unwrap();
             let stream = TcpStream::connect(address).await.unwrap();
             let mut stream =
@@ -481,7 +482,7 @@ mod secure {
 
     #[test]
     fn half_a_handshake_ends_and_garbage_too() {
-        let lab = Lab::new();
+        let lab = TestAuthority::new();
         let (site, complaints) = secure_site(&lab);
         with_site(site, |address| async move {
             for text in ["", "\u{16}\u{3}\u{1}", "garbage\r\n\r\n"] {

@@ -1,8 +1,9 @@
-//! Alarms: wakes streams and consumers in which something is due (ends of messages, acknowledgements that are late).
+//! Alarms: wakes streams and consumers in which something is due (ends of messages,
+//! acknowledgements that are late).
 
 use super::host::{Due, Threads, now};
-use crate::supervise::{self, Part};
-use myelin_jetstream::{Alarmed, Host};
+use crate::supervise::{self, SupervisedPart};
+use myelin_jetstream::{Host, Timer};
 use myelin_store::Timestamp;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -16,16 +17,16 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// So few alarms are not looked through for those whose sleeper is gone.
 const FEW: usize = 1024;
 
-/// What the thread is asked.
-pub(super) enum Order {
+/// Order to the thread of alarms.
+pub(super) enum AlarmOrder {
     /// Wake this one then.
-    Ring(Timestamp, Weak<dyn Alarmed>),
+    Ring(Timestamp, Weak<dyn Timer>),
     /// End.
     Stop,
 }
 
 /// The earliest is the greatest.
-struct Alarm(Timestamp, Weak<dyn Alarmed>);
+struct Alarm(Timestamp, Weak<dyn Timer>);
 
 impl PartialEq for Alarm {
     fn eq(&self, other: &Self) -> bool {
@@ -50,51 +51,53 @@ impl Ord for Alarm {
 /// How soon an alarm goes off again after a panic in it.
 const AGAIN: Timestamp = 1_000_000_000;
 
-/// Sleeps until the next alarm or order, for ever. What may wait for a disk goes to another thread: others are not late
-/// because of it.
-pub(super) fn run(orders: &Receiver<Order>, threads: &Threads) {
+/// Sleeps until the next alarm or order, for ever. What may wait for a disk goes to another thread:
+/// others are not late because of it.
+pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
     let mut alarms = BinaryHeap::new();
     let mut look_at = FEW;
     loop {
         let wait = alarms.peek().map_or(LONGEST, |Alarm(at, _)| until(*at));
         match orders.recv_timeout(wait) {
-            Ok(Order::Ring(at, sleeper)) => {
-                alarms.push(Alarm(at, sleeper));
+            Ok(AlarmOrder::Ring(at, timer)) => {
+                alarms.push(Alarm(at, timer));
                 forget_gone(&mut alarms, &mut look_at);
             }
-            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(AlarmOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = now();
         while alarms.peek().is_some_and(|Alarm(at, _)| *at <= now) {
-            let Some(sleeper) = alarms.pop().and_then(|Alarm(_, sleeper)| sleeper.upgrade()) else {
+            let Some(timer) = alarms.pop().and_then(|Alarm(_, timer)| timer.upgrade()) else {
                 continue;
             };
-            if sleeper.may_wait() {
-                threads.ring_elsewhere(sleeper);
-            } else if supervise::guard(Part::JsAlarms, || sleeper.ring()).is_none() {
-                alarms.push(Alarm(now.saturating_add(AGAIN), Arc::downgrade(&sleeper)));
+            if timer.may_wait() {
+                threads.fire_elsewhere(timer);
+            } else if supervise::guard(SupervisedPart::JsAlarms, || timer.fire()).is_none() {
+                alarms.push(Alarm(now.saturating_add(AGAIN), Arc::downgrade(&timer)));
             }
         }
     }
 }
 
-/// A sleeper that is gone would keep its memory until its alarm is due, which may be hours: consumers that nobody uses end
-/// by an alarm, and most are deleted before. Looked through when there are twice as many as the last time.
+/// A sleeper that is gone would keep its memory until its alarm is due, which may be hours:
+/// consumers that nobody uses end by an alarm, and most are deleted before. Looked through when
+/// there are twice as many as the last time.
 fn forget_gone(alarms: &mut BinaryHeap<Alarm>, look_at: &mut usize) {
     if alarms.len() >= *look_at {
-        alarms.retain(|Alarm(_, sleeper)| sleeper.strong_count() > 0);
+        alarms.retain(|Alarm(_, timer)| timer.strong_count() > 0);
         alarms.shrink_to(2 * alarms.len());
         *look_at = FEW.max(2 * alarms.len());
     }
 }
 
-/// Works on what is due and may wait. After a panic it is due again: the alarm was all that there was.
-pub(super) fn ring_all(queue: &Receiver<Due>, threads: &Threads) {
-    while let Ok(Due::Ring(sleeper)) = queue.recv() {
+/// Works on what is due and may wait. After a panic it is due again: the alarm was all that there
+/// was.
+pub(super) fn fire_all(queue: &Receiver<Due>, threads: &Threads) {
+    while let Ok(Due::Ring(timer)) = queue.recv() {
         threads.due.taken();
-        if supervise::guard(Part::JsDue, || sleeper.ring()).is_none() {
-            threads.schedule(now().saturating_add(AGAIN), Arc::downgrade(&sleeper));
+        if supervise::guard(SupervisedPart::JsDue, || timer.fire()).is_none() {
+            threads.schedule(now().saturating_add(AGAIN), Arc::downgrade(&timer));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Where JetStream stores, and how much.
 
-use crate::{fault, process};
+use crate::{os_error, process};
 use myelin_conf::options::JetStreamOptions;
-use myelin_store::disk::Disk as _;
-use myelin_store::disk::real::RealDisk;
+use myelin_disk::Disk as _;
+use myelin_disk::real::RealDisk;
 use rustix::fs::{Access, StatVfs};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -22,8 +22,8 @@ const UNKNOWN_DISK: u64 = 1024 * 1024 * 1024 * 1024;
 const FOLDER: &str = "jetstream";
 const STORE: &str = "myelin";
 
-/// The directory under which everything of JetStream is, as operators are told: without the `./` and `../` that they may
-/// have written. Compat: `x/../y` is `y`, be there an `x` or not.
+/// The directory under which everything of JetStream is, as operators are told: without the `./`
+/// and `../` that they may have written. Compat: `x/../y` is `y`, be there an `x` or not.
 pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
     let parent = options.store_dir.as_ref().unwrap_or_else(|| DEFAULT.get_or_init(default_parent));
     let mut clean = PathBuf::new();
@@ -50,8 +50,9 @@ fn usual_parent() -> PathBuf {
     std::env::temp_dir().join("nats")
 }
 
-/// `nats` in the folder for what may go. Compat: several servers that are only tried out, as tests start them, may run at
-/// once; nats-server lets them write over each other there, here a later one gets a place of its own.
+/// `nats` in the folder for what may go. Compat: several servers that are only tried out, as tests
+/// start them, may run at once; nats-server lets them write over each other there, here a later one
+/// gets a place of its own.
 fn default_parent() -> PathBuf {
     let parent = usual_parent();
     let lock = parent.join(FOLDER).join(STORE).join("lock");
@@ -75,8 +76,8 @@ pub(super) fn store_directory(options: &JetStreamOptions) -> PathBuf {
     directory(options).join(STORE)
 }
 
-/// Makes the directory, or sees that the one that is there can be written to. Before this, nobody knows how much can be
-/// stored in it.
+/// Makes the directory, or sees that the one that is there can be written to. Before this, nobody
+/// knows how much can be stored in it.
 ///
 /// # Errors
 /// The reference's words for why not.
@@ -96,7 +97,7 @@ fn make(directory: &Path) -> Result<(), String> {
     let missing = directory.ancestors().take_while(is_missing).collect::<Vec<_>>();
     missing.into_iter().rev().try_for_each(|path| {
         std::fs::create_dir(path).map_err(|error| {
-            let reason = fault::words(&error);
+            let reason = os_error::words(&error);
             format!("could not create storage directory - mkdir {}: {reason}", path.display())
         })
     })
@@ -114,8 +115,8 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// As configured, else three quarters of what this machine has. Of a directory that could not be
-    /// [prepared](prepare) nobody knows.
+    /// As configured, else three quarters of what this machine has. Of a directory that could not
+    /// be [prepared](prepare) nobody knows.
     pub(crate) fn of(options: &JetStreamOptions) -> Self {
         let most = |bytes: u64| bytes / 4 * 3;
         let memory = || process::memory_of_machine().map_or(UNKNOWN_MEMORY, most);
@@ -127,8 +128,9 @@ impl Capacity {
     }
 }
 
-/// What is kept back on a disk for deletes and purges once it is full: no more than a sixteenth of it, so that a small
-/// disk has some, too. Without any, a disk that is full could not be emptied, nor the server started on it.
+/// Space that is kept back on a disk for deletes and purges once it is full: no more than a
+/// sixteenth of it, so that a small disk has some, too. Without any, a disk that is full could not
+/// be emptied, nor the server started on it.
 pub(super) fn headroom(options: &JetStreamOptions, most: u64) -> u64 {
     let whole = disk_of(&directory(options)).map(|disk| disk.f_blocks * disk.f_frsize);
     whole.map_or(most, |whole| most.min(whole / 16))

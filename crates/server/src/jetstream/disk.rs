@@ -1,12 +1,13 @@
-//! The disk thread: rounds of the journal, for as long as the server runs. And the one beside it that states how far the
-//! streams have come, which must not wait behind a sync.
+//! The disk thread: rounds of the journal, for as long as the server runs. And the one beside it
+//! that states how far the streams have come, which must not wait behind a sync.
 //!
-//! A journal that has failed may have lost what was not acknowledged yet, and must not acknowledge anything more: the
-//! process ends, and its next start finds everything that was. So it does after a panic in a round.
+//! A journal that has failed may have lost what was not acknowledged yet, and must not acknowledge
+//! anything more: the process ends, and its next start finds everything that was. So it does after
+//! a panic in a round.
 
 use super::host::{Threads, now};
 use crate::logging::Logger;
-use crate::supervise::{self, JOURNAL_FAILED, Part};
+use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_jetstream::JetStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// The longest sleep: how soon the end of the server is noticed at the latest.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// See the head of this file.
+/// Disk thread: does the journal's rounds for as long as the server runs.
 pub(super) struct Rounds {
     jetstream: Arc<JetStream>,
     threads: Arc<Threads>,
@@ -34,11 +35,13 @@ impl Rounds {
         // The clock of appends: the journal compares the two.
         let clock = || now().unsigned_abs();
         while !self.threads.is_stopping.load(Relaxed) {
-            supervise::point(Part::JsDisk);
+            supervise::point(SupervisedPart::JsDisk);
             match journal.next_due(clock()) {
                 Some(Duration::ZERO) => {
                     if let Err(failed) = journal.round(&clock) {
-                        self.log.error(format_args!("JetStream cannot make messages durable: {failed}"));
+                        self.log.error(format_args!(
+                            "JetStream cannot make messages durable, the server ends: {failed}"
+                        ));
                         self.log.flush();
                         std::process::exit(JOURNAL_FAILED);
                     }
@@ -63,12 +66,13 @@ impl Watermarks {
         Self { jetstream, threads, log }
     }
 
-    /// Runs until the server ends. Without it nothing is lost, but a loss at the end of a stream could not be told.
+    /// Runs until the server ends. Without it nothing is lost, but a loss at the end of a stream
+    /// could not be told.
     pub(super) fn run(&self) {
         let mut has_failed = false;
         while !self.threads.is_stopping.load(Relaxed) {
             self.jetstream.wait_for_changes();
-            match supervise::guard(Part::JsMarks, || self.jetstream.write_watermarks()) {
+            match supervise::guard(SupervisedPart::JsMarks, || self.jetstream.write_watermarks()) {
                 Some(Err(error)) if !std::mem::replace(&mut has_failed, true) => {
                     let what = "JetStream cannot write down how far the streams have come; it tries again";
                     self.log.error(format_args!("{what}: {error}"));

@@ -4,10 +4,12 @@ use super::{alarms, disk};
 use crate::logging::Logger;
 use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
-use crate::supervise::{self, Part};
-use myelin_broker::{Account, Broker, Level, MessageBuf, Service};
-use myelin_jetstream::{Alarmed, Host, JetStream, LiveStream, Request, Task};
+use crate::supervise::{self, SupervisedPart};
+use myelin_broker::{Account, Broker, Level, Service};
+use myelin_jetstream::{ApiRequest, Host, JetStream, LiveStream, Task, Timer};
+use myelin_stdx::entropy::OsEntropy;
 use myelin_store::{Job, Timestamp};
+use myelin_wire::message_buf::MessageBuf;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -17,39 +19,39 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-/// What the API's thread is asked.
+/// Order to the API's thread.
 enum Call {
-    Answer(Request),
+    Answer(ApiRequest),
     Repair(Arc<LiveStream>),
     Run(Task),
     Stop,
 }
 
-/// What the threads that read, and that make and take in backups, are asked.
-enum Read {
+/// Order to the threads that read, and that make and take in backups.
+enum ReadOrder {
     Run(Task),
     Stop,
 }
 
-/// What the upkeep thread is asked.
-enum Upkeep {
+/// Order to the upkeep thread.
+enum UpkeepOrder {
     Run(Arc<LiveStream>, Job),
     Stop,
 }
 
-/// What the thread is asked that works on what is due.
+/// Order to the thread that works on what is due.
 pub(super) enum Due {
-    Ring(Arc<dyn Alarmed>),
+    Ring(Arc<dyn Timer>),
     Stop,
 }
 
 /// A way to a thread, with a count of what waits there.
-pub(super) struct Queue<T> {
+pub(super) struct ThreadQueue<T> {
     sender: Sender<T>,
     waiting: AtomicUsize,
 }
 
-impl<T> Queue<T> {
+impl<T> ThreadQueue<T> {
     fn new() -> (Self, Receiver<T>) {
         let (sender, receiver) = channel();
         (Self { sender, waiting: AtomicUsize::new(0) }, receiver)
@@ -89,11 +91,11 @@ pub(crate) struct Threads {
     waiting: AtomicUsize,
     /// How many of those may, and how many reads for clients.
     limit: usize,
-    reads: Queue<Read>,
-    backups: Queue<Read>,
-    upkeep: Queue<Upkeep>,
-    pub(super) due: Queue<Due>,
-    alarms: Sender<alarms::Order>,
+    reads: ThreadQueue<ReadOrder>,
+    backups: ThreadQueue<ReadOrder>,
+    upkeep: ThreadQueue<UpkeepOrder>,
+    pub(super) due: ThreadQueue<Due>,
+    alarms: Sender<alarms::AlarmOrder>,
     pub(super) is_stopping: AtomicBool,
 }
 
@@ -101,11 +103,11 @@ pub(crate) struct Threads {
 pub(super) struct Queues {
     threads: Arc<Threads>,
     calls: Receiver<Call>,
-    reads: Receiver<Read>,
-    backups: Receiver<Read>,
-    upkeep: Receiver<Upkeep>,
+    reads: Receiver<ReadOrder>,
+    backups: Receiver<ReadOrder>,
+    upkeep: Receiver<UpkeepOrder>,
     due: Receiver<Due>,
-    alarms: Receiver<alarms::Order>,
+    alarms: Receiver<alarms::AlarmOrder>,
 }
 
 impl Threads {
@@ -117,8 +119,8 @@ impl Threads {
         limit: usize,
     ) -> (Arc<Self>, Queues) {
         let ((calls, call_queue), (alarms, alarm_queue)) = (channel(), channel());
-        let ((reads, read_queue), (backups, backup_queue)) = (Queue::new(), Queue::new());
-        let ((upkeep, upkeep_queue), (due, due_queue)) = (Queue::new(), Queue::new());
+        let ((reads, read_queue), (backups, backup_queue)) = (ThreadQueue::new(), ThreadQueue::new());
+        let ((upkeep, upkeep_queue), (due, due_queue)) = (ThreadQueue::new(), ThreadQueue::new());
         let threads = Arc::new(Self {
             mailboxes,
             broker: Arc::clone(broker),
@@ -145,7 +147,7 @@ impl Threads {
         (threads, queues)
     }
 
-    /// What waits for each thread, by the name that monitoring shows.
+    /// Lengths of the queues of all threads, by the name that monitoring shows.
     pub(super) fn queues(self: &Arc<Self>) -> Vec<(&'static str, Count)> {
         let counting = |count: fn(&Self) -> usize| -> Count {
             let threads = Arc::clone(self);
@@ -162,8 +164,8 @@ impl Threads {
     }
 
     /// Has an alarm that may wait go off on the thread for those.
-    pub(super) fn ring_elsewhere(&self, sleeper: Arc<dyn Alarmed>) {
-        self.due.put(Due::Ring(sleeper));
+    pub(super) fn fire_elsewhere(&self, timer: Arc<dyn Timer>) {
+        self.due.put(Due::Ring(timer));
     }
 
     /// Tells all threads to end. The disk thread hears of it through the journal.
@@ -171,11 +173,11 @@ impl Threads {
         self.is_stopping.store(true, Relaxed);
         // Those that have ended need not be told.
         let _ = self.calls.send(Call::Stop);
-        self.reads.put(Read::Stop);
-        self.backups.put(Read::Stop);
-        self.upkeep.put(Upkeep::Stop);
+        self.reads.put(ReadOrder::Stop);
+        self.backups.put(ReadOrder::Stop);
+        self.upkeep.put(UpkeepOrder::Stop);
         self.due.put(Due::Stop);
-        let _ = self.alarms.send(alarms::Order::Stop);
+        let _ = self.alarms.send(alarms::AlarmOrder::Stop);
     }
 }
 
@@ -195,14 +197,18 @@ impl Queues {
         let answering = (Arc::clone(jetstream), Arc::clone(&threads));
         let [upkeeping, reading, hauling, ringing, waiting] = [(); 5].map(|()| Arc::clone(&threads));
         Ok(vec![
-            supervise::thread(Part::JsDisk, move || disk.run())?,
-            supervise::thread(Part::JsUpkeep, move || run_jobs(&upkeep, &upkeeping))?,
-            supervise::thread(Part::JsReads, move || read(&reads, Part::JsReads, &reading.reads))?,
-            supervise::thread(Part::JsBackups, move || read(&backups, Part::JsBackups, &hauling.backups))?,
-            supervise::thread(Part::JsMarks, move || marks.run())?,
-            supervise::thread(Part::JsAlarms, move || alarms::run(&alarms, &ringing))?,
-            supervise::thread(Part::JsDue, move || alarms::ring_all(&due, &waiting))?,
-            supervise::thread(Part::JsApi, move || answer(&answering.0, &answering.1, &calls))?,
+            supervise::thread(SupervisedPart::JsDisk, move || disk.run())?,
+            supervise::thread(SupervisedPart::JsUpkeep, move || run_jobs(&upkeep, &upkeeping))?,
+            supervise::thread(SupervisedPart::JsReads, move || {
+                read(&reads, SupervisedPart::JsReads, &reading.reads)
+            })?,
+            supervise::thread(SupervisedPart::JsBackups, move || {
+                read(&backups, SupervisedPart::JsBackups, &hauling.backups)
+            })?,
+            supervise::thread(SupervisedPart::JsMarks, move || marks.run())?,
+            supervise::thread(SupervisedPart::JsAlarms, move || alarms::run(&alarms, &ringing))?,
+            supervise::thread(SupervisedPart::JsDue, move || alarms::fire_all(&due, &waiting))?,
+            supervise::thread(SupervisedPart::JsApi, move || answer(&answering.0, &answering.1, &calls))?,
         ])
     }
 }
@@ -212,28 +218,31 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
         match call {
             Call::Answer(request) => {
                 let account = Arc::clone(&request.account);
-                let out = supervise::guard(Part::JsApi, || jetstream.answer(&request));
+                let out = supervise::guard(SupervisedPart::JsApi, || jetstream.answer(&request));
                 threads.waiting.fetch_sub(1, Relaxed);
                 threads.publish(&account, out.unwrap_or_default());
             }
-            Call::Repair(stream) => drop(supervise::guard(Part::JsApi, || jetstream.repair(&stream))),
-            Call::Run(task) => drop(supervise::guard(Part::JsApi, task)),
+            Call::Repair(stream) => {
+                // A panic was logged, and there is no answer to give.
+                let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&stream));
+            }
+            Call::Run(task) => drop(supervise::guard(SupervisedPart::JsApi, task)),
             Call::Stop => return,
         }
     }
 }
 
-fn read(queue: &Receiver<Read>, part: Part, count: &Queue<Read>) {
-    while let Ok(Read::Run(task)) = queue.recv() {
+fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<ReadOrder>) {
+    while let Ok(ReadOrder::Run(task)) = queue.recv() {
         count.taken();
         supervise::guard(part, task);
     }
 }
 
-fn run_jobs(queue: &Receiver<Upkeep>, threads: &Threads) {
-    while let Ok(Upkeep::Run(stream, job)) = queue.recv() {
+fn run_jobs(queue: &Receiver<UpkeepOrder>, threads: &Threads) {
+    while let Ok(UpkeepOrder::Run(stream, job)) = queue.recv() {
         threads.upkeep.taken();
-        supervise::guard(Part::JsUpkeep, || stream.upkeep(job));
+        supervise::guard(SupervisedPart::JsUpkeep, || stream.upkeep(job));
     }
 }
 
@@ -253,8 +262,8 @@ impl Host for Threads {
     }
 
     fn wake(&self, service: Arc<dyn Service>) {
-        // Always the same shard, so that wake-ups of many streams and consumers spread and those of one meet. Hashed, because
-        // addresses of equal things are multiples of their size.
+        // Always the same shard, so that wake-ups of many streams and consumers spread and those of
+        // one meet. Hashed, because addresses of equal things are multiples of their size.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(Arc::as_ptr(&service).addr());
         let at = (hash % self.mailboxes.len() as u64) as usize;
         self.mailboxes[at].post(Mail::Serve(service));
@@ -266,7 +275,7 @@ impl Host for Threads {
         }
     }
 
-    fn request(&self, request: Request) -> bool {
+    fn request(&self, request: ApiRequest) -> bool {
         if self.waiting.fetch_add(1, Relaxed) >= self.limit {
             self.waiting.fetch_sub(1, Relaxed);
             return false;
@@ -278,19 +287,19 @@ impl Host for Threads {
         sent
     }
 
-    fn read(&self, task: Task) {
-        self.reads.put(Read::Run(task));
+    fn spawn_read(&self, task: Task) {
+        self.reads.put(ReadOrder::Run(task));
     }
 
-    fn try_read(&self, task: Task) -> bool {
-        self.reads.put_below(self.limit, Read::Run(task))
+    fn try_spawn_read(&self, task: Task) -> bool {
+        self.reads.put_below(self.limit, ReadOrder::Run(task))
     }
 
-    fn haul(&self, task: Task) {
-        self.backups.put(Read::Run(task));
+    fn spawn_backup(&self, task: Task) {
+        self.backups.put(ReadOrder::Run(task));
     }
 
-    fn run(&self, task: Task) {
+    fn spawn_api(&self, task: Task) {
         let _ = self.calls.send(Call::Run(task));
     }
 
@@ -298,12 +307,12 @@ impl Host for Threads {
         let _ = self.calls.send(Call::Repair(stream));
     }
 
-    fn schedule(&self, at: Timestamp, sleeper: Weak<dyn Alarmed>) {
-        let _ = self.alarms.send(alarms::Order::Ring(at, sleeper));
+    fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
+        let _ = self.alarms.send(alarms::AlarmOrder::Ring(at, timer));
     }
 
-    fn work(&self, stream: Arc<LiveStream>, job: Job) {
-        self.upkeep.put(Upkeep::Run(stream, job));
+    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job) {
+        self.upkeep.put(UpkeepOrder::Run(stream, job));
     }
 
     fn system_account(&self) -> Option<Arc<Account>> {
@@ -315,11 +324,11 @@ impl Host for Threads {
     }
 
     fn unique_id(&self) -> String {
-        myelin_stdx::id::unique(22)
+        myelin_stdx::id::unique(&OsEntropy, 22)
     }
 
     fn panicked(&self, at: fmt::Arguments<'_>, payload: &supervise::Payload, cost: fmt::Arguments<'_>) {
-        supervise::tell_of(at, payload, cost);
+        supervise::report_panic(at, payload, cost);
     }
 
     fn log(&self, level: Level, line: fmt::Arguments<'_>) {

@@ -1,9 +1,13 @@
 //! JetStream's threads, and what it needs from outside: time, the disk, the shards.
 //!
-//! Eight threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
-//! answers requests, *reads* gets what is not in memory, *backups* makes and takes in backups, *alarms* knows when something
-//! is due, *due* works on it where that may wait, and *marks* states how far the streams have come. What they have for clients
-//! they post to a shard.
+//! Eight threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs
+//! the store's jobs, *api* answers requests, *reads* gets what is not in memory, *backups* makes
+//! and takes in backups, *alarms* knows when something is due, *due* works on it where that may
+//! wait, and *marks* states how far the streams have come. What they have for clients they post to
+//! a shard.
+//!
+//! Whether there is JetStream is `Current`: a reload that switches it off leaves its store open
+//! and at rest.
 
 mod alarms;
 mod capacity;
@@ -18,11 +22,12 @@ use host::Threads;
 use myelin_auth::operator::Accounts;
 use myelin_broker::Broker;
 use myelin_conf::options::Options;
+use myelin_disk::real::RealDisk;
 use myelin_jetstream::JetStream;
+use myelin_natsfiles::directory::NatsDirectory;
+use myelin_natsfiles::keys::Keys;
+use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::nkey::Role;
-use myelin_store::disk::real::RealDisk;
-use myelin_store::nats::directory::Directory;
-use myelin_store::nats::keys::Keys;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -42,12 +47,13 @@ pub(crate) struct Running {
     rests: bool,
 }
 
-/// The JetStream that accounts may use, for whoever asks at any time: a reload switches it on and off.
+/// The JetStream that accounts may use, for whoever asks at any time: a reload switches it on and
+/// off.
 #[derive(Default)]
 pub(crate) struct Current(RwLock<Option<Arc<JetStream>>>);
 
 impl Current {
-    /// What there is now.
+    /// JetStream as it is now, if it is on.
     pub(crate) fn get(&self) -> Option<Arc<JetStream>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -65,8 +71,8 @@ impl Current {
 }
 
 impl Running {
-    /// Opens the store in its directory, which must be [prepared](prepare), brings its streams back and starts the
-    /// threads.
+    /// Opens the store in its directory, which must be [prepared](prepare), brings its streams back
+    /// and starts the threads.
     ///
     /// # Errors
     /// The store cannot be used, or is open in another process.
@@ -80,7 +86,7 @@ impl Running {
         let settings = settings::settings(options, capacity, &broker.info());
         let store = settings::store(options)?;
         let (threads, queues) = Threads::new(broker, mailboxes, log, settings.request_queue_limit);
-        let entropy = Arc::new(settings::SystemEntropy);
+        let entropy = Arc::new(OsEntropy);
         let disk = Arc::new(RealDisk);
         let host = Arc::clone(&threads);
         let jetstream =
@@ -91,13 +97,14 @@ impl Running {
         let running = Self { jetstream, threads, handles, directory, rests: false };
         running.recall_accounts(broker);
         running.set_accounts(options, broker);
-        running.tell_of_others(&running.directory, log);
+        running.log_foreign_files(&running.directory, log);
         Ok(running)
     }
 
     /// Says what nats-server has left in the directory: nobody touches it, and nobody serves it.
-    fn tell_of_others(&self, root: &Path, log: &Logger) {
-        let found = Directory::open(Arc::new(RealDisk), root, Keys::default()).and_then(|all| all.streams());
+    fn log_foreign_files(&self, root: &Path, log: &Logger) {
+        let found =
+            NatsDirectory::open(Arc::new(RealDisk), root, Keys::default()).and_then(|all| all.streams());
         let is_ours = |(account, stream): &(String, String)| {
             self.jetstream.account(account).is_some_and(|account| account.stream(stream).is_some())
         };
@@ -126,8 +133,10 @@ impl Running {
         }
     }
 
-    /// The same once more, when all that changes is heard: what changed in between is not missed.
-    pub(crate) fn settle_accounts(&self, options: &Options, broker: &Broker) {
+    /// Lets accounts use JetStream as the options say, and takes it from accounts that are gone.
+    /// Called once more when all that changes is heard, so that what changed in between is not
+    /// missed.
+    pub(crate) fn sync_accounts(&self, options: &Options, broker: &Broker) {
         self.set_accounts(options, broker);
         let there = broker.accounts();
         for account in self.jetstream.accounts() {
@@ -139,17 +148,18 @@ impl Running {
     }
 
     /// Whether these options want another store, which takes a restart.
-    pub(crate) fn moves(&self, options: &Options) -> bool {
+    pub(crate) fn requires_restart(&self, options: &Options) -> bool {
         options.jetstream.enabled && directory(&options.jetstream) != self.directory
     }
 
-    /// Takes JetStream away from all accounts. What they have stays, and goes on where it was when they may use it again.
-    pub(crate) fn rest(&mut self, log: &Logger) {
+    /// Takes JetStream away from all accounts. What they have stays, and goes on where it was when
+    /// they may use it again.
+    pub(crate) fn suspend(&mut self, log: &Logger) {
         if std::mem::replace(&mut self.rests, true) {
             return;
         }
         log.info("Initiating JetStream Shutdown...");
-        self.jetstream.take_leave();
+        self.jetstream.announce_shutdown();
         for account in self.jetstream.accounts() {
             self.jetstream.disable(account.account().name());
         }
@@ -163,8 +173,8 @@ impl Running {
         std::mem::take(&mut self.rests)
     }
 
-    /// Asks for the tokens of accounts that have streams in the store: who mirrors and who listens to them must not wait
-    /// until somebody of the account comes.
+    /// Asks for the tokens of accounts that have streams in the store: who mirrors and who listens
+    /// to them must not wait until somebody of the account comes.
     fn recall_accounts(&self, broker: &Broker) {
         let now = SystemTime::now();
         for key in self.jetstream.unopened() {
@@ -175,7 +185,8 @@ impl Running {
         }
     }
 
-    /// Limits of the server, after a reload. Where nothing is said of the room, it stays what it was at the start.
+    /// Limits of the server, after a reload. Where nothing is said of the room, it stays what it
+    /// was at the start.
     fn set_limits(&self, options: &Options) {
         let now = self.jetstream.limits();
         let capacity = Capacity {
@@ -185,7 +196,7 @@ impl Running {
         self.jetstream.set_limits(settings::server_limits(&options.jetstream, capacity));
     }
 
-    /// What monitoring asks.
+    /// JetStream, for monitoring.
     pub(crate) fn jetstream(&self) -> &Arc<JetStream> {
         &self.jetstream
     }
@@ -196,11 +207,12 @@ impl Running {
     }
 
     /// The server is about to end, and its shards still run.
-    pub(crate) fn take_leave(&self) {
-        self.jetstream.take_leave();
+    pub(crate) fn announce_shutdown(&self) {
+        self.jetstream.announce_shutdown();
     }
 
-    /// Ends the threads and makes everything durable. The shards must have ended: nothing comes in any more.
+    /// Ends the threads and makes everything durable. The shards must have ended: nothing comes in
+    /// any more.
     pub(crate) fn stop(self, log: &Logger) {
         let tell = |what: &str| {
             if !self.rests {

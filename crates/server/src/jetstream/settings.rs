@@ -4,15 +4,14 @@ use super::capacity::{Capacity, headroom, store_directory};
 use myelin_auth::jwt::JetStreamLimits;
 use myelin_auth::operator::TrustedAccount;
 use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, StoreCipher, SyncInterval};
-use myelin_jetstream::config::AccountLimits;
-use myelin_jetstream::consumer::config::ServerLimits as ConsumerLimits;
-use myelin_jetstream::stream::batch::Limits;
-use myelin_jetstream::{Backlog, ServerLimits, Settings};
+use myelin_jetstream::{Backlog, JetStreamSettings, ServerLimits};
+use myelin_jsapi::config::AccountLimits;
+use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_store::StoreOptions;
 use myelin_store::cipher::CipherKind;
-use myelin_store::entropy::Entropy;
 use myelin_store::journal;
 use myelin_store::keys::{Keys, MasterKey};
+use myelin_streams::stream::batch::BatchLimits;
 use myelin_wire::info::Info;
 use std::collections::BTreeMap;
 
@@ -27,8 +26,8 @@ pub(super) fn store(options: &Options) -> Result<StoreOptions, String> {
     let from = &options.jetstream;
     let mut store = StoreOptions::new(store_directory(from));
     store.interval = match from.sync_interval {
-        // Nobody waits for what is synced in the background, and milliseconds cost little: the interval of the
-        // configuration is the longest that may be lost, not the shortest.
+        // Nobody waits for what is synced in the background, and milliseconds cost little: the
+        // interval of the configuration is the longest that may be lost, not the shortest.
         SyncInterval::Always | SyncInterval::Every(_) => journal::SyncInterval::Background,
     };
     store.headroom_bytes = headroom(from, store.headroom_bytes);
@@ -44,10 +43,10 @@ pub(super) fn store(options: &Options) -> Result<StoreOptions, String> {
     Ok(store)
 }
 
-/// What JetStream is told.
-pub(super) fn settings(options: &Options, capacity: Capacity, info: &Info) -> Settings {
+/// Settings of JetStream from the options.
+pub(super) fn settings(options: &Options, capacity: Capacity, info: &Info) -> JetStreamSettings {
     let from = &options.jetstream;
-    Settings {
+    JetStreamSettings {
         domain: from.domain.clone().unwrap_or_default(),
         strict: from.strict,
         server_name: info.server_name.clone(),
@@ -64,7 +63,7 @@ pub(super) fn settings(options: &Options, capacity: Capacity, info: &Info) -> Se
     }
 }
 
-/// What all accounts together may use.
+/// Limits of all accounts together.
 pub(super) fn server_limits(from: &JetStreamOptions, capacity: Capacity) -> ServerLimits {
     ServerLimits {
         max_memory: capacity.memory,
@@ -84,11 +83,11 @@ fn consumers(from: &JetStreamOptions) -> ConsumerLimits {
     }
 }
 
-fn batches(from: &JetStreamOptions) -> Limits {
+fn batches(from: &JetStreamOptions) -> BatchLimits {
     let batch = &from.limits.batch;
     let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
     let timeout = batch.timeout.map_or(0, |timeout| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
-    Limits::configured(
+    BatchLimits::configured(
         number(batch.max_inflight_per_stream),
         number(batch.max_inflight_total),
         number(batch.max_msgs),
@@ -96,9 +95,10 @@ fn batches(from: &JetStreamOptions) -> Limits {
     )
 }
 
-/// What an account may use of JetStream; `None` is nothing.
+/// Limits of an account in JetStream; `None` is nothing.
 ///
-/// Compat: where no account but the global one and the system's is configured, the global one may use everything.
+/// Compat: where no account but the global one and the system's is configured, the global one may
+/// use everything.
 pub(crate) fn account_limits(options: &Options, name: &str) -> Option<AccountLimits> {
     let mut list = options.accounts.list.iter();
     if let Some(configured) =
@@ -113,9 +113,10 @@ pub(crate) fn account_limits(options: &Options, name: &str) -> Option<AccountLim
     (name == GLOBAL_ACCOUNT && is_alone).then(AccountLimits::default)
 }
 
-/// The same for an account that comes from a token.
+/// Limits of an account that comes from a token; `None` if it may not use JetStream.
 ///
-/// Compat: of what JetStream stores 0 is nothing and -1 is no limit; of single streams, both are no limit.
+/// Compat: of what JetStream stores 0 is nothing and -1 is no limit; of single streams, both are no
+/// limit.
 pub(crate) fn limits_of_claims(account: &TrustedAccount) -> Option<AccountLimits> {
     if let Some(tiers) = account.jetstream_tiers() {
         let tiers = tiers.iter().map(|(name, limits)| (name.clone(), of_tier(limits)));
@@ -151,15 +152,5 @@ fn limits_of(from: &AccountJetStreamOptions) -> AccountLimits {
         storage_max_stream_bytes: limit(from.store_max_stream_bytes),
         max_bytes_required: from.max_bytes_required,
         tiers: BTreeMap::new(),
-    }
-}
-
-/// The operating system's random source.
-#[derive(Debug)]
-pub(super) struct SystemEntropy;
-
-impl Entropy for SystemEntropy {
-    fn fill(&self, bytes: &mut [u8]) {
-        myelin_stdx::id::fill(bytes);
     }
 }

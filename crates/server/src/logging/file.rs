@@ -1,6 +1,7 @@
 //! A log file that becomes a backup when it grows too large.
 //!
-//! A backup's name is the file's with the moment behind it: `server.log.2026.11.20.11.07.08.657241000`.
+//! A backup's name is the file's with the moment behind it:
+//! `server.log.2026.11.20.11.07.08.657241000`.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::line::{Format, Level, backup_stamp};
 use super::writer::{Lines, Sink};
-use crate::fault::words;
+use crate::os_error::words;
 
 #[derive(Debug)]
 pub(super) struct LogFile {
@@ -33,8 +34,8 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Rotates a file that is too large when it is opened. Compat: the reference removes no backups here, nor
-    /// ever after its file was opened again: it forgets how many to keep. We do not.
+    /// Rotates a file that is too large when it is opened. Compat: the reference removes no backups
+    /// here, nor ever after its file was opened again: it forgets how many to keep. We do not.
     fn check_at_start(&mut self) -> io::Result<()> {
         if self.size_limit == 0 || self.size <= self.size_limit {
             return Ok(());
@@ -61,8 +62,8 @@ impl LogFile {
         self.append(line.as_bytes())
     }
 
-    /// Makes a backup of the file and begins a new one. If that fails the old one is written on, up to twice
-    /// the size.
+    /// Makes a backup of the file and begins a new one. If that fails the old one is written on, up
+    /// to twice the size.
     fn rotate(&mut self) -> io::Result<()> {
         let backup = with_suffix(&self.path, &backup_stamp());
         match fs::rename(&self.path, &backup).and_then(|()| append_to(&self.path)) {
@@ -169,10 +170,10 @@ fn is_stamp(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging::Clock;
+    use crate::logging::LogClock;
 
     fn open(path: &Path, size_limit: u64, max_files: usize) -> LogFile {
-        LogFile::open(path.to_owned(), size_limit, max_files, Format::new(Clock::Off, 1, false)).unwrap()
+        LogFile::open(path.to_owned(), size_limit, max_files, Format::new(LogClock::Off, 1, false)).unwrap()
     }
 
     fn lines(text: &str) -> Lines {

@@ -1,13 +1,13 @@
-//! What a line looks like: `[42] 2026/11/20 11:07:08.657241 [INF] text`, or a record for syslog,
-//! `<29>Nov 20 11:07:08 nats-server[42]: text`.
+//! Form of a line: `[42] 2026/11/20 11:07:08.657241 [INF] text`, or a record for syslog, `<29>Nov
+//! 20 11:07:08 nats-server[42]: text`.
 
 use std::fmt::{Display, Write};
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// What moment a line begins with.
+/// Clock of the time with which a line begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum LogClock {
     /// None (`logtime: false`).
     Off,
     /// In the zone of this machine.
@@ -62,15 +62,15 @@ impl Level {
     }
 }
 
-/// What all lines of a log share.
+/// Format that all lines of a log share.
 #[derive(Debug, Clone)]
 pub(super) struct Format {
     pid: u32,
-    look: Look,
+    layout: Layout,
 }
 
 #[derive(Debug, Clone)]
-enum Look {
+enum Layout {
     /// A line of a file or a terminal.
     Line {
         /// The zone of the moment; `None` for no moment.
@@ -78,12 +78,12 @@ enum Look {
         colour: bool,
     },
     /// A record for a syslog daemon.
-    Record(Origin),
+    Record(SyslogIdentity),
 }
 
-/// What syslog is told of where a record comes from.
+/// Identity of the sender in records for syslog.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
+pub(super) struct SyslogIdentity {
     /// Syslog's number for the kind of program, shifted to its place.
     pub(super) facility: u8,
     pub(super) tag: String,
@@ -92,17 +92,17 @@ pub(super) struct Origin {
 }
 
 impl Format {
-    pub(super) fn new(clock: Clock, pid: u32, colour: bool) -> Self {
+    pub(super) fn new(clock: LogClock, pid: u32, colour: bool) -> Self {
         let zone = match clock {
-            Clock::Off => None,
-            Clock::Local => Some(TimeZone::system()),
-            Clock::Utc => Some(TimeZone::UTC),
+            LogClock::Off => None,
+            LogClock::Local => Some(TimeZone::system()),
+            LogClock::Utc => Some(TimeZone::UTC),
         };
-        Self { pid, look: Look::Line { zone, colour } }
+        Self { pid, layout: Layout::Line { zone, colour } }
     }
 
-    pub(super) fn record(origin: Origin, pid: u32) -> Self {
-        Self { pid, look: Look::Record(origin) }
+    pub(super) fn record(origin: SyslogIdentity, pid: u32) -> Self {
+        Self { pid, layout: Layout::Record(origin) }
     }
 
     /// A line about now, with its newline.
@@ -112,9 +112,9 @@ impl Format {
 
     fn line_at(&self, at: Timestamp, level: Level, text: &dyn Display) -> String {
         // Writing to a String fails only if `text` says so; what it wrote until then is kept.
-        let mut line = match &self.look {
-            Look::Line { zone, colour } => self.begin_line(at, level, zone.as_ref(), *colour),
-            Look::Record(origin) => self.begin_record(&at.to_zoned(TimeZone::system()), level, origin),
+        let mut line = match &self.layout {
+            Layout::Line { zone, colour } => self.begin_line(at, level, zone.as_ref(), *colour),
+            Layout::Record(origin) => self.begin_record(&at.to_zoned(TimeZone::system()), level, origin),
         };
         let _ = write!(line, "{text}");
         if !line.ends_with('\n') {
@@ -137,7 +137,7 @@ impl Format {
         line
     }
 
-    fn begin_record(&self, at: &Zoned, level: Level, origin: &Origin) -> String {
+    fn begin_record(&self, at: &Zoned, level: Level, origin: &SyslogIdentity) -> String {
         let priority = origin.facility | level.severity();
         let (tag, pid) = (&origin.tag, self.pid);
         let time = at.strftime("%H:%M:%S");
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_line_has_pid_moment_and_label() {
-        let format = Format::new(Clock::Utc, 42, false);
+        let format = Format::new(LogClock::Utc, 42, false);
         let line = format.line_at(moment(), Level::Info, &"text");
         assert_eq!(line, "[42] 2026/01/02 03:04:05.000678 [INF] text\n");
     }
@@ -207,16 +207,16 @@ mod tests {
     #[test]
     fn the_moment_follows_the_zone_or_is_left_out() {
         let zone = TimeZone::fixed(jiff::tz::Offset::from_seconds(-4 * 3_600).unwrap());
-        let format = Format { pid: 42, look: Look::Line { zone: Some(zone), colour: false } };
+        let format = Format { pid: 42, layout: Layout::Line { zone: Some(zone), colour: false } };
         let line = format.line_at(moment(), Level::Error, &"text");
         assert_eq!(line, "[42] 2026/01/01 23:04:05.000678 [ERR] text\n");
-        let line = Format::new(Clock::Off, 42, false).line_at(moment(), Level::Error, &"text");
+        let line = Format::new(LogClock::Off, 42, false).line_at(moment(), Level::Error, &"text");
         assert_eq!(line, "[42] [ERR] text\n");
     }
 
     #[test]
     fn labels_have_the_reference_colours() {
-        let format = Format::new(Clock::Off, 1, true);
+        let format = Format::new(LogClock::Off, 1, true);
         let lines: Vec<_> = LEVELS.iter().map(|level| format.line_at(moment(), *level, &"x")).collect();
         let expected =
             [("32", "INF"), ("0;93", "WRN"), ("31", "ERR"), ("31", "FTL"), ("36", "DBG"), ("33", "TRC")]
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_record_is_what_go_writes() {
-        let origin = |hostname: Option<&str>, facility| Origin {
+        let origin = |hostname: Option<&str>, facility| SyslogIdentity {
             facility,
             tag: "nats-server".to_owned(),
             hostname: hostname.map(str::to_owned),
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_text_that_ends_its_line_gets_no_second_end() {
-        let format = Format::new(Clock::Off, 1, false);
+        let format = Format::new(LogClock::Off, 1, false);
         assert_eq!(format.line(Level::Info, &"a\nb\n"), "[1] [INF] a\nb\n");
     }
 

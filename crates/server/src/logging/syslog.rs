@@ -1,7 +1,7 @@
 //! The log in the hands of a syslog daemon: of this machine, or elsewhere.
 //!
-//! Compat: records are what Go's syslog package writes, and so is the way of a lost connection: a record that
-//! cannot be written is tried once more over a new connection, and lost if that fails.
+//! Compat: records are what Go's syslog package writes, and so is the way of a lost connection: a
+//! record that cannot be written is tried once more over a new connection, and lost if that fails.
 
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
@@ -9,10 +9,10 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::line::Origin;
+use super::line::SyslogIdentity;
 use super::writer::{Lines, Sink};
-use super::{OpenError, Syslog as Which};
-use crate::fault::words;
+use super::{LogOpenError, Syslog as Which};
+use crate::os_error::words;
 use crate::process;
 use myelin_wire::error::Quoted;
 
@@ -26,7 +26,7 @@ const DAEMON: u8 = 3 << 3;
 /// Patience with a daemon elsewhere.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the head of this file.
+/// Connection to a syslog daemon, of this machine or elsewhere, with records to write.
 #[derive(Debug)]
 pub(super) struct Syslog {
     address: Address,
@@ -54,16 +54,16 @@ enum Connection {
 ///
 /// # Errors
 /// When nobody answers, or the URL is not understood.
-pub(super) fn open(which: &Which) -> Result<(Syslog, Origin), OpenError> {
+pub(super) fn open(which: &Which) -> Result<(Syslog, SyslogIdentity), LogOpenError> {
     match which {
         Which::Local => connect(Address::Local(LOCAL.iter().map(PathBuf::from).collect())),
         Which::Remote(url) => connect(parse(url)?),
     }
 }
 
-fn connect(address: Address) -> Result<(Syslog, Origin), OpenError> {
-    let connection = address.connect().map_err(OpenError::Connect)?;
-    let origin = Origin {
+fn connect(address: Address) -> Result<(Syslog, SyslogIdentity), LogOpenError> {
+    let connection = address.connect().map_err(LogOpenError::Connect)?;
+    let origin = SyslogIdentity {
         facility: if let Address::Local(_) = address { DAEMON } else { KERNEL },
         tag: process::called(),
         hostname: match &address {
@@ -89,15 +89,15 @@ fn hostname(connection: &Connection) -> String {
 }
 
 /// Compat: only the parts of a URL that the reference looks at.
-fn parse(url: &str) -> Result<Address, OpenError> {
+fn parse(url: &str) -> Result<Address, LogOpenError> {
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(OpenError::Network(String::new()));
+        return Err(LogOpenError::Network(String::new()));
     };
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     if !is_scheme {
         let why = "first path segment in URL cannot contain colon";
-        return Err(OpenError::Url(format!("parse {}: {why}", Quoted(url.as_bytes()))));
+        return Err(LogOpenError::Url(format!("parse {}: {why}", Quoted(url.as_bytes()))));
     }
     let (host, path) = match rest.strip_prefix("//") {
         Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
@@ -105,7 +105,7 @@ fn parse(url: &str) -> Result<Address, OpenError> {
     };
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     if !host.ends_with(']') && !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(OpenError::Url(format!(
+        return Err(LogOpenError::Url(format!(
             "parse {}: invalid port {} after host",
             Quoted(url.as_bytes()),
             Quoted(format!(":{port}").as_bytes())
@@ -115,7 +115,7 @@ fn parse(url: &str) -> Result<Address, OpenError> {
         "udp" => Ok(Address::Udp(host.to_owned())),
         "tcp" => Ok(Address::Tcp(host.to_owned())),
         "unix" => Ok(Address::Unix(PathBuf::from(path))),
-        scheme => Err(OpenError::Network(scheme.to_owned())),
+        scheme => Err(LogOpenError::Network(scheme.to_owned())),
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
 
-    fn record(origin: &Origin, text: &str) -> Lines {
+    fn record(origin: &SyslogIdentity, text: &str) -> Lines {
         let mut lines = Lines::default();
         lines.push(&Format::record(origin.clone(), 42).line(Level::Info, &text));
         lines

@@ -1,8 +1,9 @@
 //! The buffer between those who log and the thread that writes.
 //!
-//! Nobody waits for room: shards log, and a full disk or a pipe that is not read must not hold up messages. A line that finds
-//! the buffer full is lost, which is counted and told in the log as soon as something is written again. A lock is held only
-//! to copy bytes. The thread takes the whole buffer at once, so that a burst of lines costs one write.
+//! Nobody waits for room: shards log, and a full disk or a pipe that is not read must not hold up
+//! messages. A line that finds the buffer full is lost, which is counted and told in the log as
+//! soon as something is written again. A lock is held only to copy bytes. The thread takes the
+//! whole buffer at once, so that a burst of lines costs one write.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,16 +14,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::line::{Format, Level};
-use crate::fault::words;
-use crate::supervise::{self, Part};
+use crate::os_error::words;
+use crate::supervise::{self, SupervisedPart};
 
-/// Bytes of lines that may wait to be written: what a trace makes while a disk is busy for a moment.
+/// Bytes of lines that may wait to be written: what a trace makes while a disk is busy for a
+/// moment.
 const CAPACITY: usize = 4 << 20;
 
 /// A buffer that grew beyond this in a burst is given back.
 const KEPT: usize = 64 << 10;
 
-/// How long [`Writer::flush`] waits.
+/// How long [`LogWriter::flush`] waits.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Lines one behind the other; a line may hold newlines of its own.
@@ -67,11 +69,12 @@ pub(super) trait Sink: Send {
     /// Writes whole lines.
     fn write(&mut self, lines: &Lines) -> io::Result<()>;
 
-    /// Opens the destination again; `false` when that means nothing to it. On an error it stays as it was.
+    /// Opens the destination again; `false` when that means nothing to it. On an error it stays as
+    /// it was.
     fn reopen(&mut self) -> io::Result<bool>;
 }
 
-/// What could not be written.
+/// Counts of lines that could not be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Lines dropped because too many waited to be written.
@@ -81,14 +84,14 @@ pub(crate) struct Losses {
 }
 
 /// Owns the buffer and the thread.
-pub(super) struct Writer {
-    shared: Arc<Shared>,
+pub(super) struct LogWriter {
+    shared: Arc<WriterShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    pending: Mutex<Pending>,
+struct WriterShared {
+    pending: Mutex<PendingLines>,
     /// Rung when the thread has something to do.
     work: Condvar,
     /// Rung when it has nothing left.
@@ -99,14 +102,14 @@ struct Shared {
 
 /// A change of the sink.
 struct Swap {
-    /// What is still for the old one.
+    /// Lines that are still for the old target.
     before: Lines,
     sink: Box<dyn Sink>,
     format: Format,
 }
 
 #[derive(Default)]
-struct Pending {
+struct PendingLines {
     lines: Lines,
     swaps: VecDeque<Swap>,
     /// Lines dropped since the last loss was logged.
@@ -117,17 +120,17 @@ struct Pending {
     busy: bool,
 }
 
-impl Pending {
+impl PendingLines {
     fn has_work(&self) -> bool {
         !self.lines.is_empty() || !self.swaps.is_empty() || self.reopen
     }
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) fn start(sink: Box<dyn Sink>, format: Format) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<WriterShared>::default();
         let mut worker = Worker { shared: Arc::clone(&shared), sink, format };
-        let thread = supervise::thread(Part::Log, move || worker.run())?;
+        let thread = supervise::thread(SupervisedPart::Log, move || worker.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -147,8 +150,8 @@ impl Writer {
         }
     }
 
-    /// Lines from now on go to `sink`; what waits still goes to the old one. `format` is that of the
-    /// thread's own lines.
+    /// Lines from now on go to `sink`; what waits still goes to the old one. `format` is that of
+    /// the thread's own lines.
     pub(super) fn replace(&self, sink: Box<dyn Sink>, format: Format) {
         let mut pending = self.shared.lock();
         let before = std::mem::take(&mut pending.lines);
@@ -185,7 +188,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for LogWriter {
     /// Ends the thread, unless its last write blocks: then the process may end without it.
     fn drop(&mut self) {
         self.shared.lock().closing = true;
@@ -198,22 +201,22 @@ impl Drop for Writer {
     }
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for LogWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer").field("losses", &self.losses()).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl WriterShared {
     /// A panic elsewhere leaves the buffer usable: at worst a line is cut.
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingLines> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The thread's side.
 struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     sink: Box<dyn Sink>,
     format: Format,
 }
@@ -222,14 +225,14 @@ impl Worker {
     fn run(&mut self) {
         let mut lines = Lines::default();
         while let Some(work) = self.take(&mut lines) {
-            if supervise::guard(Part::Log, || self.work(work, &mut lines)).is_none() {
+            if supervise::guard(SupervisedPart::Log, || self.work(work, &mut lines)).is_none() {
                 self.shared.failed_writes.fetch_add(1, Relaxed);
             }
             lines.clear();
         }
     }
 
-    fn work(&mut self, work: Work, lines: &mut Lines) {
+    fn work(&mut self, work: WriterWork, lines: &mut Lines) {
         for swap in work.swaps {
             self.write(&swap.before);
             (self.sink, self.format) = (swap.sink, swap.format);
@@ -252,7 +255,7 @@ impl Worker {
     }
 
     /// Waits for work and moves the waiting lines into `batch`; `None` when the log ends.
-    fn take(&self, batch: &mut Lines) -> Option<Work> {
+    fn take(&self, batch: &mut Lines) -> Option<WriterWork> {
         let mut pending = self.shared.lock();
         pending.busy = false;
         while !pending.has_work() {
@@ -264,14 +267,15 @@ impl Worker {
         }
         pending.busy = true;
         std::mem::swap(&mut pending.lines, batch);
-        Some(Work {
+        Some(WriterWork {
             swaps: std::mem::take(&mut pending.swaps),
             reopen: std::mem::take(&mut pending.reopen),
             dropped: std::mem::take(&mut pending.dropped),
         })
     }
 
-    /// Opens the sink again and words the outcome. What waited before goes to the new destination too.
+    /// Opens the sink again and words the outcome. What waited before goes to the new destination
+    /// too.
     fn reopened(&mut self) -> String {
         match self.sink.reopen() {
             Ok(true) => self.format.line(Level::Info, &"File log re-opened"),
@@ -283,8 +287,8 @@ impl Worker {
     }
 }
 
-/// What the thread has to do besides writing a batch.
-struct Work {
+/// Work of the thread besides writing a batch.
+struct WriterWork {
     swaps: VecDeque<Swap>,
     reopen: bool,
     dropped: u64,
@@ -293,7 +297,7 @@ struct Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging::Clock;
+    use crate::logging::LogClock;
     use std::sync::mpsc;
 
     /// Hands every batch over, and waits before each write until it is let go.
@@ -320,14 +324,14 @@ mod tests {
         (Box::new(Gate { written, go }), batches, open)
     }
 
-    fn gate() -> (Writer, mpsc::Receiver<String>, mpsc::Sender<()>) {
+    fn gate() -> (LogWriter, mpsc::Receiver<String>, mpsc::Sender<()>) {
         let (sink, batches, open) = sink();
-        let writer = Writer::start(sink, Format::new(Clock::Off, 1, false)).unwrap();
+        let writer = LogWriter::start(sink, Format::new(LogClock::Off, 1, false)).unwrap();
         (writer, batches, open)
     }
 
     /// Waits until the thread has taken the first line, and so stands at the gate.
-    fn stands_at_gate(writer: &Writer) {
+    fn stands_at_gate(writer: &LogWriter) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !writer.shared.lock().busy {
             assert!(Instant::now() < deadline, "the line was never taken");
@@ -407,7 +411,8 @@ mod tests {
     #[test]
     fn a_panic_costs_the_lines_that_were_being_written() {
         let (written, batches) = mpsc::channel();
-        let writer = Writer::start(Box::new(Broken(written)), Format::new(Clock::Off, 1, false)).unwrap();
+        let writer =
+            LogWriter::start(Box::new(Broken(written)), Format::new(LogClock::Off, 1, false)).unwrap();
         writer.append("first\n");
         assert!(writer.flush());
         assert_eq!(writer.losses().failed_writes, 1);
@@ -422,7 +427,7 @@ mod tests {
         stands_at_gate(&writer);
         writer.append("1\n");
         let (new, new_batches, new_open) = sink();
-        writer.replace(new, Format::new(Clock::Off, 2, false));
+        writer.replace(new, Format::new(LogClock::Off, 2, false));
         writer.append("2\n");
         drop((open, new_open));
         writer.reopen();

@@ -1,11 +1,12 @@
-//! Accounts of the broker as snapshots for the pages: who is in them, what was moved, how their index does.
+//! Accounts of the broker as snapshots for the pages: who is in them, what was moved, how their
+//! index does.
 
 use jiff::Timestamp;
 use myelin_auth::jwt::Issue;
 use myelin_broker::{Account, AwaitedAnswer, Broker, Export, Import, PastTraffic, ResponseType};
 use myelin_monitor::{
-    AccountClaims, AccountSnapshot, ClaimsIssue, ExchangeSnapshot, ExportSnapshot, ImportSnapshot,
-    InterestSnapshot, Kind, LatencySnapshot, MappingSnapshot, Volume,
+    AccountClaims, AccountSnapshot, ClaimsIssue, ExchangeSnapshot, ExportSnapshot, ExportType,
+    ImportSnapshot, InterestSnapshot, LatencySnapshot, MappingSnapshot, Volume,
 };
 use myelin_subject::{numbered, starred};
 use std::collections::HashMap;
@@ -27,8 +28,8 @@ pub(super) fn selected(broker: &Broker, name: Option<&str>) -> Vec<Arc<Account>>
     }
 }
 
-/// What the connections of each account have moved, those that have ended included. Nothing on the data path
-/// counts by account: it is summed up here.
+/// Traffic of the connections of each account, those that have ended included. Nothing on the data
+/// path counts by account: it is summed up here.
 pub(super) struct Moved(HashMap<String, PastTraffic>);
 
 impl Moved {
@@ -75,7 +76,7 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
     }
 }
 
-/// What an account offers and takes.
+/// Exports and imports of an account.
 pub(super) fn exchange(account: &Account) -> ExchangeSnapshot {
     let config = account.config();
     let mappings = config.mappings.destinations().map(|(source, destinations)| {
@@ -96,14 +97,14 @@ pub(super) fn exchange(account: &Account) -> ExchangeSnapshot {
 
 fn export(export: &Export) -> ExportSnapshot {
     let (kind, subject, access, response, latency) = match export {
-        Export::Stream(stream) => (Kind::Stream, &stream.subject, &stream.access, "", None),
+        Export::Stream(stream) => (ExportType::Stream, &stream.subject, &stream.access, "", None),
         Export::Service(service) => {
             let response = match service.response {
                 ResponseType::Singleton => "Singleton",
                 ResponseType::Streamed => "Streamed",
                 ResponseType::Chunked => "Chunked",
             };
-            (Kind::Service, &service.subject, &service.access, response, service.latency.as_ref())
+            (ExportType::Service, &service.subject, &service.access, response, service.latency.as_ref())
         }
     };
     ExportSnapshot {
@@ -119,9 +120,9 @@ fn export(export: &Export) -> ExportSnapshot {
 
 fn import(account: &Account, import: &Import) -> ImportSnapshot {
     let (kind, exporter, subject, to, share) = match import {
-        Import::Stream(stream) => (Kind::Stream, &stream.account, &stream.subject, &stream.to, false),
+        Import::Stream(stream) => (ExportType::Stream, &stream.account, &stream.subject, &stream.to, false),
         Import::Service(service) => {
-            (Kind::Service, &service.account, &service.subject, &service.to, service.share)
+            (ExportType::Service, &service.account, &service.subject, &service.to, service.share)
         }
     };
     // Compat: what is called here is shown as a pattern.
@@ -129,7 +130,7 @@ fn import(account: &Account, import: &Import) -> ImportSnapshot {
     ImportSnapshot {
         subject: starred(subject).0,
         account: exporter.clone(),
-        to: if kind == Kind::Service { local_subject.clone() } else { String::new() },
+        to: if kind == ExportType::Service { local_subject.clone() } else { String::new() },
         local_subject,
         kind,
         invalid: !account.holds(import),
@@ -144,14 +145,14 @@ fn response(awaited: AwaitedAnswer) -> ImportSnapshot {
         account: awaited.account,
         to: awaited.subject.clone(),
         local_subject: awaited.subject,
-        kind: Kind::Response,
+        kind: ExportType::Response,
         invalid: false,
         share: awaited.share,
         tracking: false,
     }
 }
 
-/// The same account as its token has it.
+/// Adds what the account's token says.
 pub(super) fn with_claims(snapshot: AccountSnapshot, broker: &Broker) -> AccountSnapshot {
     let Some(trusted) = broker.trusted() else { return snapshot };
     let Some(account) = trusted.get(&snapshot.name) else { return snapshot };

@@ -1,4 +1,4 @@
-//! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
+//! Configuration as the pages show it: made when it is loaded, replaced as a whole by a reload.
 
 use crate::jetstream::directory;
 use crate::tls;
@@ -8,20 +8,22 @@ use myelin_conf::options::{
     WebSocketOptions,
 };
 use myelin_conf::{Loaded, Url};
-use myelin_monitor::{ClusterConfig, JetStreamConfig, JetStreamLimits, Limits, Settings, WebSocketConfig};
+use myelin_monitor::{
+    ClusterConfig, JetStreamConfig, VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
+};
 
-/// See the head of this file.
+/// Values of the configuration that the pages show, replaced as a whole by a reload.
 #[derive(Debug)]
 pub(super) struct Configured {
-    pub(super) limits: Limits,
-    pub(super) settings: Settings,
+    pub(super) limits: VarzLimits,
+    pub(super) settings: VarzSettings,
     pub(super) cluster: ClusterConfig,
     pub(super) websocket: WebSocketConfig,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
     pub(super) asks_about_peers: bool,
     pub(super) jetstream: JetStreamConfig,
-    pub(super) jetstream_limits: JetStreamLimits,
+    pub(super) jetstream_limits: VarzJetStreamLimits,
     /// When it was loaded.
     pub(super) since: Timestamp,
 }
@@ -43,9 +45,9 @@ impl Configured {
     }
 }
 
-fn limits(options: &Options) -> Limits {
+fn limits(options: &Options) -> VarzLimits {
     let limits = &options.limits;
-    Limits {
+    VarzLimits {
         // Compat: no connections at all are written as -1.
         max_connections: match limits.max_connections {
             0 => -1,
@@ -66,9 +68,9 @@ fn limits(options: &Options) -> Limits {
     }
 }
 
-fn settings(options: &Options, config_digest: String) -> Settings {
+fn settings(options: &Options, config_digest: String) -> VarzSettings {
     let flags = options.identity.feature_flags.merged();
-    Settings {
+    VarzSettings {
         tls_timeout: options.tls_timeout().as_secs_f64(),
         write_deadline: options.limits.write_deadline,
         write_timeout: options.limits.write_timeout.name().to_owned(),
@@ -85,7 +87,8 @@ fn settings(options: &Options, config_digest: String) -> Settings {
     }
 }
 
-/// Compat: the reference goes on to show the name of the start after a reload, here it is the one in force.
+/// Compat: the reference goes on to show the name of the start after a reload, here it is the one
+/// in force.
 fn cluster(options: &ClusterOptions) -> ClusterConfig {
     let is_default = options.listener.host == ListenerOptions::default().host;
     ClusterConfig {
@@ -156,10 +159,10 @@ fn jetstream(options: &JetStreamOptions) -> JetStreamConfig {
     }
 }
 
-fn jetstream_limits(options: &JetStreamOptions) -> JetStreamLimits {
+fn jetstream_limits(options: &JetStreamOptions) -> VarzJetStreamLimits {
     let limits = &options.limits;
     let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
-    JetStreamLimits {
+    VarzJetStreamLimits {
         max_request_batch: number(limits.max_request_batch),
         max_ack_pending: number(limits.max_ack_pending),
         max_ha_assets: number(limits.max_ha_assets),

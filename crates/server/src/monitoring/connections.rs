@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use myelin_auth::ConnectionType;
 use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
-use myelin_monitor::{Claims, Closed, ConnSnapshot, PeerCert, SubSnapshot, Tls};
+use myelin_monitor::{Closed, ConnSnapshot, JwtInfo, PeerCert, SubSnapshot, Tls};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -48,14 +48,14 @@ fn account_tag(details: &ConnDetails) -> String {
     of_claims.unwrap_or(&details.account).to_owned()
 }
 
-/// What a client that came with a key or a token is vouched for by.
-fn claims(details: &ConnDetails) -> Option<Claims> {
+/// Keys that vouch for a client which came with a key or a token.
+fn claims(details: &ConnDetails) -> Option<JwtInfo> {
     let issuer_key = details.issuer_key.clone()?;
     let user = details.claims.as_ref();
     let jwt = user.and_then(|user| user.shown_token()).unwrap_or_default().to_owned();
     let tags = user.map(|user| user.tags().to_vec()).unwrap_or_default();
     let name = user.map(|user| user.name().to_owned()).unwrap_or_default();
-    Some(Claims { jwt, name, issuer_key, tags })
+    Some(JwtInfo { jwt, name, issuer_key, tags })
 }
 
 fn peer_cert(cert: PeerCertificate) -> PeerCert {

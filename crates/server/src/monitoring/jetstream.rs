@@ -5,8 +5,8 @@ use crate::jetstream::now;
 use jiff::Timestamp;
 use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
 use myelin_monitor::{
-    Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
-    JournalSnapshot, Json, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+    ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json,
+    StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
 };
 use myelin_wire::json::compact;
 use serde_json::value::RawValue;
@@ -39,7 +39,7 @@ pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStr
     }
 }
 
-/// What a loss of power would take.
+/// State of the journal: what a loss of power would take.
 pub(super) fn journal(jetstream: &JetStream) -> JournalSnapshot {
     let counted = jetstream.journal().statistics(now().unsigned_abs());
     JournalSnapshot {
@@ -65,7 +65,7 @@ fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
 fn sums(account: &AccountStreams) -> JetStreamAccount {
     let info = account.info("");
     let used = info.whole;
-    let allowance = Allowance { memory: used.limits.max_memory, storage: used.limits.max_storage };
+    let allowance = StorageAllowance { memory: used.limits.max_memory, storage: used.limits.max_storage };
     let mut sums = JetStreamAccount {
         name: account.account().name().to_owned(),
         tag: account.account().name().to_owned(),
@@ -93,7 +93,7 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, parts: StreamParts) 
 }
 
 fn one(stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
-    let (mirror, sources) = stream.origins_info();
+    let (mirror, sources) = stream.sourcing_info();
     Some(StreamSnapshot {
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
@@ -128,7 +128,7 @@ fn json(text: Vec<u8>) -> Option<Json> {
     String::from_utf8(text).ok().and_then(|text| RawValue::from_string(text).ok())
 }
 
-/// What lies in the store, beside what runs.
+/// Accounts and streams in the store, beside those that run.
 pub(super) fn stored(jetstream: &JetStream, account: Option<&str>) -> Vec<StoredAccount> {
     let mut accounts = enabled(jetstream);
     accounts.retain(|found| account.is_none_or(|wanted| found.account().name() == wanted));

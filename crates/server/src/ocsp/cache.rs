@@ -1,8 +1,9 @@
 //! Answers about the certificates of clients, kept in memory and in a file (`ocsp_cache`).
 //!
-//! Compat: the file is the reference's, so that either server goes on with what the other has kept: JSON by fingerprint
-//! of the certificate, with the answer compressed as an S2 stream.
+//! Compat: the file is the reference's, so that either server goes on with what the other has kept:
+//! JSON by fingerprint of the certificate, with the answer compressed as an S2 stream.
 
+use myelin_stdx::entropy::OsEntropy;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -12,14 +13,15 @@ use std::time::Duration;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use myelin_conf::options::OcspCacheOptions;
-use myelin_wire::ocsp::Status;
+use myelin_wire::ocsp::CertStatus;
 use serde::{Deserialize, Serialize};
 
 use super::base64;
 use super::proof::Proof;
 use crate::logging::Logger;
 
-/// Answers that are kept at most. An authority has signed every certificate that has one, and that may be a great many.
+/// Answers that are kept at most. An authority has signed every certificate that has one, and that
+/// may be a great many.
 const MOST: usize = 65_536;
 
 /// The longest answer that a file may hold.
@@ -27,23 +29,23 @@ const LONGEST: u64 = 64 * 1024;
 
 const FILE: &str = "cache.json";
 
-/// See the head of this file.
+/// Cache of OCSP responses about the certificates of clients, in memory and in a file.
 pub(crate) struct Cache {
     options: OcspCacheOptions,
     log: Arc<Logger>,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Default)]
-struct State {
-    entries: BTreeMap<String, Entry>,
+struct CacheState {
+    entries: BTreeMap<String, CacheEntry>,
     is_dirty: bool,
     hits: i64,
     misses: i64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
+struct CacheEntry {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     subject: String,
     cached_at: String,
@@ -52,7 +54,7 @@ struct Entry {
     resp: String,
 }
 
-/// What monitoring shows.
+/// Statistics for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub(crate) hits: i64,
@@ -103,7 +105,7 @@ impl Cache {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +146,7 @@ impl Cache {
         };
         let rounding = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::HalfExpand);
         let now = Timestamp::now();
-        let entry = Entry {
+        let entry = CacheEntry {
             subject: subject.to_owned(),
             cached_at: now.round(rounding).unwrap_or(now).to_string(),
             resp_status: proof.status.to_string(),
@@ -162,11 +164,13 @@ impl Cache {
         }
     }
 
-    /// Forgets an answer that was of no use, which counts as a miss. Revocations may be kept nevertheless.
+    /// Forgets an answer that was of no use, which counts as a miss. Revocations may be kept
+    /// nevertheless.
     pub(super) fn delete(&self, key: &str) {
         let mut state = self.state();
         let Some(entry) = state.entries.get(key) else { return };
-        let is_preserved = self.options.preserve_revoked && entry.resp_status == Status::Revoked.to_string();
+        let is_preserved =
+            self.options.preserve_revoked && entry.resp_status == CertStatus::Revoked.to_string();
         state.hits -= 1;
         state.misses += 1;
         if !is_preserved {
@@ -197,7 +201,7 @@ impl Cache {
                 return;
             }
             Err(error) => {
-                let error = crate::fault::words(&error);
+                let error = crate::os_error::words(&error);
                 self.log.warn(format_args!("Unable to load OCSP peer cache: {error}"));
                 return;
             }
@@ -221,7 +225,7 @@ impl Cache {
                 self.log.debug(format_args!("Saved OCSP peer cache successfully ({length} bytes)"));
             }
             Err(error) => {
-                let error = crate::fault::words(&error);
+                let error = crate::os_error::words(&error);
                 self.log.error(format_args!("Unable to save OCSP peer cache: {error}"));
             }
         }
@@ -247,7 +251,7 @@ impl Cache {
     }
 }
 
-fn to_json(entries: &BTreeMap<String, Entry>) -> Vec<u8> {
+fn to_json(entries: &BTreeMap<String, CacheEntry>) -> Vec<u8> {
     let mut text = Vec::new();
     let format = serde_json::ser::PrettyFormatter::with_indent(b" ");
     let mut writer = serde_json::Serializer::with_formatter(&mut text, format);
@@ -255,9 +259,10 @@ fn to_json(entries: &BTreeMap<String, Entry>) -> Vec<u8> {
     text
 }
 
-/// Writes a file beside the one of that name and puts it in its place: whoever reads finds the old one or the new.
+/// Writes a file beside the one of that name and puts it in its place: whoever reads finds the old
+/// one or the new.
 pub(super) fn write_anew(directory: &std::path::Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let unique = myelin_stdx::id::unique(8);
+    let unique = myelin_stdx::id::unique(&OsEntropy, 8);
     let draft = directory.join(format!(".{name}-{unique}"));
     let written = fs::File::create_new(&draft).and_then(|mut file| {
         file.write_all(bytes)?;

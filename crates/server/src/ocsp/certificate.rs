@@ -1,7 +1,8 @@
-//! What of a certificate OCSP is about: who has signed it, whom to ask, and whether it must come with a proof.
+//! Certificates as OCSP sees them: who has signed one, whom to ask, and whether it must come with a
+//! proof.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
-use myelin_wire::der::{Reader, bits, tag};
+use myelin_wire::der::{DerReader, bits, tag};
 use myelin_wire::ocsp;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -13,23 +14,24 @@ use super::base64;
 /// Access to information about an authority: where it answers questions.
 const RESPONDER: &str = "1.3.6.1.5.5.7.48.1";
 
-/// What a certificate asks of those who show it (RFC 7633), and in it: a proof.
+/// Extension by which a certificate asks for something of those who show it (RFC 7633), and in it:
+/// a proof.
 const FEATURES: &str = "1.3.6.1.5.5.7.1.24";
 const PROOF: &[u8] = &[5];
 
 /// The frame of a certificate.
-struct Frame<'a> {
+struct SignedParts<'a> {
     signed: &'a [u8],
     algorithm: &'a [u8],
     signature: &'a [u8],
 }
 
-fn frame(cert: &[u8]) -> Option<Frame<'_>> {
-    let mut parts = Reader::new(Reader::new(cert).only(tag::SEQUENCE)?.content);
+fn frame(cert: &[u8]) -> Option<SignedParts<'_>> {
+    let mut parts = DerReader::new(DerReader::new(cert).only(tag::SEQUENCE)?.content);
     let signed = parts.next(tag::SEQUENCE)?.whole;
     let algorithm = parts.next(tag::SEQUENCE)?.content;
     let signature = bits(parts.only(tag::BIT_STRING)?.content)?;
-    Some(Frame { signed, algorithm, signature })
+    Some(SignedParts { signed, algorithm, signature })
 }
 
 pub(super) fn parse(cert: &[u8]) -> Option<X509Certificate<'_>> {
@@ -38,7 +40,7 @@ pub(super) fn parse(cert: &[u8]) -> Option<X509Certificate<'_>> {
 
 /// The algorithm and the bits of a certificate's public key.
 fn public_key<'a>(cert: &'a X509Certificate<'_>) -> Option<(&'a [u8], &'a [u8])> {
-    let mut parts = Reader::new(Reader::new(cert.public_key().raw).only(tag::SEQUENCE)?.content);
+    let mut parts = DerReader::new(DerReader::new(cert.public_key().raw).only(tag::SEQUENCE)?.content);
     let algorithm = parts.next(tag::SEQUENCE)?.content;
     Some((algorithm, bits(parts.only(tag::BIT_STRING)?.content)?))
 }
@@ -63,8 +65,9 @@ pub(super) fn is_issuer(issuer: &[u8], cert: &[u8]) -> bool {
         && has_signed(issuer, frame.signed, frame.algorithm, frame.signature)
 }
 
-/// Every way from `chain[0]` to one of those that are trusted: on each, a certificate is signed by the next. The others
-/// that were shown may stand in between. Compat: the order is Go's, and so is the limit of what is tried.
+/// Every way from `chain[0]` to one of those that are trusted: on each, a certificate is signed by
+/// the next. The others that were shown may stand in between. Compat: the order is Go's, and so is
+/// the limit of what is tried.
 pub(super) fn paths(
     chain: &[CertificateDer<'_>],
     trusted: &[CertificateDer<'static>],
@@ -73,11 +76,13 @@ pub(super) fn paths(
     if trusted.contains(leaf) {
         return vec![vec![leaf.clone().into_owned()]];
     }
-    let Some(leaf) = Link::of(leaf) else { return Vec::new() };
-    let (shown, trusted): (Vec<_>, Vec<_>) =
-        (shown.iter().filter_map(Link::of).collect(), trusted.iter().filter_map(Link::of).collect());
-    let mut search = Search { shown: &shown, trusted: &trusted, tries: TRIES, found: Vec::new() };
-    search.go_on(&mut vec![&leaf]);
+    let Some(leaf) = ChainLink::of(leaf) else { return Vec::new() };
+    let (shown, trusted): (Vec<_>, Vec<_>) = (
+        shown.iter().filter_map(ChainLink::of).collect(),
+        trusted.iter().filter_map(ChainLink::of).collect(),
+    );
+    let mut search = PathSearch { shown: &shown, trusted: &trusted, tries: TRIES, found: Vec::new() };
+    search.extend(&mut vec![&leaf]);
     search.found
 }
 
@@ -85,14 +90,14 @@ pub(super) fn paths(
 const TRIES: usize = 100;
 
 /// A certificate, and what it says of itself and of who has signed it.
-struct Link<'c> {
+struct ChainLink<'c> {
     cert: &'c CertificateDer<'c>,
     subject: Vec<u8>,
     issuer: Vec<u8>,
     is_authority: bool,
 }
 
-impl<'c> Link<'c> {
+impl<'c> ChainLink<'c> {
     fn of(cert: &'c CertificateDer<'c>) -> Option<Self> {
         let parsed = parse(cert)?;
         let (subject, issuer) = (parsed.subject().as_raw().to_vec(), parsed.issuer().as_raw().to_vec());
@@ -100,15 +105,15 @@ impl<'c> Link<'c> {
     }
 }
 
-struct Search<'s> {
-    shown: &'s [Link<'s>],
-    trusted: &'s [Link<'s>],
+struct PathSearch<'s> {
+    shown: &'s [ChainLink<'s>],
+    trusted: &'s [ChainLink<'s>],
     tries: usize,
     found: Vec<Vec<CertificateDer<'static>>>,
 }
 
-impl<'s> Search<'s> {
-    fn go_on(&mut self, path: &mut Vec<&'s Link<'s>>) {
+impl<'s> PathSearch<'s> {
+    fn extend(&mut self, path: &mut Vec<&'s ChainLink<'s>>) {
         for root in self.trusted {
             if self.leads_to(path, root) {
                 let links = path.iter().copied().chain([root]);
@@ -118,13 +123,13 @@ impl<'s> Search<'s> {
         for link in self.shown {
             if link.is_authority && self.leads_to(path, link) {
                 path.push(link);
-                self.go_on(path);
+                self.extend(path);
                 path.pop();
             }
         }
     }
 
-    fn leads_to(&mut self, path: &[&Link<'_>], above: &Link<'_>) -> bool {
+    fn leads_to(&mut self, path: &[&ChainLink<'_>], above: &ChainLink<'_>) -> bool {
         let Some(last) = path.last().filter(|last| last.issuer == above.subject) else { return false };
         if self.tries == 0 || path.iter().any(|link| link.cert == above.cert) {
             return false;
@@ -156,10 +161,10 @@ pub(super) fn responders(cert: &[u8]) -> Vec<String> {
 pub(super) fn must_staple(cert: &[u8]) -> bool {
     let Some(cert) = parse(cert) else { return false };
     let features = cert.extensions().iter().find(|extension| extension.oid.to_id_string() == FEATURES);
-    let Some(list) = features.and_then(|features| Reader::new(features.value).only(tag::SEQUENCE)) else {
+    let Some(list) = features.and_then(|features| DerReader::new(features.value).only(tag::SEQUENCE)) else {
         return false;
     };
-    let mut list = Reader::new(list.content);
+    let mut list = DerReader::new(list.content);
     let mut is_asked = false;
     while !list.is_empty() {
         let Some(feature) = list.next(tag::INTEGER) else { return false };
@@ -209,12 +214,12 @@ pub(super) fn question(cert: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     Some(ocsp::question(&name, &key, &serial(cert)?))
 }
 
-/// What the cache and the log call a certificate.
+/// Fingerprint of a certificate for the cache and the log.
 pub(crate) fn fingerprint(cert: &[u8]) -> String {
     base64::encode(digest(&SHA256, cert).as_ref())
 }
 
-/// What files call it.
+/// Fingerprint of a certificate for names of files.
 pub(super) fn hex_fingerprint(cert: &[u8]) -> String {
     digest(&SHA256, cert).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::base64;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 
 /// The longest answer. Real ones have one to three thousand bytes.
 const LONGEST: usize = 64 * 1024;
@@ -85,7 +85,7 @@ async fn follow(mut url: String, mut question: Option<&[u8]>) -> Result<Reply, S
     Err(format!("stopped after {REQUESTS} redirects"))
 }
 
-/// What `location` is, said by who was asked at `url`.
+/// Resolves `location`, which the server at `url` has sent.
 fn resolve(url: &str, location: &str) -> Result<String, String> {
     let unknown = || format!("failed to parse Location header {location:?}");
     if location.parse::<Uri>().is_ok_and(|uri| uri.scheme().is_some() && uri.host().is_some()) {
@@ -124,7 +124,7 @@ async fn ask(url: &str, question: Option<&[u8]>) -> Result<Reply, String> {
         .body(Full::new(Bytes::copy_from_slice(question.unwrap_or_default())))
         .map_err(|error| error.to_string())?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, port)).await.map_err(|error| crate::fault::words(&error))?;
+    let stream = TcpStream::connect((bare, port)).await.map_err(|error| crate::os_error::words(&error))?;
     if is_secure {
         let name = ServerName::try_from(bare.to_owned()).map_err(|error| error.to_string())?;
         let connector = TlsConnector::from(trust()?);
@@ -141,7 +141,7 @@ where
 {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let ends = supervise::spawn(Part::OcspClient, connection);
+    let ends = supervise::spawn(SupervisedPart::OcspClient, connection);
     let outcome = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();

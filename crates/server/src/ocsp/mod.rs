@@ -1,8 +1,9 @@
 //! OCSP: proofs that certificates were not revoked, in both directions.
 //!
-//! For our own certificate a proof is fetched and shown to those who connect (`staple`); for the certificates of
-//! clients the authority is asked while they wait (`peer`), and its answers are kept (`cache`). Formats are `wire`'s;
-//! what is here decides whether an answer can be believed (`proof`) and speaks HTTP with authorities (`fetch`).
+//! For our own certificate a proof is fetched and shown to those who connect (`staple`); for the
+//! certificates of clients the authority is asked while they wait (`peer`), and its answers are
+//! kept (`cache`). Formats are `wire`'s; what is here decides whether an answer can be believed
+//! (`proof`) and speaks HTTP with authorities (`fetch`).
 //!
 //! A handshake never waits for a proof of our own. Waiting for a client's costs that client only.
 
@@ -28,15 +29,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::logging::Logger;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use crate::system::System;
-use crate::tls::{Staple, Terms, authorities};
+use crate::tls::{Staple, TlsTerms, authorities};
 pub(crate) use base64::encode as to_base64;
 use cache::Cache;
 pub(crate) use cache::Stats;
 pub(crate) use certificate::fingerprint;
 use peer::Advise;
-pub(crate) use peer::{Finding, PeerCheck};
+pub(crate) use peer::{OcspFinding, PeerCheck};
 use staple::{Monitor, Stapling};
 
 /// OCSP in a running server.
@@ -72,31 +73,32 @@ impl Current {
 }
 
 /// A listener with TLS.
-pub(crate) struct Listener<'l> {
+pub(crate) struct TlsListener<'l> {
     pub(crate) tls: &'l TlsOptions,
-    /// What it is going to offer.
-    pub(crate) terms: &'l mut Terms,
+    /// TLS that is going to be offered.
+    pub(crate) terms: &'l mut TlsTerms,
     /// The proof that it shows now.
     pub(crate) present: Option<Arc<Staple>>,
 }
 
-impl<'l> Listener<'l> {
+impl<'l> TlsListener<'l> {
     /// One that is there if both are.
     pub(crate) fn of(
         tls: Option<&'l TlsOptions>,
-        terms: Option<&'l mut Terms>,
+        terms: Option<&'l mut TlsTerms>,
         present: Option<Arc<Staple>>,
     ) -> Option<Self> {
         Some(Self { tls: tls?, terms: terms?, present })
     }
 }
 
-/// What is ready to take effect.
+/// Changes that are ready to take effect.
 #[derive(Default)]
-pub(crate) struct Next {
+pub(crate) struct StagedOcsp {
     staplings: Vec<Stapling>,
     cache: Option<Arc<Cache>>,
-    /// Why there is no proof of our own where there should be one. No reason not to go on with a server that runs.
+    /// Why there is no proof of our own where there should be one. No reason not to go on with a
+    /// server that runs.
     pub(crate) complaint: Option<String>,
 }
 
@@ -104,7 +106,7 @@ impl Ocsp {
     pub(crate) fn new(log: &Arc<Logger>, control: &Handle) -> Self {
         let (lines, system) = (Arc::clone(log), Arc::new(OnceLock::<Arc<System>>::new()));
         let listener = Arc::clone(&system);
-        let advise = Arc::new(move |finding: &Finding| {
+        let advise = Arc::new(move |finding: &OcspFinding| {
             lines.debug(finding);
             listener.get().into_iter().for_each(|system| system.advise(finding));
         });
@@ -121,7 +123,7 @@ impl Ocsp {
     }
 
     /// Has findings told in the system account from now on.
-    pub(crate) fn tell(&self, system: &Arc<System>) {
+    pub(crate) fn report_to(&self, system: &Arc<System>) {
         let _ = self.system.set(Arc::clone(system));
     }
 
@@ -134,18 +136,18 @@ impl Ocsp {
         Arc::clone(&self.cache)
     }
 
-    /// Prepares what these options ask for, and adds to the terms of listeners what belongs there. May wait for an
-    /// authority.
+    /// Prepares what these options ask for, and adds to the terms of listeners what belongs there.
+    /// May wait for an authority.
     ///
     /// # Errors
     /// When clients cannot be checked.
     pub(crate) fn prepare<'l>(
         &self,
         options: &Options,
-        listeners: impl IntoIterator<Item = Listener<'l>>,
-    ) -> Result<Next, String> {
-        let mut next = Next::default();
-        for Listener { tls, terms, present } in listeners {
+        listeners: impl IntoIterator<Item = TlsListener<'l>>,
+    ) -> Result<StagedOcsp, String> {
+        let mut next = StagedOcsp::default();
+        for TlsListener { tls, terms, present } in listeners {
             if let Err(error) = self.staple(options, tls, (terms, present), &mut next.staplings) {
                 next.complaint.get_or_insert(error);
             }
@@ -173,7 +175,7 @@ impl Ocsp {
         &self,
         options: &Options,
         tls: &TlsOptions,
-        (terms, present): (&Terms, Option<Arc<Staple>>),
+        (terms, present): (&TlsTerms, Option<Arc<Staple>>),
         staplings: &mut Vec<Stapling>,
     ) -> Result<(), String> {
         let Some(stapling) = Stapling::of(options, tls, &terms.staple, &self.log)? else { return Ok(()) };
@@ -193,7 +195,7 @@ impl Ocsp {
     }
 
     /// Runs what was prepared, in place of what ran before.
-    pub(crate) fn take_effect(&mut self, next: Next) {
+    pub(crate) fn take_effect(&mut self, next: StagedOcsp) {
         let _inside = self.control.enter();
         self.save();
         self.monitors.clear();
@@ -212,7 +214,7 @@ impl Ocsp {
 
     /// Waits here for what runs on the control runtime, on which this thread may stand.
     fn wait_for<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
-        supervise::elsewhere(Part::OcspWait, || self.control.block_on(future))
+        supervise::elsewhere(SupervisedPart::OcspWait, || self.control.block_on(future))
     }
 }
 
@@ -224,7 +226,7 @@ impl Saving {
         let interval = cache.save_interval()?;
         let cache = Arc::clone(cache);
         Some(Self(supervise::spawn_guarding(async move {
-            supervise::persist(Part::OcspCache, || Self::save_always(&cache, interval)).await;
+            supervise::persist(SupervisedPart::OcspCache, || Self::save_always(&cache, interval)).await;
         })))
     }
 
@@ -232,7 +234,7 @@ impl Saving {
         loop {
             tokio::time::sleep(interval).await;
             let cache = Arc::clone(cache);
-            supervise::blocking(Part::OcspCache, move || cache.save()).await;
+            supervise::blocking(SupervisedPart::OcspCache, move || cache.save()).await;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Whether the certificates of clients were revoked (`ocsp_peer`): asks the authorities, or remembers what they said.
+//! Whether the certificates of clients were revoked (`ocsp_peer`): asks the authorities, or
+//! remembers what they said.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::StatusCode;
 use myelin_conf::options::OcspPeerOptions;
-use myelin_wire::ocsp::Status;
+use myelin_wire::ocsp::CertStatus;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -19,18 +20,20 @@ use super::proof::{self, NO_DELEGATE, Proof};
 use crate::logging::Logger;
 use crate::tls::subject;
 
-/// What an advisory is to be sent about.
+/// Finding about which an advisory is to be sent.
 ///
-/// The reference publishes them as `$SYS.SERVER.<id>.OCSP.PEER.CONN.REJECT` and `….OCSP.PEER.LINK.INVALID`.
+/// The reference publishes them as `$SYS.SERVER.<id>.OCSP.PEER.CONN.REJECT` and
+/// `….OCSP.PEER.LINK.INVALID`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum OcspFinding {
     /// A client was turned away: its certificate, and why.
     Rejected(CertificateDer<'static>, String),
-    /// In the path from a client's certificate to its authority one is no good: the client's, that one, and why.
+    /// In the path from a client's certificate to its authority one is no good: the client's, that
+    /// one, and why.
     LinkInvalid(CertificateDer<'static>, CertificateDer<'static>, String),
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for OcspFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rejected(peer, why) => write!(f, "OCSP peer [{}] rejected: {why}", subject(peer)),
@@ -42,15 +45,15 @@ impl fmt::Display for Finding {
 }
 
 /// Where advisories go.
-pub(crate) type Advise = Arc<dyn Fn(&Finding) + Send + Sync>;
+pub(crate) type Advise = Arc<dyn Fn(&OcspFinding) + Send + Sync>;
 
-/// What a client that is turned away is told, where TLS has words.
+/// Text for a client that is turned away, where TLS has words.
 const REJECTED: &str = "client not OCSP valid";
 
 /// Checks clients by these options.
 pub(crate) struct PeerCheck {
     pub(crate) options: OcspPeerOptions,
-    /// Who may sign the certificates of clients.
+    /// Authorities that may sign the certificates of clients.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) log: Arc<Logger>,
@@ -77,7 +80,7 @@ impl PeerCheck {
             return Ok(());
         }
         self.log.debug("No OCSP valid chains, thus peer is invalid");
-        (self.advise)(&Finding::Rejected(peer.clone(), REJECTED.to_owned()));
+        (self.advise)(&OcspFinding::Rejected(peer.clone(), REJECTED.to_owned()));
         Err(REJECTED.to_owned())
     }
 
@@ -119,7 +122,7 @@ impl PeerCheck {
         for (cert, issuer, responders) in eligible {
             if let Err(reason) = self.check(cert, issuer, &responders).await {
                 self.log.debug(&reason);
-                (self.advise)(&Finding::LinkInvalid(peer.clone(), cert.clone(), reason));
+                (self.advise)(&OcspFinding::LinkInvalid(peer.clone(), cert.clone(), reason));
                 return false;
             }
         }
@@ -133,20 +136,20 @@ impl PeerCheck {
         let (name, key) = (subject(cert), fingerprint(cert));
         self.log.debug(format_args!("Checking OCSP peer cache for [{name}], key [{key}]"));
         let known = self.remembered(cert, issuer, &name, &key);
-        let was_revoked = known.as_ref().is_some_and(|known| known.proof.status == Status::Revoked);
+        let was_revoked = known.as_ref().is_some_and(|known| known.proof.status == CertStatus::Revoked);
         let proof = match known {
             Some(known) if known.is_current => known.proof,
             _ => match self.ask(cert, issuer, responders, &name, was_revoked).await {
-                Asked::Proof(proof) => {
+                ProofLookup::Proof(proof) => {
                     self.cache.put(&key, &name, &proof);
                     proof
                 }
-                Asked::Allowed => return Ok(()),
-                Asked::Refused(reason) => return self.unless_only_warned(&name, reason),
+                ProofLookup::Allowed => return Ok(()),
+                ProofLookup::Refused(reason) => return self.unless_only_warned(&name, reason),
             },
         };
         let status = proof.status;
-        if status == Status::Good || (status == Status::Unknown && self.options.unknown_is_good) {
+        if status == CertStatus::Good || (status == CertStatus::Unknown && self.options.unknown_is_good) {
             self.log.debug(format_args!("OCSP verify pass for [{name}]"));
             return Ok(());
         }
@@ -198,7 +201,7 @@ impl PeerCheck {
         responders: &[String],
         name: &str,
         was_revoked: bool,
-    ) -> Asked {
+    ) -> ProofLookup {
         let raw = match self.fetch(cert, issuer, responders).await {
             Ok(raw) => raw,
             Err(error) => {
@@ -208,35 +211,35 @@ impl PeerCheck {
             }
         };
         match proof::read(&raw, cert, issuer, now()) {
-            Ok(proof) if self.is_current(&proof) => Asked::Proof(proof),
+            Ok(proof) if self.is_current(&proof) => ProofLookup::Proof(proof),
             Ok(_) => {
                 let what = format_args!("New OCSP CA response obtained for [{name}] but not current");
                 self.log.warn(what);
-                Asked::Refused("OCSP response not in effectivity window".to_owned())
+                ProofLookup::Refused("OCSP response not in effectivity window".to_owned())
             }
             Err(error) if error == NO_DELEGATE => {
                 let reason = format!("Invalid OCSP response delegation: {name}");
                 self.log.warn(&reason);
-                Asked::Refused(reason)
+                ProofLookup::Refused(reason)
             }
             Err(error) => {
                 self.log.error(format_args!("Could not parse OCSP CA response for [{name}]: {error}"));
-                Asked::Refused("Failed OCSP response parse".to_owned())
+                ProofLookup::Refused("Failed OCSP response parse".to_owned())
             }
         }
     }
 
-    fn unreachable(&self, name: &str, was_revoked: bool) -> Asked {
+    fn unreachable(&self, name: &str, was_revoked: bool) -> ProofLookup {
         if !self.options.warn_only && self.options.allow_when_ca_unreachable {
             let what =
                 format_args!("Failed to obtain OCSP CA response for [{name}] but AllowWhenCAUnreachable set");
             if !was_revoked {
                 self.log.warn(format_args!("{what}; no cached revocation so allowing"));
-                return Asked::Allowed;
+                return ProofLookup::Allowed;
             }
             self.log.warn(format_args!("{what}; cached revocation exists so rejecting"));
         }
-        Asked::Refused("Failed OCSP response fetch".to_owned())
+        ProofLookup::Refused("Failed OCSP response fetch".to_owned())
     }
 
     async fn fetch(&self, cert: &[u8], issuer: &[u8], responders: &[String]) -> Result<Vec<u8>, String> {
@@ -278,7 +281,7 @@ struct Remembered {
     is_current: bool,
 }
 
-enum Asked {
+enum ProofLookup {
     Proof(Proof),
     /// There is no answer, and that is to be taken for a good one.
     Allowed,

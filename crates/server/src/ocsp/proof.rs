@@ -1,17 +1,18 @@
 //! Whether an authority's answer can be believed, and what it says.
 //!
-//! Believed is what was signed by the certificate's own issuer, or by somebody whom that issuer has allowed to answer
-//! for it, and is about this very certificate. Nothing else: not who sent it, nor what it says of itself.
+//! Believed is what was signed by the certificate's own issuer, or by somebody whom that issuer has
+//! allowed to answer for it, and is about this very certificate. Nothing else: not who sent it, nor
+//! what it says of itself.
 
 use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384, SHA512};
-use myelin_wire::ocsp::{self, Single, Status};
+use myelin_wire::ocsp::{self, CertStatus, Single};
 
 use super::certificate::{has_signed, is_issuer, is_valid_at, issuer_hashes, may_answer, serial};
 
-/// What an authority says of a certificate. Times are in seconds since 1970.
+/// Statement of an authority about a certificate. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proof {
-    pub(super) status: Status,
+    pub(super) status: CertStatus,
     pub(super) this_update: i64,
     pub(super) next_update: Option<i64>,
     /// The whole answer.

@@ -1,5 +1,5 @@
-//! Proofs of our own certificate (`ocsp`): fetched from its authority, kept in a file, shown in handshakes, and fetched
-//! again before they end.
+//! Proofs of our own certificate (`ocsp`): fetched from its authority, kept in a file, shown in
+//! handshakes, and fetched again before they end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use myelin_broker::Span;
 use myelin_conf::options::{OcspMode, Options, TlsIdentity, TlsOptions};
-use myelin_wire::ocsp::Status;
+use myelin_wire::ocsp::CertStatus;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -21,7 +21,7 @@ use super::fetch;
 use super::peer::now;
 use super::proof::{self, Proof};
 use crate::logging::Logger;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use crate::tls::{Staple, authorities, subject};
 
 /// Time between two questions when the answer does not say it, and when it has ended already.
@@ -36,7 +36,7 @@ const DIRECTORY: &str = "ocsp";
 
 /// A certificate that is shown with a proof.
 pub(crate) struct Stapling {
-    /// What for: `Client`.
+    /// Purpose: `Client`.
     kind: &'static str,
     cert: CertificateDer<'static>,
     issuer: CertificateDer<'static>,
@@ -51,7 +51,7 @@ pub(crate) struct Stapling {
 }
 
 impl Stapling {
-    /// What is to be stapled to a listener's first certificate, if anything is.
+    /// Makes the staple for a listener's first certificate, if anything is to be stapled.
     ///
     /// # Errors
     /// When it cannot be: the issuer is not to be found, or there is nowhere to keep proofs.
@@ -104,7 +104,7 @@ impl Stapling {
             })?,
         };
         let status = proof.status;
-        if status != Status::Good && self.ends_server {
+        if status != CertStatus::Good && self.ends_server {
             let file = &self.file;
             return Err(format!("found existing OCSP status for certificate at '{file}': {status}"));
         }
@@ -116,14 +116,14 @@ impl Stapling {
     pub(crate) fn watch(self, end: Arc<Notify>) -> Monitor {
         self.log.info(format_args!("OCSP Stapling enabled for {} connections", self.kind));
         Monitor(supervise::spawn_guarding(async move {
-            supervise::persist(Part::OcspStaple, || self.run(&end)).await;
+            supervise::persist(SupervisedPart::OcspStaple, || self.run(&end)).await;
         }))
     }
 
     async fn run(&self, end: &Notify) {
         let mut wait = Duration::ZERO;
         if let Some(proof) = self.kept().or_else(|| self.shown()) {
-            if proof.status == Status::Good {
+            if proof.status == CertStatus::Good {
                 wait = next_run(&proof);
                 self.announce("Found", "certificate at", &proof, wait);
             } else if self.ends_server {
@@ -136,7 +136,7 @@ impl Stapling {
             match self.ask().await {
                 Ok(proof) => {
                     self.staple.set(proof.raw.clone(), proof.next_update);
-                    if proof.status != Status::Good {
+                    if proof.status != CertStatus::Good {
                         self.report("Received", "certificate", proof.status);
                         if self.ends_server {
                             end.notify_one();
@@ -164,7 +164,7 @@ impl Stapling {
         ));
     }
 
-    fn report(&self, verb: &str, what: &str, status: Status) {
+    fn report(&self, verb: &str, what: &str, status: CertStatus) {
         let (kind, file) = (self.kind, &self.file);
         self.log.error(format_args!("{verb} OCSP status for {kind} {what} '{file}': {status}"));
     }
@@ -238,7 +238,7 @@ impl Stapling {
     fn keep(&self, proof: &Proof) -> Result<(), String> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let written = write_anew(directory, &hex_fingerprint(&self.cert), &proof.raw);
-        written.map_err(|error| format!("failed to write ocsp status: {}", crate::fault::words(&error)))
+        written.map_err(|error| format!("failed to write ocsp status: {}", crate::os_error::words(&error)))
     }
 }
 
@@ -261,12 +261,12 @@ fn make(directory: &Path) -> Result<(), String> {
         return Err("OCSP storage directory is not a directory".to_owned());
     }
     fs::create_dir_all(directory).map_err(|error| {
-        let error = crate::fault::words(&error);
+        let error = crate::os_error::words(&error);
         format!("could not create OCSP storage directory - mkdir {}: {error}", directory.display())
     })
 }
 
-/// Who has signed the first certificate of the chain: the second, or one of those in `ca_file`.
+/// Issuer of the first certificate of the chain: the second, or one of those in `ca_file`.
 fn issuer(tls: &TlsOptions, chain: &[CertificateDer<'static>]) -> Result<CertificateDer<'static>, String> {
     let leaf = chain.first().ok_or("no issuers found")?;
     let found = match chain.get(1) {

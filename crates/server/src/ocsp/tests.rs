@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use myelin_conf::options::{OcspCacheOptions, OcspPeerOptions};
-use myelin_wire::ocsp::Status;
+use myelin_wire::ocsp::CertStatus;
 use rustls::pki_types::CertificateDer;
 
 use super::cache::Cache;
 use super::certificate::{fingerprint, hex_fingerprint, must_staple, paths, responders};
-use super::peer::{Finding, PeerCheck, now};
+use super::peer::{OcspFinding, PeerCheck, now};
 use super::proof;
 use super::responder::{Authority, Responder, Says};
-use crate::logging::{Clock, Config, Destination, Logger};
+use crate::logging::{Config, Destination, LogClock, Logger};
 
 #[test]
 fn certificates_say_whom_to_ask_and_what_must_come_with_them() {
@@ -91,9 +91,11 @@ fn only_the_issuer_and_whom_it_allows_are_believed() {
     let (leaf, issuer) = (cert.der(), authority.cert.der());
     let serial = [0x12, 0x34];
     let read = |raw: &[u8]| proof::read(raw, leaf, issuer, now()).map(|proof| proof.status);
-    for (says, status) in
-        [(Says::Good, Status::Good), (Says::Revoked, Status::Revoked), (Says::Unknown, Status::Unknown)]
-    {
+    for (says, status) in [
+        (Says::Good, CertStatus::Good),
+        (Says::Revoked, CertStatus::Revoked),
+        (Says::Unknown, CertStatus::Unknown),
+    ] {
         assert_eq!(read(&authority.answer(&serial, says, now())), Ok(status));
     }
     let refused = |raw: &[u8], why: &str| assert_eq!(read(raw), Err(why.to_owned()));
@@ -107,7 +109,7 @@ fn only_the_issuer_and_whom_it_allows_are_believed() {
     let by = |delegate: &super::responder::Signed| {
         authority.answer_by(&delegate.key, &[delegate.cert.der()], &serial, Says::Good, now())
     };
-    assert_eq!(read(&by(&authority.delegate(true))), Ok(Status::Good));
+    assert_eq!(read(&by(&authority.delegate(true))), Ok(CertStatus::Good));
     refused(&by(&authority.delegate(false)), proof::NO_DELEGATE);
     refused(&by(&other.delegate(true)), "bad signature on embedded certificate");
     refused(&by(&authority.sign("b", 5, None, false)), proof::NO_DELEGATE);
@@ -120,8 +122,8 @@ fn only_the_issuer_and_whom_it_allows_are_believed() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1;
-        assert_ne!(read(&bad), Ok(Status::Revoked), "{at}");
-        if read(&bad) == Ok(Status::Good) {
+        assert_ne!(read(&bad), Ok(CertStatus::Revoked), "{at}");
+        if read(&bad) == Ok(CertStatus::Good) {
             // What says who answers, or how long a part is that nobody reads, is signed too.
             panic!("a change at {at} was not noticed");
         }
@@ -129,14 +131,15 @@ fn only_the_issuer_and_whom_it_allows_are_believed() {
 }
 
 fn log() -> Arc<Logger> {
-    let config = Config { destination: Destination::Stderr, clock: Clock::Off, debug: false, trace: false };
+    let config =
+        Config { destination: Destination::Stderr, clock: LogClock::Off, debug: false, trace: false };
     Arc::new(Logger::open(&config).expect("a log"))
 }
 
 /// A check by these options, with a cache in a folder of its own, and what is advised.
 struct Bench {
     check: PeerCheck,
-    found: Arc<Mutex<Vec<Finding>>>,
+    found: Arc<Mutex<Vec<OcspFinding>>>,
     _directory: tempfile::TempDir,
 }
 
@@ -148,7 +151,7 @@ impl Bench {
             preserve_revoked: keeps_revoked,
             ..OcspCacheOptions::default()
         };
-        let (log, found) = (log(), Arc::<Mutex<Vec<Finding>>>::default());
+        let (log, found) = (log(), Arc::<Mutex<Vec<OcspFinding>>>::default());
         let seen = Arc::clone(&found);
         let check = PeerCheck {
             options,
@@ -170,8 +173,8 @@ impl Bench {
     }
 
     fn reasons(&self) -> Vec<String> {
-        let reason = |finding: &Finding| match finding {
-            Finding::Rejected(_, why) | Finding::LinkInvalid(_, _, why) => why.clone(),
+        let reason = |finding: &OcspFinding| match finding {
+            OcspFinding::Rejected(_, why) | OcspFinding::LinkInvalid(_, _, why) => why.clone(),
         };
         std::mem::take(&mut *self.found.lock().expect("nobody panics")).iter().map(reason).collect()
     }

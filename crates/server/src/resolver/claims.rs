@@ -1,10 +1,12 @@
-//! What the system account asks about tokens of accounts: to take one into force, to hand it out, to list, to delete.
+//! Requests of the system account about tokens of accounts: to take one into force, to hand it out,
+//! to list, to delete.
 //!
-//! What is stored in a directory comes into force here as well, for accounts that are known. Who may say so: an operator
-//! whose signature a token carries; that somebody may ask at all is the system account's own permissions' to say.
+//! What is stored in a directory comes into force here as well, for accounts that are known. Who
+//! may say so: an operator whose signature a token carries; that somebody may ask at all is the
+//! system account's own permissions' to say.
 
-use super::{Source, Tokens};
-use crate::resolver::directory::Directory;
+use super::{TokenSource, Tokens};
+use crate::resolver::directory::TokenDirectory;
 use myelin_auth::jwt::{self, AccountClaims};
 use myelin_broker::Broker;
 use myelin_conf::options::OperatorOptions;
@@ -12,7 +14,7 @@ use myelin_stdx::nkey::Role;
 use myelin_subject::{Mappings, WeightedDestination};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Whose word counts.
+/// Operator whose signature counts.
 pub(super) struct Operator {
     key: String,
     signing_keys: Vec<String>,
@@ -34,7 +36,7 @@ impl Operator {
     }
 }
 
-/// What came of a request: of which account, what is said of it, and why it failed if it did.
+/// Result of a request: of which account, what is said of it, and why it failed if it did.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Updated {
     pub(crate) account: String,
@@ -51,14 +53,15 @@ impl Updated {
 }
 
 impl Tokens {
-    /// Whether tokens are kept here, so that they can be listed and deleted; and whether all are, not only those in use.
+    /// Whether tokens are kept here, so that they can be listed and deleted; and whether all are,
+    /// not only those in use.
     pub(crate) fn keeps(&self) -> Option<bool> {
         self.directory().map(|directory| !directory.evicts())
     }
 
-    fn directory(&self) -> Option<&Directory> {
+    fn directory(&self) -> Option<&TokenDirectory> {
         match &self.source {
-            Source::Directory(directory) => Some(directory),
+            TokenSource::TokenDirectory(directory) => Some(directory),
             _ => None,
         }
     }
@@ -74,7 +77,7 @@ impl Tokens {
 
     fn update_directory(
         &self,
-        directory: &Directory,
+        directory: &TokenDirectory,
         broker: &Broker,
         named: Option<&str>,
         token: &str,
@@ -100,7 +103,7 @@ impl Tokens {
     /// Compat: a cache takes only what is in use.
     fn update_cache(
         &self,
-        directory: &Directory,
+        directory: &TokenDirectory,
         broker: &Broker,
         named: Option<&str>,
         token: &str,
@@ -141,9 +144,15 @@ impl Tokens {
 
     /// Stores a token, and has it hold at once.
     ///
-    /// Safer than the reference, which stores what nobody has signed who is trusted, and asks only when it is used: then
-    /// the account is gone.
-    fn save(&self, directory: &Directory, broker: &Broker, key: &str, token: &str) -> Result<(), String> {
+    /// Safer than the reference, which stores what nobody has signed who is trusted, and asks only
+    /// when it is used: then the account is gone.
+    fn save(
+        &self,
+        directory: &TokenDirectory,
+        broker: &Broker,
+        key: &str,
+        token: &str,
+    ) -> Result<(), String> {
         let now = SystemTime::now();
         if let Some(trusted) = broker.trusted() {
             myelin_auth::operator::TrustedAccount::read(key, token, trusted.trust(), now)
@@ -166,11 +175,11 @@ impl Tokens {
 
     /// The keys of all accounts that are kept here.
     pub(crate) fn list(&self) -> Vec<String> {
-        self.directory().map(Directory::keys).unwrap_or_default()
+        self.directory().map(TokenDirectory::keys).unwrap_or_default()
     }
 
-    /// What another server needs to have the same tokens, `theirs` telling which it has: a message for each, in the form
-    /// `KEY|TOKEN`.
+    /// Packs the tokens that another server lacks, `theirs` telling which it has: a message for
+    /// each, in the form `KEY|TOKEN`.
     pub(crate) fn pack(&self, theirs: &[u8]) -> Vec<String> {
         let Some(directory) = self.directory() else { return Vec::new() };
         if directory.digest() == theirs {
@@ -216,7 +225,7 @@ impl Tokens {
     /// The accounts that a request to delete names, if it is good.
     fn named(
         &self,
-        directory: &Directory,
+        directory: &TokenDirectory,
         broker: &Broker,
         claims: &jwt::Claims<serde_json::Value>,
     ) -> Result<Vec<String>, String> {
@@ -271,7 +280,7 @@ fn is_known(broker: &Broker, key: &str) -> bool {
     broker.trusted().is_some_and(|trusted| trusted.get(key).is_some())
 }
 
-/// What is wrong with a token beyond its times.
+/// Fault of a token beyond its times.
 fn invalid(claims: &AccountClaims) -> Option<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let issues = claims.issues(i64::try_from(now).unwrap_or(i64::MAX));

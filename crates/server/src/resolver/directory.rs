@@ -1,7 +1,7 @@
 //! Tokens in a directory, one file for each account: `KEY.jwt`.
 //!
-//! Owns the files: only texts that are public nkeys are names of any, so nobody can name another file. What the system
-//! account asks for (list, store, delete, compare) is a method each.
+//! Owns the files: only texts that are public nkeys are names of any, so nobody can name another
+//! file. What the system account asks for (list, store, delete, compare) is a method each.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,25 +23,26 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// How many tokens are kept, and how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct TokenLimits {
     /// `None` is no limit.
     pub(super) most: Option<u64>,
-    /// The one that was not used for the longest time goes for a new one; else the new one is refused.
+    /// The one that was not used for the longest time goes for a new one; else the new one is
+    /// refused.
     pub(super) evicts: bool,
     /// `None` is until a token expires.
     pub(super) ttl: Option<Duration>,
 }
 
-/// See the head of this file.
-pub(super) struct Directory {
+/// Account tokens in a directory, one file for each account.
+pub(super) struct TokenDirectory {
     path: PathBuf,
-    limits: Limits,
+    limits: TokenLimits,
     deletes: DeleteMode,
-    index: Mutex<Index>,
+    index: Mutex<TokenIndex>,
 }
 
 #[derive(Default)]
-struct Index {
+struct TokenIndex {
     items: HashMap<String, Item>,
     /// Counts uses.
     clock: u64,
@@ -53,10 +54,10 @@ struct Item {
     expires: Option<SystemTime>,
 }
 
-impl Directory {
+impl TokenDirectory {
     /// Opens a directory, which is made if it is not there.
-    pub(super) fn open(path: &Path, limits: Limits, deletes: DeleteMode) -> Result<Self, String> {
-        let say = |error: io::Error| format!("{}: {}", path.display(), myelin_stdx::fault::words(&error));
+    pub(super) fn open(path: &Path, limits: TokenLimits, deletes: DeleteMode) -> Result<Self, String> {
+        let say = |error: io::Error| format!("{}: {}", path.display(), myelin_stdx::os_error::words(&error));
         fs::create_dir_all(path).map_err(say)?;
         let path = path.canonicalize().map_err(say)?;
         let directory = Self { path, limits, deletes, index: Mutex::default() };
@@ -75,11 +76,11 @@ impl Directory {
     }
 
     /// How often [`expire`](Self::expire) is to be called.
-    pub(super) fn look_every(&self) -> Duration {
+    pub(super) fn sweep_interval(&self) -> Duration {
         self.limits.ttl.map_or(LOOK, |ttl| (ttl / 2).clamp(Duration::from_millis(1), LOOK))
     }
 
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> MutexGuard<'_, TokenIndex> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +94,7 @@ impl Directory {
     pub(super) fn load(&self, key: &str) -> Result<String, String> {
         let file = self.file_of(key)?;
         let mut index = self.index();
-        let token = read(&file).map_err(|error| myelin_stdx::fault::words(&error))?;
+        let token = read(&file).map_err(|error| myelin_stdx::os_error::words(&error))?;
         let clock = index.tick();
         let expires = self.limits.ttl.map(|ttl| SystemTime::now() + ttl);
         if let Some(item) = index.items.get_mut(key) {
@@ -141,21 +142,21 @@ impl Directory {
             }
             self.evict(&mut index)?;
         }
-        write(&file, token).map_err(|error| myelin_stdx::fault::words(&error))?;
+        write(&file, token).map_err(|error| myelin_stdx::os_error::words(&error))?;
         self.enter(&mut index, key, token, hash);
         Ok(true)
     }
 
-    fn evict(&self, index: &mut Index) -> Result<(), String> {
+    fn evict(&self, index: &mut TokenIndex) -> Result<(), String> {
         let oldest = index.items.iter().min_by_key(|(_, item)| item.used).map(|(key, _)| key.clone());
         let Some(oldest) = oldest else { return Ok(()) };
         let file = self.file_of(&oldest)?;
-        fs::remove_file(file).map_err(|error| myelin_stdx::fault::words(&error))?;
+        fs::remove_file(file).map_err(|error| myelin_stdx::os_error::words(&error))?;
         index.items.remove(&oldest);
         Ok(())
     }
 
-    fn enter(&self, index: &mut Index, key: &str, token: &str, hash: [u8; 32]) {
+    fn enter(&self, index: &mut TokenIndex, key: &str, token: &str, hash: [u8; 32]) {
         let expires = match self.limits.ttl {
             Some(ttl) => Some(SystemTime::now() + ttl),
             None => jwt::account(token).ok().and_then(|claims| {
@@ -182,7 +183,7 @@ impl Directory {
         };
         match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(myelin_stdx::fault::words(&error));
+                return Err(myelin_stdx::os_error::words(&error));
             }
             _ => {}
         }
@@ -213,7 +214,7 @@ impl Directory {
 
     /// The token of an account as another server may have it: looking at it is no use of it.
     pub(super) fn peek(&self, key: &str) -> Result<String, String> {
-        read(&self.file_of(key)?).map_err(|error| myelin_stdx::fault::words(&error))
+        read(&self.file_of(key)?).map_err(|error| myelin_stdx::os_error::words(&error))
     }
 
     /// Reads the directory again; answers the keys whose tokens are others now.
@@ -230,8 +231,8 @@ impl Directory {
             let Some(key) = key.filter(|key| is_token && nkey::public_key(key).is_some()) else { continue };
             let Ok(token) = read(&file) else { continue };
             let hash = hash(&token);
-            // Safer than the reference, which does not look at files that were put there by hand. Of a cache every token may
-            // be one that was thrown out meanwhile.
+            // Safer than the reference, which does not look at files that were put there by hand.
+            // Of a cache every token may be one that was thrown out meanwhile.
             if self.limits.evicts || before.get(&key).is_none_or(|item| item.hash != hash) {
                 changed.push(key.clone());
             }
@@ -253,7 +254,7 @@ impl Directory {
     }
 }
 
-impl Index {
+impl TokenIndex {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -283,15 +284,15 @@ mod tests {
     use super::*;
     use myelin_stdx::nkey::Role;
 
-    const OPEN: Limits = Limits { most: None, evicts: false, ttl: None };
+    const OPEN: TokenLimits = TokenLimits { most: None, evicts: false, ttl: None };
 
     fn key(n: u8) -> String {
         nkey::encode(Role::Account, &[n; 32])
     }
 
-    fn directory(limits: Limits, deletes: DeleteMode) -> (tempfile::TempDir, Directory) {
+    fn directory(limits: TokenLimits, deletes: DeleteMode) -> (tempfile::TempDir, TokenDirectory) {
         let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(&place.path().join("jwt"), limits, deletes).unwrap();
+        let directory = TokenDirectory::open(&place.path().join("jwt"), limits, deletes).unwrap();
         (place, directory)
     }
 
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(directory.save(&key(1), "one"), Ok(true));
         assert_eq!(directory.save(&key(1), "one"), Ok(false));
         assert_eq!(directory.load(&key(1)).as_deref(), Ok("one"));
-        let again = Directory::open(&place.path().join("jwt"), OPEN, DeleteMode::Refused).unwrap();
+        let again = TokenDirectory::open(&place.path().join("jwt"), OPEN, DeleteMode::Refused).unwrap();
         assert_eq!(again.load(&key(1)).as_deref(), Ok("one"));
         assert!(again.load(&key(2)).is_err());
         fs::write(directory.path().join(format!("{}.jwt", key(1))), "two").unwrap();
@@ -327,9 +328,9 @@ mod tests {
 
     #[test]
     fn a_full_directory_refuses_and_a_cache_makes_room() {
-        let (_place, full) = directory(Limits { most: Some(2), ..OPEN }, DeleteMode::Refused);
+        let (_place, full) = directory(TokenLimits { most: Some(2), ..OPEN }, DeleteMode::Refused);
         let (_other, cache) =
-            directory(Limits { most: Some(2), evicts: true, ttl: None }, DeleteMode::Removed);
+            directory(TokenLimits { most: Some(2), evicts: true, ttl: None }, DeleteMode::Removed);
         for store in [&full, &cache] {
             store.save(&key(1), "one").unwrap();
             store.save(&key(2), "two").unwrap();
@@ -344,14 +345,14 @@ mod tests {
     #[test]
     fn time_takes_tokens_away() {
         let ttl = Some(Duration::from_secs(60));
-        let (_place, cache) = directory(Limits { most: None, evicts: true, ttl }, DeleteMode::Removed);
+        let (_place, cache) = directory(TokenLimits { most: None, evicts: true, ttl }, DeleteMode::Removed);
         cache.save(&key(1), "one").unwrap();
         let now = SystemTime::now();
         cache.expire(now);
         assert!(cache.load(&key(1)).is_ok());
         cache.expire(now + Duration::from_secs(120));
         assert!(cache.load(&key(1)).is_err());
-        assert_eq!(cache.look_every(), Duration::from_secs(30));
+        assert_eq!(cache.sweep_interval(), Duration::from_secs(30));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Account resolvers: where tokens of accounts are found. In memory, behind a URL, or in a directory.
+//! Account resolvers: where tokens of accounts are found. In memory, behind a URL, or in a
+//! directory.
 //!
 //! Owns the start of operator mode: who is trusted, what is preloaded, and the system account.
 
@@ -7,10 +8,10 @@ mod directory;
 mod url;
 
 use crate::logging::Logger;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use claims::Operator;
 pub(crate) use claims::Updated;
-use directory::{Directory, Limits};
+use directory::{TokenDirectory, TokenLimits};
 use myelin_auth::jwt;
 use myelin_auth::operator::Accounts;
 use myelin_broker::{Broker, JwtAccounts, Resolver};
@@ -30,17 +31,17 @@ const BOOTSTRAP: Duration = Duration::from_secs(1);
 const ACTIVATIONS: Duration = Duration::from_millis(500);
 
 /// Where tokens of accounts are found.
-enum Source {
+enum TokenSource {
     /// Nowhere.
     None,
     Memory(Mutex<HashMap<String, String>>),
     Url(UrlResolver),
-    Directory(Directory),
+    TokenDirectory(TokenDirectory),
 }
 
 /// The resolver that the options ask for.
 pub(crate) struct Tokens {
-    source: Source,
+    source: TokenSource,
     /// The first operator, who may say what is kept.
     operator: Option<Operator>,
     log: Arc<Logger>,
@@ -50,19 +51,19 @@ impl Tokens {
     /// Opens what the options name, and puts the preloaded tokens into it.
     fn open(options: &Options, control: &Handle, log: &Arc<Logger>) -> Result<Self, String> {
         let source = match &options.resolver.resolver {
-            None => Source::None,
-            Some(AccountResolver::Memory) => Source::Memory(Mutex::default()),
+            None => TokenSource::None,
+            Some(AccountResolver::Memory) => TokenSource::Memory(Mutex::default()),
             Some(AccountResolver::Url(url)) => {
-                Source::Url(UrlResolver::new(url, options.resolver.tls.as_ref(), control.clone())?)
+                TokenSource::Url(UrlResolver::new(url, options.resolver.tls.as_ref(), control.clone())?)
             }
-            Some(AccountResolver::Full(full)) => Source::Directory(Directory::open(
+            Some(AccountResolver::Full(full)) => TokenSource::TokenDirectory(TokenDirectory::open(
                 &full.dir,
-                Limits { most: full.limit, evicts: false, ttl: None },
+                TokenLimits { most: full.limit, evicts: false, ttl: None },
                 full.deletes,
             )?),
-            Some(AccountResolver::Cache(cache)) => Source::Directory(Directory::open(
+            Some(AccountResolver::Cache(cache)) => TokenSource::TokenDirectory(TokenDirectory::open(
                 &cache.dir,
-                Limits { most: Some(cache.limit), evicts: true, ttl: cache.ttl },
+                TokenLimits { most: Some(cache.limit), evicts: true, ttl: cache.ttl },
                 DeleteMode::Removed,
             )?),
         };
@@ -75,10 +76,10 @@ impl Tokens {
     fn preload(&self, options: &Options) -> Result<(), String> {
         let preload = &options.resolver.preload;
         match &self.source {
-            Source::Memory(tokens) => {
+            TokenSource::Memory(tokens) => {
                 *tokens.lock().unwrap_or_else(PoisonError::into_inner) = preload.iter().cloned().collect();
             }
-            Source::Directory(directory) => {
+            TokenSource::TokenDirectory(directory) => {
                 for (key, token) in preload {
                     // Compat: what cannot be stored is not there.
                     if let Err(error) = directory.save_if_newer(key, token) {
@@ -86,8 +87,8 @@ impl Tokens {
                     }
                 }
             }
-            Source::Url(url) => drop(url.fetch("")?),
-            Source::None => {}
+            TokenSource::Url(url) => drop(url.fetch("")?),
+            TokenSource::None => {}
         }
         Ok(())
     }
@@ -98,14 +99,14 @@ impl Tokens {
             return Err("will only fetch valid account keys".to_owned());
         }
         match &self.source {
-            Source::None => Err("account resolver missing".to_owned()),
-            Source::Memory(tokens) => {
+            TokenSource::None => Err("account resolver missing".to_owned()),
+            TokenSource::Memory(tokens) => {
                 let tokens = tokens.lock().unwrap_or_else(PoisonError::into_inner);
                 tokens.get(key).cloned().ok_or_else(|| "account missing".to_owned())
             }
-            Source::Url(url) => url.fetch(key),
+            TokenSource::Url(url) => url.fetch(key),
             // There are no other servers to ask.
-            Source::Directory(directory) => {
+            TokenSource::TokenDirectory(directory) => {
                 directory.load(key).map_err(|_| "account jwt not found".to_owned())
             }
         }
@@ -149,26 +150,26 @@ pub(crate) fn start(
     greet(options, log);
     check_preloads(options, log);
     let running = Running { tokens };
-    running.seat_system_account(options, broker, control, log)?;
+    running.load_system_account(options, broker, control, log)?;
     running.announce(log);
     running.expire_files(control);
-    heed_activations(broker, control);
+    refresh_activations(broker, control);
     Ok(Some(running))
 }
 
 /// Has activations of imports begin and end in their second.
-fn heed_activations(broker: &Arc<Broker>, control: &Handle) {
+fn refresh_activations(broker: &Arc<Broker>, control: &Handle) {
     let broker = Arc::downgrade(broker);
     supervise::spawn_guarding_on(control, async move {
-        supervise::persist(Part::Activations, || heed_always(&broker)).await;
+        supervise::persist(SupervisedPart::Activations, || refresh_forever(&broker)).await;
     });
 }
 
-async fn heed_always(broker: &Weak<Broker>) {
+async fn refresh_forever(broker: &Weak<Broker>) {
     loop {
         tokio::time::sleep(ACTIVATIONS).await;
         let Some(broker) = broker.upgrade() else { return };
-        broker.heed_activations(SystemTime::now());
+        broker.refresh_activations(SystemTime::now());
     }
 }
 
@@ -226,7 +227,7 @@ async fn fetch_system_account(tokens: &Arc<Tokens>, broker: &Arc<Broker>, key: &
             let now = SystemTime::now();
             tokens.find(&key).and_then(|token| broker.update_account(&key, &token, now)).is_ok()
         };
-        if supervise::blocking(Part::Bootstrap, ask).await == Some(true) {
+        if supervise::blocking(SupervisedPart::Bootstrap, ask).await == Some(true) {
             return;
         }
     }
@@ -238,24 +239,24 @@ async fn expire_files(tokens: &Arc<Tokens>, interval: Duration) {
         tokio::time::sleep(interval).await;
         let tokens = Arc::clone(tokens);
         let look = move || {
-            if let Source::Directory(directory) = &tokens.source {
+            if let TokenSource::TokenDirectory(directory) = &tokens.source {
                 directory.expire(SystemTime::now());
             }
         };
         // A look that fails is made again.
-        supervise::blocking(Part::TokenFiles, look).await;
+        supervise::blocking(SupervisedPart::TokenFiles, look).await;
     }
 }
 
 impl Running {
-    /// What the system account asks.
+    /// Tokens, for requests of the system account.
     pub(crate) fn tokens(&self) -> &Arc<Tokens> {
         &self.tokens
     }
 
-    /// The system account comes from its token. Where tokens come from elsewhere one that cannot be had is stood in for,
-    /// so that it can be brought by the system account itself.
-    fn seat_system_account(
+    /// The system account comes from its token. Where tokens come from elsewhere one that cannot be
+    /// had is stood in for, so that it can be brought by the system account itself.
+    fn load_system_account(
         &self,
         options: &Options,
         broker: &Arc<Broker>,
@@ -264,7 +265,7 @@ impl Running {
     ) -> Result<(), String> {
         let Some(key) = &options.accounts.configured_system_account else { return Ok(()) };
         let now = SystemTime::now();
-        let is_elsewhere = !matches!(self.tokens.source, Source::Memory(_) | Source::None);
+        let is_elsewhere = !matches!(self.tokens.source, TokenSource::Memory(_) | TokenSource::None);
         let operator = match &options.operators.list[..] {
             [operator] if is_elsewhere && key != "$SYS" => Some(operator),
             _ => None,
@@ -297,13 +298,14 @@ impl Running {
         let (tokens, broker, log) = (Arc::clone(&self.tokens), Arc::clone(broker), Arc::clone(log));
         let key = key.to_owned();
         supervise::spawn_guarding_on(control, async move {
-            supervise::persist(Part::Bootstrap, || fetch_system_account(&tokens, &broker, &key)).await;
+            supervise::persist(SupervisedPart::Bootstrap, || fetch_system_account(&tokens, &broker, &key))
+                .await;
             log.info("System account fetched and updated");
         });
     }
 
     fn announce(&self, log: &Logger) {
-        if let Source::Directory(directory) = &self.tokens.source {
+        if let TokenSource::TokenDirectory(directory) = &self.tokens.source {
             let what = if directory.evicts() { "some" } else { "all" };
             let path = directory.path().display();
             log.info(format_args!("Managing {what} jwt in exclusive directory {path}"));
@@ -312,25 +314,25 @@ impl Running {
 
     /// Takes files away whose time is over.
     fn expire_files(&self, control: &Handle) {
-        let Source::Directory(directory) = &self.tokens.source else { return };
-        let (interval, tokens) = (directory.look_every(), Arc::clone(&self.tokens));
+        let TokenSource::TokenDirectory(directory) = &self.tokens.source else { return };
+        let (interval, tokens) = (directory.sweep_interval(), Arc::clone(&self.tokens));
         supervise::spawn_guarding_on(control, async move {
-            supervise::persist(Part::TokenFiles, || expire_files(&tokens, interval)).await;
+            supervise::persist(SupervisedPart::TokenFiles, || expire_files(&tokens, interval)).await;
         });
     }
 
-    /// Heeds a reload: other tokens in memory, other files in the directory.
+    /// Applies a reload: other tokens in memory, other files in the directory.
     pub(crate) fn reload(&self, options: &Options, broker: &Broker, log: &Logger) {
         let now = SystemTime::now();
         match &self.tokens.source {
-            Source::Memory(_) => {
+            TokenSource::Memory(_) => {
                 if let Err(error) = self.tokens.preload(options) {
                     log.error(error);
                 }
                 check_preloads(options, log);
                 self.renew(options, broker, log, now);
             }
-            Source::Directory(directory) => {
+            TokenSource::TokenDirectory(directory) => {
                 for key in directory.reload() {
                     let known = broker.trusted().is_some_and(|trusted| trusted.get(&key).is_some());
                     let Some(token) = directory.load(&key).ok().filter(|_| known) else { continue };
@@ -342,12 +344,12 @@ impl Running {
                     }
                 }
             }
-            Source::Url(_) | Source::None => {}
+            TokenSource::Url(_) | TokenSource::None => {}
         }
     }
 
-    /// Every account that is known gets the token that is in memory now; without one it is no more. Those go first: nobody
-    /// must find one that is about to go.
+    /// Every account that is known gets the token that is in memory now; without one it is no more.
+    /// Those go first: nobody must find one that is about to go.
     fn renew(&self, options: &Options, broker: &Broker, log: &Logger, now: SystemTime) {
         let Some(trusted) = broker.trusted() else { return };
         let system = options.accounts.configured_system_account.as_deref();

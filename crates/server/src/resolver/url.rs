@@ -1,8 +1,9 @@
 //! Tokens behind a URL: a GET for each, with the account's key at its end.
 //!
-//! Compat: a new connection for each. Accounts are asked for once, so there is nothing to gain from keeping one.
+//! Compat: a new connection for each. Accounts are asked for once, so there is nothing to gain from
+//! keeping one.
 
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, header};
@@ -19,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_millis(1900);
 /// Bytes of the longest token.
 const MAX_SIZE: usize = 1024 * 1024;
 
-/// See the head of this file.
+/// Resolver that asks for account tokens over HTTP, one GET for each.
 pub(super) struct UrlResolver {
     /// Ends with a slash.
     base: String,
@@ -28,7 +29,7 @@ pub(super) struct UrlResolver {
 }
 
 /// A URL in the parts that a request is made of.
-struct Target {
+struct RequestUrl {
     is_secure: bool,
     host: String,
     port: u16,
@@ -42,18 +43,18 @@ impl UrlResolver {
     /// When the files of `resolver_tls` are no good.
     pub(super) fn new(url: &str, tls: Option<&TlsOptions>, control: Handle) -> Result<Self, String> {
         let slash = if url.ends_with('/') { "" } else { "/" };
-        let tls = Arc::new(crate::tls::towards_servers(tls)?);
+        let tls = Arc::new(crate::tls::outbound_config(tls)?);
         Ok(Self { base: format!("{url}{slash}"), tls, control })
     }
 
-    /// The token of an account, or whatever stands at the URL itself for an empty key. Waits: not for threads of the
-    /// runtime.
+    /// The token of an account, or whatever stands at the URL itself for an empty key. Waits: not
+    /// for threads of the runtime.
     pub(super) fn fetch(&self, key: &str) -> Result<String, String> {
         let url = format!("{}{key}", self.base);
         let shown = myelin_wire::error::Quoted(redacted(&url).as_bytes()).to_string();
         let failed = |error: String| format!("could not fetch <{shown}>: {error}");
         let get = |error: String| format!("Get {shown}: {error}");
-        let target = Target::parse(&url).map_err(|error| failed(get(error)))?;
+        let target = RequestUrl::parse(&url).map_err(|error| failed(get(error)))?;
         let answer = self.control.block_on(async {
             match tokio::time::timeout(TIMEOUT, target.get(&self.tls)).await {
                 Ok(answer) => answer,
@@ -84,7 +85,7 @@ fn redacted(url: &str) -> String {
     }
 }
 
-impl Target {
+impl RequestUrl {
     fn parse(url: &str) -> Result<Self, String> {
         let unsupported = |scheme: &str| format!("unsupported protocol scheme {scheme:?}");
         let (scheme, rest) = url.split_once("://").ok_or_else(|| unsupported(""))?;
@@ -116,8 +117,8 @@ impl Target {
 
     async fn get(&self, tls: &Arc<rustls::ClientConfig>) -> Result<(StatusCode, Vec<u8>), String> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
-            let place = crate::fault::with_port(&self.host, self.port);
-            format!("dial tcp {place}: connect: {}", myelin_stdx::fault::words(&error))
+            let place = crate::os_error::with_port(&self.host, self.port);
+            format!("dial tcp {place}: connect: {}", myelin_stdx::os_error::words(&error))
         })?;
         if self.is_secure {
             self.ask(secured(stream, &self.host, tls).await?).await
@@ -132,9 +133,9 @@ impl Target {
     {
         let words = |error: hyper::Error| error.to_string();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
-        let connection = supervise::spawn(Part::ResolverClient, connection);
+        let connection = supervise::spawn(SupervisedPart::ResolverClient, connection);
         let mut request = Request::get(&self.path)
-            .header(header::HOST, crate::fault::with_port(&self.host, self.port))
+            .header(header::HOST, crate::os_error::with_port(&self.host, self.port))
             .header(header::USER_AGENT, "myelin-server");
         if let Some(login) = &self.login {
             request = request.header(header::AUTHORIZATION, login);
@@ -148,10 +149,10 @@ impl Target {
     }
 }
 
-/// What a header says of a user and a password.
+/// Value of a header for a user and a password.
 fn basic(login: &str) -> String {
-    use myelin_stdx::digits;
-    let text = digits::encode(login.as_bytes(), digits::BASE64);
+    use myelin_stdx::base_n;
+    let text = base_n::encode(login.as_bytes(), base_n::BASE64);
     let padding = "=".repeat((4 - text.len() % 4) % 4);
     format!("Basic {text}{padding}")
 }
@@ -173,16 +174,16 @@ mod tests {
 
     #[test]
     fn urls_have_parts() {
-        let target = Target::parse("http://u:p@localhost:81/jwt/v1/accounts/A").unwrap();
+        let target = RequestUrl::parse("http://u:p@localhost:81/jwt/v1/accounts/A").unwrap();
         assert_eq!((target.host.as_str(), target.port, target.is_secure), ("localhost", 81, false));
         assert_eq!(
             (target.path.as_str(), target.login.as_deref()),
             ("/jwt/v1/accounts/A", Some("Basic dTpw"))
         );
-        let target = Target::parse("https://[::1]/").unwrap();
+        let target = RequestUrl::parse("https://[::1]/").unwrap();
         assert_eq!((target.host.as_str(), target.port), ("::1", 443));
         for url in ["/accounts/", "ftp://a/", "http:///x", "http://a:x/"] {
-            assert!(Target::parse(url).is_err(), "{url}");
+            assert!(RequestUrl::parse(url).is_err(), "{url}");
         }
     }
 

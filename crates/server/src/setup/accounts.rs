@@ -1,8 +1,8 @@
 //! Accounts: limits, exports, imports and mappings.
 
 use myelin_broker::{
-    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
-    ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
+    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
 use myelin_conf::options::{self, GLOBAL_ACCOUNT, MappingOptions, Options};
 use myelin_subject::{MappingError, Mappings, WeightedDestination, prefixed};
@@ -78,7 +78,7 @@ fn export(from: &options::ExportOptions) -> Export {
                 options::ResponseType::Chunked => ResponseType::Chunked,
             },
             threshold: service.threshold.unwrap_or(DEFAULT_RESPONSE_THRESHOLD),
-            latency: service.latency.as_ref().map(|latency| Latency {
+            latency: service.latency.as_ref().map(|latency| LatencyConfig {
                 subject: latency.subject.clone(),
                 sampling: match latency.sampling {
                     options::LatencySampling::Headers => 0,
@@ -109,7 +109,7 @@ fn import(from: &options::ImportOptions) -> Import {
     }
 }
 
-/// What an imported stream is called here.
+/// Name of an imported stream in the importing account.
 fn stream_name(from: &options::StreamImport) -> String {
     match &from.name {
         options::StreamName::Same => from.subject.clone(),

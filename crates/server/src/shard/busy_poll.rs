@@ -1,25 +1,29 @@
 //! Whether a shard looks at its sockets a little longer before it sleeps.
 //!
-//! A client that waits for each answer brings its next message some microseconds after it got one. Falling asleep and being
-//! woken in between costs more than the message (on virtual machines several times as much), for the shard and for the
-//! client that has to wake it. So a shard whose last pauses were short stays awake through the next; the first pause that is
-//! not short ends that. What was in vain makes it wait for twice as many short pauses before the next attempt, so that
-//! little is spent on clients whose pauses are only a little too long. Hypervisors do the same before they halt a processor.
+//! A client that waits for each answer brings its next message some microseconds after it got one.
+//! Falling asleep and being woken in between costs more than the message (on virtual machines
+//! several times as much), for the shard and for the client that has to wake it. So a shard whose
+//! last pauses were short stays awake through the next; the first pause that is not short ends
+//! that. What was in vain makes it wait for twice as many short pauses before the next attempt, so
+//! that little is spent on clients whose pauses are only a little too long. Hypervisors do the same
+//! before they halt a processor.
 //!
-//! Perf: `myelin bench table --rows 'js-sync-*,js-get-1'`: 2 times the messages/s for less CPU each.
+//! Perf: `myelin bench table --rows 'js-sync-*,js-get-1'`: 2 times the messages/s for less CPU
+//! each.
 
 use std::time::{Duration, Instant};
 
 /// How long a shard stays awake.
 const STAY: Duration = Duration::from_micros(50);
-/// A pause that was slept through and was no longer than this, the waking included, counts as short.
+/// A pause that was slept through and was no longer than this, the waking included, counts as
+/// short.
 const SHORT: Duration = Duration::from_micros(150);
 /// Short pauses in a row before a shard stays awake.
 const ENOUGH: u32 = 4;
-/// The same after many attempts in vain.
+/// Short pauses in a row before a shard stays awake, after many attempts in vain.
 const MOST: u32 = 1024;
 
-/// See the module.
+/// Decision whether a shard looks at its sockets a little longer before it sleeps.
 pub(super) struct BusyPoll {
     done: Option<Instant>,
     /// Short pauses in a row.
@@ -70,7 +74,8 @@ impl BusyPoll {
 mod tests {
     use super::*;
 
-    /// Works at once after each of these pauses, in microseconds; says when it was done the last time.
+    /// Works at once after each of these pauses, in microseconds; says when it was done the last
+    /// time.
     fn after(linger: &mut BusyPoll, pauses: &[u64]) -> Instant {
         let mut now = Instant::now();
         linger.done(now);

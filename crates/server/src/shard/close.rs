@@ -1,7 +1,7 @@
 //! How a connection ends: its subscriptions first, its last words next, its socket last.
 
 use super::reader::ConnTask;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::close;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 /// Patience with a connection that ends: usually, and with one that only its peer has ended.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 const LONGEST_LINGER: Duration = Duration::from_secs(60);
-/// Unread bytes that are thrown away at the end, so that closing does not reset the connection under the
-/// last error message.
+/// Unread bytes that are thrown away at the end, so that closing does not reset the connection
+/// under the last error message.
 const MAX_DISCARD: usize = 4 * 1024 * 1024;
 
 impl ConnTask {
-    /// The orderly end: subscriptions go first, so that nothing more is routed here; then what is staged
-    /// goes out, and the peer gets a moment to take it.
+    /// The orderly end: subscriptions go first, so that nothing more is routed here; then what is
+    /// staged goes out, and the peer gets a moment to take it.
     pub(super) async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.link.conn);
         let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason, Instant::now());
         if let Some(removal) = removal {
-            supervise::blocking_on(&self.local.control, Part::Removal, || removal.run());
+            supervise::blocking_on(&self.local.control, SupervisedPart::Removal, || removal.run());
         }
         self.local.flush();
         // What a WebSocket has to say to who has closed it, or does not know how to speak it.
@@ -66,8 +66,8 @@ impl ConnTask {
     }
 }
 
-/// How long a connection that ends may take to accept what waits for it. A client that has only closed its
-/// own direction may take its time: the write deadline watches over it.
+/// How long a connection that ends may take to accept what waits for it. A client that has only
+/// closed its own direction may take its time: the write deadline watches over it.
 fn patience(reason: CloseReason) -> Duration {
     match reason {
         CloseReason::ClientClosed => LONGEST_LINGER,

@@ -1,7 +1,7 @@
 //! A connection as the other tasks of its shard reach it: a few flags and the waker of its task.
 
-use super::secure::Tls;
-use super::websocket::Frames;
+use super::secure::ConnTls;
+use super::websocket::Outgoing;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::Conn;
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 pub(super) type Links = HashMap<u64, Rc<ConnHandle>>;
 
 /// Something for a connection's task to do besides reading.
-pub(super) enum Notice {
+pub(super) enum ConnNotice {
     /// End with the reason that the connection holds.
     Kicked,
     /// The credentials were checked.
@@ -28,25 +28,25 @@ pub(super) enum Notice {
     /// Tell the client the new INFO.
     Announce,
     /// Tell this client to look for another server.
-    SendAway,
+    AnnounceLameDuck,
     /// The broker's configuration was replaced.
     Refresh,
     /// The session's deadline has passed.
     Due,
 }
 
-/// See the head of this file.
+/// Handle by which the other tasks of a shard reach a connection.
 pub(super) struct ConnHandle {
     pub(super) conn: Arc<Conn>,
     pub(super) write: Arc<OwnedWriteHalf>,
     /// Where clients may speak TLS.
-    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) tls: Option<Arc<ConnTls>>,
     /// Where it is a WebSocket.
-    pub(super) frames: Option<Arc<Frames>>,
+    pub(super) frames: Option<Arc<Outgoing>>,
     waker: RefCell<Option<Waker>>,
     kicked: Cell<bool>,
     announce: Cell<bool>,
-    send_away: Cell<bool>,
+    announce_lame_duck: Cell<bool>,
     refresh: Cell<bool>,
     due: Cell<bool>,
     authenticated: RefCell<Option<Result<Identity, Reject>>>,
@@ -59,8 +59,8 @@ impl ConnHandle {
     pub(super) fn new(
         conn: Arc<Conn>,
         write: Arc<OwnedWriteHalf>,
-        tls: Option<Arc<Tls>>,
-        frames: Option<Arc<Frames>>,
+        tls: Option<Arc<ConnTls>>,
+        frames: Option<Arc<Outgoing>>,
     ) -> Rc<Self> {
         Rc::new(Self {
             conn,
@@ -70,7 +70,7 @@ impl ConnHandle {
             waker: RefCell::default(),
             kicked: Cell::default(),
             announce: Cell::default(),
-            send_away: Cell::default(),
+            announce_lame_duck: Cell::default(),
             refresh: Cell::default(),
             due: Cell::default(),
             authenticated: RefCell::default(),
@@ -90,8 +90,8 @@ impl ConnHandle {
         self.wake();
     }
 
-    pub(super) fn send_away(&self) {
-        self.send_away.set(true);
+    pub(super) fn announce_lame_duck(&self) {
+        self.announce_lame_duck.set(true);
         self.wake();
     }
 
@@ -117,7 +117,7 @@ impl ConnHandle {
         self.over.notify_waiters();
     }
 
-    /// The same as [`ended`](Self::ended), for any number of tasks.
+    /// Waits until the connection is over; unlike [`ended`](Self::ended), any number of tasks may.
     pub(super) async fn over(&self) {
         if !self.is_over.get() {
             self.over.notified().await;
@@ -130,7 +130,7 @@ impl ConnHandle {
     }
 
     /// The TLS, once the handshake is over.
-    pub(super) fn secure(&self) -> Option<&Tls> {
+    pub(super) fn secure(&self) -> Option<&ConnTls> {
         self.tls.as_deref().filter(|tls| tls.is_on())
     }
 
@@ -183,24 +183,24 @@ impl ConnHandle {
     }
 
     /// The next notice; remembers the task that asks.
-    pub(super) fn poll(&self, cx: &Context<'_>) -> Option<Notice> {
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Option<ConnNotice> {
         self.remember(cx);
         // News before the end: a lame duck server says so before it closes.
         if self.announce.take() {
-            return Some(Notice::Announce);
+            return Some(ConnNotice::Announce);
         }
-        if self.send_away.take() {
-            return Some(Notice::SendAway);
+        if self.announce_lame_duck.take() {
+            return Some(ConnNotice::AnnounceLameDuck);
         }
         if self.kicked.take() {
-            return Some(Notice::Kicked);
+            return Some(ConnNotice::Kicked);
         }
         if let Some(outcome) = self.authenticated.borrow_mut().take() {
-            return Some(Notice::Authenticated(outcome));
+            return Some(ConnNotice::Authenticated(outcome));
         }
         if self.refresh.take() {
-            return Some(Notice::Refresh);
+            return Some(ConnNotice::Refresh);
         }
-        self.due.take().then_some(Notice::Due)
+        self.due.take().then_some(ConnNotice::Due)
     }
 }

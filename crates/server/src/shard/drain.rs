@@ -1,8 +1,8 @@
 //! A blocked outbox: waits for the socket and writes on, until it is empty or the peer is given up.
 
-use super::Local;
+use super::ShardLocal;
 use super::conn_handle::ConnHandle;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use myelin_broker::{Conn, Drained, Level, Span};
 use myelin_wire::error::CloseReason;
 use std::pin::pin;
@@ -11,16 +11,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::{Instant, timeout_at};
 
-/// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does. After a panic the claim is
-/// nobody's, and nothing more could be written: then the connection ends.
-pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<ConnHandle>) {
+/// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does.
+/// After a panic the claim is nobody's, and nothing more could be written: then the connection
+/// ends.
+pub(super) async fn run(local: Rc<ShardLocal>, conn: Arc<Conn>, link: Rc<ConnHandle>) {
     let writing = pin!(write_on(&local, &conn, &link));
-    if supervise::guarded(Part::Drain, writing).await.is_none() {
+    if supervise::guarded(SupervisedPart::Drain, writing).await.is_none() {
         conn.close(CloseReason::InternalError);
     }
 }
 
-async fn write_on(local: &Rc<Local>, conn: &Arc<Conn>, link: &Rc<ConnHandle>) {
+async fn write_on(local: &Rc<ShardLocal>, conn: &Arc<Conn>, link: &Rc<ConnHandle>) {
     let settings = Arc::clone(local.shard.borrow().settings());
     let deadline = settings.write_deadline;
     let mut last_progress = Instant::now();
@@ -55,7 +56,7 @@ async fn write_on(local: &Rc<Local>, conn: &Arc<Conn>, link: &Rc<ConnHandle>) {
     }
 }
 
-/// What waited when a peer was found to be slow, and is written on nevertheless.
+/// Bytes that waited when a peer was found to be slow, and are written on nevertheless.
 struct Slow {
     since: Instant,
     chunks: usize,
@@ -67,7 +68,7 @@ impl Slow {
         Self { since, chunks: conn.pending_chunks(), bytes: conn.pending() }
     }
 
-    fn recovered(self, local: &Local, conn: &Conn) {
+    fn recovered(self, local: &ShardLocal, conn: &Conn) {
         let (seconds, chunks, bytes) = (self.since.elapsed().as_secs_f64(), self.chunks, self.bytes);
         let took = format_args!("Flush took {seconds:.3}s with {chunks} chunks of {bytes} total bytes.");
         local.broker.log_for(Level::Info, conn, format_args!("Slow Consumer Recovered: {took}"));
@@ -75,7 +76,7 @@ impl Slow {
 }
 
 /// Counts and logs a peer that took nothing for the whole write deadline.
-fn report(local: &Local, conn: &Conn, state: &str) {
+fn report(local: &ShardLocal, conn: &Conn, state: &str) {
     local.broker.counters().slow_consumers.fetch_add(1, Relaxed);
     let deadline = Span(local.broker.settings().write_deadline);
     let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
@@ -85,7 +86,7 @@ fn report(local: &Local, conn: &Conn, state: &str) {
 }
 
 /// Ends it.
-fn give_up(local: &Local, conn: &Arc<Conn>) {
+fn give_up(local: &ShardLocal, conn: &Arc<Conn>) {
     report(local, conn, "Detected");
     conn.close(CloseReason::SlowConsumerWriteDeadline);
     conn.discard();

@@ -1,9 +1,10 @@
 //! A handshake with a client, from its first byte to the last.
 //!
-//! It costs a millisecond of computing, so it runs away from the shards: waiting on the control runtime, computing on
-//! its threads for blocking work, which give way to shards. What it costs in memory is bounded: a client that has not
-//! sent its whole first record holds what it has sent, and no more than `SEATS` of the others are on their way at once;
-//! the rest wait with their bytes in the socket, for as long as a handshake may take.
+//! It costs a millisecond of computing, so it runs away from the shards: waiting on the control
+//! runtime, computing on its threads for blocking work, which give way to shards. What it costs in
+//! memory is bounded: a client that has not sent its whole first record holds what it has sent, and
+//! no more than `MAX_OPEN_HANDSHAKES` of the others are on their way at once; the rest wait with
+//! their bytes in the socket, for as long as a handshake may take.
 
 use std::cell::Cell;
 use std::io;
@@ -12,10 +13,10 @@ use std::sync::Arc;
 
 use super::Permits;
 use super::secure::Socket;
-use crate::budget::Budget;
-use crate::fault;
-use crate::supervise::{self, Part};
-use crate::tls::{NO_HANDSHAKE, Terms, bad_certificate, words};
+use crate::budget::StrangerBudget;
+use crate::os_error;
+use crate::supervise::{self, SupervisedPart};
+use crate::tls::{NO_HANDSHAKE, TlsTerms, bad_certificate, words};
 use rustls::ServerConnection;
 use tokio::net::TcpStream;
 
@@ -23,7 +24,7 @@ use tokio::net::TcpStream;
 pub(crate) const HANDSHAKE: u8 = 0x16;
 
 /// Handshakes on their way at once. Each takes some 20 KiB, at worst three times that.
-pub(super) const SEATS: usize = 2048;
+pub(super) const MAX_OPEN_HANDSHAKES: usize = 2048;
 
 /// In front of every record.
 const HEADER: usize = 5;
@@ -31,29 +32,31 @@ const HEADER: usize = 5;
 /// The longest record that there may be.
 const LONGEST: usize = 16 * 1024 + 2048;
 
-/// How much threads for blocking work give way to shards: they get a quarter of a core that both want.
+/// How much threads for blocking work give way to shards: they get a quarter of a core that both
+/// want.
 const NICENESS: i32 = 5;
 
 /// How often is looked for what a client that is turned away has written meanwhile.
 const UNREAD_LOOKS: usize = 32;
 
-/// Does the handshake with `peer`. INFO must be out where it comes first; `ahead` was read already, and charged.
+/// Does the handshake with `peer`. INFO must be out where it comes first; `ahead` was read already,
+/// and charged.
 ///
 /// # Errors
 /// In words for the log.
 pub(crate) async fn handshake(
     stream: &TcpStream,
     peer: SocketAddr,
-    (terms, places): (Terms, Permits),
+    (terms, permits): (TlsTerms, Permits),
     ahead: Vec<u8>,
-    budget: &mut Budget,
+    budget: &mut StrangerBudget,
 ) -> Result<ServerConnection, String> {
     // A socket that was reset no longer knows whose it was, and this one may have been already.
     let ends = Ends { ours: stream.local_addr().ok(), peer };
     let first = first_record(stream, &ends, ahead, budget).await?;
     // Boxed: it is most of the task, and those who have not come so far should not pay for it.
     Box::pin(async move {
-        let mut connection = converse(stream, &ends, &terms, &places, (&first, budget)).await?;
+        let mut connection = converse(stream, &ends, &terms, &permits, (&first, budget)).await?;
         if let Some(revocation) = &terms.revocation {
             // Boxed once more: few come so far.
             let shown = connection.peer_certificates().unwrap_or_default();
@@ -72,12 +75,12 @@ pub(crate) async fn handshake(
 async fn converse(
     stream: &TcpStream,
     ends: &Ends,
-    terms: &Terms,
-    places: &Permits,
-    (first, budget): (&[u8], &mut Budget),
+    terms: &TlsTerms,
+    permits: &Permits,
+    (first, budget): (&[u8], &mut StrangerBudget),
 ) -> Result<ServerConnection, String> {
     let closed = |_| "EOF".to_owned();
-    let _seat = places.seats.acquire().await.map_err(closed)?;
+    let _permit = permits.open_handshakes.acquire().await.map_err(closed)?;
     let mut connection = ServerConnection::new(Arc::clone(&terms.config)).map_err(|error| words(&error))?;
     let mut ahead = first;
     while connection.is_handshaking() {
@@ -97,7 +100,7 @@ async fn converse(
         } else {
             connection.read_tls(&mut ahead).map_err(|error| error.to_string())?;
         }
-        let (mut advanced, processed) = compute(connection, places).await?;
+        let (mut advanced, processed) = compute(connection, permits).await?;
         if let Err(error) = processed {
             // The alert, if the socket takes it.
             while advanced.wants_write() && advanced.write_tls(&mut Socket(stream)).is_ok() {}
@@ -121,13 +124,13 @@ async fn send(stream: &TcpStream, ends: &Ends, connection: &mut ServerConnection
     Ok(())
 }
 
-/// Says that the peer's certificate is no good, if the socket takes it, and reads what the peer has sent in vain, so that
-/// the end does not reset the connection under the alert.
+/// Says that the peer's certificate is no good, if the socket takes it, and reads what the peer has
+/// sent in vain, so that the end does not reset the connection under the alert.
 fn refuse(stream: &TcpStream, connection: ServerConnection) {
     if let Some(alert) = bad_certificate(connection) {
         let _ = stream.try_write(&alert);
-        // What is still unread would have the system reset the connection before the alert is seen. Not for ever: whoever is
-        // turned away may go on writing as fast as this reads.
+        // What is still unread would have the system reset the connection before the alert is seen.
+        // Not for ever: whoever is turned away may go on writing as fast as this reads.
         let mut unread = [0; 2048];
         for _ in 0..UNREAD_LOOKS {
             if !stream.try_read(&mut unread).is_ok_and(|n| n > 0) {
@@ -137,12 +140,13 @@ fn refuse(stream: &TcpStream, connection: ServerConnection) {
     }
 }
 
-/// Waits for the first record, so that nothing larger is kept for those who begin one and leave it at that.
+/// Waits for the first record, so that nothing larger is kept for those who begin one and leave it
+/// at that.
 async fn first_record(
     stream: &TcpStream,
     ends: &Ends,
     ahead: Vec<u8>,
-    budget: &mut Budget,
+    budget: &mut StrangerBudget,
 ) -> Result<Vec<u8>, String> {
     let mut bytes = ahead;
     loop {
@@ -184,7 +188,7 @@ pub(super) struct Ends {
 impl Ends {
     /// Why bytes did not come through, as Go words it.
     pub(super) fn words(&self, what: &str, error: &io::Error) -> String {
-        let why = fault::words(error);
+        let why = os_error::words(error);
         match self.ours {
             Some(ours) => format!("{what} tcp {ours}->{}: {what}: {why}", self.peer),
             None => format!("{what}: {why}"),
@@ -200,14 +204,14 @@ impl Ends {
     }
 }
 
-/// Works on what was read, where it holds up nobody: thousands of clients that come back at once would
-/// otherwise keep the control runtime from accepting, monitoring and signals for seconds.
+/// Works on what was read, where it holds up nobody: thousands of clients that come back at once
+/// would otherwise keep the control runtime from accepting, monitoring and signals for seconds.
 async fn compute(
     mut connection: ServerConnection,
-    places: &Permits,
+    permits: &Permits,
 ) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
-    let Ok(_place) = places.handshakes.acquire().await else { return Err("EOF".to_owned()) };
-    let computing = supervise::blocking(Part::Handshake, move || {
+    let Ok(_place) = permits.handshakes.acquire().await else { return Err("EOF".to_owned()) };
+    let computing = supervise::blocking(SupervisedPart::Handshake, move || {
         give_way();
         let processed = connection.process_new_packets().map(drop);
         (connection, processed)
@@ -221,7 +225,8 @@ fn give_way() {
         static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
     }
     if !GIVES_WAY.replace(true) {
-        // Where that is not allowed, all are equal. On Linux this is about the calling thread alone.
+        // Where that is not allowed, all are equal. On Linux this is about the calling thread
+        // alone.
         let _ = rustix::process::setpriority_process(None, NICENESS);
     }
 }
@@ -244,7 +249,7 @@ mod tests {
             let (stream, peer) = listener.accept().await.expect("a connection");
             let ends = Ends { ours: stream.local_addr().ok(), peer };
             client.write_all(&record[100..]).await.expect("sent");
-            let mut budget = Budget::of(500);
+            let mut budget = StrangerBudget::of(500);
             let ahead = record[..100].to_vec();
             let error = first_record(&stream, &ends, ahead, &mut budget).await.expect_err("too much");
             assert_eq!(error, "too much before authentication");

@@ -1,8 +1,20 @@
 //! A shard's thread: a single-threaded runtime that owns a share of the connections.
 //!
-//! Connections stay where they were placed. Other threads reach a shard through its mailbox only. One
-//! flusher task runs once per scheduler tick, after the connections that were ready in that tick, so that
-//! what they staged goes out together.
+//! Connections stay where they were placed. Other threads reach a shard through its mailbox only.
+//! One flusher task runs once per scheduler tick, after the connections that were ready in that
+//! tick, so that what they staged goes out together.
+//!
+//! A connection with TLS differs at both ends only. `preamble` decides what comes before the
+//! session (the header of a proxy, INFO, the handshake) from what was offered when the connection
+//! was accepted; `proxy_protocol` reads the header; `handshake` shakes hands on the control runtime
+//! with bounded memory; `secure` encrypts and decrypts on the owner shard, and other shards leave
+//! their bytes in the outbox and wake it. Whether certificates were revoked is asked in `ocsp/`,
+//! between the last step of the handshake and its last words (`tls/alert.rs` says no). WebSocket is
+//! frames around the same bytes (`websocket`).
+//!
+//! Monitoring over HTTPS shakes hands the same way (`http/secure.rs`).
+//!
+//! A shard whose last pauses were short stays awake for the next message (`busy_poll`).
 
 mod busy_poll;
 mod close;
@@ -20,14 +32,15 @@ mod timers;
 mod websocket;
 
 use crate::logging::Logger;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use crate::tls::ClientTls;
 use crate::websocket::Upgraded;
 use busy_poll::BusyPoll;
 use conn_handle::{ConnHandle, Links};
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Account, Broker, Conn, Drained, Level, MessageBuf, Service, Shard};
+use myelin_broker::{Account, Broker, Conn, Drained, Level, Service, Shard};
 use myelin_wire::error::CloseReason;
+use myelin_wire::message_buf::MessageBuf;
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -41,7 +54,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 pub(crate) use handshake::{HANDSHAKE, handshake};
 pub(crate) use secure::Socket;
 
-/// What other threads ask of a shard.
+/// Mail to a shard from other threads.
 pub(crate) enum Mail {
     /// Serve this client.
     Accept(TcpStream, SocketAddr),
@@ -54,11 +67,11 @@ pub(crate) enum Mail {
     /// Publish what a service has to say.
     Publish(Arc<Account>, MessageBuf),
     /// Put a question about a login to a service of the account.
-    Ask(Arc<Account>, MessageBuf),
+    AskCallout(Arc<Account>, MessageBuf),
     /// Flush, and say so.
     Flushed(std::sync::mpsc::Sender<()>),
     /// Tell this client what all are told in lame duck mode.
-    SendAway(u64),
+    AnnounceLameDuck(u64),
     /// Someone has asked for the end of this connection.
     Kick(u64),
     /// The answer to an authentication that ran elsewhere.
@@ -73,12 +86,13 @@ pub(crate) enum Mail {
 
 /// How others reach a shard.
 ///
-/// The mailbox has no bound of its own: who posts is mostly a shard, or holds what is needed elsewhere, and must not wait for
-/// this one. What may wait in it is bounded by what the mail is about:
+/// The mailbox has no bound of its own: who posts is mostly a shard, or holds what is needed
+/// elsewhere, and must not wait for this one. What may wait in it is bounded by what the mail is
+/// about:
 ///
 /// - `Accept`, `Upgraded`: a socket each, so by the files that the process may open;
 /// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for each, which is closed
-///   once; `Authenticated`, `Ask`: one for each, which sends nothing more before it has the answer; `SendAway`: one for each,
+///   once; `Authenticated`, `AskCallout`: one for each, which sends nothing more before it has the answer; `AnnounceLameDuck`: one for each,
 ///   for an order of the operator;
 /// - `Serve`: a stream is woken once until it is served (`is_woken`); a consumer or feed has one alarm and one read under way,
 ///   and each brings one; a direct read one for each slice, and these are counted while they are read (`request_queue_limit`);
@@ -86,7 +100,8 @@ pub(crate) enum Mail {
 ///   few pieces of a backup, which wait for acknowledgements, and what the system account's one thread tells;
 /// - `Flushed`: its sender waits; `Announce`, `Refresh`: one for each change of the configuration or of an account's token.
 ///
-/// What waits is [counted](Self::waiting) and shown by `/ipqueuesz`: the soak sees if one of these does not hold.
+/// What waits is [counted](Self::waiting) and shown by `/ipqueuesz`: the soak sees if one of these
+/// does not hold.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     sender: mpsc::UnboundedSender<Mail>,
@@ -129,25 +144,26 @@ impl Mailbox {
     }
 }
 
-/// How many things that take computing go on at once outside of the shards, for all shards together.
+/// How many things that take computing go on at once outside of the shards, for all shards
+/// together.
 #[derive(Clone)]
 pub(crate) struct Permits {
     logins: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
     /// Handshakes on their way, at work or waiting for their client.
-    seats: Arc<Semaphore>,
+    open_handshakes: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
 }
 
 impl Permits {
     /// So many of each kind, and more of what mostly waits for other machines.
     pub(crate) fn new(each: usize) -> Self {
-        let places = |n| Arc::new(Semaphore::new(n));
+        let permits = |n| Arc::new(Semaphore::new(n));
         Self {
-            logins: places(each),
-            lookups: places(LOOKUPS),
-            handshakes: places(each),
-            seats: places(handshake::SEATS),
+            logins: permits(each),
+            lookups: permits(LOOKUPS),
+            handshakes: permits(each),
+            open_handshakes: permits(handshake::MAX_OPEN_HANDSHAKES),
         }
     }
 }
@@ -170,13 +186,13 @@ impl ShardThread {
         index: usize,
         broker: &Arc<Broker>,
         control: &Handle,
-        places: &Permits,
+        permits: &Permits,
         tls: &Arc<ClientTls>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mailbox = Mailbox { sender, waiting: Arc::default(), connections: Arc::default() };
         let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
-        let places = places.clone();
+        let permits = permits.clone();
         let tls = Arc::clone(tls);
         let runtime = move || {
             tokio::runtime::Builder::new_current_thread()
@@ -185,14 +201,14 @@ impl ShardThread {
                 .build_local(LocalOptions::default())
         };
         let (begun, is_begun) = std::sync::mpsc::sync_channel(1);
-        let thread = supervise::numbered(Part::Shard, index, move || {
+        let thread = supervise::numbered(SupervisedPart::Shard, index, move || {
             let runtime = match runtime() {
                 Ok(runtime) => runtime,
                 // Who starts it waits for that.
                 Err(error) => return drop(begun.send(Err(error))),
             };
             let _ = begun.send(Ok(()));
-            run(&runtime, broker, (control, places, tls), own, receiver);
+            run(&runtime, broker, (control, permits, tls), own, receiver);
         })?;
         is_begun.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended at once")))?;
         Ok(Self { mailbox, thread })
@@ -207,8 +223,8 @@ impl ShardThread {
     }
 }
 
-/// What the tasks of one shard share.
-struct Local {
+/// State that the tasks of one shard share.
+struct ShardLocal {
     shard: RefCell<Shard>,
     buffer: RefCell<Box<[u8]>>,
     links: RefCell<Links>,
@@ -218,8 +234,8 @@ struct Local {
     mailbox: Mailbox,
     control: Handle,
     /// Places for password checks and handshakes, shared by all shards.
-    places: Permits,
-    /// What is offered to clients.
+    permits: Permits,
+    /// TLS that is offered to clients.
     tls: Arc<ClientTls>,
     broker: Arc<Broker>,
 }
@@ -227,12 +243,12 @@ struct Local {
 fn run(
     runtime: &LocalRuntime,
     broker: Arc<Broker>,
-    (control, places, tls): (Handle, Permits, Arc<ClientTls>),
+    (control, permits, tls): (Handle, Permits, Arc<ClientTls>),
     mailbox: Mailbox,
     mut receiver: mpsc::UnboundedReceiver<Mail>,
 ) {
     let seed = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0);
-    let local = Rc::new(Local {
+    let local = Rc::new(ShardLocal {
         shard: RefCell::new(Shard::new(&broker, seed)),
         buffer: RefCell::new(vec![0; reader::BUFFER].into_boxed_slice()),
         links: RefCell::default(),
@@ -241,7 +257,7 @@ fn run(
         flush_pending: Cell::new(false),
         mailbox,
         control,
-        places,
+        permits,
         tls,
         broker,
     });
@@ -249,7 +265,7 @@ fn run(
         spawn_tasks(&local);
         while let Some(mail) = receiver.recv().await {
             local.mailbox.taken();
-            supervise::point(Part::Shard);
+            supervise::point(SupervisedPart::Shard);
             if let Mail::Stop = mail {
                 break;
             }
@@ -259,8 +275,8 @@ fn run(
     });
 }
 
-/// What a shard cannot do without beside its mail.
-fn spawn_tasks(local: &Rc<Local>) {
+/// Starts the tasks that a shard cannot do without beside its mail.
+fn spawn_tasks(local: &Rc<ShardLocal>) {
     let [flushing, timing, keeping] = [local, local, local].map(Rc::clone);
     supervise::spawn_guarding_local(async move {
         let begin = || {
@@ -269,26 +285,27 @@ fn spawn_tasks(local: &Rc<Local>) {
             flushing.flush_soon();
             flusher(Rc::clone(&flushing))
         };
-        supervise::persist(Part::Flusher, begin).await;
+        supervise::persist(SupervisedPart::Flusher, begin).await;
     });
     supervise::spawn_guarding_local(async move {
-        supervise::persist(Part::Timers, || timers::run(Rc::clone(&timing))).await;
+        supervise::persist(SupervisedPart::Timers, || timers::run(Rc::clone(&timing))).await;
     });
     supervise::spawn_guarding_local(async move {
-        supervise::persist(Part::Housekeeper, || housekeeper(Rc::clone(&keeping))).await;
+        supervise::persist(SupervisedPart::Housekeeper, || housekeeper(Rc::clone(&keeping))).await;
     });
 }
 
 /// Sends what the tick has staged.
-async fn flusher(local: Rc<Local>) {
+async fn flusher(local: Rc<ShardLocal>) {
     let mut linger = BusyPoll::default();
     loop {
         local.dirty.notified().await;
         linger.worked(Instant::now());
         local.flush();
         if local.flush_pending.get() {
-            // Services went on publishing, or consumers that replay have more. A notification that is there already would
-            // be taken without a return to the scheduler, and clients would wait until all of that is done.
+            // Services went on publishing, or consumers that replay have more. A notification that
+            // is there already would be taken without a return to the scheduler, and clients would
+            // wait until all of that is done.
             tokio::task::yield_now().await;
             continue;
         }
@@ -301,14 +318,15 @@ async fn flusher(local: Rc<Local>) {
     }
 }
 
-/// Tasks that run before sockets are looked at, if there is always one that can: each may take a good part of a millisecond
-/// here, and tokio's usual 61 of them would keep clients waiting while consumers replay.
+/// Tasks that run before sockets are looked at, if there is always one that can: each may take a
+/// good part of a millisecond here, and tokio's usual 61 of them would keep clients waiting while
+/// consumers replay.
 const EVENTS_EVERY: u32 = 8;
 
 /// Time between two looks at what ended connections still hold.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-async fn housekeeper(local: Rc<Local>) {
+async fn housekeeper(local: Rc<ShardLocal>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
         local.shard.borrow_mut().maintain(Instant::now());
@@ -320,7 +338,7 @@ async fn housekeeper(local: Rc<Local>) {
     }
 }
 
-impl Local {
+impl ShardLocal {
     /// Makes sure that the flusher runs at the end of this tick.
     fn flush_soon(&self) {
         if !self.flush_pending.replace(true) {
@@ -330,7 +348,7 @@ impl Local {
 
     fn flush(&self) {
         self.flush_pending.set(false);
-        supervise::guard(Part::Flush, || self.shard.borrow_mut().flush());
+        supervise::guard(SupervisedPart::Flush, || self.shard.borrow_mut().flush());
         if self.shard.borrow().is_dirty() {
             // Services that went on publishing to each other.
             self.flush_soon();
@@ -340,7 +358,7 @@ impl Local {
     /// Does what other threads ask. A panic costs what this mail was about.
     fn deliver(self: &Rc<Self>, mail: Mail) {
         let is_new = matches!(mail, Mail::Accept(..) | Mail::Upgraded(_));
-        if supervise::guard(Part::Mail, || self.take_mail(mail)).is_none() && is_new {
+        if supervise::guard(SupervisedPart::Mail, || self.take_mail(mail)).is_none() && is_new {
             // It was counted when it was placed here.
             self.mailbox.forget_one();
         }
@@ -351,7 +369,8 @@ impl Local {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
             Mail::Upgraded(upgraded) => self.accept_upgraded(*upgraded),
             Mail::Drain(conn) => match self.link(conn.cid()) {
-                // Mostly the socket would take it, and it was only another shard that had something to say.
+                // Mostly the socket would take it, and it was only another shard that had something
+                // to say.
                 Some(link) if link.is_written_by_owner() && self.drains(&conn) => {}
                 Some(link) => supervise::spawn_guarding_local(drain::run(Rc::clone(self), conn, link)),
                 None => conn.discard(),
@@ -364,8 +383,8 @@ impl Local {
                 self.shard.borrow_mut().send(&account, &mut msgs, Instant::now());
                 self.flush_soon();
             }
-            Mail::Ask(account, mut msgs) => {
-                self.shard.borrow_mut().send_question(&account, &mut msgs, Instant::now());
+            Mail::AskCallout(account, mut msgs) => {
+                self.shard.borrow_mut().send_auth_request(&account, &mut msgs, Instant::now());
                 self.flush_soon();
             }
             Mail::Flushed(told) => {
@@ -373,7 +392,7 @@ impl Local {
                 // Who does not wait any more need not know.
                 let _ = told.send(());
             }
-            Mail::SendAway(cid) => self.with_link(cid, |link| link.send_away()),
+            Mail::AnnounceLameDuck(cid) => self.with_link(cid, |link| link.announce_lame_duck()),
             Mail::Kick(cid) => self.with_link(cid, |link| link.kick()),
             Mail::Authenticated(cid, outcome) => self.with_link(cid, |link| link.authenticated(outcome)),
             Mail::Announce => self.links.borrow().values().for_each(|link| link.announce()),
@@ -390,9 +409,10 @@ impl Local {
         !matches!(self.drain(conn), Drained::Blocked { .. })
     }
 
-    /// Goes on with an outbox whose claim is ours. A panic leaves it claimed for ever: the connection ends.
+    /// Goes on with an outbox whose claim is ours. A panic leaves it claimed for ever: the
+    /// connection ends.
     fn drain(&self, conn: &Arc<Conn>) -> Drained {
-        let drained = supervise::guard(Part::Drain, || self.shard.borrow_mut().drain(conn));
+        let drained = supervise::guard(SupervisedPart::Drain, || self.shard.borrow_mut().drain(conn));
         let drained = drained.unwrap_or_else(|| {
             conn.close(CloseReason::InternalError);
             Drained::Failed(std::io::ErrorKind::Other)
@@ -413,7 +433,7 @@ impl Local {
 
     /// Begins a connection that was counted when it was placed here.
     fn begin<F: Future<Output = ()> + 'static>(&self, open: impl FnOnce() -> F) {
-        match supervise::guard(Part::Connection, open) {
+        match supervise::guard(SupervisedPart::Connection, open) {
             Some(connection) => supervise::spawn_guarding_local(connection),
             None => self.mailbox.forget_one(),
         }

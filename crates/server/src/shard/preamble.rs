@@ -1,9 +1,9 @@
-//! What comes before a session: the header of a proxy, and INFO in the plain and then the TLS handshake, or the other
-//! way round. Decides what and when; `proxied` and `handshake` do it.
+//! Preamble of a session: the header of a proxy, and INFO in the plain and then the TLS handshake,
+//! or the other way round. Decides what and when; `proxy_protocol` and `handshake` do it.
 
 use super::handshake::{HANDSHAKE, handshake};
 use super::reader::ConnTask;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use crate::tls::{ClientOffer, ClientTls, NO_HANDSHAKE, details};
 use myelin_broker::{Greeting, Level};
 use myelin_conf::options::HandshakeFirst;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// What a connection has to go through, as it was when it was accepted: a reload changes nothing of that.
+/// Preamble of a connection, as it was when it was accepted: a reload changes nothing of that.
 pub(super) struct Preamble {
     pub(super) tls: Option<Arc<ClientOffer>>,
     /// A proxy may say who the client is.
@@ -25,14 +25,14 @@ impl Preamble {
         Self { tls: tls.get(), is_proxied: tls.expects_proxy }
     }
 
-    /// What INFO says when it comes first; `None` when it does not.
+    /// INFO's greeting when it comes first; `None` when it does not.
     pub(super) fn first_greeting(&self) -> Option<Greeting> {
         // Compat: whoever comes by a proxy is not told the proxy's address as its own.
         (self.first() == HandshakeFirst::No)
             .then(|| Greeting { hides_ip: self.is_proxied, ..self.greeting() })
     }
 
-    /// What it says when it is known who the client is.
+    /// INFO's greeting when it is known who the client is.
     fn greeting(&self) -> Greeting {
         self.tls.as_ref().map(|tls| tls.greeting()).unwrap_or_default()
     }
@@ -52,20 +52,20 @@ impl ConnTask {
     ///
     /// # Errors
     /// When there has to be TLS, and is none.
-    pub(super) async fn enter(&mut self, approach: Preamble) -> Result<(), CloseReason> {
-        let mut is_first = self.heard_first(&approach, approach.is_proxied).await;
-        if approach.is_proxied {
-            self.introduce().await?;
-            // Compat: the reference takes the header for the begin of a handshake, so that clients behind a proxy who
-            // wait for INFO wait in vain.
-            is_first = is_first && self.heard_first(&approach, false).await;
+    pub(super) async fn enter(&mut self, preamble: Preamble) -> Result<(), CloseReason> {
+        let mut is_first = self.heard_first(&preamble, preamble.is_proxied).await;
+        if preamble.is_proxied {
+            self.read_proxy_header().await?;
+            // Compat: the reference takes the header for the begin of a handshake, so that clients
+            // behind a proxy who wait for INFO wait in vain.
+            is_first = is_first && self.heard_first(&preamble, false).await;
         }
-        let Some(tls) = &approach.tls else {
+        let Some(tls) = &preamble.tls else {
             self.begin_plain();
             return Ok(());
         };
-        // Where TLS is optional, a client that begins with something else, or with nothing for as long as a
-        // handshake may take, goes on without.
+        // Where TLS is optional, a client that begins with something else, or with nothing for as
+        // long as a handshake may take, goes on without.
         if tls.is_optional && !is_first && self.first_byte(tls.timeout).await != Some(HANDSHAKE) {
             self.begin_plain();
             return Ok(());
@@ -76,20 +76,20 @@ impl ConnTask {
             return Err(reason);
         }
         let connection = self.shake(tls).await?;
-        self.begin(connection, is_first.then(|| approach.greeting()));
+        self.begin(connection, is_first.then(|| preamble.greeting()));
         Ok(())
     }
 
-    /// Whether the handshake comes before INFO. Where the client is to say so by beginning it and does not, INFO is
-    /// sent; it is out in any case before anything is encrypted.
-    async fn heard_first(&mut self, approach: &Preamble, hides_ip: bool) -> bool {
-        let is_first = match approach.first() {
+    /// Whether the handshake comes before INFO. Where the client is to say so by beginning it and
+    /// does not, INFO is sent; it is out in any case before anything is encrypted.
+    async fn heard_first(&mut self, preamble: &Preamble, hides_ip: bool) -> bool {
+        let is_first = match preamble.first() {
             HandshakeFirst::No => false,
             HandshakeFirst::Yes => true,
             HandshakeFirst::Within(delay) => {
                 let is_heard = self.first_byte(delay).await.is_some();
                 if !is_heard {
-                    self.greet(Greeting { hides_ip, ..approach.greeting() });
+                    self.greet(Greeting { hides_ip, ..preamble.greeting() });
                 }
                 is_heard
             }
@@ -104,7 +104,7 @@ impl ConnTask {
         self.wake_at_deadline();
     }
 
-    /// What the peer sends first, if it sends anything in time. It stays unread.
+    /// First byte that the peer sends, if it sends anything in time. It stays unread.
     async fn first_byte(&mut self, within: Duration) -> Option<u8> {
         if let Some(first) = self.held_back().first() {
             return Some(*first);
@@ -124,15 +124,15 @@ impl ConnTask {
         let (write, terms) = (Arc::clone(&self.link.write), tls.terms.clone());
         let (peer, ahead) = (self.link.conn.peer(), self.held_back().to_vec());
         self.hold_back(&[]);
-        let (limit, places) = (tls.timeout, self.local.places.clone());
+        let (limit, permits) = (tls.timeout, self.local.permits.clone());
         let mut budget = self.budget;
         let shaking = async move {
             let stream = (*write).as_ref();
-            let connection = handshake(stream, peer, (terms, places), ahead, &mut budget).await?;
+            let connection = handshake(stream, peer, (terms, permits), ahead, &mut budget).await?;
             Ok::<_, String>((connection, budget))
         };
         let shaking = async move { timeout(limit, shaking).await };
-        let mut shaking = supervise::spawn_on(&self.local.control, Part::Handshake, shaking);
+        let mut shaking = supervise::spawn_on(&self.local.control, SupervisedPart::Handshake, shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,
             () = self.link.kicked() => {

@@ -1,12 +1,12 @@
-//! What a proxy says in front of a connection, if there is one (`proxy_protocol`): reads it off the socket, and not
-//! a byte of the client's more than can be given back.
+//! Header of a proxy in front of a connection, if there is one (`proxy_protocol`): reads it off the
+//! socket, and not a byte of the client's more than can be given back.
 
 use super::handshake::Ends;
 use super::reader::ConnTask;
-use crate::budget::Budget;
+use crate::budget::StrangerBudget;
 use myelin_broker::Level;
 use myelin_wire::error::CloseReason;
-use myelin_wire::proxy::{self, Header, Part, Step};
+use myelin_wire::proxy::{self, HeaderPart, HeaderStep, ProxyHeader};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
@@ -16,11 +16,12 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl ConnTask {
-    /// Takes the header from the front of the connection. What the client itself has sent with it is held.
+    /// Takes the header from the front of the connection. What the client itself has sent with it
+    /// is held.
     ///
     /// # Errors
     /// When it is no good, or nothing comes.
-    pub(super) async fn introduce(&mut self) -> Result<(), CloseReason> {
+    pub(super) async fn read_proxy_header(&mut self) -> Result<(), CloseReason> {
         let ends = Ends { ours: self.read.local_addr().ok(), peer: self.link.conn.peer() };
         let mut bytes = Vec::new();
         let outcome = tokio::select! {
@@ -48,11 +49,11 @@ impl ConnTask {
 
 /// Reads the header, if there is one; in `bytes` is then what came behind it.
 async fn read(
-    (read, budget): (&mut OwnedReadHalf, &mut Budget),
+    (read, budget): (&mut OwnedReadHalf, &mut StrangerBudget),
     ends: &Ends,
     bytes: &mut Vec<u8>,
-) -> Result<Option<Header>, String> {
-    let mut part = Part::Version;
+) -> Result<Option<ProxyHeader>, String> {
+    let mut part = HeaderPart::Version;
     // Compat: the second time begins when it is known what comes, or when the first is over.
     match timeout(PATIENCE, advance((&mut *read, &mut *budget), ends, bytes, &mut part, true)).await {
         Ok(probed) => drop(probed?),
@@ -68,17 +69,17 @@ async fn read(
 
 /// Reads on, to the end or only until it is known what comes.
 async fn advance(
-    (read, budget): (&mut OwnedReadHalf, &mut Budget),
+    (read, budget): (&mut OwnedReadHalf, &mut StrangerBudget),
     ends: &Ends,
     bytes: &mut Vec<u8>,
-    part: &mut Part,
+    part: &mut HeaderPart,
     is_probe: bool,
-) -> Result<Option<Header>, String> {
+) -> Result<Option<ProxyHeader>, String> {
     loop {
         match proxy::next(bytes).map_err(|error| error.to_string())? {
-            Step::Absent => return Ok(None),
-            Step::More(_, needed) if is_probe && needed != Part::Version => return Ok(None),
-            Step::More(most, needed) => {
+            HeaderStep::Absent => return Ok(None),
+            HeaderStep::More(_, needed) if is_probe && needed != HeaderPart::Version => return Ok(None),
+            HeaderStep::More(most, needed) => {
                 let is_first = *part != needed || bytes.is_empty();
                 *part = needed;
                 let n = more((&mut *read, &mut *budget), ends, needed, most, bytes).await?;
@@ -87,8 +88,8 @@ async fn advance(
                     return Err(format!("{needed}: {}", if is_cut { "unexpected EOF" } else { "EOF" }));
                 }
             }
-            Step::Whole(_) if is_probe => return Ok(None),
-            Step::Whole(header) => {
+            HeaderStep::Whole(_) if is_probe => return Ok(None),
+            HeaderStep::Whole(header) => {
                 *part = header.part;
                 skip((read, budget), ends, header, bytes).await?;
                 return Ok(Some(header));
@@ -99,9 +100,9 @@ async fn advance(
 
 /// Takes the header out of `bytes`, and what of it was not read off the socket.
 async fn skip(
-    (read, budget): (&mut OwnedReadHalf, &mut Budget),
+    (read, budget): (&mut OwnedReadHalf, &mut StrangerBudget),
     ends: &Ends,
-    header: Header,
+    header: ProxyHeader,
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
     while bytes.len() < header.length {
@@ -116,9 +117,9 @@ async fn skip(
 }
 
 async fn more(
-    (read, budget): (&mut OwnedReadHalf, &mut Budget),
+    (read, budget): (&mut OwnedReadHalf, &mut StrangerBudget),
     ends: &Ends,
-    part: Part,
+    part: HeaderPart,
     most: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<usize, String> {
@@ -145,7 +146,7 @@ mod tests {
             proxy.write_all(header).await.expect("sent");
             let ends = Ends { ours: stream.local_addr().ok(), peer };
             let (mut half, _write) = stream.into_split();
-            let mut budget = Budget::of(left);
+            let mut budget = StrangerBudget::of(left);
             read((&mut half, &mut budget), &ends, &mut Vec::new()).await.map(|_| budget.left())
         })
     }

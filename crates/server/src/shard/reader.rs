@@ -1,27 +1,27 @@
 //! One connection's task: reads, hands the bytes to the session, does what the session asks for.
 //!
-//! Bytes are read into the shard's one buffer, so an idle connection holds no buffer at all. What is left
-//! of an incomplete operation is kept by the connection and put in front of the next read; an operation
-//! too large for that gets a buffer of its own size, which its receivers then share.
+//! Bytes are read into the shard's one buffer, so an idle connection holds no buffer at all. What
+//! is left of an incomplete operation is kept by the connection and put in front of the next read;
+//! an operation too large for that gets a buffer of its own size, which its receivers then share.
 
-use super::conn_handle::{ConnHandle, Notice};
+use super::conn_handle::{ConnHandle, ConnNotice};
 use super::preamble::Preamble;
-use super::secure::Tls;
+use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
-use super::websocket::{Framed, Frames, Incoming, Wish};
-use super::{Local, Mail, Mailbox};
-use crate::budget::Budget;
-use crate::supervise::{self, Part};
+use super::websocket::{Framed, Incoming, Outgoing, ReadLimit};
+use super::{Mail, Mailbox, ShardLocal};
+use crate::budget::StrangerBudget;
+use crate::supervise::{self, SupervisedPart};
 use crate::tls::details;
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{
-    Asking, AuthTask, Checked, Conn, Endpoint, Greeting, Level, Refreshed, Session, StopReason, Transport,
-    Verdict, WebSocketOrigin,
+    AuthTask, Checked, Conn, Endpoint, Greeting, Level, PendingCallout, Refreshed, Session, SessionStatus,
+    StopReason, Transport, WebSocketOrigin,
 };
 use myelin_wire::error::CloseReason;
-use myelin_wire::websocket::{Allowance, Receiver, Sender};
+use myelin_wire::websocket::{FrameReader, FrameWriter, InflateLimits};
 use std::cell::RefMut;
 use std::future::poll_fn;
 use std::io;
@@ -42,64 +42,64 @@ const HEADROOM: usize = 64 * 1024;
 ///
 /// Perf: 256 KiB instead of 64 saves a third on 16 KiB payloads and on wide fan-out.
 const READ: usize = 256 * 1024;
-/// Bytes per read of a client that has not authenticated: what is behind its CONNECT must be kept while
-/// the credentials are checked.
+/// Bytes per read of a client that has not authenticated: what is behind its CONNECT must be kept
+/// while the credentials are checked.
 const READ_UNKNOWN: usize = 8 * 1024;
 /// The shard's buffer.
 pub(super) const BUFFER: usize = HEADROOM + READ;
 
-/// What a compressed message of a WebSocket may become: so many times the largest payload, or this; before the client has
-/// authenticated, less. Compat: the reference allows for one payload, and for no more although a client puts what it sends at once
-/// into one message.
+/// Size that a compressed message of a WebSocket may reach: so many times the largest payload, or
+/// this; before the client has authenticated, less. Compat: the reference allows for one payload,
+/// and for no more although a client puts what it sends at once into one message.
 const PAYLOADS_PER_MESSAGE: u64 = 8;
 const MOST_PER_MESSAGE: u64 = 64 * 1024 * 1024;
 const UNKNOWN_PER_MESSAGE: u64 = 64 * 1024;
 
 /// Pause of a publisher whose receiver is far behind, per batch that it publishes.
 const STALL: Duration = Duration::from_millis(10);
-/// What woke a connection's task.
-enum Event {
+/// Event that woke a connection's task.
+enum TaskEvent {
     /// So many bytes stand in the shard's buffer behind the headroom.
     Read(usize),
     /// Bytes were added to the connection's own buffer.
     Filled,
     End,
     Failed,
-    Notice(Notice),
+    ConnNotice(ConnNotice),
 }
 
 /// A connection's task.
 pub(super) struct ConnTask {
-    pub(super) local: Rc<Local>,
+    pub(super) local: Rc<ShardLocal>,
     pub(super) link: Rc<ConnHandle>,
     pub(super) session: Session,
     pub(super) read: OwnedReadHalf,
     /// Where it is a WebSocket.
     pub(super) frames: Option<Box<Incoming>>,
-    /// What it may still send before it is known who it is.
-    pub(super) budget: Budget,
+    /// Budget of the connection before it is authenticated.
+    pub(super) budget: StrangerBudget,
     /// The incomplete operation at the end of what was read so far.
     held: BytesMut,
     /// Bytes that the incomplete operation takes at least.
     need: usize,
     /// Nothing is read while credentials are checked.
     paused: bool,
-    turn: Turn,
+    quota: ReadQuota,
     /// When the batch at hand was begun.
     turn_began: Instant,
     /// When the shard's timers will wake this connection next.
     alarm: Instant,
 }
 
-/// A batch that fans out widely is broken off after this time, at its next flush, so that others have
-/// their turn.
+/// A batch that fans out widely is broken off after this time, at its next flush, so that others
+/// have their turn.
 const LONGEST_TURN: Duration = Duration::from_millis(2);
 
 /// Full reads since the task last let others run.
 #[derive(Default)]
-struct Turn(u32);
+struct ReadQuota(u32);
 
-impl Turn {
+impl ReadQuota {
     /// Counts a full read.
     fn is_over(&mut self) -> bool {
         self.0 = (self.0 + 1) % FULL_READS;
@@ -112,9 +112,10 @@ const FULL_READS: u32 = 4;
 
 /// Begins a connection. The future serves it to its end.
 ///
-/// Everything is set up outside of the future: what an idle connection costs is mostly this future's size.
+/// Everything is set up outside of the future: what an idle connection costs is mostly this
+/// future's size.
 pub(super) fn open(
-    local: &Rc<Local>,
+    local: &Rc<ShardLocal>,
     stream: TcpStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
@@ -124,37 +125,37 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let approach = Preamble::of(&local.tls);
-    let tls = approach.tls.as_ref().map(|_| Tls::new());
+    let preamble = Preamble::of(&local.tls);
+    let tls = preamble.tls.as_ref().map(|_| ConnTls::new());
     let sink: Box<dyn Transport> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
     let link = ConnHandle::new(conn, write, tls, None);
-    let budget = Budget::new(local.shard.borrow().settings().max_control_line);
-    begin(local, link, (read, budget), None, approach.first_greeting(), approach.steps())
+    let budget = StrangerBudget::new(local.shard.borrow().settings().max_control_line);
+    begin(local, link, (read, budget), None, preamble.first_greeting(), preamble.steps())
 }
 
-/// The same for a connection that has become a WebSocket.
+/// Opens a connection that has become a WebSocket; returns its task.
 pub(super) fn open_upgraded(
-    local: &Rc<Local>,
+    local: &Rc<ShardLocal>,
     stream: TcpStream,
     upgraded: Upgraded,
 ) -> impl Future<Output = ()> + use<> {
-    let Upgraded { peer, security, budget, door, upgrade, .. } = upgraded;
+    let Upgraded { peer, security, budget, listener_info, upgrade, .. } = upgraded;
     // Compat: of certificates INFO says what holds for ordinary clients.
     let greeting = Greeting { tls_verify: local.broker.info().tls_verify, ..Greeting::default() };
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
-    let entrance = WebSocketOrigin {
-        door,
+    let websocket_origin = WebSocketOrigin {
+        listener_info,
         cookies: upgrade.cookies,
         client_ip: upgrade.client_ip,
         tls: security.as_ref().map(|connection| details(connection, false, local.broker.auth().may_ask())),
     };
     let tls = security.map(|connection| {
-        let tls = Tls::new();
+        let tls = ConnTls::new();
         tls.begin(connection);
         tls
     });
@@ -163,22 +164,22 @@ pub(super) fn open_upgraded(
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
-    let frames = Frames::new(Sender::new(upgrade.taste), tls.is_some());
+    let frames = Outgoing::new(FrameWriter::new(upgrade.extensions), tls.is_some());
     let sink = Framed { inner, frames: Arc::downgrade(&frames) };
     let endpoint = Endpoint { peer, start: SystemTime::now() };
-    let conn = local.broker.connect_by(Some(Box::new(entrance)), endpoint, Box::new(sink));
+    let conn = local.broker.connect_by(Some(Box::new(websocket_origin)), endpoint, Box::new(sink));
     let link = ConnHandle::new(conn, write, tls, Some(frames));
-    let receiver = Receiver::new(upgrade.is_masked, upgrade.taste.compresses);
+    let receiver = FrameReader::new(upgrade.is_masked, upgrade.extensions.compresses);
     begin(local, link, (read, budget), Some(Incoming::new(receiver)), Some(greeting), None)
 }
 
 fn begin(
-    local: &Rc<Local>,
+    local: &Rc<ShardLocal>,
     link: Rc<ConnHandle>,
-    (read, budget): (OwnedReadHalf, Budget),
+    (read, budget): (OwnedReadHalf, StrangerBudget),
     frames: Option<Box<Incoming>>,
     greeting: Option<Greeting>,
-    approach: Option<Box<Preamble>>,
+    preamble: Option<Box<Preamble>>,
 ) -> impl Future<Output = ()> + use<> {
     let conn = Arc::clone(&link.conn);
     let now = Instant::now();
@@ -197,16 +198,17 @@ fn begin(
         held: BytesMut::new(),
         need: 1,
         paused: false,
-        turn: Turn::default(),
+        quota: ReadQuota::default(),
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict, approach)
+    serve(reader, verdict, preamble)
 }
 
-/// Serves a connection to its end, which is an orderly one also after a panic: that costs this connection and no other.
-async fn serve(mut reader: ConnTask, verdict: Verdict, approach: Option<Box<Preamble>>) {
-    let life = supervise::guarded(Part::Connection, pin!(reader.live(verdict, approach))).await;
+/// Serves a connection to its end, which is an orderly one also after a panic: that costs this
+/// connection and no other.
+async fn serve(mut reader: ConnTask, verdict: SessionStatus, preamble: Option<Box<Preamble>>) {
+    let life = supervise::guarded(SupervisedPart::Connection, pin!(reader.live(verdict, preamble))).await;
     let reason = life.unwrap_or_else(|| {
         let what = format_args!("is closed: its task has panicked");
         reader.local.broker.log_for(Level::Error, &reader.link.conn, what);
@@ -214,7 +216,7 @@ async fn serve(mut reader: ConnTask, verdict: Verdict, approach: Option<Box<Prea
     });
     // Boxed: the end of a connection should not enlarge it while it lives.
     let mut end = Box::pin(reader.finish(reason));
-    let ended = supervise::guarded(Part::Connection, end.as_mut()).await;
+    let ended = supervise::guarded(SupervisedPart::Connection, end.as_mut()).await;
     drop(end);
     if ended.is_none() {
         reader.let_go();
@@ -222,12 +224,12 @@ async fn serve(mut reader: ConnTask, verdict: Verdict, approach: Option<Box<Prea
 }
 
 impl ConnTask {
-    async fn live(&mut self, verdict: Verdict, approach: Option<Box<Preamble>>) -> CloseReason {
-        if let Verdict::Close(reason) = verdict {
+    async fn live(&mut self, verdict: SessionStatus, preamble: Option<Box<Preamble>>) -> CloseReason {
+        if let SessionStatus::Close(reason) = verdict {
             return reason;
         }
-        if let Some(approach) = approach
-            && let Err(reason) = Box::pin(self.enter(*approach)).await
+        if let Some(preamble) = preamble
+            && let Err(reason) = Box::pin(self.enter(*preamble)).await
         {
             return reason;
         }
@@ -237,21 +239,22 @@ impl ConnTask {
     /// Works until the connection ends, and says why it did.
     async fn run(&mut self) -> CloseReason {
         // Something may have come with what was read to find out who the client is.
-        let mut step = if self.held.is_empty() { Ok(Step::Read) } else { self.resume() };
+        let mut step = if self.held.is_empty() { Ok(TaskStep::Read) } else { self.resume() };
         loop {
             loop {
                 match step {
-                    Ok(Step::Read) => break,
-                    Ok(Step::Yield) => {
+                    Ok(TaskStep::Read) => break,
+                    Ok(TaskStep::Yield) => {
                         tokio::task::yield_now().await;
                         break;
                     }
-                    Ok(Step::Resume) => {
+                    Ok(TaskStep::Resume) => {
                         tokio::task::yield_now().await;
                         step = self.resume();
                     }
-                    Ok(Step::Stall) => {
-                        // Boxed: a timer is larger than everything else that an idle connection keeps.
+                    Ok(TaskStep::Stall) => {
+                        // Boxed: a timer is larger than everything else that an idle connection
+                        // keeps.
                         Box::pin(tokio::time::sleep(STALL)).await;
                         self.session.was_stalled(STALL, Instant::now());
                         step = self.resume();
@@ -269,31 +272,31 @@ impl ConnTask {
         self.held = BytesMut::from(bytes);
     }
 
-    /// What was kept so.
+    /// Bytes that were held back.
     pub(super) fn held_back(&self) -> &[u8] {
         &self.held
     }
 
-    fn handle(&mut self, event: Event) -> Result<Step, CloseReason> {
+    fn handle(&mut self, event: TaskEvent) -> Result<TaskStep, CloseReason> {
         self.turn_began = Instant::now();
         match event {
-            Event::Read(n) => self.take(n),
-            Event::Filled => self.take_own(),
-            Event::End => Err(CloseReason::ClientClosed),
-            Event::Failed => Err(CloseReason::ReadError),
-            Event::Notice(notice) => self.notice(notice),
+            TaskEvent::Read(n) => self.take(n),
+            TaskEvent::Filled => self.take_own(),
+            TaskEvent::End => Err(CloseReason::ClientClosed),
+            TaskEvent::Failed => Err(CloseReason::ReadError),
+            TaskEvent::ConnNotice(notice) => self.notice(notice),
         }
     }
 
     /// Goes on with what is held, in a turn of its own.
-    fn resume(&mut self) -> Result<Step, CloseReason> {
+    fn resume(&mut self) -> Result<TaskStep, CloseReason> {
         self.turn_began = Instant::now();
         self.take_own()
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TaskEvent> {
         if let Some(notice) = self.link.poll(cx) {
-            return Poll::Ready(Event::Notice(notice));
+            return Poll::Ready(TaskEvent::ConnNotice(notice));
         }
         if self.paused {
             return self.poll_end(cx);
@@ -302,39 +305,40 @@ impl ConnTask {
     }
 
     /// Reads nothing, but notices when the peer goes away.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<TaskEvent> {
         let mut byte = [0];
         match self.read.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Event::End),
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
+            Poll::Ready(Ok(0)) => Poll::Ready(TaskEvent::End),
+            Poll::Ready(Err(_)) => Poll::Ready(TaskEvent::Failed),
             _ => Poll::Pending,
         }
     }
 
     /// Reads into the shard's buffer.
-    fn poll_shared(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn poll_shared(&mut self, cx: &mut Context<'_>) -> Poll<TaskEvent> {
         let local = Rc::clone(&self.local);
         let mut buffer = local.buffer.borrow_mut();
         let most = if self.session.is_ready() { READ } else { READ_UNKNOWN };
         match ready!(self.poll_content(cx, &mut buffer[HEADROOM..], most)) {
             Err(_) => Poll::Ready(self.failed()),
-            Ok(0) => Poll::Ready(Event::End),
-            Ok(n) => Poll::Ready(self.charge(n).unwrap_or(Event::Read(n))),
+            Ok(0) => Poll::Ready(TaskEvent::End),
+            Ok(n) => Poll::Ready(self.charge(n).unwrap_or(TaskEvent::Read(n))),
         }
     }
 
     /// Counts what has come from a stranger: an end, if it is too much.
     #[inline]
-    fn charge(&mut self, n: usize) -> Option<Event> {
+    fn charge(&mut self, n: usize) -> Option<TaskEvent> {
         if self.session.is_ready() {
             return None;
         }
         let spent = self.budget.charge(n).err()?;
         self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("read error: {spent}"));
-        Some(Event::Failed)
+        Some(TaskEvent::Failed)
     }
 
-    /// Reads what the peer has sent, without encryption and frames, to the front of `buf`: at most so many bytes.
+    /// Reads what the peer has sent, without encryption and frames, to the front of `buf`: at most
+    /// so many bytes.
     fn poll_content(&mut self, cx: &mut Context<'_>, buf: &mut [u8], most: usize) -> Poll<io::Result<usize>> {
         if self.frames.is_some() {
             return self.poll_frames(cx, buf, most);
@@ -348,26 +352,26 @@ impl ConnTask {
         let allowed = if self.session.is_ready() {
             let payload = u64::from(self.local.shard.borrow().settings().max_payload);
             let content = (payload * PAYLOADS_PER_MESSAGE).min(MOST_PER_MESSAGE);
-            Allowance { content: content.max(payload + UNKNOWN_PER_MESSAGE), gathered: None }
+            InflateLimits { content: content.max(payload + UNKNOWN_PER_MESSAGE), gathered: None }
         } else {
             allowed_to_strangers(self.budget)
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
-        frames.poll_read(cx, &mut self.read, &self.link, buf, Wish { most, allowed })
+        frames.poll_read(cx, &mut self.read, &self.link, buf, ReadLimit { most, allowed })
     }
 
     /// Nothing more can be read.
-    fn failed(&self) -> Event {
+    fn failed(&self) -> TaskEvent {
         if let Some(fault) = self.frames.as_ref().and_then(|frames| frames.fault()) {
             let broker = &self.local.broker;
             broker.log_for(Level::Error, &self.link.conn, format_args!("read error: {fault}"));
         }
-        Event::Failed
+        TaskEvent::Failed
     }
 
-    /// Reads the rest of a large operation into the connection's own buffer, and not a byte more where its
-    /// length is known.
-    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    /// Reads the rest of a large operation into the connection's own buffer, and not a byte more
+    /// where its length is known.
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<TaskEvent> {
         let missing = match self.need - self.held.len() {
             // A control line whose end is not known: whatever is there.
             1 => READ,
@@ -381,36 +385,37 @@ impl ConnTask {
         let read = std::pin::pin!(self.read.read_buf(&mut into));
         match read.poll(cx) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
-            Poll::Ready(Ok(0)) => Poll::Ready(Event::End),
-            Poll::Ready(Ok(n)) => Poll::Ready(self.charge(n).unwrap_or(Event::Filled)),
+            Poll::Ready(Err(_)) => Poll::Ready(TaskEvent::Failed),
+            Poll::Ready(Ok(0)) => Poll::Ready(TaskEvent::End),
+            Poll::Ready(Ok(n)) => Poll::Ready(self.charge(n).unwrap_or(TaskEvent::Filled)),
         }
     }
 
-    /// The same where there is more to the content than reading it, by way of the shard's buffer.
-    fn poll_own_content(&mut self, cx: &mut Context<'_>, missing: usize) -> Poll<Event> {
+    /// Reads `missing` bytes by way of the shard's buffer, where they have to be decrypted or taken
+    /// out of frames.
+    fn poll_own_content(&mut self, cx: &mut Context<'_>, missing: usize) -> Poll<TaskEvent> {
         let local = Rc::clone(&self.local);
         let mut buffer = local.buffer.borrow_mut();
         let most = missing.min(buffer.len());
         match ready!(self.poll_content(cx, &mut buffer, most)) {
             Err(_) => Poll::Ready(self.failed()),
-            Ok(0) => Poll::Ready(Event::End),
+            Ok(0) => Poll::Ready(TaskEvent::End),
             Ok(n) => {
                 self.held.reserve(missing);
                 self.held.extend_from_slice(&buffer[..n]);
-                Poll::Ready(self.charge(n).unwrap_or(Event::Filled))
+                Poll::Ready(self.charge(n).unwrap_or(TaskEvent::Filled))
             }
         }
     }
 
     /// Works off `n` fresh bytes in the shard's buffer.
-    fn take(&mut self, n: usize) -> Result<Step, CloseReason> {
+    fn take(&mut self, n: usize) -> Result<TaskStep, CloseReason> {
         let mut from = HEADROOM;
         let end = HEADROOM + n;
         if !self.held.is_empty() {
             if self.held.len() + n < self.need {
                 self.held.extend_from_slice(&self.local.buffer.borrow()[from..end]);
-                return Ok(Step::Read);
+                return Ok(TaskStep::Read);
             }
             from -= self.held.len();
             self.local.buffer.borrow_mut()[from..HEADROOM].copy_from_slice(&self.held);
@@ -420,13 +425,13 @@ impl ConnTask {
             let local = Rc::clone(&self.local);
             let consumed = self.ingest(&local.buffer.borrow()[from..end], None);
             from += consumed.bytes;
-            match self.heed(consumed.why)? {
-                Next::Continue => {}
-                Next::Hold(need) => {
+            match self.after_ingest(consumed.why)? {
+                AfterBatch::Continue => {}
+                AfterBatch::Hold(need) => {
                     self.hold(from, end, need);
                     break;
                 }
-                Next::Pause(step) => {
+                AfterBatch::Pause(step) => {
                     self.hold(from, end, 1);
                     return Ok(step);
                 }
@@ -434,7 +439,7 @@ impl ConnTask {
         }
         // After full reads there is probably more: let the others have their turn first.
         let is_full = n == READ || (self.frames.is_some() && n >= READ / 4);
-        Ok(if is_full && self.turn.is_over() { Step::Yield } else { Step::Read })
+        Ok(if is_full && self.quota.is_over() { TaskStep::Yield } else { TaskStep::Read })
     }
 
     /// Keeps the rest of the shard's buffer, because another connection uses it next.
@@ -449,22 +454,22 @@ impl ConnTask {
     }
 
     /// Works off the connection's own buffer once it is complete.
-    fn take_own(&mut self) -> Result<Step, CloseReason> {
+    fn take_own(&mut self) -> Result<TaskStep, CloseReason> {
         while self.held.len() >= self.need {
             let bytes = self.link.conn.share(std::mem::take(&mut self.held).freeze());
             let consumed = self.ingest(&bytes, Some(&bytes));
-            let next = self.heed(consumed.why);
+            let next = self.after_ingest(consumed.why);
             self.held = BytesMut::from(&bytes[consumed.bytes..]);
             match next? {
-                Next::Continue => self.need = 1,
-                Next::Hold(need) => self.need = need,
-                Next::Pause(step) => {
+                AfterBatch::Continue => self.need = 1,
+                AfterBatch::Hold(need) => self.need = need,
+                AfterBatch::Pause(step) => {
                     self.need = 1;
                     return Ok(step);
                 }
             }
         }
-        Ok(Step::Read)
+        Ok(TaskStep::Read)
     }
 
     /// Gives bytes to the session.
@@ -479,102 +484,105 @@ impl ConnTask {
         consumed
     }
 
-    fn heed(&mut self, why: StopReason) -> Result<Next, CloseReason> {
+    fn after_ingest(&mut self, why: StopReason) -> Result<AfterBatch, CloseReason> {
         match why {
-            StopReason::More(need) => Ok(Next::Hold(need)),
+            StopReason::More(need) => Ok(AfterBatch::Hold(need)),
             StopReason::Flush => {
                 self.local.flush();
                 if let Some(reason) = self.link.conn.close_requested() {
                     return Err(reason);
                 }
                 let is_long = self.turn_began.elapsed() > LONGEST_TURN;
-                Ok(if is_long { Next::Pause(Step::Resume) } else { Next::Continue })
+                Ok(if is_long { AfterBatch::Pause(TaskStep::Resume) } else { AfterBatch::Continue })
             }
             StopReason::Stall => {
                 self.local.flush();
-                Ok(Next::Pause(Step::Stall))
+                Ok(AfterBatch::Pause(TaskStep::Stall))
             }
             StopReason::Authenticate(task) => {
                 self.paused = true;
                 self.authenticate(task);
-                Ok(Next::Pause(Step::Read))
+                Ok(AfterBatch::Pause(TaskStep::Read))
             }
             StopReason::Close(reason) => Err(reason),
         }
     }
 
-    /// Checks credentials where it may take long, a few at a time; not those of a client that has left. After a panic
-    /// nothing more would be read from it: it is closed.
+    /// Checks credentials where it may take long, a few at a time; not those of a client that has
+    /// left. After a panic nothing more would be read from it: it is closed.
     fn authenticate(&self, task: Box<AuthTask>) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
-        let places = &self.local.places;
-        let places = Arc::clone(if task.may_wait() { &places.lookups } else { &places.logins });
+        let permits = &self.local.permits;
+        let permits = Arc::clone(if task.may_wait() { &permits.lookups } else { &permits.logins });
         supervise::spawn_guarding_on(&self.local.control, async move {
-            let checking = pin!(check(task, &mailbox, &conn, places));
-            match supervise::guarded(Part::Login, checking).await.flatten() {
+            let checking = pin!(check(task, &mailbox, &conn, permits));
+            match supervise::guarded(SupervisedPart::Login, checking).await.flatten() {
                 Some(outcome) => mailbox.post(Mail::Authenticated(conn.cid(), outcome)),
                 None => conn.close(CloseReason::InternalError),
             }
         });
     }
 
-    fn notice(&mut self, notice: Notice) -> Result<Step, CloseReason> {
+    fn notice(&mut self, notice: ConnNotice) -> Result<TaskStep, CloseReason> {
         let local = Rc::clone(&self.local);
         let verdict = {
             let mut shard = local.shard.borrow_mut();
             match notice {
-                Notice::Kicked => self.session.kicked(&mut shard),
-                Notice::Authenticated(outcome) => {
+                ConnNotice::Kicked => self.session.kicked(&mut shard),
+                ConnNotice::Authenticated(outcome) => {
                     self.paused = false;
                     match self.session.authenticated(&mut shard, outcome, Instant::now()) {
                         // By rules that may have been replaced meanwhile.
-                        Verdict::Go => self.refresh(&mut shard),
-                        close @ Verdict::Close(_) => close,
+                        SessionStatus::Continue => self.refresh(&mut shard),
+                        close @ SessionStatus::Close(_) => close,
                     }
                 }
-                Notice::Refresh => self.refresh(&mut shard),
-                Notice::Announce => {
+                ConnNotice::Refresh => self.refresh(&mut shard),
+                ConnNotice::Announce => {
                     self.session.announce(&mut shard);
-                    Verdict::Go
+                    SessionStatus::Continue
                 }
-                Notice::SendAway => {
-                    self.session.send_away(&mut shard);
-                    Verdict::Go
+                ConnNotice::AnnounceLameDuck => {
+                    self.session.announce_lame_duck(&mut shard);
+                    SessionStatus::Continue
                 }
-                Notice::Due => self.due(&mut shard),
+                ConnNotice::Due => self.due(&mut shard),
             }
         };
         self.local.flush_soon();
         // Other rules may have brought the end nearer.
         self.check_alarm();
         match verdict {
-            Verdict::Close(reason) => Err(reason),
-            Verdict::Go if self.paused => Ok(Step::Read),
+            SessionStatus::Close(reason) => Err(reason),
+            SessionStatus::Continue if self.paused => Ok(TaskStep::Read),
             // What was held back while credentials were checked.
-            Verdict::Go => self.take_own(),
+            SessionStatus::Continue => self.take_own(),
         }
     }
 
-    fn refresh(&mut self, shard: &mut RefMut<'_, myelin_broker::Shard>) -> Verdict {
+    fn refresh(&mut self, shard: &mut RefMut<'_, myelin_broker::Shard>) -> SessionStatus {
         match self.session.refresh(shard, Instant::now()) {
-            Refreshed::Go => Verdict::Go,
+            Refreshed::Continue => SessionStatus::Continue,
             Refreshed::Authenticate(task) => {
                 self.paused = true;
                 self.authenticate(task);
-                Verdict::Go
+                SessionStatus::Continue
             }
-            Refreshed::Close(reason) => Verdict::Close(reason),
+            Refreshed::Close(reason) => SessionStatus::Close(reason),
         }
     }
 
-    fn due(&mut self, shard: &mut RefMut<'_, myelin_broker::Shard>) -> Verdict {
+    fn due(&mut self, shard: &mut RefMut<'_, myelin_broker::Shard>) -> SessionStatus {
         let now = Instant::now();
         if now < self.alarm {
             // Left over from a deadline that has moved nearer.
-            return Verdict::Go;
+            return SessionStatus::Continue;
         }
-        let verdict =
-            if self.session.deadline() <= now { self.session.on_deadline(shard, now) } else { Verdict::Go };
+        let verdict = if self.session.deadline() <= now {
+            self.session.on_deadline(shard, now)
+        } else {
+            SessionStatus::Continue
+        };
         self.alarm = self.session.deadline();
         self.local.timers.enter(self.alarm, self.link.conn.cid());
         verdict
@@ -595,36 +603,39 @@ impl ConnTask {
     }
 }
 
-/// What frames may become before it is known who sends them: what is inflated counts like what is sent.
-fn allowed_to_strangers(budget: Budget) -> Allowance {
+/// Limits of what frames may be inflated to before it is known who sends them: what is inflated
+/// counts like what is sent.
+fn allowed_to_strangers(budget: StrangerBudget) -> InflateLimits {
     let left = budget.left();
-    Allowance { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
+    InflateLimits { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
 }
 
-/// Checks credentials once there is a place for that. `None`: the client has left meanwhile, or the check has panicked.
+/// Checks credentials once there is a place for that. `None`: the client has left meanwhile, or the
+/// check has panicked.
 async fn check(
     task: Box<AuthTask>,
     mailbox: &Mailbox,
     conn: &Conn,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 ) -> Option<Result<Identity, Reject>> {
-    let place = Arc::clone(&places).acquire_owned().await.ok()?;
+    let place = Arc::clone(&permits).acquire_owned().await.ok()?;
     if conn.close_requested().is_some() {
         return None;
     }
-    match supervise::blocking(Part::Login, || task.run()).await? {
-        Checked::Settled(outcome) => Some(outcome),
-        Checked::Ask(asking) => ask(asking, mailbox, place, places).await,
+    match supervise::blocking(SupervisedPart::Login, || task.run()).await? {
+        Checked::Final(outcome) => Some(outcome),
+        Checked::AskCallout(asking) => ask(asking, mailbox, place, permits).await,
     }
 }
 
-/// Has a callout service decide. The question is signed and sealed in the `place` of the login; while the service thinks
-/// nothing is held but the question, and a place is taken again for the answer.
+/// Has a callout service decide. The question is signed and sealed in the `place` of the login;
+/// while the service thinks nothing is held but the question, and a place is taken again for the
+/// answer.
 async fn ask(
-    mut asking: Box<Asking>,
+    mut asking: Box<PendingCallout>,
     mailbox: &Mailbox,
     place: OwnedSemaphorePermit,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 ) -> Option<Result<Identity, Reject>> {
     let (sender, answer) = oneshot::channel();
     let heard = move |bytes| {
@@ -632,30 +643,30 @@ async fn ask(
         let _ = sender.send(bytes);
     };
     let publish = move || (asking.publish(Instant::now(), heard), asking);
-    let (published, mut asking) = supervise::blocking(Part::Login, publish).await?;
+    let (published, mut asking) = supervise::blocking(SupervisedPart::Login, publish).await?;
     drop(place);
     match published {
-        Ok((account, msgs)) => mailbox.post(Mail::Ask(account, msgs)),
+        Ok((account, msgs)) => mailbox.post(Mail::AskCallout(account, msgs)),
         Err(reject) => return Some(Err(reject)),
     }
     let answer = tokio::time::timeout(asking.timeout(), answer).await.ok().and_then(Result::ok);
     asking.forget();
-    let _place = places.acquire_owned().await.ok()?;
-    let judge = move || asking.judge(answer, Instant::now());
-    supervise::blocking(Part::Login, judge).await
+    let _place = permits.acquire_owned().await.ok()?;
+    let verify = move || asking.verify(answer, Instant::now());
+    supervise::blocking(SupervisedPart::Login, verify).await
 }
 
 /// How a reader goes on after a batch.
-enum Next {
+enum AfterBatch {
     Continue,
     /// Keep the rest; it needs so many bytes.
     Hold(usize),
     /// Keep the rest and do this first.
-    Pause(Step),
+    Pause(TaskStep),
 }
 
-/// What a reader's task does next.
-enum Step {
+/// Next step of a connection's task.
+enum TaskStep {
     /// Wait for bytes or a notice.
     Read,
     /// Let the other connections have their turn, then read.
@@ -672,7 +683,7 @@ mod tests {
 
     #[test]
     fn what_is_inflated_is_bounded_by_what_is_left() {
-        let allowed = |left| allowed_to_strangers(Budget::of(left));
+        let allowed = |left| allowed_to_strangers(StrangerBudget::of(left));
         let full = allowed(1 << 20);
         assert_eq!((full.content, full.gathered), (UNKNOWN_PER_MESSAGE, Some(READ_UNKNOWN)));
         assert_eq!((allowed(5000).content, allowed(5000).gathered), (5000, Some(5000)));
@@ -682,7 +693,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(ConnTask, Verdict, Option<Box<Preamble>>) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(ConnTask, SessionStatus, Option<Box<Preamble>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

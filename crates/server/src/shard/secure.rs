@@ -1,8 +1,8 @@
 //! TLS under a connection: the handshake, and then the bytes.
 //!
-//! Only the owner shard encrypts and decrypts, and only it writes the socket; another shard that holds the
-//! outbox's claim is told that the socket is blocked, and the claim comes here (house.md 3.6). How it comes to
-//! that is in `handshake`.
+//! Only the owner shard encrypts and decrypts, and only it writes the socket; another shard that
+//! holds the outbox's claim is told that the socket is blocked, and the claim comes here
+//! (contracts.md C6). How it comes to that is in `handshake`.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::pin::Pin;
@@ -22,22 +22,22 @@ const RECORD: usize = 18 * 1024;
 const WIDE: usize = 4 * RECORD;
 
 /// The TLS of one connection, if it comes to that.
-pub(super) struct Tls {
+pub(super) struct ConnTls {
     owner: ThreadId,
-    state: OnceLock<Mutex<State>>,
+    state: OnceLock<Mutex<TlsState>>,
 }
 
-/// What changes with every read and write. The lock is never contended: one thread uses it.
-struct State {
+/// State that changes with every read and write. The lock is never contended: one thread uses it.
+struct TlsState {
     connection: ServerConnection,
-    /// Bytes that were encrypted and not yet reported as written, because not all of what they became is
-    /// in the socket. They stay at the front of the outbox until then.
+    /// Bytes that were encrypted and not yet reported as written, because not all of what they
+    /// became is in the socket. They stay at the front of the outbox until then.
     ahead: usize,
-    /// What went wrong behind bytes that had to be handed out first.
+    /// Error behind bytes that had to be handed out first.
     fault: Option<io::Error>,
 }
 
-impl Tls {
+impl ConnTls {
     /// To be called on the owner shard's thread.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { owner: std::thread::current().id(), state: OnceLock::new() })
@@ -45,14 +45,14 @@ impl Tls {
 
     /// From here on everything is encrypted.
     pub(super) fn begin(&self, connection: ServerConnection) {
-        let _ = self.state.set(Mutex::new(State { connection, ahead: 0, fault: None }));
+        let _ = self.state.set(Mutex::new(TlsState { connection, ahead: 0, fault: None }));
     }
 
     pub(super) fn is_on(&self) -> bool {
         self.state.get().is_some()
     }
 
-    fn state(&self) -> Option<MutexGuard<'_, State>> {
+    fn state(&self) -> Option<MutexGuard<'_, TlsState>> {
         self.state.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -93,7 +93,7 @@ impl Tls {
     }
 }
 
-impl State {
+impl TlsState {
     fn write(&mut self, socket: &OwnedWriteHalf, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.ahead == 0 {
             self.ahead = self.connection.writer().write_vectored(bufs)?;
@@ -161,8 +161,8 @@ impl State {
 
     /// Reads with one system call into the back half of `into` and decrypts into the front.
     ///
-    /// Perf: left to itself, rustls asks the socket for 4 KiB at a time. One such read is also one turn:
-    /// thousands of tiny records cost more than the bytes in them tell.
+    /// Perf: left to itself, rustls asks the socket for 4 KiB at a time. One such read is also one
+    /// turn: thousands of tiny records cost more than the bytes in them tell.
     fn read_wide(
         &mut self,
         cx: &mut Context<'_>,
@@ -172,7 +172,8 @@ impl State {
     ) -> Poll<io::Result<()>> {
         loop {
             let free = into.initialize_unfilled();
-            // What is decrypted is no longer than what was read and one record that was begun before.
+            // What is decrypted is no longer than what was read and one record that was begun
+            // before.
             let (front, back) = free.split_at_mut(free.len() / 2 + RECORD);
             let n = match (Polled { read, cx }).read(back) {
                 Ok(n) => n,
@@ -269,7 +270,7 @@ impl Read for Socket<'_> {
     }
 }
 
-/// The same for a task that is woken when more has come.
+/// Socket whose task is woken when more has come, as a blocking reader sees it.
 struct Polled<'a, 'c, 'w> {
     read: &'a mut OwnedReadHalf,
     cx: &'c mut Context<'w>,

@@ -1,14 +1,14 @@
 //! The broker's view of a TCP socket.
 
-use super::secure::Tls;
+use super::secure::ConnTls;
 use super::{Mail, Mailbox};
 use myelin_broker::{Conn, Transport};
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Weak};
 use tokio::net::tcp::OwnedWriteHalf;
 
-/// Any shard may write; what would block goes to the owner. Holds the socket weakly: a connection may be
-/// remembered by a route cache long after its end, its file descriptor must not.
+/// Any shard may write; what would block goes to the owner. Holds the socket weakly: a connection
+/// may be remembered by a route cache long after its end, its file descriptor must not.
 pub(super) struct Socket {
     pub(super) write: Weak<OwnedWriteHalf>,
     pub(super) owner: Mailbox,
@@ -29,10 +29,10 @@ impl Transport for Socket {
     }
 }
 
-/// The same where clients may speak TLS: plain until the handshake is over.
+/// Socket on which clients may speak TLS: plain until the handshake is over.
 pub(super) struct SecureSocket {
     pub(super) plain: Socket,
-    pub(super) tls: Weak<Tls>,
+    pub(super) tls: Weak<ConnTls>,
 }
 
 impl Transport for SecureSocket {

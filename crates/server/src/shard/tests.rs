@@ -2,7 +2,8 @@
 
 use super::*;
 use myelin_auth::AuthConfig;
-use myelin_broker::{Log, Settings};
+use myelin_broker::{Log, ServiceBatch, Settings};
+use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
 use std::sync::Weak;
@@ -28,7 +29,7 @@ struct Busy {
 }
 
 impl Service for Busy {
-    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
         if !self.has_begun.swap(true, Relaxed) {
             let _ = self.tell.send("begun");
         }
@@ -44,19 +45,26 @@ impl Service for Busy {
 struct Enough(Arc<Busy>);
 
 impl Service for Enough {
-    fn serve(&self, _: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, _: &mut Shard) {
         self.0.is_enough.store(true, Relaxed);
     }
 }
 
 #[test]
 fn services_that_always_have_more_to_do_leave_time_for_others() {
-    let broker =
-        Broker::new(Settings::default(), AuthConfig::open(), &[], None, Info::default(), Arc::new(NoLog));
+    let broker = Broker::new(
+        Settings::default(),
+        AuthConfig::open(),
+        &[],
+        None,
+        Info::default(),
+        Arc::new(OsEntropy),
+        Arc::new(NoLog),
+    );
     let control = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let places = Permits::new(1);
+    let permits = Permits::new(1);
     let shard =
-        ShardThread::start(0, &broker.unwrap(), control.handle(), &places, &ClientTls::new(false)).unwrap();
+        ShardThread::start(0, &broker.unwrap(), control.handle(), &permits, &ClientTls::new(false)).unwrap();
     let (tell, told) = channel();
     let busy = Arc::new_cyclic(|itself| Busy {
         itself: itself.clone(),

@@ -1,9 +1,10 @@
-//! Deadlines of a shard's sessions: one task and one heap instead of a runtime timer per connection.
+//! Deadlines of a shard's sessions: one task and one heap instead of a runtime timer per
+//! connection.
 //!
-//! Entries are not moved when a session's deadline moves later; a session that is not due yet when its
-//! entry comes up is entered again.
+//! Entries are not moved when a session's deadline moves later; a session that is not due yet when
+//! its entry comes up is entered again.
 
-use super::Local;
+use super::ShardLocal;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// See the head of this file.
+/// Deadlines of a shard's sessions.
 #[derive(Default)]
 pub(super) struct Timers {
     heap: RefCell<BinaryHeap<Reverse<(Instant, u64)>>>,
@@ -44,7 +45,7 @@ impl Timers {
 }
 
 /// The timer task of a shard.
-pub(super) async fn run(local: Rc<Local>) {
+pub(super) async fn run(local: Rc<ShardLocal>) {
     let timers = &local.timers;
     loop {
         match timers.next() {

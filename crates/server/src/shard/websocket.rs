@@ -1,15 +1,15 @@
 //! A WebSocket under a connection: frames around what is written, and off what is read.
 //!
-//! Frames go under the outbox as TLS does, and around TLS where there is both. One frame holds all that is written
-//! together; whoever holds the outbox's claim makes it. Only what is encrypted or compressed is left to the owner
-//! shard. What is read is unmasked in the shard's buffer.
+//! Frames go under the outbox as TLS does, and around TLS where there is both. One frame holds all
+//! that is written together; whoever holds the outbox's claim makes it. Only what is encrypted or
+//! compressed is left to the owner shard. What is read is unmasked in the shard's buffer.
 
 use super::conn_handle::ConnHandle;
-use crate::supervise::{self, Part};
+use crate::supervise::{self, SupervisedPart};
 use myelin_broker::{Conn, Transport};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
-use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender};
+use myelin_wire::websocket::{BufferSpan, Ending, FrameFault, FrameReader, FrameWriter, InflateLimits};
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::pin;
@@ -31,15 +31,15 @@ thread_local! {
 }
 
 /// The writing half. Its lock is contended only when a ping is answered while another shard writes.
-pub(super) struct Frames {
+pub(super) struct Outgoing {
     /// The only thread that may write, if not all may.
     owner: Option<ThreadId>,
-    sender: Mutex<Sender>,
+    sender: Mutex<FrameWriter>,
 }
 
-impl Frames {
+impl Outgoing {
     /// To be called on the owner shard's thread.
-    pub(super) fn new(sender: Sender, is_secure: bool) -> Arc<Self> {
+    pub(super) fn new(sender: FrameWriter, is_secure: bool) -> Arc<Self> {
         let owner = (is_secure || sender.compresses()).then(|| std::thread::current().id());
         Arc::new(Self { owner, sender: Mutex::new(sender) })
     }
@@ -48,7 +48,7 @@ impl Frames {
         self.owner.is_some()
     }
 
-    fn sender(&self) -> MutexGuard<'_, Sender> {
+    fn sender(&self) -> MutexGuard<'_, FrameWriter> {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +79,7 @@ impl Frames {
 /// Any socket with frames around what is written to it.
 pub(super) struct Framed {
     pub(super) inner: Box<dyn Transport>,
-    pub(super) frames: Weak<Frames>,
+    pub(super) frames: Weak<Outgoing>,
 }
 
 impl Transport for Framed {
@@ -99,21 +99,21 @@ impl Transport for Framed {
 
 /// Where content goes, and how much of it is wanted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct ReadLimit {
     /// Bytes of content at most, and bytes that are read for it.
     pub(super) most: usize,
-    pub(super) allowed: Allowance,
+    pub(super) allowed: InflateLimits,
 }
 
 /// The reading half.
 pub(super) struct Incoming {
-    receiver: Receiver,
+    receiver: FrameReader,
     /// A task waits for the socket, to answer a ping.
     is_answering: Rc<Cell<bool>>,
 }
 
 impl Incoming {
-    pub(super) fn new(receiver: Receiver) -> Box<Self> {
+    pub(super) fn new(receiver: FrameReader) -> Box<Self> {
         Box::new(Self { receiver, is_answering: Rc::default() })
     }
 
@@ -124,16 +124,18 @@ impl Incoming {
         read: &mut OwnedReadHalf,
         link: &Rc<ConnHandle>,
         buf: &mut [u8],
-        wish: Wish,
+        limit: ReadLimit,
     ) -> Poll<io::Result<usize>> {
         loop {
             let n = match self.receiver.ending() {
                 Some(Ending::Closed(_)) => return Poll::Ready(Ok(0)),
-                Some(Ending::Fault(fault)) => return Poll::Ready(Err(io::Error::other(fault.to_string()))),
-                None if self.receiver.has_rest() => self.resume(buf, wish),
-                None => match ready!(self.poll_frames(cx, read, link, buf, wish))? {
+                Some(Ending::FrameFault(fault)) => {
+                    return Poll::Ready(Err(io::Error::other(fault.to_string())));
+                }
+                None if self.receiver.has_rest() => self.resume(buf, limit),
+                None => match ready!(self.poll_frames(cx, read, link, buf, limit))? {
                     0 => return Poll::Ready(Ok(0)),
-                    len => self.decode(buf, len, wish),
+                    len => self.decode(buf, len, limit),
                 },
             };
             self.answer(link);
@@ -154,23 +156,23 @@ impl Incoming {
         read: &mut OwnedReadHalf,
         link: &ConnHandle,
         buf: &mut [u8],
-        wish: Wish,
+        limit: ReadLimit,
     ) -> Poll<io::Result<usize>> {
         let from = self.place(buf);
-        let room = wish.most.min(buf.len() - from);
+        let room = limit.most.min(buf.len() - from);
         let mut into = ReadBuf::new(&mut buf[from..from + room]);
         ready!(link.poll_read(cx, read, &mut into))?;
         Poll::Ready(Ok(into.filled().len()))
     }
 
-    fn decode(&mut self, buf: &mut [u8], len: usize, wish: Wish) -> usize {
-        let place = Place { from: self.place(buf), len, most: wish.most };
-        INFLATERS.with_borrow_mut(|pool| self.receiver.decode(buf, place, wish.allowed, pool))
+    fn decode(&mut self, buf: &mut [u8], len: usize, limit: ReadLimit) -> usize {
+        let place = BufferSpan { from: self.place(buf), len, most: limit.most };
+        INFLATERS.with_borrow_mut(|pool| self.receiver.decode(buf, place, limit.allowed, pool))
     }
 
-    fn resume(&mut self, buf: &mut [u8], wish: Wish) -> usize {
+    fn resume(&mut self, buf: &mut [u8], limit: ReadLimit) -> usize {
         let at = self.place(buf);
-        INFLATERS.with_borrow_mut(|pool| self.receiver.resume(buf, at, wish.most, wish.allowed, pool))
+        INFLATERS.with_borrow_mut(|pool| self.receiver.resume(buf, at, limit.most, limit.allowed, pool))
     }
 
     /// Sends answers to pings; where the socket is full, somebody waits for it.
@@ -182,40 +184,41 @@ impl Incoming {
         }
         let mut sender = frames.sender();
         sender.urge(&answers);
-        if is_to_go_on(&sender.flush(&mut |bufs| link.try_write(bufs))) {
+        if has_urgent(&sender.flush(&mut |bufs| link.try_write(bufs))) {
             self.is_answering.set(true);
             supervise::spawn_guarding_local(answer_on(Rc::clone(link), Rc::clone(&self.is_answering)));
         }
     }
 
-    /// What the peer has done wrong, if anything.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    /// Fault of the peer, if it has made one.
+    pub(super) fn fault(&self) -> Option<FrameFault> {
         match self.receiver.ending() {
-            Some(Ending::Fault(fault)) => Some(*fault),
+            Some(Ending::FrameFault(fault)) => Some(*fault),
             _ => None,
         }
     }
 
-    /// What a close frame answers that has come, or one that says what the peer did wrong.
+    /// Payload of the close frame that answers the peer's, or that says what the peer did wrong.
     pub(super) fn farewell(&self) -> Option<Vec<u8>> {
         self.receiver.ending().map(|ending| match ending {
             Ending::Closed(answer) => answer.clone(),
-            Ending::Fault(fault) => fault.farewell(),
+            Ending::FrameFault(fault) => fault.farewell(),
         })
     }
 }
 
-/// Waits for the socket and writes what is urgent. After a panic nobody would: then the connection ends.
+/// Waits for the socket and writes what is urgent. After a panic nobody would: then the connection
+/// ends.
 async fn answer_on(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
     let conn = Arc::clone(&link.conn);
-    let answering = pin!(go_on(link, is_answering));
-    if supervise::guarded(Part::Pongs, answering).await.is_none() {
+    let answering = pin!(write_urgent(link, is_answering));
+    if supervise::guarded(SupervisedPart::Pongs, answering).await.is_none() {
         conn.close(CloseReason::InternalError);
     }
 }
 
 /// Waits for the socket and writes what is urgent.
-async fn go_on(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
+async fn write_urgent(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
     loop {
         tokio::select! {
             ready = link.write.writable() => if ready.is_err() { break },
@@ -223,7 +226,7 @@ async fn go_on(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
         }
         let Some(frames) = &link.frames else { break };
         let sent = frames.sender().flush(&mut |bufs| link.try_write(bufs));
-        if !is_to_go_on(&sent) {
+        if !has_urgent(&sent) {
             break;
         }
         // A frame may be in the way, which somebody else writes.
@@ -233,7 +236,7 @@ async fn go_on(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
 }
 
 /// Whether something urgent is left that can still be sent.
-fn is_to_go_on(sent: &io::Result<bool>) -> bool {
+fn has_urgent(sent: &io::Result<bool>) -> bool {
     match sent {
         Ok(is_all) => !is_all,
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,

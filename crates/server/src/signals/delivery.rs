@@ -1,17 +1,17 @@
 //! `--signal command[=target]`: sends a signal to a running server and ends.
 //!
-//! The target is a pid, a pid file, or the beginning of pids followed by `*`; without one it is the only
-//! server that runs. What counts as a server is told in [`is_server`].
+//! The target is a pid, a pid file, or the beginning of pids followed by `*`; without one it is the
+//! only server that runs. What counts as a server is told in [`is_server`].
 
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::fault::words;
+use crate::os_error::words;
 use myelin_wire::error::Quoted;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a target without a pid looks for, as the kernel names it.
+/// Name of the program that a target without a pid looks for, as the kernel has it.
 const PROGRAM: &str = "myelin-server";
 
 /// Why no signal was sent, or not to every target. The texts are the reference's, with our name.
@@ -49,10 +49,12 @@ impl fmt::Display for DeliveryError {
 
 impl std::error::Error for DeliveryError {}
 
-/// Carries out the value of `--signal`, e.g. `reload`, `stop=1234`, `ldm=/run/server.pid`, `quit=12*`.
+/// Carries out the value of `--signal`, e.g. `reload`, `stop=1234`, `ldm=/run/server.pid`,
+/// `quit=12*`.
 ///
 /// # Errors
-/// Nothing is sent unless the command and its target make sense; with several targets every one is tried.
+/// Nothing is sent unless the command and its target make sense; with several targets every one is
+/// tried.
 pub fn deliver(order: &str) -> Result<(), DeliveryError> {
     let mut parts = order.split('=');
     let command = parts.next().unwrap_or_default();
@@ -61,7 +63,7 @@ pub fn deliver(order: &str) -> Result<(), DeliveryError> {
     if !rest.is_empty() {
         return Err(DeliveryError::Parameters(rest));
     }
-    let pids = choose(&Target::parse(&target)?, running)?;
+    let pids = choose(&SignalTarget::parse(&target)?, running)?;
     let signal = named(command).ok_or_else(|| DeliveryError::Command(command.to_owned()))?;
     send(command, signal, &pids)
 }
@@ -72,7 +74,7 @@ fn pid_file_or_text(text: &str) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Target {
+enum SignalTarget {
     /// The only server that runs.
     Only,
     One(i32),
@@ -80,7 +82,7 @@ enum Target {
     Beginning(String),
 }
 
-impl Target {
+impl SignalTarget {
     fn parse(text: &str) -> Result<Self, DeliveryError> {
         let bad = || DeliveryError::Pid(text.trim_end_matches('*').to_owned());
         match text.strip_suffix('*') {
@@ -89,21 +91,22 @@ impl Target {
             }
             Some(_) => Err(bad()),
             None if text.is_empty() => Ok(Self::Only),
-            // Zero and negative numbers mean whole groups of processes to the kernel: never sent to.
+            // Zero and negative numbers mean whole groups of processes to the kernel: never sent
+            // to.
             None => text.parse().ok().filter(|pid| *pid > 0).map(Self::One).ok_or_else(bad),
         }
     }
 }
 
-fn choose(target: &Target, running: impl Fn() -> Vec<i32>) -> Result<Vec<i32>, DeliveryError> {
+fn choose(target: &SignalTarget, running: impl Fn() -> Vec<i32>) -> Result<Vec<i32>, DeliveryError> {
     match target {
-        Target::One(pid) => Ok(vec![*pid]),
-        Target::Only => match running() {
+        SignalTarget::One(pid) => Ok(vec![*pid]),
+        SignalTarget::Only => match running() {
             pids if pids.is_empty() => Err(DeliveryError::None),
             pids if pids.len() > 1 => Err(DeliveryError::Several(pids)),
             pids => Ok(pids),
         },
-        Target::Beginning(digits) => match running() {
+        SignalTarget::Beginning(digits) => match running() {
             pids if pids.is_empty() => Err(DeliveryError::None),
             // Compat: it is no error that servers run but none begins like this.
             pids => Ok(pids.into_iter().filter(|pid| pid.to_string().starts_with(digits)).collect()),
@@ -124,11 +127,12 @@ fn running() -> Vec<i32> {
     pids
 }
 
-/// Whether a process is a server of ours: it is called `myelin-server`, or it runs the very file that this
-/// process runs, whatever link it was started by.
+/// Whether a process is a server of ours: it is called `myelin-server`, or it runs the very file
+/// that this process runs, whatever link it was started by.
 ///
-/// The reference takes whatever has `nats-server` in its name. A link of that name to this program is found
-/// here too, but never a real nats-server that runs beside: `stop` kills, and nobody asked it to kill that.
+/// The reference takes whatever has `nats-server` in its name. A link of that name to this program
+/// is found here too, but never a real nats-server that runs beside: `stop` kills, and nobody asked
+/// it to kill that.
 fn is_server(pid: i32) -> bool {
     let is_named =
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == PROGRAM);
@@ -176,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_pid_gets_the_signal() {
-        // SIGINT is not among them: a test run in the background ignores it, and so do its children.
+        // SIGINT is not among them: a test run in the background ignores it, and so do its
+        // children.
         for (command, number) in [("stop", 9), ("term", 15)] {
             let mut child = sleeper();
             deliver(&format!("{command}={}", child.id())).unwrap();
@@ -205,34 +210,34 @@ mod tests {
 
     #[test]
     fn targets_are_numbers_or_beginnings() {
-        assert_eq!(Target::parse(""), Ok(Target::Only));
-        assert_eq!(Target::parse("12"), Ok(Target::One(12)));
-        assert_eq!(Target::parse("12*"), Ok(Target::Beginning("12".to_owned())));
-        assert_eq!(Target::parse("*"), Ok(Target::Beginning(String::new())));
+        assert_eq!(SignalTarget::parse(""), Ok(SignalTarget::Only));
+        assert_eq!(SignalTarget::parse("12"), Ok(SignalTarget::One(12)));
+        assert_eq!(SignalTarget::parse("12*"), Ok(SignalTarget::Beginning("12".to_owned())));
+        assert_eq!(SignalTarget::parse("*"), Ok(SignalTarget::Beginning(String::new())));
         for text in ["x", "0", "-1", "1x", "99999999999"] {
-            assert_eq!(Target::parse(text), Err(DeliveryError::Pid(text.to_owned())));
+            assert_eq!(SignalTarget::parse(text), Err(DeliveryError::Pid(text.to_owned())));
         }
-        assert_eq!(Target::parse("x*").unwrap_err().to_string(), "invalid pid: x");
+        assert_eq!(SignalTarget::parse("x*").unwrap_err().to_string(), "invalid pid: x");
     }
 
     #[test]
     fn without_a_target_exactly_one_server_must_run() {
-        assert_eq!(choose(&Target::Only, || vec![7]), Ok(vec![7]));
+        assert_eq!(choose(&SignalTarget::Only, || vec![7]), Ok(vec![7]));
         assert_eq!(
-            choose(&Target::Only, Vec::new).unwrap_err().to_string(),
+            choose(&SignalTarget::Only, Vec::new).unwrap_err().to_string(),
             "no myelin-server processes running"
         );
-        let several = choose(&Target::Only, || vec![7, 8]).unwrap_err();
+        let several = choose(&SignalTarget::Only, || vec![7, 8]).unwrap_err();
         assert_eq!(several.to_string(), "multiple myelin-server processes running:\n7\n8");
     }
 
     #[test]
     fn a_beginning_picks_among_the_servers() {
         let pids = || vec![12, 120, 21];
-        assert_eq!(choose(&Target::Beginning("12".to_owned()), pids), Ok(vec![12, 120]));
-        assert_eq!(choose(&Target::Beginning(String::new()), pids), Ok(vec![12, 120, 21]));
-        assert_eq!(choose(&Target::Beginning("9".to_owned()), pids), Ok(vec![]));
-        assert_eq!(choose(&Target::Beginning("9".to_owned()), Vec::new), Err(DeliveryError::None));
+        assert_eq!(choose(&SignalTarget::Beginning("12".to_owned()), pids), Ok(vec![12, 120]));
+        assert_eq!(choose(&SignalTarget::Beginning(String::new()), pids), Ok(vec![12, 120, 21]));
+        assert_eq!(choose(&SignalTarget::Beginning("9".to_owned()), pids), Ok(vec![]));
+        assert_eq!(choose(&SignalTarget::Beginning("9".to_owned()), Vec::new), Err(DeliveryError::None));
     }
 
     #[test]
@@ -253,7 +258,8 @@ mod tests {
         let program = folder.path().join("myelin-server");
         let sleep =
             ["/bin/sleep", "/usr/bin/sleep"].into_iter().find(|path| fs::exists(path).unwrap()).unwrap();
-        // A link, not a copy: a file that was just written may still be open in a process that another test has begun.
+        // A link, not a copy: a file that was just written may still be open in a process that
+        // another test has begun.
         std::os::unix::fs::symlink(sleep, &program).unwrap();
         let mut child = Command::new(&program).arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

@@ -1,20 +1,23 @@
-//! Threads and tasks: the one place that starts them, and what becomes of the server when one of them panics.
+//! Threads and tasks: the one place that starts them, and what becomes of the server when one of
+//! them panics.
 //!
-//! No thread dies alone. Each has a row in the [table](table): its policy, and what a panic costs. Everywhere a panic is
-//! caught it is counted ([`panics`], `/debug/vars`) and logged with its place, its cost and what happens now. A panic that
-//! reaches the top of a thread ends the process, with a message: threads that outlive panics guard each piece of work.
+//! No thread dies alone. Each has a row in the [table](table): its policy, and what a panic costs.
+//! Everywhere a panic is caught it is counted ([`panics`], `/debug/vars`) and logged with its
+//! place, its cost and what happens now. A panic that reaches the top of a thread ends the process,
+//! with a message: threads that outlive panics guard each piece of work.
 //!
-//! Nothing else in this crate starts a thread or a task; `tests/server/panics.rs` reads the sources to see that, and makes
-//! each row of the table panic in a running server. For that, builds with debug assertions look at `MYELIN_TEST_PANIC`: it
-//! names a folder, and the next guard that is passed by the part whose name a file there has takes the file and panics.
-//! Optimised builds do not know the variable.
+//! Nothing else in this crate starts a thread or a task; `tests/server/panics.rs` reads the sources
+//! to see that, and makes each row of the table panic in a running server. For that, builds with
+//! debug assertions look at `MYELIN_TEST_PANIC`: it names a folder, and the next guard that is
+//! passed by the part whose name a file there has takes the file and panics. Optimised builds do
+//! not know the variable.
 //!
-//! Perf: a guard that catches nothing costs no instruction but a call; guards stand around batches, ticks and polls of a
-//! task, never around a message.
+//! Perf: a guard that catches nothing costs no instruction but a call; guards stand around batches,
+//! ticks and polls of a task, never around a message.
 
 mod table;
 
-pub(crate) use table::{JOURNAL_FAILED, Part, Policy};
+pub(crate) use table::{JOURNAL_FAILED, Policy, SupervisedPart};
 
 use crate::logging::Logger;
 use std::any::Any;
@@ -45,11 +48,11 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// What a panic carries.
+/// Payload of a panic.
 pub(crate) type Payload = dyn Any + Send;
 
 /// Tells panics to `log` from now on, for the rest of the process's life.
-pub(crate) fn tell(log: &Arc<Logger>) {
+pub(crate) fn report_to(log: &Arc<Logger>) {
     if LOG.set(Arc::clone(log)).is_err() {
         return;
     }
@@ -68,7 +71,7 @@ pub(crate) fn panics() -> u64 {
 }
 
 /// Does one piece of the part's work. `None`: it panicked, which is counted and logged.
-pub(crate) fn guard<T>(part: Part, work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn guard<T>(part: SupervisedPart, work: impl FnOnce() -> T) -> Option<T> {
     let working = AssertUnwindSafe(|| {
         point(part);
         work()
@@ -76,9 +79,10 @@ pub(crate) fn guard<T>(part: Part, work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(working).map_err(|payload| report(part, &*payload)).ok()
 }
 
-/// The same for a future, which is not polled again after a panic.
+/// Polls a future until it is done or panics. `None`: it panicked, which is counted and logged; it
+/// is not polled again then.
 pub(crate) fn guarded<'a, F: Future>(
-    part: Part,
+    part: SupervisedPart,
     mut future: Pin<&'a mut F>,
 ) -> impl Future<Output = Option<F::Output>> + use<'a, F> {
     poll_fn(move |cx| {
@@ -97,7 +101,7 @@ pub(crate) fn guarded<'a, F: Future>(
 }
 
 /// Runs a task to its end, and begins it anew, a moment later, as often as it panics.
-pub(crate) async fn persist<F: Future>(part: Part, mut begin: impl FnMut() -> F) -> F::Output {
+pub(crate) async fn persist<F: Future>(part: SupervisedPart, mut begin: impl FnMut() -> F) -> F::Output {
     loop {
         let task = pin!(begin());
         if let Some(output) = guarded(part, task).await {
@@ -108,7 +112,7 @@ pub(crate) async fn persist<F: Future>(part: Part, mut begin: impl FnMut() -> F)
 }
 
 /// Does what the process cannot do without: a panic ends it.
-pub(crate) fn or_end_process<T>(part: Part, work: impl FnOnce() -> T) -> T {
+pub(crate) fn or_end_process<T>(part: SupervisedPart, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         let rule = part.rule();
         let code = match rule.policy {
@@ -116,7 +120,7 @@ pub(crate) fn or_end_process<T>(part: Part, work: impl FnOnce() -> T) -> T {
             // It guards its work, and this was beside it: nobody would take up what is left.
             _ => table::PANICKED,
         };
-        tell_of(format_args!("in {}", rule.name), &*payload, format_args!("the server ends"));
+        report_panic(format_args!("in {}", rule.name), &*payload, format_args!("the server ends"));
         if let Some(log) = LOG.get() {
             let (name, cost) = (rule.name, rule.cost);
             log.fatal(format_args!("{name} has ended in a panic, and {cost}: exit code {code}"));
@@ -129,7 +133,7 @@ pub(crate) fn or_end_process<T>(part: Part, work: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// The system gives none.
-pub(crate) fn thread(part: Part, body: impl FnOnce() + Send + 'static) -> io::Result<Thread<()>> {
+pub(crate) fn thread(part: SupervisedPart, body: impl FnOnce() + Send + 'static) -> io::Result<Thread<()>> {
     named(part, part.rule().name.to_owned(), body)
 }
 
@@ -138,19 +142,19 @@ pub(crate) fn thread(part: Part, body: impl FnOnce() + Send + 'static) -> io::Re
 /// # Errors
 /// The system gives none.
 pub(crate) fn numbered(
-    part: Part,
+    part: SupervisedPart,
     number: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Thread<()>> {
     named(part, format!("{}-{number}", part.rule().name), body)
 }
 
-fn named(part: Part, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<Thread<()>> {
+fn named(part: SupervisedPart, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<Thread<()>> {
     thread::Builder::new().name(name).spawn(move || or_end_process(part, body))
 }
 
 /// Does something on a thread of its own and waits for it; a panic there goes on here.
-pub(crate) fn elsewhere<T: Send>(part: Part, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn elsewhere<T: Send>(part: SupervisedPart, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let working = move || {
             let done = catch_unwind(AssertUnwindSafe(|| {
@@ -166,7 +170,7 @@ pub(crate) fn elsewhere<T: Send>(part: Part, work: impl FnOnce() -> T + Send) ->
 }
 
 /// Starts a task on the runtime that the caller runs on. `None` comes of it after a panic.
-pub(crate) fn spawn<F>(part: Part, future: F) -> JoinHandle<Option<F::Output>>
+pub(crate) fn spawn<F>(part: SupervisedPart, future: F) -> JoinHandle<Option<F::Output>>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -174,7 +178,7 @@ where
 }
 
 /// Starts a task on this runtime.
-pub(crate) fn spawn_on<F>(runtime: &Handle, part: Part, future: F) -> JoinHandle<Option<F::Output>>
+pub(crate) fn spawn_on<F>(runtime: &Handle, part: SupervisedPart, future: F) -> JoinHandle<Option<F::Output>>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -182,7 +186,8 @@ where
     runtime.spawn(async move { guarded(part, future.as_mut()).await })
 }
 
-/// Starts a task on this runtime that guards itself: by [`persist`], or because something is to be done after a panic.
+/// Starts a task on this runtime that guards itself: by [`persist`], or because something is to be
+/// done after a panic.
 pub(crate) fn spawn_guarding_on(
     runtime: &Handle,
     future: impl Future<Output = ()> + Send + 'static,
@@ -190,31 +195,32 @@ pub(crate) fn spawn_guarding_on(
     runtime.spawn(future)
 }
 
-/// The same on the runtime that the caller runs on.
+/// Starts a task that guards itself on the runtime that the caller runs on.
 pub(crate) fn spawn_guarding(future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     spawn_guarding_on(&Handle::current(), future)
 }
 
-/// The same on the caller's shard.
+/// Starts a task that guards itself on the caller's shard.
 ///
 /// Perf: thousands of connections wait, and each would be larger by another guard.
 pub(crate) fn spawn_guarding_local(future: impl Future<Output = ()> + 'static) {
     tokio::task::spawn_local(future);
 }
 
-/// Does something that may wait or compute for long on a thread of this runtime that is for that. `None` comes of it after
-/// a panic.
+/// Does something that may wait or compute for long on a thread of this runtime that is for that.
+/// `None` comes of it after a panic.
 pub(crate) fn blocking_on<T: Send + 'static>(
     runtime: &Handle,
-    part: Part,
+    part: SupervisedPart,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<Option<T>> {
     runtime.spawn_blocking(move || guard(part, work))
 }
 
-/// The same on the runtime that the caller runs on, and waits for it. `None`: it panicked, or the runtime ends.
+/// Does something that may wait or compute for long on a thread that is for that, and waits for it.
+/// `None`: it panicked, or the runtime ends.
 pub(crate) async fn blocking<T: Send + 'static>(
-    part: Part,
+    part: SupervisedPart,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     blocking_on(&Handle::current(), part, work).await.ok().flatten()
@@ -223,13 +229,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// Tasks that end with their owner.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    part: Part,
+    part: SupervisedPart,
     tasks: JoinSet<Option<()>>,
 }
 
 impl Tasks {
     /// None so far.
-    pub(crate) fn new(part: Part) -> Self {
+    pub(crate) fn new(part: SupervisedPart) -> Self {
         Self { part, tasks: JoinSet::new() }
     }
 
@@ -250,7 +256,7 @@ impl Tasks {
 }
 
 /// Counts and logs a panic that was caught.
-fn report(part: Part, payload: &Payload) {
+fn report(part: SupervisedPart, payload: &Payload) {
     let rule = part.rule();
     let now = match rule.policy {
         Policy::GoesOn => "it goes on",
@@ -258,11 +264,11 @@ fn report(part: Part, payload: &Payload) {
         Policy::Ends => "all else goes on",
         Policy::EndsProcess(_) => "the server ends",
     };
-    tell_of(format_args!("in {}", rule.name), payload, format_args!("{}; {now}", rule.cost));
+    report_panic(format_args!("in {}", rule.name), payload, format_args!("{}; {now}", rule.cost));
 }
 
 /// Counts and logs a panic that others have caught: where, what it carried, what it costs.
-pub(crate) fn tell_of(at: std::fmt::Arguments<'_>, payload: &Payload, cost: std::fmt::Arguments<'_>) {
+pub(crate) fn report_panic(at: std::fmt::Arguments<'_>, payload: &Payload, cost: std::fmt::Arguments<'_>) {
     let count = PANICS.fetch_add(1, Relaxed) + 1;
     let Some(log) = LOG.get() else { return };
     let place = PLACE.try_with(RefCell::take).ok().flatten();
@@ -274,7 +280,7 @@ pub(crate) fn tell_of(at: std::fmt::Arguments<'_>, payload: &Payload, cost: std:
     ));
 }
 
-/// What a panic says.
+/// Text of a panic.
 fn words(payload: &Payload) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("(no words)")
@@ -286,7 +292,7 @@ fn name() -> String {
 
 /// Panics here if a test wants the part to. See the head of this file.
 #[cfg(debug_assertions)]
-pub(crate) fn point(part: Part) {
+pub(crate) fn point(part: SupervisedPart) {
     static FOLDER: OnceLock<Option<std::path::PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| std::env::var_os("MYELIN_TEST_PANIC").map(Into::into));
     if let Some(folder) = folder
@@ -299,4 +305,4 @@ pub(crate) fn point(part: Part) {
 /// Nothing.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub(crate) const fn point(_: Part) {}
+pub(crate) const fn point(_: SupervisedPart) {}

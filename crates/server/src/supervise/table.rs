@@ -1,9 +1,10 @@
 //! Every thread and task of the server by name, what a panic in it costs, and what happens then.
 //!
-//! The policy is stated here and nowhere else: the functions of the module above act by it. Who adds a thread or a task adds
-//! a row, and a case that makes it panic in `tests/server/panics.rs`, which reads this file.
+//! The policy is stated here and nowhere else: the functions of the module above act by it. Who
+//! adds a thread or a task adds a row, and a case that makes it panic in `tests/server/panics.rs`,
+//! which reads this file.
 
-/// What the server does after a panic.
+/// Policy of the server after a panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// The work in hand is given up; the thread or task goes on with the next.
@@ -22,7 +23,7 @@ pub(crate) struct Rule {
     /// The name in the log; of a thread, also that which the system shows.
     pub(crate) name: &'static str,
     pub(crate) policy: Policy,
-    /// What a panic costs, as a sentence of the log.
+    /// Cost of a panic, as a sentence of the log.
     pub(crate) cost: &'static str,
 }
 
@@ -32,7 +33,7 @@ const fn rule(name: &'static str, policy: Policy, cost: &'static str) -> Rule {
 
 /// A thread, a task, or a piece of work in one that is guarded by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum SupervisedPart {
     Main,
     Reload,
     Log,
@@ -81,7 +82,7 @@ pub(crate) const PANICKED: i32 = 2;
 /// The exit code when what is acknowledged can no longer be made durable.
 pub(crate) const JOURNAL_FAILED: i32 = 1;
 
-impl Part {
+impl SupervisedPart {
     /// The part's row.
     #[rustfmt::skip]
     pub(crate) const fn rule(self) -> Rule {

@@ -1,8 +1,9 @@
-//! Requests about one account: of the system account's members about any, of others about their own.
+//! Requests about one account: of the system account's members about any, of others about their
+//! own.
 
 use super::System;
-use super::envelope::Fault;
-use super::front::Ask;
+use super::envelope::RequestFault;
+use super::intake::SystemRequest;
 use myelin_broker::Account;
 use myelin_monitor::request::{self, Topic};
 use myelin_subject::{has_wildcard, is_subset, matches};
@@ -13,7 +14,7 @@ const PING: &str = "PING";
 
 impl System {
     /// `$SYS.REQ.ACCOUNT.<account>.<what>`.
-    pub(super) fn answer_of_account(&self, ask: &Ask) {
+    pub(super) fn answer_of_account(&self, ask: &SystemRequest) {
         let account = ask.token(3);
         let topic = match ask.last() {
             "SUBSZ" => Topic::Subsz,
@@ -35,21 +36,22 @@ impl System {
                 Topic::Jsz => request.answer_for_jetstream(&*self.monitor).map(Some),
                 _ => request.answer(&*self.monitor),
             }
-            .map_err(Fault::of_server)
+            .map_err(RequestFault::of_server)
         });
     }
 
-    /// How many connections an account has, in the form of the event. Compat: silence where there are none.
-    fn answer_connections(&self, ask: &Ask, name: &str) {
+    /// How many connections an account has, in the form of the event. Compat: silence where there
+    /// are none.
+    fn answer_connections(&self, ask: &SystemRequest, name: &str) {
         #[derive(Deserialize, Default)]
-        struct Body {
+        struct ResponseBody {
             acc: Option<String>,
         }
         let body = match ask.body.is_empty() {
-            true => Ok(Body::default()),
+            true => Ok(ResponseBody::default()),
             false => serde_json::from_slice(&ask.body),
         };
-        let body: Body = match body {
+        let body: ResponseBody = match body {
             Ok(body) => body,
             Err(error) => {
                 let what = "Error unmarshalling account connections request message";
@@ -67,9 +69,9 @@ impl System {
         }
     }
 
-    /// `$SYS.DEBUG.SUBSCRIBERS`: how many of the asker's account listen to a subject, or to anything inside of a pattern;
-    /// a queue group may follow.
-    pub(super) fn answer_subscribers(&self, ask: &Ask) {
+    /// `$SYS.DEBUG.SUBSCRIBERS`: how many of the asker's account listen to a subject, or to
+    /// anything inside of a pattern; a queue group may follow.
+    pub(super) fn answer_subscribers(&self, ask: &SystemRequest) {
         let Some(origin) = &ask.origin else { return };
         let account = origin.with_details(|details| self.broker.account(&details.account));
         let (Some(account), false) = (account, ask.reply.is_empty()) else { return };
@@ -81,13 +83,13 @@ impl System {
     }
 
     /// `$SYS.REQ.ACCOUNT.NSUBS`: the same, as servers ask each other.
-    pub(super) fn answer_subscriptions(&self, ask: &Ask) {
+    pub(super) fn answer_subscriptions(&self, ask: &SystemRequest) {
         #[derive(Deserialize)]
-        struct Body {
+        struct ResponseBody {
             acc: String,
             subject: String,
         }
-        let body: Body = match serde_json::from_slice(&ask.body) {
+        let body: ResponseBody = match serde_json::from_slice(&ask.body) {
             Ok(body) => body,
             Err(error) => {
                 let what = "Error unmarshalling account nsubs request message";

@@ -1,7 +1,7 @@
 //! Requests about tokens of accounts (`$SYS.REQ.CLAIMS.*`), where operators are trusted.
 
 use super::System;
-use super::front::Ask;
+use super::intake::SystemRequest;
 use crate::resolver::Updated;
 use crate::shard::Mail;
 use myelin_broker::ServerInfo;
@@ -16,7 +16,7 @@ const OF_KEEPER: [&str; 3] = ["$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.LIST", 
 const OF_FULL_KEEPER: [&str; 2] = ["$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP", "$SYS.REQ.CLAIMS.PACK"];
 
 #[derive(Serialize)]
-struct Status<'a> {
+struct ClaimsStatus<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     account: &'a str,
     #[serde(skip_serializing_if = "myelin_wire::json::is_zero")]
@@ -26,7 +26,7 @@ struct Status<'a> {
 }
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct ClaimsFailure<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     account: &'a str,
     code: u16,
@@ -38,9 +38,9 @@ struct Failure<'a> {
 struct Response<'a> {
     server: ServerInfo,
     #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Status<'a>>,
+    data: Option<ClaimsStatus<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure<'a>>,
+    error: Option<ClaimsFailure<'a>>,
 }
 
 /// Compat: the reference sorts these, for it makes them from a table.
@@ -51,7 +51,7 @@ struct List {
 }
 
 impl System {
-    /// What can be asked here.
+    /// Subjects of the requests about tokens.
     pub(super) fn claims_subjects(&self) -> Vec<&'static str> {
         let Some(tokens) = &self.tokens else { return Vec::new() };
         let mut subjects = OF_ACCOUNT.to_vec();
@@ -62,7 +62,7 @@ impl System {
         subjects
     }
 
-    pub(super) fn answer_claims(&self, ask: &Ask) {
+    pub(super) fn answer_claims(&self, ask: &SystemRequest) {
         let Some(tokens) = &self.tokens else { return };
         let named = match (ask.token(1), ask.token(2)) {
             ("ACCOUNT", account) => Some(account),
@@ -90,12 +90,12 @@ impl System {
         }
     }
 
-    fn answer_list(&self, ask: &Ask, accounts: Vec<String>) {
+    fn answer_list(&self, ask: &SystemRequest, accounts: Vec<String>) {
         self.log.debug(format_args!("list request responded with {} account ids", accounts.len()));
         self.reply(&ask.reply, &[], &compact(&List { data: accounts, server: self.server_info() }));
     }
 
-    fn report(&self, ask: &Ask, updated: &Updated) {
+    fn report(&self, ask: &SystemRequest, updated: &Updated) {
         let Updated { account, message, error, has_removed } = updated;
         if *has_removed {
             // Who is still there of an account that is no more has to go.
@@ -109,8 +109,8 @@ impl System {
         if ask.reply.is_empty() {
             return;
         }
-        let data = error.is_none().then_some(Status { account, code: 200, message });
-        let error = error.as_ref().map(|error| Failure {
+        let data = error.is_none().then_some(ClaimsStatus { account, code: 200, message });
+        let error = error.as_ref().map(|error| ClaimsFailure {
             account,
             code: 500,
             description: format!("{message} - {error}"),

@@ -1,14 +1,15 @@
-//! Requests to do something: read the configuration again, end a client, have it look for another server.
+//! Requests to do something: read the configuration again, end a client, have it look for another
+//! server.
 
 use super::System;
-use super::envelope::{Fault, Response};
-use super::front::Ask;
-use super::tell::send;
+use super::envelope::{RequestFault, Response};
+use super::intake::SystemRequest;
+use super::publisher::send;
 use crate::shard::Mail;
-use myelin_broker::MessageRef;
-use myelin_monitor::request::{Request, Topic};
+use myelin_monitor::request::{PageRequest, Topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::json::compact;
+use myelin_wire::message_buf::MessageRef;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
@@ -20,28 +21,28 @@ pub(crate) type Reloaded = Box<dyn FnOnce(Result<(), String>) + Send>;
 pub(crate) type Orders = UnboundedSender<Reloaded>;
 
 #[derive(Deserialize)]
-struct Client {
+struct ClientOrder {
     #[serde(default)]
     cid: u64,
 }
 
 impl System {
     /// Whether an order is for this server. One that cannot be read is answered here.
-    fn is_ordered(&self, ask: &Ask) -> bool {
+    fn is_ordered(&self, ask: &SystemRequest) -> bool {
         if ask.reply.is_empty() {
             return false;
         }
-        match Request::read(Topic::Control, &ask.body) {
+        match PageRequest::read(Topic::Control, &ask.body) {
             Ok(request) => self.is_meant(request.filter()),
             Err(why) => {
-                self.reply_with(ask, None, Some(Fault::of_request(why)));
+                self.reply_with(ask, None, Some(RequestFault::of_request(why)));
                 false
             }
         }
     }
 
     /// The configuration is read again elsewhere, and answered when that is done.
-    pub(super) fn answer_reload(&self, ask: &Ask) {
+    pub(super) fn answer_reload(&self, ask: &SystemRequest) {
         if !self.is_ordered(ask) {
             return;
         }
@@ -49,7 +50,7 @@ impl System {
             (ask.reply.clone(), self.mailboxes.first().cloned(), Arc::clone(&self.account));
         let server = self.server_info();
         let done = move |outcome: Result<(), String>| {
-            let error = outcome.err().map(Fault::of_server);
+            let error = outcome.err().map(RequestFault::of_server);
             let body = compact(&Response { server, data: None, error });
             if let Some(mailbox) = mailbox {
                 send(
@@ -64,8 +65,8 @@ impl System {
     }
 
     /// `KICK` and `LDM`.
-    pub(super) fn answer_about_client(&self, ask: &Ask) {
-        let client: Client = match serde_json::from_slice(&ask.body) {
+    pub(super) fn answer_about_client(&self, ask: &SystemRequest) {
+        let client: ClientOrder = match serde_json::from_slice(&ask.body) {
             Ok(client) => client,
             Err(error) => {
                 return self.log.error(format_args!("Error unmarshalling kick client request: {error}"));
@@ -74,8 +75,9 @@ impl System {
         if !self.is_ordered(ask) {
             return;
         }
-        let done = if ask.last() == "KICK" { self.kick(client.cid) } else { self.send_away(client.cid) };
-        self.reply_with(ask, None, done.err().map(|why| Fault::of_server(why.to_owned())));
+        let done =
+            if ask.last() == "KICK" { self.kick(client.cid) } else { self.announce_lame_duck(client.cid) };
+        self.reply_with(ask, None, done.err().map(|why| RequestFault::of_server(why.to_owned())));
     }
 
     fn kick(&self, cid: u64) -> Result<(), &'static str> {
@@ -85,13 +87,13 @@ impl System {
     }
 
     /// Tells one client what all are told in lame duck mode.
-    fn send_away(&self, cid: u64) -> Result<(), &'static str> {
+    fn announce_lame_duck(&self, cid: u64) -> Result<(), &'static str> {
         let conn = self.broker.connection(cid).ok_or("no such client id")?;
         if !conn.accepts_async_info() {
             return Err("client does not support Lame Duck Mode or is not ready to receive the notification");
         }
         // Its shard knows it, the others do not.
-        self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::SendAway(cid)));
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::AnnounceLameDuck(cid)));
         Ok(())
     }
 }

@@ -8,20 +8,20 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::time::SystemTime;
 
-/// What went wrong with a request.
+/// Fault of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Fault {
+pub(super) struct RequestFault {
     pub(super) code: u16,
     pub(super) description: String,
 }
 
-impl Fault {
+impl RequestFault {
     /// The request cannot be read.
     pub(super) fn of_request(description: String) -> Self {
         Self { code: 400, description }
     }
 
-    /// What it asks for cannot be done.
+    /// Makes the fault of a request that cannot be done.
     pub(super) fn of_server(description: String) -> Self {
         Self { code: 500, description }
     }
@@ -34,7 +34,7 @@ pub(super) struct Response<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<Fault>,
+    pub(super) error: Option<RequestFault>,
 }
 
 impl System {
@@ -44,7 +44,7 @@ impl System {
     }
 
     /// The bytes of an answer.
-    pub(super) fn response(&self, data: Option<&RawValue>, error: Option<Fault>) -> Vec<u8> {
+    pub(super) fn response(&self, data: Option<&RawValue>, error: Option<RequestFault>) -> Vec<u8> {
         compact(&Response { server: self.server_info(), data, error })
     }
 }

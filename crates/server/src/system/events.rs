@@ -1,15 +1,18 @@
-//! What the server tells without being asked: who came, who went, who was turned away, how many there are.
+//! Events that the server publishes without being asked: who came, who went, who was turned away,
+//! how many there are.
 //!
-//! On shards it is only looked whether anybody in the system account listens; the rest happens on the room's own thread.
+//! On shards it is only looked whether anybody in the system account listens; the rest happens on
+//! the room's own thread.
 
 use super::envelope::{moment, now};
 use super::{Job, System};
-use crate::ocsp::Finding;
+use crate::ocsp::OcspFinding;
 use jiff::Timestamp;
 use myelin_broker::ServerInfo;
 use myelin_broker::{Account, ClientEvents, ClosedConn, Conn, ConnDetails, Endpoint};
 use myelin_conf::options::GLOBAL_ACCOUNT;
 use myelin_monitor::request;
+use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::json::{compact, is_zero};
 use serde::Serialize;
@@ -22,9 +25,9 @@ const CONNECTIONS: &str = "io.nats.server.advisory.v1.account_connections";
 const OCSP_REJECT: &str = "io.nats.server.advisory.v1.ocsp_peer_reject";
 const OCSP_LINK: &str = "io.nats.server.advisory.v1.ocsp_peer_link_invalid";
 
-/// What every event begins with.
+/// Beginning of every event.
 #[derive(Serialize)]
-struct Head {
+struct EventHeader {
     r#type: &'static str,
     id: String,
     timestamp: String,
@@ -33,7 +36,7 @@ struct Head {
 
 /// The client that an event is about, in the reference's order.
 #[derive(Serialize, Default)]
-struct Client {
+struct EventClient {
     start: String,
     host: String,
     id: u64,
@@ -72,15 +75,15 @@ struct Moved {
 #[derive(Serialize)]
 struct Connected {
     #[serde(flatten)]
-    head: Head,
-    client: Client,
+    head: EventHeader,
+    client: EventClient,
 }
 
 #[derive(Serialize)]
 struct Disconnected<'a> {
     #[serde(flatten)]
-    head: Head,
-    client: Client,
+    head: EventHeader,
+    client: EventClient,
     sent: Moved,
     received: Moved,
     reason: &'a str,
@@ -118,20 +121,20 @@ struct LinkInvalid {
 }
 
 /// A client whose connection is over or about to be, as it was then.
-pub(super) struct Departed {
+pub(super) struct ClosedClient {
     cid: u64,
     endpoint: Endpoint,
     details: ConnDetails,
     client_type: &'static str,
     stop: SystemTime,
     reason: CloseReason,
-    /// What is said instead of the reason: what a callout service gave.
-    told: Option<String>,
+    /// Reason that a callout service gave, said in place of ours.
+    service_reason: Option<String>,
     /// Messages and bytes: from it, to it.
     moved: [(u64, u64); 2],
 }
 
-impl Departed {
+impl ClosedClient {
     fn of(conn: &Conn, reason: CloseReason) -> Self {
         Self {
             cid: conn.cid(),
@@ -140,13 +143,13 @@ impl Departed {
             client_type: client_type(conn.via()),
             stop: SystemTime::now(),
             reason,
-            told: None,
+            service_reason: None,
             moved: [conn.received(), conn.sent()],
         }
     }
 
-    fn client(&self, account: &str) -> Client {
-        Client {
+    fn client(&self, account: &str) -> EventClient {
+        EventClient {
             rtt: self.details.rtt.map_or(0, |rtt| rtt.as_nanos() as u64),
             stop: written(self.stop),
             ..client(self.cid, &self.endpoint, &self.details, self.client_type, account)
@@ -154,7 +157,7 @@ impl Departed {
     }
 }
 
-impl From<&ClosedConn> for Departed {
+impl From<&ClosedConn> for ClosedClient {
     fn from(record: &ClosedConn) -> Self {
         Self {
             cid: record.cid,
@@ -163,7 +166,7 @@ impl From<&ClosedConn> for Departed {
             client_type: client_type(record.via),
             stop: record.stop,
             reason: record.reason,
-            told: None,
+            service_reason: None,
             moved: [record.received, record.sent],
         }
     }
@@ -191,10 +194,10 @@ fn client(
     details: &ConnDetails,
     client_type: &'static str,
     account: &str,
-) -> Client {
+) -> EventClient {
     let user = details.claims.as_ref();
     let tag = user.map_or(account, |user| user.account().name_tag());
-    Client {
+    EventClient {
         start: written(endpoint.start),
         host: endpoint.peer.ip().to_string(),
         id: cid,
@@ -209,28 +212,28 @@ fn client(
         tags: user.map(|user| user.tags().to_vec()).unwrap_or_default(),
         kind: "Client",
         client_type,
-        ..Client::default()
+        ..EventClient::default()
     }
 }
 
 impl ClientEvents for System {
-    fn came(&self, conn: &Arc<Conn>, account: &Arc<Account>) {
+    fn connected(&self, conn: &Arc<Conn>, account: &Arc<Account>) {
         let subject = format!("$SYS.ACCOUNT.{}.CONNECT", account.name());
         if self.is_heard(&subject) {
-            self.note(Job::Came(subject, Arc::clone(conn)));
+            self.note(Job::Connected(subject, Arc::clone(conn)));
         }
     }
 
-    fn went(&self, record: &ClosedConn) {
+    fn disconnected(&self, record: &ClosedConn) {
         let subject = format!("$SYS.ACCOUNT.{}.DISCONNECT", account_of(&record.details));
         if self.is_heard(&subject) {
-            self.note(Job::Went(subject, Box::new(record.into())));
+            self.note(Job::Disconnected(subject, Box::new(record.into())));
         }
     }
 
-    /// Compat: who owns accounts is told in the account where the client was before: the global one. Where a callout service
-    /// decides it is the service's account.
-    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>) {
+    /// Compat: who owns accounts is told in the account where the client was before: the global
+    /// one. Where a callout service decides it is the service's account.
+    fn auth_failed(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>) {
         let (to_account, why) = match service {
             Some((account, why)) => (Some(Arc::clone(account)), Some(why)),
             None if conn.with_details(|details| details.account.is_empty()) => {
@@ -239,21 +242,21 @@ impl ClientEvents for System {
             None => (None, None),
         };
         if let Some(account) = to_account.filter(|account| account.has_interest(AUTH_ERROR.as_bytes())) {
-            let mut departed = Departed::of(conn, reason);
-            departed.told = why;
-            if departed.told.is_some() {
+            let mut departed = ClosedClient::of(conn, reason);
+            departed.service_reason = why;
+            if departed.service_reason.is_some() {
                 account.name().clone_into(&mut departed.details.account);
             }
-            self.note(Job::Refused(account, AUTH_ERROR.to_owned(), Box::new(departed)));
+            self.note(Job::AuthFailed(account, AUTH_ERROR.to_owned(), Box::new(departed)));
         }
         let subject = format!("$SYS.SERVER.{}.CLIENT.AUTH.ERR", self.id);
         if self.is_heard(&subject) {
-            let departed = Box::new(Departed::of(conn, reason));
-            self.note(Job::Refused(Arc::clone(&self.account), subject, departed));
+            let departed = Box::new(ClosedClient::of(conn, reason));
+            self.note(Job::AuthFailed(Arc::clone(&self.account), subject, departed));
         }
     }
 
-    fn counted(&self, account: &Arc<Account>) {
+    fn count_changed(&self, account: &Arc<Account>) {
         let name = account.name();
         if name == GLOBAL_ACCOUNT || !connection_subjects(name).iter().any(|subject| self.is_heard(subject)) {
             return;
@@ -273,38 +276,44 @@ fn connection_subjects(account: &str) -> [String; 2] {
 }
 
 impl System {
-    fn head(&self, kind: &'static str) -> Head {
-        Head { r#type: kind, id: myelin_stdx::id::unique(22), timestamp: now(), server: self.server_info() }
+    fn head(&self, kind: &'static str) -> EventHeader {
+        EventHeader {
+            r#type: kind,
+            id: myelin_stdx::id::unique(&OsEntropy, 22),
+            timestamp: now(),
+            server: self.server_info(),
+        }
     }
 
-    pub(super) fn tell_came(&self, subject: &str, conn: &Conn) {
+    pub(super) fn publish_connect(&self, subject: &str, conn: &Conn) {
         let details = conn.details();
         let via = client_type(conn.via());
         let client = client(conn.cid(), &conn.endpoint(), &details, via, account_of(&details));
-        self.tell(&self.account, subject, &compact(&Connected { head: self.head(CONNECT), client }));
+        self.publish_event(&self.account, subject, &compact(&Connected { head: self.head(CONNECT), client }));
     }
 
-    pub(super) fn tell_departed(&self, to: &Arc<Account>, subject: &str, departed: &Departed) {
+    pub(super) fn publish_disconnect(&self, to: &Arc<Account>, subject: &str, departed: &ClosedClient) {
         let [(sent, sent_bytes), (received, received_bytes)] = departed.moved;
         let event = Disconnected {
             head: self.head(DISCONNECT),
             client: departed.client(account_of(&departed.details)),
             sent: Moved { msgs: sent, bytes: sent_bytes },
             received: Moved { msgs: received, bytes: received_bytes },
-            reason: departed.told.as_deref().unwrap_or_else(|| departed.reason.text()),
+            reason: departed.service_reason.as_deref().unwrap_or_else(|| departed.reason.text()),
         };
-        self.tell(to, subject, &compact(&event));
+        self.publish_event(to, subject, &compact(&event));
     }
 
-    /// Tells of the accounts whose connections have changed. Compat: the reference tells of each change; here those that
-    /// come together are told as one.
-    pub(super) fn tell_changed(&self) {
+    /// Tells of the accounts whose connections have changed. Compat: the reference tells of each
+    /// change; here those that come together are told as one.
+    pub(super) fn publish_changed_counts(&self) {
         let names = self.take_changed();
-        self.tell_connections(&names);
+        self.publish_counts(&names);
     }
 
-    /// Tells again how many there are, of all accounts that have connections: who has just begun to listen learns it.
-    pub(super) fn tell_all_connections(&self) {
+    /// Tells again how many there are, of all accounts that have connections: who has just begun to
+    /// listen learns it.
+    pub(super) fn publish_all_counts(&self) {
         let is_shown = |account: &Arc<Account>| {
             account.connections() > 0
                 && account.name() != GLOBAL_ACCOUNT
@@ -313,16 +322,16 @@ impl System {
         let accounts = self.broker.accounts().into_iter().filter(is_shown);
         let names: Vec<String> = accounts.map(|account| account.name().to_owned()).collect();
         if !names.is_empty() {
-            self.tell_connections(&names);
+            self.publish_counts(&names);
         }
     }
 
-    fn tell_connections(&self, names: &[String]) {
+    fn publish_counts(&self, names: &[String]) {
         for (name, stat) in request::account_stats(names, &*self.monitor) {
             let body = self.connections(&stat);
             for subject in connection_subjects(&name) {
                 if self.is_heard(&subject) {
-                    self.tell(&self.account, &subject, &body);
+                    self.publish_event(&self.account, &subject, &body);
                 }
             }
         }
@@ -338,18 +347,18 @@ impl System {
     }
 
     /// The server itself: what it says at its end.
-    pub(super) fn tell_of_self(&self, what: &str) {
+    pub(super) fn publish_server_event(&self, what: &str) {
         let subject = format!("$SYS.SERVER.{}.{what}", self.id);
         if self.is_heard(&subject) {
-            self.tell(&self.account, &subject, &compact(&self.server_info()));
+            self.publish_event(&self.account, &subject, &compact(&self.server_info()));
         }
     }
 
-    /// What was found about the certificate of a client.
-    pub(crate) fn advise(&self, finding: &Finding) {
+    /// Publishes a finding about the certificate of a client.
+    pub(crate) fn advise(&self, finding: &OcspFinding) {
         let what = match finding {
-            Finding::Rejected(..) => "OCSP.PEER.CONN.REJECT",
-            Finding::LinkInvalid(..) => "OCSP.PEER.LINK.INVALID",
+            OcspFinding::Rejected(..) => "OCSP.PEER.CONN.REJECT",
+            OcspFinding::LinkInvalid(..) => "OCSP.PEER.LINK.INVALID",
         };
         let subject = format!("$SYS.SERVER.{}.{what}", self.id);
         if self.is_heard(&subject) {
@@ -357,11 +366,11 @@ impl System {
         }
     }
 
-    pub(super) fn tell_ocsp(&self, subject: &str, finding: Finding) {
-        let (id, timestamp) = (myelin_stdx::id::unique(22), now());
+    pub(super) fn publish_ocsp(&self, subject: &str, finding: OcspFinding) {
+        let (id, timestamp) = (myelin_stdx::id::unique(&OsEntropy, 22), now());
         let server = self.server_info();
         let body = match finding {
-            Finding::Rejected(peer, reason) => compact(&Rejected {
+            OcspFinding::Rejected(peer, reason) => compact(&Rejected {
                 r#type: OCSP_REJECT,
                 id,
                 timestamp,
@@ -370,7 +379,7 @@ impl System {
                 server,
                 reason,
             }),
-            Finding::LinkInvalid(peer, link, reason) => compact(&LinkInvalid {
+            OcspFinding::LinkInvalid(peer, link, reason) => compact(&LinkInvalid {
                 r#type: OCSP_LINK,
                 id,
                 timestamp,
@@ -380,7 +389,7 @@ impl System {
                 reason,
             }),
         };
-        self.tell(&self.account, subject, &body);
+        self.publish_event(&self.account, subject, &body);
     }
 }
 

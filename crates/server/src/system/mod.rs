@@ -1,30 +1,36 @@
 //! The system account: what it is asked, and what it is told.
 //!
-//! Owns the bindings on `$SYS.>` and two threads. *system* tells events and answers what takes no time; *sys-pages* renders
-//! what takes longer, and steps back when shards have work. Both post what they have to say to a shard. On shards only two
-//! things happen: a request is copied into a queue, and before an event is even noted it is looked whether anybody listens.
+//! Owns the bindings on `$SYS.>` and two threads. *system* tells events and answers what takes no
+//! time; *sys-pages* renders what takes longer, and steps back when shards have work. Both post
+//! what they have to say to a shard. On shards only two things happen: a request is copied into a
+//! queue, and before an event is even noted it is looked whether anybody listens.
 //!
-//! Nothing here is known to anybody outside of the system account, but for what `broker` lets every account import.
+//! Nothing here is known to anybody outside of the system account, but for what `broker` lets every
+//! account import.
+//!
+//! `broker` tells its `ClientEvents` which clients come and go; `monitor::request` makes pages of
+//! messages; what every account may ask is an import that `broker/src/imports/system.rs` adds to
+//! its configuration.
 
 mod accounts;
 mod claims;
 mod control;
 mod envelope;
 mod events;
-mod front;
+mod intake;
+mod publisher;
 mod requests;
-mod tell;
 mod user;
 
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
-use crate::ocsp::Finding;
+use crate::ocsp::OcspFinding;
 use crate::process;
 use crate::resolver::Tokens;
 use crate::shard::Mailbox;
-use crate::supervise::{self, Part};
-use events::Departed;
-use front::{Ask, Front};
+use crate::supervise::{self, SupervisedPart};
+use events::ClosedClient;
+use intake::{RequestIntake, SystemRequest};
 use jiff::Timestamp;
 use myelin_broker::{Account, Broker, Conn};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -38,7 +44,8 @@ pub(crate) use control::{Orders, Reloaded};
 
 /// Requests and events that wait, at most: more are dropped.
 const QUEUED: usize = 16_384;
-/// Of these, requests of other accounts: their number must not keep the system account's own waiting.
+/// Of these, requests of other accounts: their number must not keep the system account's own
+/// waiting.
 const GUESTS: usize = 1024;
 /// Of these, requests of one account.
 const GUESTS_OF_ONE: usize = 64;
@@ -46,8 +53,8 @@ const GUESTS_OF_ONE: usize = 64;
 const GUEST_SIZE: usize = 16 * 1024;
 /// How often it is told how many connections accounts have.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// Counting what accounts have moved means a look at every connection. For each moment that it takes so many are rest,
-/// however fast connections come and go.
+/// Counting what accounts have moved means a look at every connection. For each moment that it
+/// takes so many are rest, however fast connections come and go.
 const REST: u32 = 9;
 /// How often the server tells of itself in the end; it begins with more.
 const STATSZ: Duration = Duration::from_secs(10);
@@ -87,19 +94,19 @@ impl Guests {
 
 /// Work for one of the threads.
 enum Job {
-    Ask(Ask),
-    Came(String, Arc<Conn>),
-    Went(String, Box<Departed>),
-    Refused(Arc<Account>, String, Box<Departed>),
+    SystemRequest(SystemRequest),
+    Connected(String, Arc<Conn>),
+    Disconnected(String, Box<ClosedClient>),
+    AuthFailed(Arc<Account>, String, Box<ClosedClient>),
     Count,
-    Ocsp(String, Finding),
+    Ocsp(String, OcspFinding),
     /// The server enters lame duck mode.
     LameDuck,
     /// The server ends: say so, then end as well.
     Stop,
 }
 
-/// See the head of this file.
+/// System account: answers its requests and publishes its events.
 pub(crate) struct System {
     broker: Arc<Broker>,
     monitor: Arc<Monitor>,
@@ -129,8 +136,8 @@ pub(crate) struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the room needs of the server.
-pub(crate) struct Parts {
+/// Parts of the server that the system account needs.
+pub(crate) struct SystemParts {
     pub(crate) broker: Arc<Broker>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) log: Arc<Logger>,
@@ -144,8 +151,8 @@ impl Running {
     ///
     /// # Errors
     /// The operating system gives no threads.
-    pub(crate) fn start(parts: Parts) -> std::io::Result<Option<Self>> {
-        let Parts { broker, monitor, log, mailboxes, orders, tokens } = parts;
+    pub(crate) fn start(parts: SystemParts) -> std::io::Result<Option<Self>> {
+        let SystemParts { broker, monitor, log, mailboxes, orders, tokens } = parts;
         let Some(account) = broker.system_account() else { return Ok(None) };
         let ((events, told), (pages, asked)) = (channel(), channel());
         let system = Arc::new(System {
@@ -168,17 +175,17 @@ impl Running {
         });
         let (teller, renderer) = (Arc::clone(&system), Arc::clone(&system));
         let threads = vec![
-            supervise::thread(Part::System, move || teller.tell_all(&told))?,
-            supervise::thread(Part::SystemPages, move || {
+            supervise::thread(SupervisedPart::System, move || teller.run_events(&told))?,
+            supervise::thread(SupervisedPart::SystemPages, move || {
                 process::step_back();
-                renderer.answer_all(&asked);
+                renderer.run_pages(&asked);
             })?,
         ];
         let waiting = Arc::downgrade(&system);
         let count = move || waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed));
         system.monitor.watch_queue("System recvQ", Box::new(count));
-        Front::open(&system);
-        system.broker.set_witness(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
+        RequestIntake::open(&system);
+        system.broker.set_client_events(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
         Ok(Some(Self { system, threads }))
     }
 
@@ -221,14 +228,14 @@ impl System {
     }
 
     /// Puts a request before a thread.
-    fn ask(&self, to: &Sender<Job>, ask: Ask) {
+    fn ask(&self, to: &Sender<Job>, ask: SystemRequest) {
         if let Some(account) = &ask.guest {
             let is_large = ask.headers.len() + ask.body.len() > GUEST_SIZE;
             if is_large || !lock(&self.guests).enter(account) {
                 return self.drop_one();
             }
         }
-        self.post(to, Job::Ask(ask));
+        self.post(to, Job::SystemRequest(ask));
     }
 
     fn post(&self, to: &Sender<Job>, job: Job) {
@@ -245,7 +252,9 @@ impl System {
     fn taken(&self, job: &Job) {
         match job {
             Job::Stop | Job::LameDuck => return,
-            Job::Ask(Ask { guest: Some(account), .. }) => lock(&self.guests).leave(account),
+            Job::SystemRequest(SystemRequest { guest: Some(account), .. }) => {
+                lock(&self.guests).leave(account)
+            }
             _ => {}
         }
         self.queued.fetch_sub(1, Relaxed);
@@ -262,7 +271,8 @@ impl System {
         }
     }
 
-    /// Notes an account whose connections have changed; true if nobody is on the way to tell of any.
+    /// Notes an account whose connections have changed; true if nobody is on the way to tell of
+    /// any.
     fn mark_changed(&self, account: &str) -> bool {
         let mut changed = lock(&self.changed);
         let is_first = changed.is_empty();
@@ -275,26 +285,28 @@ impl System {
     }
 
     /// The thread that tells events.
-    fn tell_all(&self, jobs: &Receiver<Job>) {
-        let mut pace = Pace::new(Instant::now());
+    fn run_events(&self, jobs: &Receiver<Job>) {
+        let mut pace = EventSchedule::new(Instant::now());
         loop {
             let job = match jobs.recv_timeout(pace.left(Instant::now())) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => {
-                    supervise::guard(Part::System, || self.beat(&mut pace, Instant::now()));
+                    supervise::guard(SupervisedPart::System, || {
+                        self.publish_periodic(&mut pace, Instant::now())
+                    });
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let is_last = matches!(job, Job::Stop);
             self.taken(&job);
-            if matches!(job, Job::Ask(_)) && self.is_ending.load(Relaxed) {
+            if matches!(job, Job::SystemRequest(_)) && self.is_ending.load(Relaxed) {
                 continue;
             }
-            supervise::guard(Part::System, || {
+            supervise::guard(SupervisedPart::System, || {
                 self.work(job, &mut pace);
                 if !is_last {
-                    self.beat(&mut pace, Instant::now());
+                    self.publish_periodic(&mut pace, Instant::now());
                 }
             });
             if is_last {
@@ -304,7 +316,7 @@ impl System {
     }
 
     /// The thread that renders pages.
-    fn answer_all(&self, jobs: &Receiver<Job>) {
+    fn run_pages(&self, jobs: &Receiver<Job>) {
         // What other accounts ask waits until nothing of the operator's does.
         let mut guests: VecDeque<Job> = VecDeque::new();
         loop {
@@ -313,8 +325,10 @@ impl System {
                 return;
             }
             match next {
-                Some(Job::Ask(ask)) if ask.guest.is_some() => guests.push_back(Job::Ask(ask)),
-                Some(job @ Job::Ask(_)) => self.answer_one(&job),
+                Some(Job::SystemRequest(ask)) if ask.guest.is_some() => {
+                    guests.push_back(Job::SystemRequest(ask))
+                }
+                Some(job @ Job::SystemRequest(_)) => self.answer_one(&job),
                 Some(_) => return,
                 None => match guests.pop_front() {
                     Some(job) => self.answer_one(&job),
@@ -326,45 +340,49 @@ impl System {
 
     fn answer_one(&self, job: &Job) {
         self.taken(job);
-        if let Job::Ask(ask) = job {
-            supervise::guard(Part::SystemPages, || self.answer(ask));
+        if let Job::SystemRequest(ask) = job {
+            supervise::guard(SupervisedPart::SystemPages, || self.answer(ask));
         }
     }
 
-    fn work(&self, job: Job, pace: &mut Pace) {
+    fn work(&self, job: Job, pace: &mut EventSchedule) {
         match job {
-            Job::Ask(ask) if ask.is_statsz() => self.answer_statsz(&ask, pace),
-            Job::Ask(ask) => self.answer(&ask),
-            Job::Came(subject, conn) => self.tell_came(&subject, &conn),
-            Job::Went(subject, departed) => self.tell_departed(&self.account, &subject, &departed),
-            Job::Refused(account, subject, departed) => self.tell_departed(&account, &subject, &departed),
+            Job::SystemRequest(ask) if ask.is_statsz() => self.answer_statsz(&ask, pace),
+            Job::SystemRequest(ask) => self.answer(&ask),
+            Job::Connected(subject, conn) => self.publish_connect(&subject, &conn),
+            Job::Disconnected(subject, departed) => {
+                self.publish_disconnect(&self.account, &subject, &departed)
+            }
+            Job::AuthFailed(account, subject, departed) => {
+                self.publish_disconnect(&account, &subject, &departed)
+            }
             Job::Count => pace.changes_wait = true,
-            Job::Ocsp(subject, finding) => self.tell_ocsp(&subject, finding),
-            Job::LameDuck => self.tell_of_self("LAMEDUCK"),
-            Job::Stop => self.take_leave(),
+            Job::Ocsp(subject, finding) => self.publish_ocsp(&subject, finding),
+            Job::LameDuck => self.publish_server_event("LAMEDUCK"),
+            Job::Stop => self.announce_shutdown(),
         }
     }
 
-    fn take_leave(&self) {
-        self.tell_of_self("SHUTDOWN");
-        self.wait_until_told(FAREWELL);
+    fn announce_shutdown(&self) {
+        self.publish_server_event("SHUTDOWN");
+        self.wait_until_published(FAREWELL);
     }
 
-    /// What is told without a reason.
-    fn beat(&self, pace: &mut Pace, now: Instant) {
+    /// Publishes the events that are due by time.
+    fn publish_periodic(&self, pace: &mut EventSchedule, now: Instant) {
         if pace.statsz <= now {
             pace.next_statsz(now);
-            self.tell_statsz();
+            self.publish_statsz();
         }
         if pace.connections <= now {
             pace.connections = now + HEARTBEAT;
-            self.tell_all_connections();
+            self.publish_all_counts();
             // Whoever was to be told of these may have found the queue full.
             pace.changes_wait |= !lock(&self.changed).is_empty();
         }
         if pace.changes_wait && pace.changes <= now {
             pace.changes_wait = false;
-            self.tell_changed();
+            self.publish_changed_counts();
             let end = Instant::now();
             pace.changes = end + (end - now) * REST;
         }
@@ -372,7 +390,7 @@ impl System {
 }
 
 /// When something is told without a reason.
-struct Pace {
+struct EventSchedule {
     statsz: Instant,
     statsz_every: Duration,
     connections: Instant,
@@ -382,7 +400,7 @@ struct Pace {
     changes_wait: bool,
 }
 
-impl Pace {
+impl EventSchedule {
     fn new(now: Instant) -> Self {
         let first = FIRST_STATSZ;
         Self {

@@ -1,9 +1,9 @@
 //! Requests for pages, and which server they mean.
 
-use super::envelope::Fault;
-use super::front::Ask;
-use super::{Pace, System};
-use myelin_monitor::request::{self, Filter, Page, Request, Topic};
+use super::envelope::RequestFault;
+use super::intake::SystemRequest;
+use super::{EventSchedule, System};
+use myelin_monitor::request::{self, Filter, Page, PageRequest, Topic};
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::header;
 use myelin_wire::json::compact;
@@ -14,12 +14,12 @@ use std::time::Instant;
 /// The old general call: every server tells of itself.
 pub(super) const PING: &str = "$SYS.REQ.SERVER.PING";
 
-/// What comes of a request: a page, nothing that anybody is told, or a fault.
-pub(super) type Outcome = Result<Option<Page>, Fault>;
+/// Result of a request: a page, nothing that anybody is told, or a fault.
+pub(super) type PageResult = Result<Option<Page>, RequestFault>;
 
 impl System {
     /// Answers a request, whatever it is.
-    pub(super) fn answer(&self, ask: &Ask) {
+    pub(super) fn answer(&self, ask: &SystemRequest) {
         match (ask.token(1), ask.token(2)) {
             ("DEBUG", _) => self.answer_subscribers(ask),
             (_, "USER") => self.answer_user(ask),
@@ -33,7 +33,7 @@ impl System {
         }
     }
 
-    fn answer_of_server(&self, ask: &Ask) {
+    fn answer_of_server(&self, ask: &SystemRequest) {
         match ask.last() {
             "IDZ" => self.answer_id(ask),
             "RELOAD" => self.answer_reload(ask),
@@ -42,7 +42,7 @@ impl System {
                 let topic = Topic::of_server().find(|(name, _)| *name == last);
                 if let Some((_, topic)) = topic {
                     self.respond(ask, topic, |request| {
-                        request.answer(&*self.monitor).map_err(Fault::of_server)
+                        request.answer(&*self.monitor).map_err(RequestFault::of_server)
                     });
                 }
             }
@@ -50,14 +50,19 @@ impl System {
     }
 
     /// Reads a request that means this server, and answers it with what `act` makes of it.
-    pub(super) fn respond(&self, ask: &Ask, topic: Topic, act: impl FnOnce(Request) -> Outcome) {
+    pub(super) fn respond(
+        &self,
+        ask: &SystemRequest,
+        topic: Topic,
+        act: impl FnOnce(PageRequest) -> PageResult,
+    ) {
         if ask.reply.is_empty() {
             return;
         }
-        let request = match Request::read(topic, &ask.body) {
+        let request = match PageRequest::read(topic, &ask.body) {
             Ok(request) if self.is_meant(request.filter()) => request,
             Ok(_) => return,
-            Err(why) => return self.reply_with(ask, None, Some(Fault::of_request(why))),
+            Err(why) => return self.reply_with(ask, None, Some(RequestFault::of_request(why))),
         };
         match act(request) {
             Ok(Some(page)) => {
@@ -74,7 +79,12 @@ impl System {
         }
     }
 
-    pub(super) fn reply_with(&self, ask: &Ask, data: Option<&RawValue>, fault: Option<Fault>) {
+    pub(super) fn reply_with(
+        &self,
+        ask: &SystemRequest,
+        data: Option<&RawValue>,
+        fault: Option<RequestFault>,
+    ) {
         if !ask.reply.is_empty() {
             self.reply(&ask.reply, &[], &self.response(data, fault));
         }
@@ -96,8 +106,8 @@ impl System {
             && (filter.domain.is_empty() || filter.domain == self.monitor.domain())
     }
 
-    /// Who this is; without an envelope.
-    fn answer_id(&self, ask: &Ask) {
+    /// Answers with the identity of the server; without an envelope.
+    fn answer_id(&self, ask: &SystemRequest) {
         #[derive(Serialize)]
         struct Id {
             name: String,
@@ -112,23 +122,23 @@ impl System {
     }
 
     /// Tells of the server to whoever asks; without a reply, to everybody who listens.
-    pub(super) fn answer_statsz(&self, ask: &Ask, pace: &mut Pace) {
-        match Request::read(Topic::Statsz, &ask.body) {
-            Err(why) => self.reply_with(ask, None, Some(Fault::of_request(why))),
+    pub(super) fn answer_statsz(&self, ask: &SystemRequest, pace: &mut EventSchedule) {
+        match PageRequest::read(Topic::Statsz, &ask.body) {
+            Err(why) => self.reply_with(ask, None, Some(RequestFault::of_request(why))),
             Ok(request) if !self.is_meant(request.filter()) => {}
             Ok(_) if ask.reply.is_empty() => {
                 pace.statsz = Instant::now() + pace.statsz_every;
-                self.tell_statsz();
+                self.publish_statsz();
             }
             Ok(_) => self.reply(&ask.reply, &[], &self.statsz()),
         }
     }
 
     /// Tells everybody who listens.
-    pub(super) fn tell_statsz(&self) {
+    pub(super) fn publish_statsz(&self) {
         let subject = format!("$SYS.SERVER.{}.STATSZ", self.id);
         if self.is_heard(&subject) {
-            self.tell(&self.account, &subject, &self.statsz());
+            self.publish_event(&self.account, &subject, &self.statsz());
         }
     }
 

@@ -1,7 +1,7 @@
 //! `$SYS.REQ.USER.INFO`: who am I, and what may I do? Every user of every account may ask.
 
 use super::System;
-use super::front::Ask;
+use super::intake::SystemRequest;
 use myelin_auth::{Permissions, ResponseRule, SubjectRules};
 use myelin_broker::Conn;
 use myelin_wire::json::{compact, is_zero};
@@ -19,14 +19,14 @@ struct UserInfo {
     #[serde(skip_serializing_if = "String::is_empty")]
     user_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    permissions: Option<Shown>,
+    permissions: Option<PermissionsDocument>,
     /// Nanoseconds, whole seconds of them.
     #[serde(skip_serializing_if = "is_zero")]
     expires: i64,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct PermissionsDocument {
     publish: Lists,
     subscribe: Lists,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,8 +61,8 @@ impl From<ResponseRule> for Responses {
     }
 }
 
-fn shown(permissions: &Arc<Permissions>) -> Shown {
-    Shown {
+fn shown(permissions: &Arc<Permissions>) -> PermissionsDocument {
+    PermissionsDocument {
         publish: permissions.publish_rules().into(),
         subscribe: permissions.subscribe_rules().into(),
         responses: permissions.responses().map(Into::into),
@@ -88,7 +88,7 @@ fn of(conn: &Conn) -> UserInfo {
 }
 
 impl System {
-    pub(super) fn answer_user(&self, ask: &Ask) {
+    pub(super) fn answer_user(&self, ask: &SystemRequest) {
         let (Some(origin), false) = (&ask.origin, ask.reply.is_empty()) else { return };
         let text = String::from_utf8(compact(&of(origin))).ok();
         let page = text.and_then(|text| RawValue::from_string(text).ok());

@@ -1,8 +1,8 @@
-//! What a peer hears whose certificate turns out to be no good when the handshake has come to its end here: the alert
-//! `bad_certificate`, as if it had come in the middle.
+//! Alert for a peer whose certificate turns out to be no good when the handshake has come to its
+//! end here: `bad_certificate`, as if it had come in the middle.
 //!
-//! Whether a certificate was revoked is asked while nothing computes, so rustls has finished by then, and it sends no
-//! alert that others ask for. Its last words must not have been sent.
+//! Whether a certificate was revoked is asked while nothing computes, so rustls has finished by
+//! then, and it sends no alert that others ask for. Its last words must not have been sent.
 
 use rustls::crypto::cipher::{AeadKey, Iv, MessageEncrypter, OutboundChunks, OutboundPlainMessage};
 use rustls::{
@@ -23,7 +23,8 @@ pub(crate) fn bad_certificate(mut connection: ServerConnection) -> Option<Vec<u8
     }
     let alert = [FATAL, u8::from(AlertDescription::BadCertificate)];
     match suite {
-        // Our half is not encrypted yet, unless the session is an old one: then it was the first to be.
+        // Our half is not encrypted yet, unless the session is an old one: then it was the first to
+        // be.
         SupportedCipherSuite::Tls12(_) if !unsent.is_empty() => {
             Some([&[u8::from(ContentType::Alert), 3, 3, 0, 2][..], &alert].concat())
         }
@@ -68,7 +69,7 @@ mod tests {
     use rustls::version::{TLS12, TLS13};
     use rustls::{AlertDescription, ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection};
 
-    use super::super::lab::Lab;
+    use super::super::testing::TestAuthority;
     use super::super::{Peers, offer};
     use super::bad_certificate;
 
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_peer_hears_that_its_certificate_is_bad() {
-        let lab = Lab::new();
+        let lab = TestAuthority::new();
         lab.sign("client", &["client"]);
         let files =
             "cert_file: \"@server.pem\", key_file: \"@server.key\", ca_file: \"@ca.pem\", verify: true";

@@ -12,10 +12,10 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 use super::peer::{describe, names};
 use super::rate::Rate;
 use super::suites::{suite_name, version_name};
-use super::{Offer, Peers, Terms, offer};
+use super::{Offer, Peers, TlsTerms, offer};
 
-/// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
-/// what they have.
+/// TLS that new clients are offered now. It can be exchanged while the server runs; connections
+/// that exist keep what they have.
 #[derive(Debug)]
 pub(crate) struct ClientTls {
     offer: RwLock<Option<Arc<ClientOffer>>>,
@@ -53,7 +53,7 @@ impl ClientTls {
 /// TLS as it is offered to clients.
 #[derive(Debug)]
 pub(crate) struct ClientOffer {
-    pub(crate) terms: Terms,
+    pub(crate) terms: TlsTerms,
     /// When the handshake comes.
     pub(crate) first: HandshakeFirst,
     /// Time for the handshake.
@@ -66,7 +66,7 @@ pub(crate) struct ClientOffer {
     rate_limit: Option<u64>,
     /// SHA-256 of the public keys that are accepted, in hex; empty for all.
     pinned: BTreeSet<String>,
-    /// What the operator should know.
+    /// Note for the operator.
     pub(crate) note: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl ClientOffer {
         }))
     }
 
-    /// What the first INFO says.
+    /// Greeting of the first INFO.
     pub(crate) fn greeting(&self) -> Greeting {
         Greeting {
             tls_required: !self.is_optional,
@@ -118,7 +118,8 @@ impl ClientOffer {
     }
 }
 
-/// What the handshake agreed on. `keeps_chain`: somebody may have to be told what the peer has shown, whole.
+/// Parameters that the handshake agreed on. `keeps_chain`: somebody may have to be told what the
+/// peer has shown, whole.
 pub(crate) fn details(connection: &ServerConnection, is_first: bool, keeps_chain: bool) -> TlsDetails {
     let chain = connection.peer_certificates().filter(|_| keeps_chain);
     TlsDetails {
@@ -133,7 +134,7 @@ pub(crate) fn details(connection: &ServerConnection, is_first: bool, keeps_chain
     }
 }
 
-/// What went wrong with a handshake. Compat: in Go's words where they are likely to be looked for.
+/// Text for a handshake that failed. Compat: in Go's words where they are likely to be looked for.
 pub(crate) fn words(error: &Error) -> String {
     match error {
         Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
@@ -182,8 +183,25 @@ fn alert_words(alert: AlertDescription) -> String {
         AlertDescription::UnknownCA => "unknown certificate authority".to_owned(),
         AlertDescription::CertificateUnknown => "unknown certificate".to_owned(),
         AlertDescription::CertificateExpired => "expired certificate".to_owned(),
-        AlertDescription::HandshakeFailure => "handshake failure".to_owned(),
+        AlertDescription::CertificateRevoked => "revoked certificate".to_owned(),
+        AlertDescription::DecodeError => "error decoding message".to_owned(),
+        AlertDescription::DecryptError => "error decrypting message".to_owned(),
         AlertDescription::ProtocolVersion => "protocol version not supported".to_owned(),
-        other => format!("{other:?}"),
+        AlertDescription::InsufficientSecurity => "insufficient security level".to_owned(),
+        AlertDescription::BadRecordMac => "bad record MAC".to_owned(),
+        AlertDescription::NoApplicationProtocol => "no application protocol".to_owned(),
+        other => spaced(&format!("{other:?}")),
     }
+}
+
+/// `UnexpectedMessage` as words: "unexpected message".
+fn spaced(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }

@@ -18,11 +18,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Certificates with their keys, in the order of the configuration.
 #[derive(Debug, Default)]
-pub(super) struct Identity {
+pub(super) struct CertifiedKeys {
     pub(super) keys: Vec<Arc<CertifiedKey>>,
 }
 
-impl Identity {
+impl CertifiedKeys {
     pub(super) fn open(identity: &TlsIdentity) -> Result<Self, String> {
         let keys = match identity {
             TlsIdentity::Anonymous => Vec::new(),
@@ -44,7 +44,7 @@ impl Identity {
     }
 }
 
-impl Identity {
+impl CertifiedKeys {
     /// When the first certificate expires.
     pub(super) fn expiry(&self) -> Option<Timestamp> {
         let (_, cert) = X509Certificate::from_der(self.keys.first()?.cert.first()?).ok()?;
@@ -141,7 +141,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
     })
 }
 
-/// What the blocks of a PEM file are called.
+/// Labels of the blocks of a PEM file.
 fn labels(pem: &[u8]) -> Vec<&str> {
     let text = std::str::from_utf8(pem).unwrap_or_default();
     let begins = text.lines().filter_map(|line| line.strip_prefix("-----BEGIN "));
@@ -149,7 +149,7 @@ fn labels(pem: &[u8]) -> Vec<&str> {
     labels.filter(|label| text.contains(&format!("-----END {label}-----"))).collect()
 }
 
-/// Who may sign the certificates of peers.
+/// Authorities that may sign the certificates of peers.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
     /// As they stand in the file; `None` for those of the system.

@@ -1,21 +1,21 @@
 //! TLS: from the options to what rustls works with.
 //!
-//! Owns certificates, keys and the choice of what is offered to peers. Opens no socket: `http` and the
-//! client listener do the handshakes. [`inspect`] is how a configuration finds out early that its
-//! certificates are no good.
+//! Owns certificates, keys and the choice of what is offered to peers. Opens no socket: `http` and
+//! the client listener do the handshakes. [`inspect`] is how a configuration finds out early that
+//! its certificates are no good.
 
 mod alert;
 mod clients;
 mod files;
-#[cfg(test)]
-pub(crate) mod lab;
+mod outbound;
 mod peer;
 mod rate;
 mod resolver;
 mod suites;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
-mod towards;
 mod verifier;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,24 +29,24 @@ use rustls::version::{TLS12, TLS13};
 use crate::ocsp::PeerCheck;
 pub(crate) use alert::bad_certificate;
 pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
-use files::{Authorities, Identity};
+use files::{Authorities, CertifiedKeys};
+pub(crate) use outbound::outbound_config;
 pub(crate) use peer::{issuer, subject};
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
 use rustls::pki_types::CertificateDer;
-pub(crate) use towards::towards_servers;
 
 /// Opens every file that a `tls{}` block names.
 ///
 /// # Errors
 /// What is wrong with them, in the reference's words.
 pub fn inspect(options: &TlsOptions) -> Result<(), String> {
-    Identity::open(&options.identity)?;
+    CertifiedKeys::open(&options.identity)?;
     Authorities::open(options.ca_file.as_deref())?;
     Ok(())
 }
 
-/// Who may sign the certificates of peers: those of `ca_file`, or else of the system.
+/// Authorities that may sign the certificates of peers: those of `ca_file`, or else of the system.
 ///
 /// # Errors
 /// When the file is no good.
@@ -56,44 +56,44 @@ pub(crate) fn authorities(options: &TlsOptions) -> Result<Vec<CertificateDer<'st
 
 /// When the first certificate of a `tls{}` block expires, if its files can be read.
 pub(crate) fn expiry(options: &TlsOptions) -> Option<Timestamp> {
-    Identity::open(&options.identity).ok()?.expiry()
+    CertifiedKeys::open(&options.identity).ok()?.expiry()
 }
 
-/// What is asked of those who connect.
+/// Demand on those who connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peers {
-    /// What the options say.
+    /// As the options say.
     AsConfigured,
     /// Never a certificate. Compat: monitoring over HTTPS does not ask, whatever `verify` says.
     Anonymous,
 }
 
-/// What those who connect to a listener have to go through.
+/// Terms for those who connect to a listener.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
+pub(crate) struct TlsTerms {
     pub(crate) config: Arc<ServerConfig>,
-    /// What proof is shown with the first certificate.
+    /// Proof that is shown with the first certificate.
     pub(crate) staple: Arc<Staple>,
     /// Whether their certificates were revoked, where that is asked.
     pub(crate) revocation: Option<Arc<PeerCheck>>,
 }
 
-/// What a listener offers, and what the operator should know about it.
+/// Offer of a listener, and what the operator should know about it.
 #[derive(Debug)]
 pub(crate) struct Offer {
-    pub(crate) terms: Terms,
+    pub(crate) terms: TlsTerms,
     /// Names that were configured and are not spoken, in one sentence.
     pub(crate) note: Option<String>,
 }
 
-/// What a listener with these options offers.
+/// Makes the offer of a listener with these options.
 ///
 /// # Errors
 /// As [`inspect`], and when nothing is left of what was configured that Myelin speaks.
 pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String> {
     let (provider, note) = suites::provider(options);
     let provider = Arc::new(provider);
-    let identity = Identity::open(&options.identity)?;
+    let identity = CertifiedKeys::open(&options.identity)?;
     let authorities = Authorities::open(options.ca_file.as_deref())?;
     let mut versions = vec![&TLS13];
     if options.min_version == TlsVersion::V1_2 {
@@ -115,28 +115,29 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     // For the alert of those who are asked about.
     config.enable_secret_extraction = asks_about_peers(options);
     resume(&mut config);
-    Ok(Offer { terms: Terms { config: Arc::new(config), staple, revocation: None }, note })
+    Ok(Offer { terms: TlsTerms { config: Arc::new(config), staple, revocation: None }, note })
 }
 
-/// What monitoring over HTTPS offers where clients are offered this: their certificate and its proof.
+/// Makes the offer of monitoring over HTTPS where clients are offered this: their certificate and
+/// its proof.
 ///
-/// Compat: whoever connects is asked for no certificate, unless there is a listener whose peers authorities are asked
-/// about.
+/// Compat: whoever connects is asked for no certificate, unless there is a listener whose peers
+/// authorities are asked about.
 ///
 /// # Errors
 /// As [`offer`].
 pub(crate) fn for_monitoring(
     options: &TlsOptions,
-    clients: &Terms,
+    clients: &TlsTerms,
     asks_about_peers: bool,
-) -> Result<Terms, String> {
+) -> Result<TlsTerms, String> {
     if asks_about_peers {
         return Ok(clients.clone());
     }
-    let Terms { config, .. } = offer(options, Peers::Anonymous)?.terms;
+    let TlsTerms { config, .. } = offer(options, Peers::Anonymous)?.terms;
     let mut config = ServerConfig::clone(&config);
     config.cert_resolver = Arc::clone(&clients.config.cert_resolver);
-    Ok(Terms { config: Arc::new(config), staple: Arc::clone(&clients.staple), revocation: None })
+    Ok(TlsTerms { config: Arc::new(config), staple: Arc::clone(&clients.staple), revocation: None })
 }
 
 /// Whether authorities are asked about those who connect.
@@ -144,7 +145,8 @@ pub(crate) fn asks_about_peers(options: &TlsOptions) -> bool {
     options.ocsp_peer.as_ref().is_some_and(|peers| peers.verify)
 }
 
-/// Sessions are resumed by tickets that only this process can read: nothing is remembered for anybody.
+/// Sessions are resumed by tickets that only this process can read: nothing is remembered for
+/// anybody.
 fn resume(config: &mut ServerConfig) {
     if let Ok(ticketer) = rustls::crypto::aws_lc_rs::Ticketer::new() {
         config.ticketer = ticketer;
@@ -152,21 +154,21 @@ fn resume(config: &mut ServerConfig) {
     }
 }
 
-/// What a listener offers to new connections. It can be exchanged while the listener runs; connections that
-/// exist keep what they have.
+/// Offer of a listener to new connections. It can be exchanged while the listener runs; connections
+/// that exist keep what they have.
 #[derive(Debug)]
-pub(crate) struct Current(RwLock<Terms>);
+pub(crate) struct Current(RwLock<TlsTerms>);
 
 impl Current {
-    pub(crate) fn new(terms: Terms) -> Arc<Self> {
+    pub(crate) fn new(terms: TlsTerms) -> Arc<Self> {
         Arc::new(Self(RwLock::new(terms)))
     }
 
-    pub(crate) fn get(&self) -> Terms {
+    pub(crate) fn get(&self) -> TlsTerms {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, terms: Terms) {
+    pub(crate) fn set(&self, terms: TlsTerms) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = terms;
     }
 }

@@ -11,8 +11,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// Compat: Go prints a name's known parts in this order (since 1.26, with which nats-server 2.15.2 is built), and all others
-/// behind them.
+/// Compat: Go prints a name's known parts in this order (since 1.26, with which nats-server 2.15.2
+/// is built), and all others behind them.
 const PARTS: [(&str, &str); 9] = [
     ("2.5.4.5", "SERIALNUMBER"),
     ("2.5.4.3", "CN"),
@@ -44,7 +44,7 @@ pub(crate) fn subject(cert: &[u8]) -> String {
     parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.subject())).join(","))
 }
 
-/// Who has signed a certificate, in the same form; empty for what is none.
+/// Issuer of a certificate, in the form of [`subject`]; empty for what is none.
 pub(crate) fn issuer(cert: &[u8]) -> String {
     let parsed = X509Certificate::from_der(cert);
     parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.issuer())).join(","))
@@ -62,7 +62,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// What a certificate says of whose it is; `None` if it cannot be read.
+/// Names in a certificate; `None` if it cannot be read.
 pub(super) fn names(cert: &CertificateDer<'_>) -> Option<ClientCertificate> {
     let (_, parsed) = X509Certificate::from_der(cert).ok()?;
     let mut names = ClientCertificate {
@@ -83,7 +83,8 @@ pub(super) fn names(cert: &CertificateDer<'_>) -> Option<ClientCertificate> {
     Some(names)
 }
 
-/// The subject with all that stands in it, or nothing at all: what is left out could be somebody else's.
+/// The subject with all that stands in it, or nothing at all: what is left out could be somebody
+/// else's.
 fn distinguished_name(name: &X509Name<'_>) -> Option<DistinguishedName> {
     let label = |part: &AttributeTypeAndValue<'_>| {
         let id = part.attr_type().to_id_string();
@@ -159,7 +160,8 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// The text as ASN.1, in the type that Go chooses for it. Longer texts than a name may have are cut.
+/// The text as ASN.1, in the type that Go chooses for it. Longer texts than a name may have are
+/// cut.
 fn der(text: &str) -> Vec<u8> {
     let is_printable = text.chars().all(|c| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c));
     let bytes = &text.as_bytes()[..text.len().min(127)];

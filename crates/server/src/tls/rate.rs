@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is counted at once.
+/// Time in which attempts are counted together.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Counts handshakes of the current second, and those that were refused.
@@ -19,7 +19,8 @@ struct Count {
 }
 
 impl Rate {
-    /// Whether another one may begin at `now`. Compat: a window begins with the first handshake after the last one.
+    /// Whether another one may begin at `now`. Compat: a window begins with the first handshake
+    /// after the last one.
     pub(super) fn allows(&self, limit: u64, now: Instant) -> bool {
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if count.end.is_none_or(|end| now > end) {

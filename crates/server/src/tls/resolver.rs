@@ -9,10 +9,10 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::files::Identity;
+use super::files::CertifiedKeys;
 
-/// Compat: the first that bears the name that the peer asks for and is signed in a way that it understands;
-/// if there is none, the first.
+/// Compat: the first that bears the name that the peer asks for and is signed in a way that it
+/// understands; if there is none, the first.
 #[derive(Debug)]
 pub(super) struct Certificates {
     keys: Vec<Arc<CertifiedKey>>,
@@ -20,7 +20,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn new(identity: Identity, staple: &Arc<Staple>) -> Self {
+    pub(super) fn new(identity: CertifiedKeys, staple: &Arc<Staple>) -> Self {
         Self { keys: identity.keys, staple: Arc::clone(staple) }
     }
 
@@ -49,14 +49,15 @@ fn bears(key: &CertifiedKey, name: &str) -> bool {
     ParsedCertificate::try_from(cert).is_ok_and(|cert| verify_server_name(&cert, &name).is_ok())
 }
 
-/// The proof that is shown with the first certificate, while it holds. Compat: the others are shown without.
+/// The proof that is shown with the first certificate, while it holds. Compat: the others are shown
+/// without.
 #[derive(Default)]
 pub(crate) struct Staple {
     first: Option<Arc<CertifiedKey>>,
-    shown: RwLock<Option<Shown>>,
+    shown: RwLock<Option<CurrentStaple>>,
 }
 
-struct Shown {
+struct CurrentStaple {
     key: Arc<CertifiedKey>,
     /// When it ends, in seconds since 1970.
     end: Option<i64>,
@@ -69,7 +70,7 @@ impl fmt::Debug for Staple {
 }
 
 impl Staple {
-    pub(super) fn new(identity: &Identity) -> Arc<Self> {
+    pub(super) fn new(identity: &CertifiedKeys) -> Arc<Self> {
         Arc::new(Self { first: identity.keys.first().cloned(), shown: RwLock::default() })
     }
 
@@ -82,13 +83,13 @@ impl Staple {
     pub(crate) fn set(&self, raw: Vec<u8>, end: Option<i64>) {
         let Some(first) = &self.first else { return };
         let key = Arc::new(CertifiedKey { ocsp: Some(raw), ..CertifiedKey::clone(first) });
-        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Some(Shown { key, end });
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Some(CurrentStaple { key, end });
     }
 
     /// Goes on with the proof of another, if it is of the same certificate.
     pub(crate) fn inherit(&self, other: &Self) {
         let shown = other.shown.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Shown { key, end }) = &*shown
+        if let Some(CurrentStaple { key, end }) = &*shown
             && let Some(raw) = &key.ocsp
             && self.chain().first() == other.chain().first()
         {

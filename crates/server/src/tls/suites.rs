@@ -1,8 +1,8 @@
 //! Which cipher suites and key exchanges are spoken, in which order of preference.
 //!
-//! Compat: the order is Go's, whatever the configuration says: it decides what may be used, not what is
-//! preferred. Suites of TLS 1.3 cannot be switched off. What Go speaks and rustls does not (CBC, exchange by
-//! RSA, P-521, SecP384r1MLKEM1024) is accepted, noted and not offered.
+//! Compat: the order is Go's, whatever the configuration says: it decides what may be used, not
+//! what is preferred. Suites of TLS 1.3 cannot be switched off. What Go speaks and rustls does not
+//! (CBC, exchange by RSA, P-521, SecP384r1MLKEM1024) is accepted, noted and not offered.
 
 use myelin_conf::options::{Curve, TlsOptions};
 use rustls::SupportedCipherSuite;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use myelin_conf::options::TlsOptions;
-use myelin_wire::der::{Reader, tag};
+use myelin_wire::der::{DerReader, tag};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, NamedGroup, ServerConnection};
 
-use super::lab::Lab;
 use super::suites::{suite_name, version_name};
+use super::testing::TestAuthority;
 use super::*;
 
 /// A handshake in memory: what the server knows at its end.
@@ -37,7 +37,7 @@ fn offered(options: &TlsOptions) -> Offer {
 
 #[test]
 fn files_that_are_no_good_are_named_in_gos_words() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     lab.sign("other", &["localhost"]);
     lab.write("empty.pem", b"");
     lab.write(
@@ -101,7 +101,7 @@ fn files_that_are_no_good_are_named_in_gos_words() {
 
 #[test]
 fn a_client_that_trusts_the_authority_connects() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     let server = handshake(offered(&lab.server()), lab.client(None), "localhost").unwrap();
     let suite = server.negotiated_cipher_suite().unwrap().suite();
     assert_eq!(suite_name(suite), "TLS_AES_128_GCM_SHA256", "Go prefers it, the client another");
@@ -113,7 +113,7 @@ fn a_client_that_trusts_the_authority_connects() {
 
 #[test]
 fn versions_suites_and_curves_are_what_is_configured() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     let with =
         |more: &str| lab.options(&format!("cert_file: \"@server.pem\", key_file: \"@server.key\", {more}"));
     let old = || lab.client_of(&[&TLS12], None);
@@ -140,7 +140,7 @@ fn versions_suites_and_curves_are_what_is_configured() {
 
 #[test]
 fn certificates_of_clients_are_checked() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     lab.sign("client", &["client"]);
     lab.sign_itself("stranger");
     let strict = "cert_file: \"@server.pem\", key_file: \"@server.key\", verify: true, ca_file: \"@ca.pem\"";
@@ -159,7 +159,7 @@ fn certificates_of_clients_are_checked() {
 
 #[test]
 fn the_certificate_that_bears_the_name_is_shown() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     lab.sign("a", &["a.example"]);
     lab.sign("b", &["b.example"]);
     let options = lab.options(
@@ -174,7 +174,7 @@ fn the_certificate_that_bears_the_name_is_shown() {
 /// What is inside of a key in PKCS#8, in the form that it had before.
 fn older_form(key: &rcgen::KeyPair, label: &str) -> String {
     let whole = key.serialize_der();
-    let mut parts = Reader::new(&whole).within(tag::SEQUENCE).unwrap();
+    let mut parts = DerReader::new(&whole).within(tag::SEQUENCE).unwrap();
     parts.next(tag::INTEGER).unwrap();
     parts.next(tag::SEQUENCE).unwrap();
     let inner = crate::ocsp::to_base64(parts.next(tag::OCTET_STRING).unwrap().content);
@@ -184,7 +184,7 @@ fn older_form(key: &rcgen::KeyPair, label: &str) -> String {
 
 #[test]
 fn keys_may_have_any_of_the_forms_that_people_have() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     let options = lab.server();
     for (algorithm, label) in [
         (&rcgen::PKCS_RSA_SHA256, Some("RSA PRIVATE KEY")),
@@ -211,7 +211,7 @@ fn keys_may_have_any_of_the_forms_that_people_have() {
 
 #[test]
 fn what_is_current_can_be_exchanged() {
-    let lab = Lab::new();
+    let lab = TestAuthority::new();
     let current = Current::new(offered(&lab.server()).terms);
     let before = current.get();
     current.set(offered(&lab.server()).terms);

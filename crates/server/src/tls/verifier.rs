@@ -27,9 +27,9 @@ pub(super) fn strict(
     Ok(Arc::new(Verifier { chains, trusted }))
 }
 
-/// Compat: a certificate that is itself one of the authorities is good as the peer's own, which webpki
-/// refuses. Home-made certificates are often like that. And an issuer who has the name of an authority but not its key is
-/// unknown, where webpki speaks of a bad signature.
+/// Compat: a certificate that is itself one of the authorities is good as the peer's own, which
+/// webpki refuses. Home-made certificates are often like that. And an issuer who has the name of an
+/// authority but not its key is unknown, where webpki speaks of a bad signature.
 #[derive(Debug)]
 struct Verifier {
     chains: Arc<dyn ClientCertVerifier>,
@@ -68,8 +68,8 @@ impl ClientCertVerifier for Verifier {
             {
                 Ok(ClientCertVerified::assertion())
             }
-            // Compat: an authority that only bears the name of a known one is as unknown as any other, and the client
-            // hears that.
+            // Compat: an authority that only bears the name of a known one is as unknown as any
+            // other, and the client hears that.
             Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
                 Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
             }

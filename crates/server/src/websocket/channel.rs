@@ -1,6 +1,6 @@
 //! A connection before it is a WebSocket: bytes in and out, encrypted or not.
 
-use crate::budget::Budget;
+use crate::budget::StrangerBudget;
 use crate::shard::Socket;
 use rustls::ServerConnection;
 use std::io::{self, Read, Write};
@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 /// Bytes that are read at once.
 const CHUNK: usize = 4096;
 
-/// See the head of this file.
+/// Connection before it is a WebSocket: bytes in and out, encrypted or not.
 pub(super) struct Channel {
     pub(super) stream: TcpStream,
     pub(super) security: Option<ServerConnection>,
-    /// What may still come.
-    pub(super) budget: Budget,
+    /// Budget of what may still come.
+    pub(super) budget: StrangerBudget,
 }
 
 impl Channel {
@@ -60,7 +60,8 @@ impl Channel {
         }
     }
 
-    /// Says goodbye, and reads what was sent in vain, so that the end does not reset the connection under the answer.
+    /// Says goodbye, and reads what was sent in vain, so that the end does not reset the connection
+    /// under the answer.
     pub(super) async fn close(mut self) {
         if let Some(connection) = &mut self.security {
             connection.send_close_notify();
@@ -71,7 +72,7 @@ impl Channel {
     }
 }
 
-/// What is decrypted, reading as much as it takes.
+/// Decrypts, reading as much as it takes.
 fn decrypt(stream: &TcpStream, connection: &mut ServerConnection, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match connection.reader().read(into) {
@@ -98,7 +99,7 @@ mod tests {
             let mut client =
                 TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
             let (stream, _) = listener.accept().await.expect("a connection");
-            let mut channel = Channel { stream, security: None, budget: Budget::of(10) };
+            let mut channel = Channel { stream, security: None, budget: StrangerBudget::of(10) };
             let mut request = Vec::new();
             client.write_all(b"GET / HTTP").await.expect("sent");
             while request.len() < 10 {

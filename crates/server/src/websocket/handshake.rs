@@ -2,11 +2,13 @@
 
 use super::channel::Channel;
 use super::{Security, Site, Upgraded};
-use crate::budget::Budget;
+use crate::budget::StrangerBudget;
 use crate::shard::{self, HANDSHAKE};
 use crate::tls::details;
 use jiff::Timestamp;
-use myelin_wire::websocket::upgrade::{LONGEST_REQUEST, Refusal, Target, end_of_head, judge};
+use myelin_wire::websocket::upgrade::{
+    LONGEST_REQUEST, UpgradeRefusal, UpgradeTarget, end_of_head, negotiate,
+};
 use rustls::ServerConnection;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// Why it does not become one.
-pub(super) enum Failure {
+pub(super) enum UpgradeFailure {
     /// The request is not granted, and the client knows.
-    Refused(Refusal),
+    Refused(UpgradeRefusal),
     /// No TLS, in words for the log.
     Tls(String),
     /// A leaf node, of which there are none here. Compat: it is upgraded before it finds out.
@@ -29,51 +31,66 @@ pub(super) enum Failure {
 const NOT_ENCRYPTED: &str = "client sent an HTTP request to an HTTPS server";
 
 /// Upgrades a connection, in the time that the site gives for it.
-pub(super) async fn shake(stream: TcpStream, peer: SocketAddr, site: &Site) -> Result<Upgraded, Failure> {
+pub(super) async fn shake(
+    stream: TcpStream,
+    peer: SocketAddr,
+    site: &Site,
+) -> Result<Upgraded, UpgradeFailure> {
     let deadline = Instant::now() + site.timeout;
     let _ = stream.set_nodelay(true);
-    let budget = Budget::new(site.max_control_line);
+    let budget = StrangerBudget::new(site.max_control_line);
     let mut channel = match site.security() {
         None => Channel { stream, security: None, budget },
         Some(security) => {
             match timeout_at(deadline, encrypt(stream, peer, site, (&security, budget))).await {
                 Ok(channel) => channel?,
-                Err(_) => return Err(Failure::Tls("i/o timeout".to_owned())),
+                Err(_) => return Err(UpgradeFailure::Tls("i/o timeout".to_owned())),
             }
         }
     };
     let mut request = Vec::new();
     let head = match timeout_at(deadline, read_head(&mut channel, &mut request)).await {
         Ok(head) => head,
-        Err(_) if request.is_empty() => return Err(Failure::Gone),
-        Err(_) => Err(Failure::Refused(Refusal::unfinished())),
+        Err(_) if request.is_empty() => return Err(UpgradeFailure::Gone),
+        Err(_) => Err(UpgradeFailure::Refused(UpgradeRefusal::unfinished())),
     };
     let outcome = head.and_then(|end| {
-        let upgrade = judge(&request[..end], &site.rules).map_err(Failure::Refused)?;
-        if request.len() > end { Err(Failure::Refused(Refusal::too_eager())) } else { Ok(upgrade) }
+        let upgrade = negotiate(&request[..end], &site.rules).map_err(UpgradeFailure::Refused)?;
+        if request.len() > end {
+            Err(UpgradeFailure::Refused(UpgradeRefusal::too_eager()))
+        } else {
+            Ok(upgrade)
+        }
     });
     let answer = match &outcome {
         Ok(upgrade) => upgrade.answer.clone(),
-        Err(Failure::Refused(refusal)) => refusal.answer(&date()),
+        Err(UpgradeFailure::Refused(refusal)) => refusal.answer(&date()),
         Err(_) => Vec::new(),
     };
     // An answer is short: who does not take it at once has no room for a greeting either.
     let written = timeout_at(deadline.max(Instant::now() + site.timeout), channel.write(&answer)).await;
     let upgrade = match outcome {
         Ok(upgrade) if matches!(written, Ok(Ok(()))) => upgrade,
-        Ok(_) => return Err(Failure::Gone),
+        Ok(_) => return Err(UpgradeFailure::Gone),
         Err(failure) => {
             channel.close().await;
             return Err(failure);
         }
     };
-    if upgrade.target == Target::LeafNode {
+    if upgrade.target == UpgradeTarget::LeafNode {
         channel.close().await;
-        return Err(Failure::LeafNode);
+        return Err(UpgradeFailure::LeafNode);
     }
     let Channel { stream, security, budget } = channel;
-    let stream = stream.into_std().map_err(|_| Failure::Gone)?;
-    Ok(Upgraded { stream: Some(stream), peer, security, budget, door: Arc::clone(&site.door), upgrade })
+    let stream = stream.into_std().map_err(|_| UpgradeFailure::Gone)?;
+    Ok(Upgraded {
+        stream: Some(stream),
+        peer,
+        security,
+        budget,
+        listener_info: Arc::clone(&site.listener_info),
+        upgrade,
+    })
 }
 
 /// Does the TLS handshake.
@@ -81,8 +98,8 @@ async fn encrypt(
     stream: TcpStream,
     peer: SocketAddr,
     site: &Site,
-    (security, mut budget): (&Security, Budget),
-) -> Result<Channel, Failure> {
+    (security, mut budget): (&Security, StrangerBudget),
+) -> Result<Channel, UpgradeFailure> {
     let mut first = [0];
     if stream.peek(&mut first).await.is_ok_and(|read| read == 1 && first != [HANDSHAKE])
         && speaks_http(&stream).await
@@ -91,15 +108,15 @@ async fn encrypt(
         let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
         let _ = channel.write(text.as_bytes()).await;
         channel.close().await;
-        return Err(Failure::Tls(NOT_ENCRYPTED.to_owned()));
+        return Err(UpgradeFailure::Tls(NOT_ENCRYPTED.to_owned()));
     }
-    let terms = (security.terms.clone(), site.places.clone());
+    let terms = (security.terms.clone(), site.permits.clone());
     match shard::handshake(&stream, peer, terms, Vec::new(), &mut budget).await {
         Ok(connection) if is_accepted(&connection, security) => {
             Ok(Channel { stream, security: Some(connection), budget })
         }
-        Ok(_) => Err(Failure::Tls("certificate not pinned".to_owned())),
-        Err(error) => Err(Failure::Tls(error)),
+        Ok(_) => Err(UpgradeFailure::Tls("certificate not pinned".to_owned())),
+        Err(error) => Err(UpgradeFailure::Tls(error)),
     }
 }
 
@@ -117,17 +134,17 @@ async fn speaks_http(stream: &TcpStream) -> bool {
 }
 
 /// Reads until the head of the request is whole; says where it ends.
-async fn read_head(channel: &mut Channel, request: &mut Vec<u8>) -> Result<usize, Failure> {
+async fn read_head(channel: &mut Channel, request: &mut Vec<u8>) -> Result<usize, UpgradeFailure> {
     loop {
         let seen = request.len();
-        if channel.read(request).await.map_err(|_| Failure::Gone)? == 0 {
-            return Err(Failure::Gone);
+        if channel.read(request).await.map_err(|_| UpgradeFailure::Gone)? == 0 {
+            return Err(UpgradeFailure::Gone);
         }
         if let Some(end) = end_of_head(request, seen) {
             return Ok(end);
         }
         if request.len() > LONGEST_REQUEST {
-            return Err(Failure::Refused(Refusal::too_long()));
+            return Err(UpgradeFailure::Refused(UpgradeRefusal::too_long()));
         }
     }
 }

@@ -1,24 +1,25 @@
-//! The WebSocket listener: TLS, the upgrade of a connection, and then it goes to a shard, where it is a client like
-//! others.
+//! The WebSocket listener: TLS, the upgrade of a connection, and then it goes to a shard, where it
+//! is a client like others.
 //!
-//! All that comes before the client protocol happens on the control runtime: what strangers send here never reaches a
-//! shard. Owns the rules of the upgrade; the format is `wire`'s, frames under a connection are `shard/websocket.rs`.
+//! All that comes before the client protocol happens on the control runtime: what strangers send
+//! here never reaches a shard. Owns the rules of the upgrade; the format is `wire`'s, frames under
+//! a connection are `shard/websocket.rs`.
 
 mod channel;
 mod handshake;
 
-use crate::budget::Budget;
-use crate::fault;
+use crate::budget::StrangerBudget;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
+use crate::os_error;
 use crate::shard::{Mail, Mailbox, Permits};
-use crate::supervise::{self, Part};
-use crate::tls::{Offer, Peers, Staple, Terms, offer};
-use handshake::{Failure, shake};
+use crate::supervise::{self, SupervisedPart};
+use crate::tls::{Offer, Peers, Staple, TlsTerms, offer};
+use handshake::{UpgradeFailure, shake};
 use myelin_auth::ConnectionType;
 use myelin_broker::ListenerInfo;
 use myelin_conf::options::{Options, TlsOptions, WebSocketOptions};
-use myelin_wire::websocket::upgrade::{CookieNames, Origin, Rules, Upgrade};
+use myelin_wire::websocket::upgrade::{CookieNames, Origin, Upgrade, UpgradeRules};
 use rustls::ServerConnection;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -27,8 +28,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Connections that are being upgraded at once: those beyond wait to be accepted. With the longest request it bounds what
-/// strangers can make the server hold.
+/// Connections that are being upgraded at once: those beyond wait to be accepted. With the longest
+/// request it bounds what strangers can make the server hold.
 const UPGRADES: usize = 1024;
 
 /// Time for the TLS handshake and the request, where the configuration sets none.
@@ -40,15 +41,15 @@ pub(crate) struct Upgraded {
     pub(crate) stream: Option<TcpStream>,
     pub(crate) peer: SocketAddr,
     pub(crate) security: Option<ServerConnection>,
-    /// What it may still send before it is known who it is.
-    pub(crate) budget: Budget,
-    pub(crate) door: Arc<ListenerInfo>,
+    /// Budget of the connection before it is authenticated.
+    pub(crate) budget: StrangerBudget,
+    pub(crate) listener_info: Arc<ListenerInfo>,
     pub(crate) upgrade: Upgrade,
 }
 
-/// What new connections are offered. It can be exchanged while the listener runs.
+/// TLS that new connections are offered. It can be exchanged while the listener runs.
 pub(crate) struct Security {
-    pub(crate) terms: Terms,
+    pub(crate) terms: TlsTerms,
     /// SHA-256 of the public keys that are accepted, in hex; empty for all.
     pinned: BTreeSet<String>,
 }
@@ -72,16 +73,16 @@ impl Security {
     }
 }
 
-/// What an upgrade needs to know.
+/// Facts that an upgrade needs.
 struct Site {
-    rules: Rules,
-    door: Arc<ListenerInfo>,
+    rules: UpgradeRules,
+    listener_info: Arc<ListenerInfo>,
     security: Option<RwLock<Arc<Security>>>,
     timeout: Duration,
     /// The longest CONNECT, as when the server started.
     max_control_line: usize,
     /// Places for what takes computing, shared with the clients' handshakes.
-    places: Permits,
+    permits: Permits,
     log: Arc<Logger>,
 }
 
@@ -108,14 +109,14 @@ impl Listening {
         options: &Options,
         security: Option<(Security, Vec<String>)>,
         shards: Vec<Mailbox>,
-        places: &Permits,
+        permits: &Permits,
         log: &Arc<Logger>,
     ) -> Result<Option<Self>, String> {
         let websocket = &options.websocket;
         let Some(port) = websocket.listener.port else { return Ok(None) };
         let (host, port) = (websocket.listener.host.as_str(), port.to_bind());
         let listener = bind(host, port).map_err(|error| {
-            let reason = fault::listening(host, port, &error);
+            let reason = os_error::listening(host, port, &error);
             format!("Unable to listen for websocket connections: {reason}")
         })?;
         let address = listener.local_addr().map_err(|error| format!("no websocket address: {error}"))?;
@@ -126,11 +127,11 @@ impl Listening {
         }
         let site = Arc::new(Site {
             rules: rules(websocket, security.is_some())?,
-            door: door(websocket, address.port(), security.is_some()),
+            listener_info: listener_info(websocket, address.port(), security.is_some()),
             security: security.map(|(security, _)| RwLock::new(Arc::new(security))),
             timeout: websocket.handshake_timeout.unwrap_or(PATIENCE),
             max_control_line: options.limits.max_control_line as usize,
-            places: places.clone(),
+            permits: permits.clone(),
             log: Arc::clone(log),
         });
         let acceptor = Acceptor::new(listener, Arc::clone(log));
@@ -143,7 +144,7 @@ impl Listening {
         self.site.security.is_some()
     }
 
-    /// What proof is shown to new connections.
+    /// Proof that is shown to new connections.
     pub(crate) fn staple(&self) -> Option<Arc<Staple>> {
         Some(Arc::clone(&self.site.security()?.terms.staple))
     }
@@ -161,7 +162,7 @@ impl Listening {
         let _ = (&mut self.accepting).await;
     }
 
-    /// The same without waiting for it.
+    /// Takes no more connections, and does not wait for the task that took them.
     pub(crate) fn abort(&self) {
         self.accepting.abort();
     }
@@ -169,16 +170,19 @@ impl Listening {
 
 fn announce(host: &str, port: u16, notes: Option<&[String]>, log: &Logger) {
     let scheme = if notes.is_some() { "wss" } else { "ws" };
-    log.info(format_args!("Listening for websocket clients on {scheme}://{}", fault::with_port(host, port)));
+    log.info(format_args!(
+        "Listening for websocket clients on {scheme}://{}",
+        os_error::with_port(host, port)
+    ));
     match notes {
         Some(notes) => notes.iter().for_each(|note| log.warn(note)),
         None => log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!"),
     }
 }
 
-fn rules(options: &WebSocketOptions, is_secure: bool) -> Result<Rules, String> {
+fn rules(options: &WebSocketOptions, is_secure: bool) -> Result<UpgradeRules, String> {
     let origins = options.allowed_origins.iter().map(|origin| Origin::parse(origin));
-    Ok(Rules {
+    Ok(UpgradeRules {
         is_secure,
         same_origin: options.same_origin,
         allowed_origins: origins
@@ -195,7 +199,7 @@ fn rules(options: &WebSocketOptions, is_secure: bool) -> Result<Rules, String> {
     })
 }
 
-fn door(options: &WebSocketOptions, port: u16, is_secure: bool) -> Arc<ListenerInfo> {
+fn listener_info(options: &WebSocketOptions, port: u16, is_secure: bool) -> Arc<ListenerInfo> {
     Arc::new(ListenerInfo {
         via: ConnectionType::Websocket,
         host: options.listener.host.clone(),
@@ -208,17 +212,23 @@ fn door(options: &WebSocketOptions, port: u16, is_secure: bool) -> Arc<ListenerI
 
 /// Accepts until it is dropped.
 async fn accept(acceptor: Acceptor, shards: Vec<Mailbox>, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(UPGRADES));
+    let permits = Arc::new(Semaphore::new(UPGRADES));
     let shards: Arc<[Mailbox]> = shards.into();
-    supervise::persist(Part::AcceptWebSocket, || accept_all(&acceptor, &places, &shards, &site)).await;
+    supervise::persist(SupervisedPart::AcceptWebSocket, || accept_all(&acceptor, &permits, &shards, &site))
+        .await;
 }
 
-async fn accept_all(acceptor: &Acceptor, places: &Arc<Semaphore>, shards: &Arc<[Mailbox]>, site: &Arc<Site>) {
+async fn accept_all(
+    acceptor: &Acceptor,
+    permits: &Arc<Semaphore>,
+    shards: &Arc<[Mailbox]>,
+    site: &Arc<Site>,
+) {
     loop {
-        let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(permits).acquire_owned().await else { return };
         let (stream, peer) = acceptor.next().await;
         let (site, shards) = (Arc::clone(site), Arc::clone(shards));
-        supervise::spawn(Part::Upgrade, async move {
+        supervise::spawn(SupervisedPart::Upgrade, async move {
             serve(stream, peer, &site, &shards).await;
             drop(place);
         });
@@ -228,14 +238,14 @@ async fn accept_all(acceptor: &Acceptor, places: &Arc<Semaphore>, shards: &Arc<[
 async fn serve(stream: tokio::net::TcpStream, peer: SocketAddr, site: &Site, shards: &[Mailbox]) {
     match shake(stream, peer, site).await {
         Ok(upgraded) => self::place(shards, Mail::Upgraded(Box::new(upgraded))),
-        Err(Failure::Refused(refusal)) if refusal.reason.is_some() => {
+        Err(UpgradeFailure::Refused(refusal)) if refusal.reason.is_some() => {
             site.log.error(format_args!("{peer} - {refusal}"));
         }
-        Err(Failure::Tls(error)) => {
+        Err(UpgradeFailure::Tls(error)) => {
             site.log.error(format_args!("websocket: TLS handshake error from {peer}: {error}"));
         }
-        Err(Failure::LeafNode) => site.log.error("Not configured to accept leaf node connections"),
+        Err(UpgradeFailure::LeafNode) => site.log.error("Not configured to accept leaf node connections"),
         // Whoever says nothing, or no HTTP, is not worth a line.
-        Err(Failure::Refused(_) | Failure::Gone) => {}
+        Err(UpgradeFailure::Refused(_) | UpgradeFailure::Gone) => {}
     }
 }

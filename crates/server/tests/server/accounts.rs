@@ -1,5 +1,5 @@
-//! Accounts that let each other have something, as applications meet it: services, streams, JetStream and key-value
-//! buckets of another account, and what a reload changes.
+//! Accounts that let each other have something, as applications meet it: services, streams,
+//! JetStream and key-value buckets of another account, and what a reload changes.
 
 use crate::client::{connect, settle};
 use crate::eventually;
@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// `A` has JetStream and lets `B` have it. What the server delivers to `B` goes to subjects under a prefix of its own.
+/// `A` has JetStream and lets `B` have it. What the server delivers to `B` goes to subjects under a
+/// prefix of its own.
 const JETSTREAM: &str = r#"
     accounts {
         A {
@@ -279,7 +280,8 @@ fn monitoring_tells_what_accounts_let_each_other_have() {
     });
 }
 
-/// An account that a reload takes away and another brings back has its streams again, and messages reach them.
+/// An account that a reload takes away and another brings back has its streams again, and messages
+/// reach them.
 #[test]
 fn an_account_that_comes_back_has_its_streams() {
     let store = tempfile::tempdir().unwrap();

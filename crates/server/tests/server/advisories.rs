@@ -1,5 +1,5 @@
-//! Attacks on identity and isolation that were published for nats-server, each as a class and not only as its input. Those
-//! that need no server are tried in `auth/tests/suite/advisories.rs`.
+//! Attacks on identity and isolation that were published for nats-server, each as a class and not
+//! only as its input. Those that need no server are tried in `auth/tests/suite/advisories.rs`.
 
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
@@ -51,8 +51,8 @@ fn cve_2022_24450_nobody_chooses_an_account() {
     assert_eq!(b.barrier(), [], "nothing of it in the other account");
 }
 
-/// CVE-2023-47090: a configuration with nothing but the system account's users let everybody into the global account although
-/// it asked for credentials.
+/// CVE-2023-47090: a configuration with nothing but the system account's users let everybody into
+/// the global account although it asked for credentials.
 #[test]
 fn cve_2023_47090_users_of_the_system_account_open_no_other() {
     let system = "accounts { $SYS { users: [{user: s, password: p}] } }";
@@ -89,7 +89,8 @@ fn issued(orders: &[String]) -> Identities {
     Identities::issue(&orders).expect("a test is well made")
 }
 
-/// CVE-2020-28466 and CVE-2022-42709: accounts that import from each other in a circle brought the server down.
+/// CVE-2020-28466 and CVE-2022-42709: accounts that import from each other in a circle brought the
+/// server down.
 #[test]
 fn cve_2020_28466_and_2022_42709_circles_of_imports_end() {
     let limits = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
@@ -142,7 +143,7 @@ fn cve_2020_28466_and_2022_42709_circles_of_imports_end() {
     }
 }
 
-/// The same in a configuration: it is not taken at all.
+/// Checks that a configuration with a circle of imports is not taken at all.
 #[test]
 fn cve_2022_42709_a_circle_in_a_file_is_refused() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -241,8 +242,9 @@ impl Asker {
     }
 }
 
-/// CVE-2025-30215: requests to JetStream's API that name an account or a server were done for whoever asked, so that anybody
-/// could destroy what others store. No request of one account does anything to another one's, by whatever subject.
+/// CVE-2025-30215: requests to JetStream's API that name an account or a server were done for
+/// whoever asked, so that anybody could destroy what others store. No request of one account does
+/// anything to another one's, by whatever subject.
 #[test]
 fn cve_2025_30215_no_account_reaches_what_another_stores() {
     let (_home, server) = storing("\">\"");
@@ -292,7 +294,8 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
             }
         }
     }
-    // The API's answers come from a thread of its own, in order: when this one is there, all of them are.
+    // The API's answers come from a thread of its own, in order: when this one is there, all of
+    // them are.
     b.send("$JS.API.STREAM.NAMES", "");
     loop {
         let answer = b.raw.message();
@@ -308,8 +311,9 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
     assert_eq!(consumers["consumers"], json!(["C"]));
 }
 
-/// SN 2026-12: who might restore one stream restored another, whose name was in the request. What may be done is decided by
-/// the subject, so no name in a request is another one than in its subject.
+/// SN 2026-12: who might restore one stream restored another, whose name was in the request. What
+/// may be done is decided by the subject, so no name in a request is another one than in its
+/// subject.
 #[test]
 fn sn_2026_12_the_name_in_a_request_is_that_of_its_subject() {
     let (_home, server) = storing(

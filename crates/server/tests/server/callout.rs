@@ -1,4 +1,5 @@
-//! Auth callout with services that are real clients: configuration and operator mode, sealed and open, slow and silent.
+//! Auth callout with services that are real clients: configuration and operator mode, sealed and
+//! open, slow and silent.
 
 use crate::eventually;
 use crate::process::{Server, Setup};
@@ -6,7 +7,8 @@ use crate::raw::Raw;
 use crate::tls::Lab;
 use myelin_auth::{KeyPair, XKey};
 use myelin_compat::identity::{Identities, Order};
-use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::base_n::{self, BASE64_URL};
+use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::nkey::{self, Role};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,7 +26,7 @@ fn signed(kind: &str, by: &KeyPair, mut claims: Value) -> String {
     claims["iss"] = json!(by.public());
     claims["nats"]["type"] = json!(kind);
     claims["nats"]["version"] = json!(2);
-    let part = |value: Value| digits::encode(value.to_string().as_bytes(), BASE64_URL);
+    let part = |value: Value| base_n::encode(value.to_string().as_bytes(), BASE64_URL);
     let signed = format!("{}.{}", part(json!({"typ": "JWT", "alg": "ed25519-nkey"})), part(claims));
     let signature = by.sign(signed.as_bytes());
     format!("{signed}.{signature}")
@@ -68,7 +70,7 @@ fn hear(service: &mut Raw, curve: Option<&XKey>) -> Question {
         _ => body.to_vec(),
     };
     let token = String::from_utf8(token).expect("a token");
-    let claims = digits::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
+    let claims = base_n::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
     let claims = serde_json::from_slice(&claims).expect("JSON");
     Question { reply: message.reply.expect("a reply"), claims, xkey }
 }
@@ -118,20 +120,24 @@ fn questions_and_answers_are_sealed() {
         assert_eq!(question.claims["nats"]["connect_opts"]["pass"], "secret");
         let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "b"}));
         let own = question.xkey.clone().expect("a key");
-        let body =
-            if is_sealed { curve.seal(answer.as_bytes(), &own).expect("a key") } else { answer.into_bytes() };
+        let body = if is_sealed {
+            curve.seal(answer.as_bytes(), &own, &OsEntropy).expect("a key")
+        } else {
+            answer.into_bytes()
+        };
         publish(&mut service, &question.reply, &body);
         assert_eq!(client.line(), "PONG");
     }
     // Sealed by somebody else, or broken.
-    let stranger = XKey::random();
+    let stranger = XKey::random(&OsEntropy);
     for n in 0..3 {
         let mut client = raw(&server);
         client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\nPING\r\n");
         let question = hear(&mut service, Some(&curve));
         let answer = question.admit(&issuer, &issuer, json!({"aud": "APP"}));
         let own = question.xkey.clone().expect("a key");
-        let mut body = if n == 0 { &stranger } else { &curve }.seal(answer.as_bytes(), &own).expect("a key");
+        let mut body =
+            if n == 0 { &stranger } else { &curve }.seal(answer.as_bytes(), &own, &OsEntropy).expect("a key");
         match n {
             1 => body[40] ^= 1,
             2 => body.truncate(20),
@@ -210,7 +216,8 @@ fn an_answer_says_who_it_is() {
     assert!(!server.log().contains("very-secret"));
 }
 
-/// Who is turned away is told of in the service's account, with the service's reason; who is let in can see for how long.
+/// Who is turned away is told of in the service's account, with the service's reason; who is let in
+/// can see for how long.
 #[test]
 fn a_service_hears_whom_it_has_turned_away() {
     let server = Server::with_config(&configured("", 5));
@@ -401,7 +408,7 @@ fn a_question_has_the_clients_certificate() {
     let mut body = vec![0; words[4].parse().expect("a size")];
     stream.read_exact(&mut body).expect("the token");
     let token = String::from_utf8(body).expect("a token");
-    let claims = digits::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
+    let claims = base_n::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
     let question = Question {
         reply: words[3].to_owned(),
         claims: serde_json::from_slice(&claims).expect("JSON"),
@@ -437,7 +444,8 @@ fn no_answer_is_none() {
     assert_eq!(other.line(), "-ERR 'Authorization Violation'");
 }
 
-/// Nobody but the server asks: not with the help of streams, consumers, answers, imports or mappings either.
+/// Nobody but the server asks: not with the help of streams, consumers, answers, imports or
+/// mappings either.
 #[test]
 fn nothing_in_the_services_account_asks_in_the_servers_stead() {
     const SUBJECT: &str = "$SYS.REQ.USER.AUTH";
@@ -517,7 +525,8 @@ fn nothing_in_the_services_account_asks_in_the_servers_stead() {
     assert_eq!(service.barrier(), []);
 }
 
-/// Whoever may do what is the account's default may do what is its default now, when its account gets another token.
+/// Whoever may do what is the account's default may do what is its default now, when its account
+/// gets another token.
 #[test]
 fn other_default_permissions_reach_those_whom_a_service_has_let_in() {
     let defaults = |subject: &str| {

@@ -1,5 +1,6 @@
-//! How much JetStream may store where nobody has said so: three quarters of what is free in the directory, which is made
-//! for that; and what is said where it cannot be made. Compared with nats-server where there is one.
+//! How much JetStream may store where nobody has said so: three quarters of what is free in the
+//! directory, which is made for that; and what is said where it cannot be made. Compared with
+//! nats-server where there is one.
 
 use crate::process::{PROGRAM, Server, Setup};
 use myelin_compat::implementation::reference_program;

@@ -7,8 +7,8 @@ use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use crate::tls::{Lab, Secure, greeted};
 
-/// A certificate with these alternative names (`email:`, `dns:`, `uri:`) and this subject, in the order in which it is to
-/// stand there.
+/// A certificate with these alternative names (`email:`, `dns:`, `uri:`) and this subject, in the
+/// order in which it is to stand there.
 pub(crate) fn params(alternatives: &[&str], subject: &[(&str, &str)]) -> CertificateParams {
     let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
     for name in alternatives {
@@ -175,7 +175,8 @@ fn where_tls_is_optional_nobody_comes_in_without_a_certificate() {
     }
 }
 
-/// Who says nothing before it works is whom its certificate names, where somebody stands for those who say nothing.
+/// Who says nothing before it works is whom its certificate names, where somebody stands for those
+/// who say nothing.
 #[test]
 fn a_certificate_names_who_sends_no_connect() {
     let lab = Lab::new();

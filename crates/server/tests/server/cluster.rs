@@ -1,5 +1,5 @@
-//! A cluster that is but a name: without a port nobody listens for routes, and everything that the server says of itself
-//! names it. Compared with nats-server where there is one.
+//! A cluster that is but a name: without a port nobody listens for routes, and everything that the
+//! server says of itself names it. Compared with nats-server where there is one.
 
 use crate::eventually;
 use crate::process::{PROGRAM, Server, Setup};
@@ -74,7 +74,8 @@ fn said(server: &Server) -> Value {
     })
 }
 
-/// Whether the server answers to who asks for servers of a cluster; an exact question that follows tells when it did not.
+/// Whether the server answers to who asks for servers of a cluster; an exact question that follows
+/// tells when it did not.
 fn answers_to(server: &Server, filter: &Value) -> bool {
     let mut system = Client::of(server, "s");
     let filter = filter.to_string();

@@ -1,10 +1,10 @@
-//! Command lines that end at once: what nats-server prints of each, where, and with which exit code.
+//! Command lines that end at once: what nats-server prints of each, where, and with which exit
+//! code.
 //!
-//! `tests/commandline/cases` has one block per command line: `$` and the arguments, then the reference's
-//! lines on standard output (`1`) and standard error (`2`), and its exit code (`=`). Help is `1 USAGE` or
-//! `1 HELP ABOUT TLS`.
-//! Where ours differ on purpose, `~` and the reason follow, and then ours. `MYELIN_RECORD=1` writes down
-//! again what the reference says.
+//! `tests/commandline/cases` has one block per command line: `$` and the arguments, then the
+//! reference's lines on standard output (`1`) and standard error (`2`), and its exit code (`=`).
+//! Help is `1 USAGE` or `1 HELP ABOUT TLS`. Where ours differ on purpose, `~` and the reason
+//! follow, and then ours. `MYELIN_RECORD=1` writes down again what the reference says.
 //!
 //! No case may let a signal look for its target: it would find servers that are not ours.
 

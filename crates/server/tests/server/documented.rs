@@ -1,6 +1,7 @@
-//! The TLS, WebSocket, OCSP and PROXY configurations of NATS's documentation (docs.nats.io), block by block and as they
-//! stand there but for ports and `/path/to/`: they load, and the official client works with them, on ours and on the
-//! reference. Those of accounts, and so on, are elsewhere.
+//! The TLS, WebSocket, OCSP and PROXY configurations of NATS's documentation (docs.nats.io), block
+//! by block and as they stand there but for ports and `/path/to/`: they load, and the official
+//! client works with them, on ours and on the reference. Those of accounts, and so on, are
+//! elsewhere.
 
 use std::fs;
 use std::io::Read as _;

@@ -86,7 +86,8 @@ fn what_comes_with_the_end_of_a_handshake_is_read_or_ends_it() {
                 connection.read_tls(&mut socket).unwrap();
                 connection.process_new_packets().unwrap();
             }
-            // The end of the handshake, the first operations, and what is in the plain: in one piece.
+            // The end of the handshake, the first operations, and what is in the plain: in one
+            // piece.
             connection.writer().write_all(inside).unwrap();
             let mut flight = Vec::new();
             while connection.wants_write() {

@@ -1,4 +1,5 @@
-//! Nkeys and operator mode, as the official client and operators see them: credentials, resolvers, reloads, monitoring.
+//! Nkeys and operator mode, as the official client and operators see them: credentials, resolvers,
+//! reloads, monitoring.
 
 use crate::client::{connect, settle};
 use crate::eventually;
@@ -110,7 +111,7 @@ async fn the_official_client_logs_in_by_credentials_file_and_by_callback() {
         let key = Arc::clone(&key);
         async move {
             let text = key.sign(&nonce);
-            Ok(myelin_stdx::digits::decode(&text, myelin_stdx::digits::BASE64_URL).unwrap())
+            Ok(myelin_stdx::base_n::decode(&text, myelin_stdx::base_n::BASE64_URL).unwrap())
         }
     };
     works(&server, ConnectOptions::with_jwt(ids.text("@bob@"), sign)).await;
@@ -291,7 +292,8 @@ fn a_url_is_asked_for_accounts() {
     ));
 }
 
-/// Nobody answers at that URL: a login for an account that is not known waits, one for a known account does not.
+/// Nobody answers at that URL: a login for an account that is not known waits, one for a known
+/// account does not.
 #[test]
 fn a_url_that_does_not_answer_holds_up_nobody_else() {
     let ids = Issued::with(&["lost user by A:lost for U:lost {\"nats\":{FREE}}"]);

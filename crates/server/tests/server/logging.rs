@@ -1,5 +1,5 @@
-//! The log, line by line, against nats-server's: the same bytes are sent to both, and what both say of it with
-//! `-DV` must be the same but for what is listed in [`DIFFERENCES`].
+//! The log, line by line, against nats-server's: the same bytes are sent to both, and what both say
+//! of it with `-DV` must be the same but for what is listed in [`DIFFERENCES`].
 //!
 //! Without a nats-server the comparison is skipped, and says so.
 
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where our log differs on purpose: what the reference's line contains, what ours has there, and why. Without
-/// a replacement the line is missing on our side.
+/// Where our log differs on purpose: what the reference's line contains, what ours has there, and
+/// why. Without a replacement the line is missing on our side.
 const DIFFERENCES: [(&str, Option<&str>, &str); 4] = [
     ("ACCOUNT - ", None, "the traffic of the reference's own client for system events is not there yet"),
     (r#""[REDACTED]"cret,d}""#, Some(r#""[REDACTED]""#), "the reference shows the end of some secrets"),
@@ -366,7 +366,8 @@ pub(crate) fn programs() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from(PROGRAM)).chain(reference.ok().map(|found| found.program)).collect()
 }
 
-/// A log file that is too large at the start: what is left of it, and of two older ones of which one may stay.
+/// A log file that is too large at the start: what is left of it, and of two older ones of which
+/// one may stay.
 #[test]
 fn rotation() {
     for program in programs() {

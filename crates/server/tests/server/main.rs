@@ -1,8 +1,8 @@
-//! The built program under test: a process on a free port, driven by the official Rust client and by raw
-//! sockets.
+//! The built program under test: a process on a free port, driven by the official Rust client and
+//! by raw sockets.
 //!
-//! Every test starts its own server and waits for conditions, never for time; [`PATIENCE`] is only what a
-//! failing test costs.
+//! Every test starts its own server and waits for conditions, never for time; [`PATIENCE`] is only
+//! what a failing test costs.
 
 mod accounts;
 mod advisories;
@@ -44,7 +44,8 @@ mod wording;
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take that a server is expected to do, on a machine that is busy with other things.
+/// How long anything may take that a server is expected to do, on a machine that is busy with other
+/// things.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds; `what` names it in the failure.

@@ -1,5 +1,5 @@
-//! Traces of messages, ours beside the reference's: what the official command shows, and the documents themselves for
-//! subscriptions and publishes that are made up.
+//! Traces of messages, ours beside the reference's: what the official command shows, and the
+//! documents themselves for subscriptions and publishes that are made up.
 
 use crate::logging::programs;
 use crate::process::{Server, Setup};

@@ -1,8 +1,9 @@
 //! The monitoring pages, ours and the reference's, of two servers in the same situation.
 //!
-//! Both are started with the same configuration and lived through by the same clients; then every page is asked for
-//! with many queries. Status, headers, keys and their order, and JSON types must agree; so must all values that
-//! do not belong to one process. Without a nats-server the test passes and says so.
+//! Both are started with the same configuration and lived through by the same clients; then every
+//! page is asked for with many queries. Status, headers, keys and their order, and JSON types must
+//! agree; so must all values that do not belong to one process. Without a nats-server the test
+//! passes and says so.
 
 mod pair;
 mod requests;
@@ -32,7 +33,8 @@ const CONFIG: &str = r#"
     }
 "#;
 
-/// Three clients that stay, with different counts of everything, and five that have left or were closed.
+/// Three clients that stay, with different counts of everything, and five that have left or were
+/// closed.
 fn live(pair: &Pair) -> [[Raw; 2]; 3] {
     let one = pair.client(
         r#""user":"a","pass":"a","name":"one","lang":"rust","version":"1.2.3","headers":true"#,
@@ -112,7 +114,8 @@ fn a_server_without_accounts_shows_the_global_one() {
     });
 }
 
-/// What accounts let each other have, and what the system account lets them. The reference lists it in no order.
+/// What accounts let each other have, and what the system account lets them. The reference lists it
+/// in no order.
 fn exchange(page: &Value, account: &str) -> Value {
     let detail = &page["account_detail"];
     let sorted = |list: &Value, keep: &dyn Fn(&Value) -> bool| {
@@ -252,7 +255,8 @@ fn what_a_loss_of_power_would_take_is_shown_with_jetstream_only() {
     asker.create("S", &json!({}));
     asker.publish("S.a", "1");
     let journal = || server.page("/debug/vars")["journal"].clone();
-    // Acknowledged before it was durable: until the next round that is what a loss of power would take.
+    // Acknowledged before it was durable: until the next round that is what a loss of power would
+    // take.
     eventually("a round", || journal()["loss_window_max"].as_u64() > Some(0));
     eventually("nothing to lose", || journal()["loss_window"] == 0);
     let shown = journal();
@@ -331,8 +335,8 @@ fn slow_consumers_are_counted() {
     }
 }
 
-/// Keys whose values depend on how far a consumer was behind. The reference counts one that was cut off as connected
-/// until its blocked write ends.
+/// Keys whose values depend on how far a consumer was behind. The reference counts one that was cut
+/// off as connected until its blocked write ends.
 const UNEVEN: &[&str] = &[
     "connections",
     "conns",

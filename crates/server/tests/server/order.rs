@@ -86,7 +86,8 @@ fn a_publish_is_not_overtaken_by_a_later_request_of_another_connection() {
     }
 }
 
-/// After PONG everything before it is routed: a PING of the subscriber that begins after it finds it all.
+/// After PONG everything before it is routed: a PING of the subscriber that begins after it finds
+/// it all.
 #[test]
 fn pong_means_that_everything_before_it_is_routed() {
     let server = Server::start();
@@ -138,7 +139,8 @@ fn a_subscription_hears_what_others_publish_after_its_pong() {
     }
 }
 
-/// Large and small payloads take different paths through the server; they keep their order all the same.
+/// Large and small payloads take different paths through the server; they keep their order all the
+/// same.
 #[test]
 fn sizes_do_not_change_the_order() {
     let server = Server::start();

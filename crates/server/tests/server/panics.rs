@@ -1,8 +1,9 @@
-//! Each thread and task of the server is made to panic while it serves: the server goes on, or ends with a message, as the
-//! table in `src/supervise/table.rs` has it.
+//! Each thread and task of the server is made to panic while it serves: the server goes on, or ends
+//! with a message, as the table in `src/supervise/table.rs` has it.
 //!
-//! The list is read from the sources: whoever adds a thread or a task without a row, or a row without a case here, fails
-//! [`sources`]. Builds with debug assertions only: others have nothing that can be asked to panic.
+//! The list is read from the sources: whoever adds a thread or a task without a row, or a row
+//! without a case here, fails [`sources`]. Builds with debug assertions only: others have nothing
+//! that can be asked to panic.
 
 mod clients;
 mod ends;
@@ -29,7 +30,7 @@ impl Stage {
         Self::start_struck(setup, &[])
     }
 
-    /// The same where these parts panic as soon as they do something.
+    /// Starts a server where these parts panic as soon as they do something.
     fn start_struck(setup: Setup, parts: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         parts.iter().for_each(|part| ask_for(folder.path(), part));
@@ -37,7 +38,8 @@ impl Stage {
         Self { server, folder }
     }
 
-    /// Has a part panic while `provoke` gives it something to do, and waits until the log tells of it.
+    /// Has a part panic while `provoke` gives it something to do, and waits until the log tells of
+    /// it.
     fn strike(&self, part: &str, mut provoke: impl FnMut(&Server)) {
         let before = self.server.log_len();
         let path = self.folder.path().join(part);
@@ -86,7 +88,7 @@ fn knock(address: std::net::SocketAddr, bytes: &[u8]) {
 }
 
 impl Stage {
-    /// The same while somebody stays connected.
+    /// Checks that the server serves others while somebody stays connected.
     fn serves_beside(&self, client: &mut Raw) {
         let mut other = Raw::connect(&self.server);
         client.publish("own", "again");

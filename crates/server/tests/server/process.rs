@@ -59,7 +59,8 @@ impl Setup {
         self
     }
 
-    /// Has a part of it panic when a file of the part's name is put there. Only builds with debug assertions do.
+    /// Has a part of it panic when a file of the part's name is put there. Only builds with debug
+    /// assertions do.
     #[cfg(debug_assertions)]
     pub(crate) fn panics(mut self, folder: &Path) -> Self {
         self.panics = Some(folder.to_owned());
@@ -82,7 +83,8 @@ impl Setup {
         self
     }
 
-    /// Starts the program and waits until it is ready. Without a port of its own it gets a random one.
+    /// Starts the program and waits until it is ready. Without a port of its own it gets a random
+    /// one.
     pub(crate) fn start(self) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = self.command(folder.path()).spawn().expect("the program starts");
@@ -225,8 +227,8 @@ impl Server {
         }
     }
 
-    /// Writes another configuration file in the place of the first, and waits until the server has taken it
-    /// over, or said that it cannot. Answers the lines that it logged about it.
+    /// Writes another configuration file in the place of the first, and waits until the server has
+    /// taken it over, or said that it cannot. Answers the lines that it logged about it.
     pub(crate) fn reload(&self, text: &str) -> Vec<String> {
         fs::write(self.config_file(), text).expect("the folder takes files");
         let before = self.log.lock().lines.len();

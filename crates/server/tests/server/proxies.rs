@@ -1,4 +1,5 @@
-//! Trusted proxies: what monitoring shows, and a reload that trusts one no more. And what a reload would do, asked before.
+//! Trusted proxies: what monitoring shows, and a reload that trusts one no more. And what a reload
+//! would do, asked before.
 
 use crate::process::{PROGRAM, Server, Setup};
 use crate::raw::Raw;

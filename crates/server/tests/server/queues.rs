@@ -66,8 +66,8 @@ async fn groups_do_not_share_with_one_another() {
     }
 }
 
-/// Messages that were sent to a member before its death may be lost with it; from the moment that the
-/// server has noticed, the others take everything.
+/// Messages that were sent to a member before its death may be lost with it; from the moment that
+/// the server has noticed, the others take everything.
 #[test]
 fn a_member_that_dies_in_the_middle_takes_nothing_with_it_afterwards() {
     let server = Server::start();

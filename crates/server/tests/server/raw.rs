@@ -25,7 +25,7 @@ impl Message {
     }
 }
 
-/// See the head of this file.
+/// Client that says exactly what a test wants, over a blocking socket.
 #[derive(Debug)]
 pub(crate) struct Raw {
     stream: BufReader<TcpStream>,
@@ -48,7 +48,8 @@ impl Raw {
         Self { stream: BufReader::with_capacity(256 * 1024, stream) }
     }
 
-    /// Connects with [`CONNECT`] and waits until the server has taken it and said so with a second INFO.
+    /// Connects with [`CONNECT`] and waits until the server has taken it and said so with a second
+    /// INFO.
     pub(crate) fn connect(server: &Server) -> Self {
         let mut raw = Self::open(server.address());
         raw.send(&format!("{CONNECT}\r\n"));

@@ -231,7 +231,8 @@ fn the_log_follows_its_options() {
     let server = Server::with_config("");
     let mut raw = Raw::connect(&server);
     fs::write(&file, "").unwrap();
-    // The answer comes in the new log, so what the server says on standard error cannot be waited for.
+    // The answer comes in the new log, so what the server says on standard error cannot be waited
+    // for.
     fs::write(server.config_file(), format!("log_file: \"{}\"\ntrace: true", file.display())).unwrap();
     server.signal(rustix::process::Signal::HUP);
     let log = || fs::read_to_string(&file).unwrap();

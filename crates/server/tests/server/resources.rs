@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 const HALF_OPEN: usize = 5000;
 
-/// Largest resident memory in bytes for a connection that has said nothing useful. Measured: 2.7 KB; the
-/// rest is room for allocators.
+/// Largest resident memory in bytes for a connection that has said nothing useful. Measured: 2.7
+/// KB; the rest is room for allocators.
 const MEMORY_EACH: u64 = 6 * 1024;
 
 /// Raises this process's limit of descriptors as far as it may.
@@ -22,8 +22,8 @@ pub(crate) fn allow_descriptors(count: u64) {
     }
 }
 
-/// Connects from an address of its own, so that so many connections do not use up the ports on which other
-/// tests restart their servers.
+/// Connects from an address of its own, so that so many connections do not use up the ports on
+/// which other tests restart their servers.
 pub(crate) fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("descriptors are left");
     let from: SocketAddr = (Ipv4Addr::new(127, 0, 0, 2), 0).into();

@@ -38,7 +38,7 @@ pub(crate) struct Authority {
     name: String,
     pub(crate) cert: Certificate,
     issuer: Issuer<'static, KeyPair>,
-    /// The same key.
+    /// Key of the authority, which `issuer` holds as well.
     key: KeyPair,
 }
 
@@ -69,8 +69,8 @@ impl Authority {
         params.signed_by(&other.key, &self.issuer).expect("a certificate").der().clone()
     }
 
-    /// Signs a certificate for this host. Whoever sees it can ask at `responder`; `must` says that it is not to be shown
-    /// without a proof.
+    /// Signs a certificate for this host. Whoever sees it can ask at `responder`; `must` says that
+    /// it is not to be shown without a proof.
     pub(crate) fn sign(&self, host: &str, serial: u64, responder: Option<&str>, must: bool) -> Signed {
         let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
         params.serial_number = Some(SerialNumber::from(serial));
@@ -103,14 +103,15 @@ impl Authority {
         Signed { cert, key }
     }
 
-    /// What the authority says of its certificate with this serial number at this time, in seconds since 1970.
+    /// What the authority says of its certificate with this serial number at this time, in seconds
+    /// since 1970.
     pub(crate) fn answer(&self, serial: &[u8], says: Says, now: i64) -> Vec<u8> {
         let forger = KeyPair::generate().expect("a key");
         let signer = if says == Says::Forged { &forger } else { &self.key };
         self.answer_by(signer, &[], serial, says, now)
     }
 
-    /// The same by somebody who shows these certificates.
+    /// Makes a response that `signer` signs and that shows these certificates.
     pub(crate) fn answer_by(
         &self,
         signer: &KeyPair,

@@ -1,4 +1,5 @@
-//! OCSP in the running program, on ours and on the reference: proofs that it shows, and clients that it asks about.
+//! OCSP in the running program, on ours and on the reference: proofs that it shows, and clients
+//! that it asks about.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -382,7 +383,8 @@ fn page(mut client: Secure) -> Result<String, String> {
     }
 }
 
-/// Each listener with TLS shows a proof of its own, and turns away whom an authority does not vouch for, with an alert.
+/// Each listener with TLS shows a proof of its own, and turns away whom an authority does not vouch
+/// for, with an alert.
 #[test]
 fn every_listener_shows_a_proof_and_asks() {
     for program in programs() {

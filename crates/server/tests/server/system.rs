@@ -1,5 +1,5 @@
-//! The system account of the built program: what operators ask and are told. Shapes of messages are in the transcripts;
-//! here is what needs signals, files, or a server that ends.
+//! The system account of the built program: what operators ask and are told. Shapes of messages are
+//! in the transcripts; here is what needs signals, files, or a server that ends.
 
 use crate::eventually;
 use crate::identity::Issued;
@@ -210,7 +210,8 @@ fn tokens_are_stored_listed_and_taken_away() {
     admin.barrier();
 }
 
-/// Where tokens are in memory one account's can still be replaced while it is in use, and nothing else can be done.
+/// Where tokens are in memory one account's can still be replaced while it is in use, and nothing
+/// else can be done.
 #[test]
 fn tokens_in_memory_can_be_replaced() {
     let ids = Issued::with(&[
@@ -269,7 +270,8 @@ fn an_account_that_comes_back_has_its_streams() {
     assert_eq!(ask(&mut jim, "s", "ho")["seq"], 2);
 }
 
-/// Nobody could acknowledge what is delivered while the account has no JetStream: nothing is, and it goes on where it was.
+/// Nobody could acknowledge what is delivered while the account has no JetStream: nothing is, and
+/// it goes on where it was.
 #[test]
 fn consumers_of_an_account_that_lost_jetstream_rest() {
     const FREE: &str =

@@ -47,7 +47,8 @@ impl Lab {
         self.sign_as(name, &params)
     }
 
-    /// The same for whatever the certificate is to say.
+    /// Writes `NAME.pem` and `NAME.key` for a certificate with these parameters; returns what pins
+    /// the key.
     pub(crate) fn sign_as(&self, name: &str, params: &CertificateParams) -> String {
         let key = KeyPair::generate().expect("what a test needs");
         let cert = params.signed_by(&key, &self.ca).expect("what a test needs");
@@ -135,7 +136,8 @@ pub(crate) fn greeted(server: &Server) -> (TcpStream, String) {
 /// A raw client over TLS.
 pub(crate) struct Secure(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
-/// Whether there is a PONG in what came last, so many bytes; behind it may stand what came meanwhile.
+/// Whether there is a PONG in what came last, so many bytes; behind it may stand what came
+/// meanwhile.
 fn has_pong(read: &[u8], came: usize) -> bool {
     const PONG: &[u8] = b"PONG\r\n";
     let from = read.len().saturating_sub(came + PONG.len() - 1);

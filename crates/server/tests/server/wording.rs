@@ -1,15 +1,30 @@
 //! What operators and clients read is in plain words: no structure is printed as Rust prints it.
 //!
-//! Found in the sources, because no test meets every line. `{:?}` is how texts are put between quotation marks, so it is
-//! allowed for what is known to be a text: by its name, or in files that were looked through. Who prints something new that
-//! way looks whether it is a text, a number or a time, and adds its name here; anything else gets a `Display`.
+//! Found in the sources, because no test meets every line. `{:?}` is how texts are put between
+//! quotation marks, so it is allowed for what is known to be a text: by its name, or in files that
+//! were looked through. Who prints something new that way looks whether it is a text, a number or a
+//! time, and adds its name here; anything else gets a `Display`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms whose words reach a log, a page or a client.
-const ROOMS: [&str; 10] =
-    ["auth", "broker", "conf", "jetstream", "monitor", "server", "stdx", "store", "subject", "wire"];
+const ROOMS: [&str; 14] = [
+    "auth",
+    "broker",
+    "conf",
+    "disk",
+    "jetstream",
+    "jsapi",
+    "monitor",
+    "natsfiles",
+    "server",
+    "stdx",
+    "store",
+    "streams",
+    "subject",
+    "wire",
+];
 
 /// What is called so is a text, a number or a time, wherever it is printed.
 const TEXTS: &[&str] = &[
@@ -24,6 +39,7 @@ const TEXTS: &[&str] = &[
     "float",
     "found",
     "from",
+    "given",
     "key",
     "location",
     "mode",
@@ -53,7 +69,8 @@ const TEXTS: &[&str] = &[
     "wrong",
 ];
 
-/// Files in which `{:?}` without a name, or with one that says less, stands for texts, numbers and times only, and how often.
+/// Files in which `{:?}` without a name, or with one that says less, stands for texts, numbers and
+/// times only, and how often.
 const LOOKED_THROUGH: &[(&str, usize)] = &[
     ("auth/src/callout/answer.rs", 10),
     ("auth/src/certificate.rs", 1),
@@ -72,7 +89,7 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
     ("conf/src/options/link.rs", 1),
     ("conf/src/options/tls/read.rs", 1),
     ("conf/src/parser.rs", 1),
-    ("jetstream/src/backup/import.rs", 1),
+    ("streams/src/backup/import.rs", 1),
     ("jetstream/src/engine/account.rs", 1),
     ("server/src/lifecycle.rs", 1),
     ("server/src/resolver/mod.rs", 2),
@@ -80,13 +97,13 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
     // An alert whose name nobody knows.
     ("server/src/tls/clients.rs", 1),
     // For tests and `Debug` only.
-    ("store/src/disk/faulty/step.rs", 1),
-    ("store/src/nats/keys.rs", 1),
+    ("disk/src/faulty/step.rs", 1),
+    ("natsfiles/src/keys.rs", 1),
 ];
 
 /// Files that are not part of what runs.
 fn is_for_tests(path: &str) -> bool {
-    let ends = ["/tests.rs", "/twin.rs", "sourcing/power.rs"];
+    let ends = ["/tests.rs", "/twin.rs", "sourcing/power_loss.rs"];
     path.contains("/tests/") || ends.iter().any(|end| path.ends_with(end))
 }
 

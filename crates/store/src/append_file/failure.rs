@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// A write or a sync of a file failed, or the journal did. It stays: later appends get the same answer.
+/// A write or a sync of a file failed, or the journal did. It stays: later appends get the same
+/// answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailed {
     kind: io::ErrorKind,
@@ -17,7 +18,7 @@ impl WriteFailed {
         Self { kind: error.kind(), text: format!("{}: {error}", path.display()) }
     }
 
-    /// What the operating system called it; `StorageFull` for a full disk.
+    /// Kind of the error as the operating system has it; `StorageFull` for a full disk.
     pub fn kind(&self) -> io::ErrorKind {
         self.kind
     }

@@ -1,11 +1,12 @@
 //! An append-only file: an active segment or the log of consumers' states, with a tail in memory.
 //!
-//! Owns where the file ends, what of it was written and what is durable; tells its journal when it has become dirty.
-//! It must never let bytes change once they were appended, except by `overwrite`, and must never sync a file again
-//! whose sync failed as if nothing had happened.
+//! Owns where the file ends, what of it was written and what is durable; tells its journal when it
+//! has become dirty. It must never let bytes change once they were appended, except by `overwrite`,
+//! and must never sync a file again whose sync failed as if nothing had happened.
 //!
-//! Budget of an append: one lock without contention, one copy, no allocation once the tail has grown, and one write
-//! (`Written`) or none (`Synced`, `Memory`) until [`TAIL_BYTES`] have gathered.
+//! Budget of an append: one lock without contention, one copy, no allocation once the tail has
+//! grown, and one write (`Written`) or none (`Synced`, `Memory`) until [`TAIL_BYTES`] have
+//! gathered.
 
 mod failure;
 mod rounds;
@@ -16,13 +17,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::disk::File;
-use crate::journal::{Journal, Shared};
+use myelin_disk::File;
+
+use crate::journal::{Journal, JournalShared};
 use crate::{Durability, FileId};
 
 pub use failure::WriteFailed;
-pub(crate) use rounds::Taken;
-use tail::{Patch, State, Tail};
+pub(crate) use rounds::RoundInput;
+use tail::{FileState, Patch, Tail};
 
 /// Bytes that a tail in memory may hold before it is written.
 pub const TAIL_BYTES: usize = 256 * 1024;
@@ -30,7 +32,8 @@ pub const TAIL_BYTES: usize = 256 * 1024;
 /// Bytes that are allocated ahead of an append to a file that is longer than was expected.
 const BEYOND_BOUND: u64 = 64 * 1024;
 
-/// Who wants to know when bytes have become durable: the stream. Called by the round, outside of all locks.
+/// Listener that is told when bytes have become durable: the stream. Called by the round, outside
+/// of all locks.
 pub trait OnDurable: Send + Sync {
     /// Everything before `offset` survives a loss of power.
     fn durable(&self, file: FileId, offset: u64);
@@ -38,7 +41,7 @@ pub trait OnDurable: Send + Sync {
     fn failed(&self, file: FileId, error: &io::Error);
 }
 
-/// What an [`AppendFile`] must know about the file it continues.
+/// Facts about a file that an [`AppendFile`] continues.
 pub struct AppendFileOptions {
     /// Its name in the journal.
     pub id: FileId,
@@ -56,8 +59,18 @@ pub struct AppendFileOptions {
     pub durability: Durability,
     /// Length beyond which `reserve` allocates ahead only a little.
     pub bound: u64,
-    /// Who is told, for as long as somebody else keeps it.
+    /// Listener that is told, for as long as somebody else keeps it.
     pub on_durable: Option<Arc<dyn OnDurable>>,
+}
+
+/// On which lists of files that have something to do it is.
+#[derive(Default)]
+struct Marks {
+    /// Whether the journal has it among its dirty files, and since when.
+    dirty: AtomicBool,
+    since: AtomicU64,
+    /// Whether it is among those whose end is to be stated in the watermarks.
+    listed: AtomicBool,
 }
 
 /// An append-only file. One thread appends; any may read, flush and ask.
@@ -68,20 +81,17 @@ pub struct AppendFile {
     path: PathBuf,
     durability: Durability,
     bound: u64,
-    /// Not kept alive by this: a stream knows its segments, and they would keep each other for ever.
+    /// Not kept alive by this: a stream knows its segments, and they would keep each other for
+    /// ever.
     on_durable: Option<Weak<dyn OnDurable>>,
-    journal: Option<Arc<Shared>>,
+    journal: Option<Arc<JournalShared>>,
     tail: Mutex<Tail>,
     /// Told when a tail that was being written has arrived.
-    landed: Condvar,
+    flushed: Condvar,
     end: AtomicU64,
     written: AtomicU64,
     durable: AtomicU64,
-    /// Whether the journal has it among its dirty files, and since when.
-    dirty: AtomicBool,
-    since: AtomicU64,
-    /// Whether it is among those whose end is to be stated in the watermarks.
-    listed: AtomicBool,
+    marks: Marks,
     /// Whether `overwrite` left bytes that are not in the file yet.
     patched: AtomicBool,
 }
@@ -108,7 +118,7 @@ impl AppendFile {
         Arc::new(Self::build(None, options))
     }
 
-    fn build(journal: Option<Arc<Shared>>, options: AppendFileOptions) -> Self {
+    fn build(journal: Option<Arc<JournalShared>>, options: AppendFileOptions) -> Self {
         let end = options.end;
         Self {
             id: options.id,
@@ -120,13 +130,11 @@ impl AppendFile {
             on_durable: options.on_durable.as_ref().map(Arc::downgrade),
             journal,
             tail: Mutex::new(Tail::new(end, options.is_new)),
-            landed: Condvar::new(),
+            flushed: Condvar::new(),
             end: AtomicU64::new(end),
             written: AtomicU64::new(end),
             durable: AtomicU64::new(end),
-            dirty: AtomicBool::new(false),
-            since: AtomicU64::new(0),
-            listed: AtomicBool::new(false),
+            marks: Marks::default(),
             patched: AtomicBool::new(false),
         }
     }
@@ -180,8 +188,9 @@ impl AppendFile {
         }
     }
 
-    /// Makes sure that `length` more bytes can be written without lack of space, by allocating ahead in growing steps.
-    /// An error changes nothing: what was appended stays, and the next call tries again.
+    /// Makes sure that `length` more bytes can be written without lack of space, by allocating
+    /// ahead in growing steps. An error changes nothing: what was appended stays, and the next call
+    /// tries again.
     pub fn reserve(&self, length: u64) -> io::Result<()> {
         let mut tail = self.lock();
         let needed = self.end().checked_add(length).ok_or(io::ErrorKind::FileTooLarge)?;
@@ -197,14 +206,15 @@ impl AppendFile {
             tail.allocated = needed;
             return Ok(());
         }
+        debug_assert!(ahead >= needed, "what is needed is allocated");
         tail.allocated = ahead;
         tail.step = (tail.step * 2).min(tail::LARGEST_STEP);
         Ok(())
     }
 
-    /// Appends `bytes` as a whole and gives the offset behind them. Written at once or kept in the tail, as the mode
-    /// of durability says. After an error nothing was appended and nothing more can be. `now` is the caller's clock
-    /// in nanoseconds, the same one that the rounds are given.
+    /// Appends `bytes` as a whole and gives the offset behind them. Written at once or kept in the
+    /// tail, as the mode of durability says. After an error nothing was appended and nothing more
+    /// can be. `now` is the caller's clock in nanoseconds, the same one that the rounds are given.
     pub fn append(self: &Arc<Self>, bytes: &[u8], now: u64) -> Result<u64, WriteFailed> {
         if let Some(journal) = &self.journal {
             journal.check().map_err(|failed| failed.of(&self.path))?;
@@ -233,8 +243,8 @@ impl AppendFile {
         self.write_tail(&mut tail)
     }
 
-    /// Replaces bytes that were appended before, in one step: either all of `bytes` or none survive a loss of power.
-    /// Readers see them at once. They take part in the next round like an append.
+    /// Replaces bytes that were appended before, in one step: either all of `bytes` or none survive
+    /// a loss of power. Readers see them at once. They take part in the next round like an append.
     pub fn overwrite(self: &Arc<Self>, offset: u64, bytes: &[u8], now: u64) -> Result<(), WriteFailed> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.end()) {
@@ -259,25 +269,26 @@ impl AppendFile {
         self.patched.load(Ordering::Acquire)
     }
 
-    /// Nothing is appended any more (the segment is sealed): writes the tail. The journal lets go of the file when it
-    /// is durable.
+    /// Nothing is appended any more (the segment is sealed): writes the tail. The journal lets go
+    /// of the file when it is durable.
     pub fn close(&self) -> Result<(), WriteFailed> {
         self.flush()?;
         let mut tail = self.lock();
         tail.check_kept()?;
-        tail.state = State::Closed;
+        debug_assert!(tail.bytes.is_empty(), "a closed file has no tail");
+        tail.state = FileState::Closed;
         Ok(())
     }
 
-    /// Nothing of the file needs to survive any more, because it is to be removed. Only after it was made durable
-    /// that nobody needs it: a replay may find its bytes in the journal.
+    /// Nothing of the file needs to survive any more, because it is to be removed. Only after it
+    /// was made durable that nobody needs it: a replay may find its bytes in the journal.
     pub fn abandon(&self) {
-        self.lock().state = State::Abandoned;
-        self.tell_settled();
+        self.lock().state = FileState::Abandoned;
+        self.notify_settled();
     }
 
     /// The journal may let go of it.
-    fn tell_settled(&self) {
+    fn notify_settled(&self) {
         if let Some(journal) = &self.journal {
             journal.note_settled();
         }
@@ -307,6 +318,7 @@ impl AppendFile {
         if tail.bytes.is_empty() {
             return Ok(());
         }
+        debug_assert!(tail.written() == tail.start, "bytes are written in order");
         let bytes = std::mem::take(&mut tail.bytes);
         let length = bytes.len() as u64;
         let outcome = self.write(tail, &bytes, tail.start);
@@ -321,13 +333,15 @@ impl AppendFile {
     fn write(&self, tail: &mut Tail, bytes: &[u8], offset: u64) -> Result<(), WriteFailed> {
         self.file.write_at(bytes, offset).map_err(|error| {
             let failed = WriteFailed::new(&self.path, &error);
-            tail.state = State::Refusing(failed.clone());
+            tail.state = FileState::Refusing(failed.clone());
             failed
         })
     }
 
     fn publish(&self, tail: &Tail) -> u64 {
         let end = tail.end();
+        debug_assert!(tail.written() <= end, "what is written was appended");
+        debug_assert!(end >= self.end(), "a file only grows");
         self.written.store(tail.written(), Ordering::Release);
         self.end.store(end, Ordering::Release);
         end
@@ -339,14 +353,15 @@ impl AppendFile {
         }
     }
 
-    /// Whoever appends holds the tail's lock between changing it and coming here, and a round takes that lock after
-    /// it cleared the mark: so either the round sees the change, or this sees the mark cleared.
+    /// Whoever appends holds the tail's lock between changing it and coming here, and a round takes
+    /// that lock after it cleared the mark: so either the round sees the change, or this sees the
+    /// mark cleared.
     fn mark_dirty(self: &Arc<Self>, now: u64) {
         let Some(journal) = &self.journal else { return };
-        if self.dirty.load(Ordering::Relaxed) || self.dirty.swap(true, Ordering::AcqRel) {
+        if self.marks.dirty.load(Ordering::Relaxed) || self.marks.dirty.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.since.store(now, Ordering::Release);
+        self.marks.since.store(now, Ordering::Release);
         journal.push_dirty(self);
     }
 }

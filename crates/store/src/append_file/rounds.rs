@@ -1,18 +1,20 @@
 //! Reading an append-only file, and what a round of the journal does with it.
 //!
-//! Only the journal calls what is `pub(crate)` here, one thread at a time, holding its lock of rounds.
+//! Only the journal calls what is `pub(crate)` here, one thread at a time, holding its lock of
+//! rounds.
 
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::tail::{self, Flight, Patch, State, Tail};
-use super::{AppendFile, OnDurable, WriteFailed};
-use crate::disk::Disk;
+use myelin_disk::Disk;
 
-/// What a dirty file brings into a round.
-pub(crate) struct Taken {
+use super::tail::{self, FileState, Flight, Patch, Tail};
+use super::{AppendFile, OnDurable, WriteFailed};
+
+/// Share of a dirty file in a round.
+pub(crate) struct RoundInput {
     pub(crate) file: Arc<AppendFile>,
     /// When the oldest of it was appended.
     pub(crate) since: u64,
@@ -21,14 +23,15 @@ pub(crate) struct Taken {
     pub(crate) patches: Vec<Patch>,
 }
 
-impl Taken {
+impl RoundInput {
     pub(crate) fn pending(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
 
 impl AppendFile {
-    /// Reads what was appended, from memory or the file; fewer bytes than asked for only at the end.
+    /// Reads what was appended, from memory or the file; fewer bytes than asked for only at the
+    /// end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let length = self.readable(buffer.len(), offset);
         self.read(&mut buffer[..length], offset, |part, at| {
@@ -65,7 +68,8 @@ impl AppendFile {
         if in_file && !self.patched.load(Ordering::Acquire) {
             return from_file(buffer, offset);
         }
-        // Bytes that are in the file do not change, save by patches, and these are laid over what is read.
+        // Bytes that are in the file do not change, save by patches, and these are laid over what
+        // is read.
         let (parts, patches) = {
             let tail = self.lock();
             (tail.gather(buffer, offset), tail.patches.clone())
@@ -81,43 +85,46 @@ impl AppendFile {
     }
 
     /// Leaves the dirty state. `None` if nothing can or needs to become durable.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Taken> {
-        let since = self.since.load(Ordering::Acquire);
-        self.dirty.swap(false, Ordering::AcqRel);
+    pub(crate) fn take(self: &Arc<Self>) -> Option<RoundInput> {
+        let since = self.marks.since.load(Ordering::Acquire);
+        self.marks.dirty.swap(false, Ordering::AcqRel);
         let tail = self.lock();
         tail.check_kept().ok()?;
-        let taken = Taken {
+        let taken = RoundInput {
             file: Arc::clone(self),
             since,
             range: self.durable.load(Ordering::Acquire)..tail.end(),
             patches: tail.patches.clone(),
         };
+        debug_assert!(taken.range.start <= taken.range.end, "what is durable was appended");
         (!taken.range.is_empty() || !taken.patches.is_empty()).then_some(taken)
     }
 
     /// When the oldest append came that is not durable, if there is one.
     pub(crate) fn dirty_since(&self) -> Option<u64> {
-        self.dirty.load(Ordering::Acquire).then(|| self.since.load(Ordering::Acquire))
+        self.marks.dirty.load(Ordering::Acquire).then(|| self.marks.since.load(Ordering::Acquire))
     }
 
     /// Enters it among those whose end is to be stated; whether it was not there yet.
     pub(crate) fn enlist(&self) -> bool {
-        !self.listed.swap(true, Ordering::AcqRel)
+        !self.marks.listed.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes it out again. Answers whether it has to be looked at once more: whatever is appended to a dirty file does not
-    /// enlist it.
+    /// Takes it out again. Answers whether it has to be looked at once more: whatever is appended
+    /// to a dirty file does not enlist it.
     pub(crate) fn delist(&self) -> bool {
-        self.listed.store(false, Ordering::Release);
-        self.dirty.load(Ordering::Acquire)
+        self.marks.listed.store(false, Ordering::Release);
+        self.marks.dirty.load(Ordering::Acquire)
     }
 
-    /// Where everything that a process found after this one was killed would end: in the file, or in the journal.
+    /// Where everything that a process found after this one was killed would end: in the file, or
+    /// in the journal.
     pub(crate) fn kept(&self) -> u64 {
         self.written().max(self.durable())
     }
 
-    /// As [`AppendFile::append`] does when it finds the file clean; for a round that could not take everything.
+    /// As [`AppendFile::append`] does when it finds the file clean; for a round that could not take
+    /// everything.
     pub(crate) fn remain_dirty(self: &Arc<Self>, since: u64) {
         self.mark_dirty(since);
     }
@@ -136,14 +143,15 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Writes the tail and syncs the file, and the directory of a new one. Gives the position that is durable now.
-    /// `number` is the current journal file.
+    /// Writes the tail and syncs the file, and the directory of a new one. Gives the position that
+    /// is durable now. `number` is the current journal file.
     pub(crate) fn sync_directly(&self, disk: &dyn Disk, number: u64) -> Result<u64, WriteFailed> {
         let failed = |error: io::Error| WriteFailed::new(&self.path, &error);
         let (end, is_new, is_noted) = self.launch_and(|tail| {
             let is_noted = !tail.is_new && !tail.unsettled && tail.synced_in == number;
             (tail.start, tail.is_new, is_noted)
         })?;
+        debug_assert!(end <= self.end(), "what is synced was appended");
         self.file.sync().map_err(failed)?;
         if let Some(directory) = self.path.parent().filter(|_| is_new) {
             disk.sync_directory(directory).map_err(failed)?;
@@ -159,7 +167,8 @@ impl AppendFile {
         Ok(end)
     }
 
-    /// Writes the tail while appends go on. Gives what `look` sees then: `start` is where the file is written to.
+    /// Writes the tail while appends go on. Gives what `look` sees then: `start` is where the file
+    /// is written to.
     fn launch_and<T>(&self, look: impl FnOnce(&Tail) -> T) -> Result<T, WriteFailed> {
         let tail = self.without_flight(self.lock());
         tail.check_kept()?;
@@ -175,11 +184,11 @@ impl AppendFile {
         self.launch_and(|_| ())
     }
 
-    /// As [`AppendFile::launch_tail`], for the thread that appends: what cannot be written stays in memory, and may be
-    /// written later. A round that comes meanwhile does not wait for the lock.
+    /// As [`AppendFile::launch_tail`], for the thread that appends: what cannot be written stays in
+    /// memory, and may be written later. A round that comes meanwhile does not wait for the lock.
     ///
-    /// Perf: with 4,096 messages in flight the lock that was held for the write made rounds wait until nothing more was
-    /// to be appended, and appends wait for one long sync then.
+    /// Perf: with 4,096 messages in flight the lock that was held for the write made rounds wait
+    /// until nothing more was to be appended, and appends wait for one long sync then.
     pub(super) fn spill<'a>(
         &'a self,
         tail: MutexGuard<'a, Tail>,
@@ -191,19 +200,21 @@ impl AppendFile {
         let failed = WriteFailed::new(&self.path, &error);
         if let Some(flight) = tail.flight.take() {
             // Nothing was appended behind it: whoever appends is here.
+            debug_assert!(tail.bytes.is_empty(), "nobody else appends");
             tail.start = flight.start;
             tail.bytes = Arc::unwrap_or_clone(flight.bytes);
         }
         if tail.check_kept().is_ok() {
-            tail.state = State::Refusing(failed.clone());
+            tail.state = FileState::Refusing(failed.clone());
         }
         drop(tail);
-        self.landed.notify_all();
+        self.flushed.notify_all();
         Err(failed)
     }
 
     /// Writes what the tail holds without holding its lock. After an error it is still in flight.
     fn launch<'a>(&'a self, mut tail: MutexGuard<'a, Tail>) -> (MutexGuard<'a, Tail>, io::Result<()>) {
+        debug_assert!(tail.flight.is_none(), "one part of a tail is written at a time");
         let start = tail.start;
         if tail.bytes.is_empty() {
             return (tail, Ok(()));
@@ -224,27 +235,29 @@ impl AppendFile {
         tail.spare = tail::reusable(flight.unwrap_or_default());
         self.written.store(tail.written(), Ordering::Release);
         self.count_tail(|counter| counter.fetch_sub(length, Ordering::Relaxed));
-        self.landed.notify_all();
+        self.flushed.notify_all();
         (tail, Ok(()))
     }
 
     fn lost_by(&self, mut tail: MutexGuard<'_, Tail>, error: &io::Error) -> WriteFailed {
         let failed = WriteFailed::new(&self.path, error);
-        tail.state = State::Lost(failed.clone());
+        tail.state = FileState::Lost(failed.clone());
         drop(tail);
-        self.landed.notify_all();
+        self.flushed.notify_all();
         failed
     }
 
-    /// The tail when nothing of it is being written by another thread. What is in flight of a lost file stays there.
+    /// The tail when nothing of it is being written by another thread. What is in flight of a lost
+    /// file stays there.
     pub(super) fn without_flight<'a>(&'a self, mut tail: MutexGuard<'a, Tail>) -> MutexGuard<'a, Tail> {
         while tail.flight.is_some() && tail.check_kept().is_ok() {
-            tail = self.landed.wait(tail).unwrap_or_else(PoisonError::into_inner);
+            tail = self.flushed.wait(tail).unwrap_or_else(PoisonError::into_inner);
         }
         tail
     }
 
-    /// The journal holds everything before `end` and `patches`, durably. Puts the patches into the file.
+    /// The journal holds everything before `end` and `patches`, durably. Puts the patches into the
+    /// file.
     pub(crate) fn journaled(&self, end: u64, patches: &[Patch]) -> Result<(), WriteFailed> {
         let mut tail = self.lock();
         if !patches.is_empty() {
@@ -252,15 +265,17 @@ impl AppendFile {
             tail = self.without_flight(tail);
             tail.check_kept()?;
         }
+        debug_assert!(end <= tail.end(), "what the journal holds was appended");
         tail.unsettled |= !tail.is_whole || !patches.is_empty();
         tail.patchings += u64::from(!patches.is_empty());
         for patch in patches {
             let patch_end = patch.offset + patch.bytes.len() as u64;
+            debug_assert!(patch_end <= tail.end(), "only what was appended is replaced");
             let in_file = tail.start.clamp(patch.offset, patch_end);
             let (file_part, tail_part) = patch.bytes.split_at((in_file - patch.offset) as usize);
             if let Err(error) = self.file.write_at(file_part, patch.offset) {
                 let failed = WriteFailed::new(&self.path, &error);
-                tail.state = State::Lost(failed.clone());
+                tail.state = FileState::Lost(failed.clone());
                 return Err(failed);
             }
             if !tail_part.is_empty() {
@@ -270,11 +285,11 @@ impl AppendFile {
         }
         tail.patches.drain(..patches.len());
         self.patched.store(!tail.patches.is_empty(), Ordering::Release);
-        let is_settled = matches!(tail.state, State::Replaced) || !tail.unsettled;
+        let is_settled = matches!(tail.state, FileState::Replaced) || !tail.unsettled;
         drop(tail);
         if is_settled {
             // The round has just entered it into the journal.
-            self.tell_settled();
+            self.notify_settled();
         }
         self.durable.fetch_max(end, Ordering::AcqRel);
         Ok(())
@@ -283,38 +298,41 @@ impl AppendFile {
     /// Notes that journal file `number` holds bytes of it; whether it did not before.
     pub(crate) fn enter_journal(&self, number: u64) -> bool {
         let mut tail = self.lock();
+        debug_assert!(number > 0, "journal files are numbered from 1");
         let is_first = tail.journaled_in != number;
         tail.journaled_in = number;
         is_first
     }
 
-    /// Writes what is in memory only, and takes part in nothing any more: another takes over the file. The journal must
-    /// not have a round on its way. An error says that released bytes are in memory or in the journal only.
+    /// Writes what is in memory only, and takes part in nothing any more: another takes over the
+    /// file. The journal must not have a round on its way. An error says that released bytes are in
+    /// memory or in the journal only.
     pub(crate) fn leave(&self) -> Result<(), WriteFailed> {
         let mut tail = self.lock();
-        if matches!(tail.state, State::Abandoned) {
+        if matches!(tail.state, FileState::Abandoned) {
             return Ok(());
         }
         let kept = tail.check_kept().and_then(|()| self.write_tail(&mut tail));
         if self.written() < self.releasable().max(self.durable()) {
             kept?;
         }
-        tail.state = State::Abandoned;
+        tail.state = FileState::Abandoned;
         drop(tail);
-        self.tell_settled();
+        self.notify_settled();
         Ok(())
     }
 
-    /// Counts rounds that have left bytes that replace others to a later sync of the file: for [`AppendFile::mark_synced`].
+    /// Counts rounds that have left bytes that replace others to a later sync of the file: for
+    /// [`AppendFile::mark_synced`].
     pub(crate) fn patchings(&self) -> u64 {
         self.lock().patchings
     }
 
-    /// Another than the journal has written all of the closed file and synced it, after `patchings` was asked. The journal
-    /// lets go of it, also a round that is on its way with bytes of it.
+    /// Another than the journal has written all of the closed file and synced it, after `patchings`
+    /// was asked. The journal lets go of it, also a round that is on its way with bytes of it.
     pub(crate) fn mark_synced(&self, patchings: u64) {
         let mut tail = self.lock();
-        if !matches!(tail.state, State::Closed) {
+        if !matches!(tail.state, FileState::Closed) {
             return;
         }
         tail.is_whole = true;
@@ -325,12 +343,13 @@ impl AppendFile {
         let end = tail.end();
         drop(tail);
         if is_settled {
-            self.tell_settled();
+            self.notify_settled();
         }
         self.synced_by_another(end);
     }
 
-    /// A round has nothing to do for the file now, but for bytes that replace others: who waits for one hears of it here.
+    /// A round has nothing to do for the file now, but for bytes that replace others: who waits for
+    /// one hears of it here.
     fn synced_by_another(&self, end: u64) {
         if self.durable.fetch_max(end, Ordering::AcqRel) < end
             && let Some(listener) = self.listener()
@@ -339,14 +358,15 @@ impl AppendFile {
         }
     }
 
-    /// Another file that is durable has taken the place of this closed one. The journal lets go of it.
+    /// Another file that is durable has taken the place of this closed one. The journal lets go of
+    /// it.
     pub(crate) fn replace(&self) {
         let mut tail = self.lock();
-        if matches!(tail.state, State::Closed) {
-            tail.state = State::Replaced;
+        if matches!(tail.state, FileState::Closed) {
+            tail.state = FileState::Replaced;
             let end = tail.end();
             drop(tail);
-            self.tell_settled();
+            self.notify_settled();
             self.synced_by_another(end);
         }
     }
@@ -365,7 +385,8 @@ impl AppendFile {
         self.lock().is_settled(number)
     }
 
-    /// As [`AppendFile::is_settled`]; if so, journal file `number` may forget it: it enters anew with its next bytes.
+    /// As [`AppendFile::is_settled`]; if so, journal file `number` may forget it: it enters anew
+    /// with its next bytes.
     pub(crate) fn leave_journal(&self, number: u64) -> bool {
         let mut tail = self.lock();
         let is_settled = tail.is_settled(number);
@@ -375,7 +396,8 @@ impl AppendFile {
         is_settled
     }
 
-    /// Whether the journal holds bytes that the file itself may lose, and that a sync would settle.
+    /// Whether the journal holds bytes that the file itself may lose, and that a sync would make
+    /// the journal forget.
     pub(crate) fn is_unsettled(&self) -> bool {
         let tail = self.lock();
         tail.unsettled && tail.check_kept().is_ok()
@@ -383,22 +405,22 @@ impl AppendFile {
 
     /// Whether nothing of it counts any more: it is to be removed, or another has taken it over.
     pub(crate) fn is_abandoned(&self) -> bool {
-        matches!(self.lock().state, State::Abandoned)
+        matches!(self.lock().state, FileState::Abandoned)
     }
 
     /// Whether its bytes can never be settled.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.lock().state, State::Lost(_))
+        matches!(self.lock().state, FileState::Lost(_))
     }
 
     /// Nothing can be said about the file any more.
     pub(crate) fn lose(&self, failed: &WriteFailed) {
         let mut tail = self.lock();
-        if !matches!(tail.state, State::Abandoned) {
-            tail.state = State::Lost(failed.clone());
+        if !matches!(tail.state, FileState::Abandoned) {
+            tail.state = FileState::Lost(failed.clone());
         }
         drop(tail);
-        self.landed.notify_all();
+        self.flushed.notify_all();
     }
 
     pub(crate) fn listener(&self) -> Option<Arc<dyn OnDurable>> {

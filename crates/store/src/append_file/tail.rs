@@ -1,4 +1,5 @@
-//! The part of an append-only file that is in memory: bytes not written yet, and bytes that replace others.
+//! The part of an append-only file that is in memory: bytes not written yet, and bytes that replace
+//! others.
 //!
 //! Owned by its file's lock. It must never write or sync by itself.
 
@@ -10,11 +11,12 @@ use super::WriteFailed;
 
 const SMALLEST_STEP: u64 = 64 * 1024;
 pub(super) const LARGEST_STEP: u64 = 4 * 1024 * 1024;
-/// A tail's buffer that has grown beyond this is given back when it was written, so that idle streams hold little.
+/// A tail's buffer that has grown beyond this is given back when it was written, so that idle
+/// streams hold little.
 const KEPT_CAPACITY: usize = super::TAIL_BYTES;
 
-/// What may still be done with the file.
-pub(super) enum State {
+/// State of a file: what may still be done with it.
+pub(super) enum FileState {
     /// Appends are welcome.
     Open,
     /// Complete. It still has to become durable.
@@ -23,7 +25,8 @@ pub(super) enum State {
     Refusing(WriteFailed),
     /// A sync failed: nothing can be said about its bytes any more.
     Lost(WriteFailed),
-    /// Complete, and another file with all that it holds has taken its place: only bytes that replace others still count.
+    /// Complete, and another file with all that it holds has taken its place: only bytes that
+    /// replace others still count.
     Replaced,
     /// To be removed.
     Abandoned,
@@ -56,7 +59,7 @@ pub(super) struct Tail {
     pub(super) spare: Vec<u8>,
     pub(super) flight: Option<Flight>,
     pub(super) patches: Vec<Patch>,
-    pub(super) state: State,
+    pub(super) state: FileState,
     /// Length up to which the file was allocated, and how far ahead the next time.
     pub(super) allocated: u64,
     pub(super) step: u64,
@@ -66,10 +69,11 @@ pub(super) struct Tail {
     pub(super) unsettled: bool,
     /// Counts rounds after which that was so for bytes that replace others.
     pub(super) patchings: u64,
-    /// Whether the file itself has all that was appended, durably, and no more can be: rounds that were on their way then have
-    /// nothing to add but bytes that replace others.
+    /// Whether the file itself has all that was appended, durably, and no more can be: rounds that
+    /// were on their way then have nothing to add but bytes that replace others.
     pub(super) is_whole: bool,
-    /// The journal file that last took bytes of it (0: none), and the one that was current when it was last synced.
+    /// The journal file that last took bytes of it (0: none), and the one that was current when it
+    /// was last synced.
     pub(super) journaled_in: u64,
     pub(super) synced_in: u64,
 }
@@ -82,7 +86,7 @@ impl Tail {
             spare: Vec::new(),
             flight: None,
             patches: Vec::new(),
-            state: State::Open,
+            state: FileState::Open,
             allocated: end,
             step: SMALLEST_STEP,
             is_new,
@@ -110,38 +114,40 @@ impl Tail {
     /// Whether appends are welcome.
     pub(super) fn check(&self) -> Result<(), WriteFailed> {
         match &self.state {
-            State::Open => Ok(()),
-            State::Closed | State::Replaced | State::Abandoned => Err(closed()),
-            State::Refusing(failed) | State::Lost(failed) => Err(failed.clone()),
+            FileState::Open => Ok(()),
+            FileState::Closed | FileState::Replaced | FileState::Abandoned => Err(closed()),
+            FileState::Refusing(failed) | FileState::Lost(failed) => Err(failed.clone()),
         }
     }
 
     /// Whether what was appended can still be written.
     pub(super) fn check_kept(&self) -> Result<(), WriteFailed> {
         match &self.state {
-            State::Open | State::Closed | State::Replaced | State::Refusing(_) => Ok(()),
-            State::Abandoned => Err(closed()),
-            State::Lost(failed) => Err(failed.clone()),
+            FileState::Open | FileState::Closed | FileState::Replaced | FileState::Refusing(_) => Ok(()),
+            FileState::Abandoned => Err(closed()),
+            FileState::Lost(failed) => Err(failed.clone()),
         }
     }
 
     /// Whether journal file `number` holds nothing of the file that could be needed again.
     pub(super) fn is_settled(&self, number: u64) -> bool {
         match self.state {
-            State::Abandoned => true,
-            State::Replaced => self.patches.is_empty(),
-            State::Lost(_) => false,
+            FileState::Abandoned => true,
+            FileState::Replaced => self.patches.is_empty(),
+            FileState::Lost(_) => false,
             _ => !self.unsettled || self.synced_in > number,
         }
     }
 
     /// Forgets `bytes`, which are in the file now.
     pub(super) fn clear_written(&mut self, length: u64) {
+        debug_assert_eq!(length, self.bytes.len() as u64, "a tail is written as a whole");
         self.start += length;
         self.bytes = reusable(std::mem::take(&mut self.bytes));
     }
 
-    /// Copies what is in memory of `offset..` into `buffer`, and gives the ranges of `buffer` that only the file has.
+    /// Copies what is in memory of `offset..` into `buffer`, and gives the ranges of `buffer` that
+    /// only the file has.
     pub(super) fn gather(&self, buffer: &mut [u8], offset: u64) -> [Range<usize>; 2] {
         let end = offset + buffer.len() as u64;
         let place = |position: u64| (position.clamp(offset, end) - offset) as usize;
@@ -174,7 +180,8 @@ pub(super) fn reusable(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.capacity() > KEPT_CAPACITY { Vec::new() } else { bytes }
 }
 
-/// Fills `target`, the part of a buffer beginning at `offset` that overlaps `source` beginning at `start`.
+/// Fills `target`, the part of a buffer beginning at `offset` that overlaps `source` beginning at
+/// `start`.
 fn copy(target: &mut [u8], source: &[u8], offset: u64, start: u64) {
     let skip = offset.saturating_sub(start) as usize;
     let length = target.len();

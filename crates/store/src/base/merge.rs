@@ -1,6 +1,7 @@
 //! A base and the changes of the segments after it make the next base.
 //!
-//! Owns the rule by which states are laid over each other: the newest one counts, and nothing is added up.
+//! Owns the rule by which states are laid over each other: the newest one counts, and nothing is
+//! added up.
 
 use super::{BaseReader, BaseWriter};
 use crate::damage::Damage;
@@ -8,8 +9,8 @@ use crate::ranges::Ranges;
 use crate::segment::{Changes, SubjectChange, SubjectChanges};
 use crate::{Seq, Timestamp};
 
-/// Writes what `old` says, changed by `newer`, which are the changes of the segments behind it, oldest first. Subjects
-/// that are gone are left out, and so are expiries of messages that are.
+/// Writes what `old` says, changed by `newer`, which are the changes of the segments behind it,
+/// oldest first. Subjects that are gone are left out, and so are expiries of messages that are.
 ///
 /// # Errors
 /// Those of `old` and of the file that is written.

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use super::{BLOCK_HEAD_BYTES, Block, HEADER_BYTES, Header, Summary, TRAILER_BYTES, WHAT};
+use myelin_disk::File;
+
+use super::{BLOCK_HEAD_BYTES, BaseHeader, BaseSummary, BlockKind, HEADER_BYTES, TRAILER_BYTES, WHAT};
 use crate::cipher::Nonce;
 use crate::damage::Damage;
-use crate::disk::File;
-use crate::record::Context;
+use crate::record::FileContext;
 use crate::segment::{SubjectChanges, Texts, decode_expiries};
 use crate::{Seq, Timestamp};
 
@@ -18,34 +19,35 @@ use crate::{Seq, Timestamp};
 #[derive(Debug)]
 pub struct BaseReader {
     file: Arc<dyn File>,
-    context: Context,
-    summary: Summary,
+    context: FileContext,
+    summary: BaseSummary,
     /// Where the next block stands.
     at: u64,
-    left: Summary,
+    left: BaseSummary,
     last_text: Vec<u8>,
     last_expiry: Option<Seq>,
     buffer: Vec<u8>,
 }
 
 impl BaseReader {
-    /// Looks at the end of the file: a base that was not finished is none. `context` is that of `header`.
+    /// Looks at the end of the file: a base that was not finished is none. `context` is that of
+    /// `header`.
     ///
     /// # Errors
     /// What is wrong with it; `Locked` if it is encrypted and `context` has no key.
-    pub fn open(file: Arc<dyn File>, header: &Header, context: Context) -> Result<Self, Damage> {
+    pub fn open(file: Arc<dyn File>, header: &BaseHeader, context: FileContext) -> Result<Self, Damage> {
         if header.encryption.is_some() && context.cipher.is_none() {
             return Err(Damage::Locked(WHAT));
         }
-        let summary = Summary::read(&*file, &context)?;
+        let summary = BaseSummary::read(&*file, &context)?;
         let (at, left) = (HEADER_BYTES as u64, summary);
         let (last_text, last_expiry, buffer) = (Vec::new(), None, Vec::new());
         Ok(Self { file, context, summary, at, left, last_text, last_expiry, buffer })
     }
 
-    /// What the file says to hold.
+    /// Summary of what the file says to hold.
     #[must_use]
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> BaseSummary {
         self.summary
     }
 
@@ -57,7 +59,7 @@ impl BaseReader {
         if self.left.subjects == 0 {
             return Ok(None);
         }
-        let body = self.next_block(Block::Subjects)?;
+        let body = self.next_block(BlockKind::Subjects)?;
         let mut input = &body[..];
         let texts = Texts::decode(&mut input);
         let subjects = texts.and_then(|texts| SubjectChanges::decode_numbers(texts, &mut input));
@@ -77,7 +79,8 @@ impl BaseReader {
         Ok(Some(subjects))
     }
 
-    /// The next expiries, some thousands; `None` behind the last. Subjects that were not read yet are passed over.
+    /// The next expiries, some thousands; `None` behind the last. Subjects that were not read yet
+    /// are passed over.
     ///
     /// # Errors
     /// What is wrong with the file.
@@ -90,7 +93,7 @@ impl BaseReader {
                 Err(Damage::Content(WHAT))
             };
         }
-        let body = self.next_block(Block::Expiries)?;
+        let body = self.next_block(BlockKind::Expiries)?;
         let mut input = &body[..];
         let expiries =
             decode_expiries(&mut input).filter(|_| input.is_empty()).ok_or(Damage::Content(WHAT))?;
@@ -108,7 +111,7 @@ impl BaseReader {
     }
 
     /// The body of the next block, which must be of this kind.
-    fn next_block(&mut self, block: Block) -> Result<Vec<u8>, Damage> {
+    fn next_block(&mut self, block: BlockKind) -> Result<Vec<u8>, Damage> {
         let end = self.summary.file_len - TRAILER_BYTES as u64;
         let mut head = [0; BLOCK_HEAD_BYTES];
         if self.at + BLOCK_HEAD_BYTES as u64 > end || self.file.read_at(&mut head, self.at)? < head.len() {
@@ -128,7 +131,7 @@ impl BaseReader {
         if checksum.to_le_bytes() != head[..4] {
             return Err(Damage::Checksum(WHAT));
         }
-        if Block::from_code(head[8]) != Some(block) || head[9..] != [0; 7] {
+        if BlockKind::from_code(head[8]) != Some(block) || head[9..] != [0; 7] {
             return Err(Damage::Content(WHAT));
         }
         if let Some(cipher) = &self.context.cipher {

@@ -1,19 +1,21 @@
 //! Whether a base's bytes are those that were written, which can be told without keys.
 
-use super::{BLOCK_HEAD_BYTES, HEADER_BYTES, Header, Summary, TRAILER_BYTES, WHAT};
+use myelin_disk::File;
+
+use super::{BLOCK_HEAD_BYTES, BaseHeader, BaseSummary, HEADER_BYTES, TRAILER_BYTES, WHAT};
 use crate::damage::Damage;
-use crate::disk::File;
 
 /// Bytes read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Checks trailer and blocks of the file with this header. Nothing is said of what an encrypted block holds.
+/// Checks trailer and blocks of the file with this header. Nothing is said of what an encrypted
+/// block holds.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check_structure(file: &dyn File, header: &Header) -> Result<Summary, Damage> {
+pub fn check_structure(file: &dyn File, header: &BaseHeader) -> Result<BaseSummary, Damage> {
     let context = header.context(None);
-    let summary = Summary::read(file, &context)?;
+    let summary = BaseSummary::read(file, &context)?;
     let end = summary.file_len - TRAILER_BYTES as u64;
     let mut at = HEADER_BYTES as u64;
     while at < end {

@@ -10,11 +10,16 @@ use crate::ranges::Ranges;
 use crate::segment::tests::{Bytes, millis, spent};
 use crate::segment::{Changes, SubjectChange, SubjectChanges, Totals};
 
-fn contexts() -> [(Header, Context); 2] {
-    let plain =
-        Header { stream: StreamId(8), covers: SegmentNo(5), generation: 2, salt: [4; 16], encryption: None };
+fn contexts() -> [(BaseHeader, FileContext); 2] {
+    let plain = BaseHeader {
+        stream: StreamId(8),
+        covers: SegmentNo(5),
+        generation: 2,
+        salt: [4; 16],
+        encryption: None,
+    };
     let kind = CipherKind::ChaCha20Poly1305;
-    let locked = Header { encryption: Some(kind), ..plain };
+    let locked = BaseHeader { encryption: Some(kind), ..plain };
     [(plain, plain.context(None)), (locked, locked.context(Some(Cipher::new(kind, &[1; 32]))))]
 }
 
@@ -31,7 +36,7 @@ fn change<'a>(text: &'a [u8], (count, first, last): State) -> SubjectChange<'a> 
     SubjectChange { text, count, first, last, first_exact: count % 2 == 0, last_exact: true }
 }
 
-fn write(model: &Model, header: &Header, context: &Context) -> Arc<Bytes> {
+fn write(model: &Model, header: &BaseHeader, context: &FileContext) -> Arc<Bytes> {
     let file = Arc::new(Bytes::default());
     let mut writer = BaseWriter::begin(file.clone(), header, context.clone()).unwrap();
     model.subjects.iter().for_each(|(text, state)| writer.subject(change(text, *state)).unwrap());
@@ -41,7 +46,7 @@ fn write(model: &Model, header: &Header, context: &Context) -> Arc<Bytes> {
 }
 
 fn read(file: Arc<Bytes>, key: Option<&Cipher>) -> Result<Model, Damage> {
-    let header = Header::read(&*file)?;
+    let header = BaseHeader::read(&*file)?;
     let context = header.context(key.cloned());
     let mut reader = BaseReader::open(file, &header, context)?;
     let mut model = Model::default();
@@ -74,7 +79,8 @@ fn expiries(most: usize) -> impl Strategy<Value = BTreeMap<u64, i64>> {
     prop::collection::btree_map(0u64..60, any::<i64>(), 0..most)
 }
 
-/// One segment's worth: subjects, deleted, first sequence, cut, messages with expiries (offset from the last).
+/// One segment's worth: subjects, deleted, first sequence, cut, messages with expiries (offset from
+/// the last).
 type Segment = (BTreeMap<Vec<u8>, State>, Vec<u64>, u64, Option<u64>, Vec<(u64, i64)>);
 
 fn segment() -> impl Strategy<Value = Segment> {

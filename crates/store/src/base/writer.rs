@@ -4,29 +4,32 @@
 
 use std::sync::Arc;
 
+use myelin_disk::File;
+
 use super::{
-    BLOCK_HEAD_BYTES, BLOCK_ROWS, BLOCK_TEXT, Block, HEADER_BYTES, Header, Summary, TRAILER_BYTES, WHAT,
+    BLOCK_HEAD_BYTES, BLOCK_ROWS, BLOCK_TEXT, BaseHeader, BaseSummary, BlockKind, HEADER_BYTES,
+    TRAILER_BYTES, WHAT,
 };
 use crate::cipher::Nonce;
 use crate::damage::Damage;
-use crate::disk::File;
-use crate::record::Context;
+use crate::record::FileContext;
 use crate::segment::{SubjectChange, SubjectChanges, encode_expiries};
 use crate::{Seq, Timestamp};
 
-/// Writes a base into an empty file. Nothing in the file counts before [`BaseWriter::finish`] has returned.
+/// Writes a base into an empty file. Nothing in the file counts before [`BaseWriter::finish`] has
+/// returned.
 #[derive(Debug)]
 pub struct BaseWriter {
     file: Arc<dyn File>,
-    context: Context,
+    context: FileContext,
     /// Where the next block goes.
     at: u64,
     subjects: SubjectChanges,
     expiries: Vec<(Seq, Timestamp)>,
-    /// What was last put into a block that is written, to keep the order.
+    /// Text that was last put into a block that is written, to keep the order.
     last_text: Vec<u8>,
     last_expiry: Option<Seq>,
-    summary: Summary,
+    summary: BaseSummary,
     buffer: Vec<u8>,
 }
 
@@ -35,7 +38,7 @@ impl BaseWriter {
     ///
     /// # Errors
     /// `Io`.
-    pub fn begin(file: Arc<dyn File>, header: &Header, context: Context) -> Result<Self, Damage> {
+    pub fn begin(file: Arc<dyn File>, header: &BaseHeader, context: FileContext) -> Result<Self, Damage> {
         file.write_at(&header.encode(), 0)?;
         Ok(Self {
             file,
@@ -45,7 +48,7 @@ impl BaseWriter {
             expiries: Vec::new(),
             last_text: Vec::new(),
             last_expiry: None,
-            summary: Summary::default(),
+            summary: BaseSummary::default(),
             buffer: Vec::new(),
         })
     }
@@ -96,7 +99,7 @@ impl BaseWriter {
         self.subjects.texts().encode(&mut self.buffer);
         self.subjects.encode_numbers(&mut self.buffer);
         self.subjects.clear();
-        self.end_block(Block::Subjects)
+        self.end_block(BlockKind::Subjects)
     }
 
     fn flush_expiries(&mut self) -> Result<(), Damage> {
@@ -106,7 +109,7 @@ impl BaseWriter {
         self.begin_block();
         encode_expiries(&self.expiries, &mut self.buffer);
         self.expiries.clear();
-        self.end_block(Block::Expiries)
+        self.end_block(BlockKind::Expiries)
     }
 
     fn begin_block(&mut self) {
@@ -114,7 +117,7 @@ impl BaseWriter {
         self.buffer.resize(BLOCK_HEAD_BYTES, 0);
     }
 
-    fn end_block(&mut self, block: Block) -> Result<(), Damage> {
+    fn end_block(&mut self, block: BlockKind) -> Result<(), Damage> {
         let length = self.buffer.len() - BLOCK_HEAD_BYTES + self.context.tag_bytes();
         self.buffer[4..8].copy_from_slice(&(length as u32).to_le_bytes());
         self.buffer[8] = block.code();
@@ -135,7 +138,7 @@ impl BaseWriter {
     ///
     /// # Errors
     /// `Io`: the file must not be used then.
-    pub fn finish(mut self) -> Result<Summary, Damage> {
+    pub fn finish(mut self) -> Result<BaseSummary, Damage> {
         self.flush_subjects()?;
         self.flush_expiries()?;
         self.summary.file_len = self.at + TRAILER_BYTES as u64;

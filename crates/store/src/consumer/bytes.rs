@@ -1,15 +1,16 @@
 //! Numbers near others, texts, and a reader that ends in an error where bytes end.
 //!
-//! Owns the mapping of small negative numbers to small ones. Must never read past what it was given, nor
-//! give a length that the bytes do not have.
+//! Owns the mapping of small negative numbers to small ones. Must never read past what it was
+//! given, nor give a length that the bytes do not have.
+
+use myelin_stdx::varint;
 
 use super::SequencePair;
 use crate::consumer::DeliverySeq;
-use crate::varint;
 
 /// Bytes that no writer of ours wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedBytes;
 
 /// Appends `value - from`, which is short if both are near.
 pub(super) fn put_near(out: &mut Vec<u8>, value: u64, from: u64) {
@@ -29,13 +30,13 @@ pub(super) fn put_pair_near(out: &mut Vec<u8>, pair: SequencePair, from: Sequenc
     put_near(out, pair.stream, from.stream);
 }
 
-/// What is left to read.
+/// Bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct ByteReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -49,32 +50,32 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
-        let (first, rest) = self.rest.split_first().ok_or(Malformed)?;
+    pub(super) fn byte(&mut self) -> Result<u8, MalformedBytes> {
+        let (first, rest) = self.rest.split_first().ok_or(MalformedBytes)?;
         self.rest = rest;
         Ok(*first)
     }
 
     /// A number as [`varint::put`] writes it.
-    pub(super) fn number(&mut self) -> Result<u64, Malformed> {
-        varint::take(&mut self.rest).ok_or(Malformed)
+    pub(super) fn number(&mut self) -> Result<u64, MalformedBytes> {
+        varint::take(&mut self.rest).ok_or(MalformedBytes)
     }
 
     /// A number as [`put_near`] writes it.
-    pub(super) fn near(&mut self, from: u64) -> Result<u64, Malformed> {
+    pub(super) fn near(&mut self, from: u64) -> Result<u64, MalformedBytes> {
         let zigzag = self.number()?;
         Ok(from.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg()))
     }
 
-    pub(super) fn pair_near(&mut self, from: SequencePair) -> Result<SequencePair, Malformed> {
+    pub(super) fn pair_near(&mut self, from: SequencePair) -> Result<SequencePair, MalformedBytes> {
         let consumer = DeliverySeq(self.near(from.consumer.0)?);
         Ok(SequencePair { consumer, stream: self.near(from.stream)? })
     }
 
     /// A text as [`put_bytes`] writes it.
-    pub(super) fn text(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.number()?).map_err(|_| Malformed)?;
-        let (text, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+    pub(super) fn text(&mut self) -> Result<&'a [u8], MalformedBytes> {
+        let length = usize::try_from(self.number()?).map_err(|_| MalformedBytes)?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(MalformedBytes)?;
         self.rest = rest;
         Ok(text)
     }
@@ -93,7 +94,7 @@ mod tests {
             varint::put(value, &mut out);
             put_near(&mut out, value, from);
             put_bytes(&mut out, &text);
-            let mut reader = Reader::new(&out);
+            let mut reader = ByteReader::new(&out);
             prop_assert_eq!(reader.number(), Ok(value));
             prop_assert_eq!(reader.near(from), Ok(value));
             prop_assert_eq!(reader.text(), Ok(&text[..]));
@@ -102,7 +103,7 @@ mod tests {
 
         #[test]
         fn any_bytes_end(bytes: Vec<u8>) {
-            let mut reader = Reader::new(&bytes);
+            let mut reader = ByteReader::new(&bytes);
             while reader.number().is_ok() || reader.text().is_ok() {}
         }
     }

@@ -1,8 +1,9 @@
 //! The consumers of one stream: their states in memory, and what has to be written about them.
 //!
-//! Owns what is written when. A change is applied at once and lies in memory, encoded, until `flush` appends the
-//! changes of all consumers in one write (`log`). A consumer with too many of them, because the disk is full, is
-//! written as a whole instead: nothing is lost and memory stays bounded.
+//! Owns what is written when. A change is applied at once and lies in memory, encoded, until
+//! `flush` appends the changes of all consumers in one write (`log`). A consumer with too many of
+//! them, because the disk is full, is written as a whole instead: nothing is lost and memory stays
+//! bounded.
 //!
 //! Perf: `apply` runs once per delivery and acknowledgement: one lookup by id, no allocation.
 
@@ -14,23 +15,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use myelin_disk::File;
 
-use super::delta::Writer;
-use super::log::{Flushed, Log};
-use super::open::{self, Obsolete, OpenError, Place, Stated};
+use super::delta::DeltaWriter;
+use super::log::{ConsumerLog, Flushed};
+use super::open::{self, LogStorage, Obsolete, OpenError, Stated};
 use super::payload::{self, Definition};
-use super::report::Report;
+use super::report::LogReport;
 use super::resume::Resumed;
 use super::rewrite::{Drawn, Rewrite};
-use super::{Applied, ConsumerId, ConsumerState, Delta, Rules, SequencePair};
+use super::{AckRules, Applied, ConsumerId, ConsumerState, Delta, SequencePair};
 use crate::Timestamp;
-use crate::disk::File;
 
 /// Bytes of a consumer's name, at most.
 const LONGEST_NAME: usize = 64 << 10;
 /// Bytes of a consumer's configuration, at most.
 const LONGEST_CONFIG: usize = 64 << 20;
-/// Bytes of changes that a consumer may gather before its whole state is taken instead, if that is shorter.
+/// Bytes of changes that a consumer may gather before its whole state is taken instead, if that is
+/// shorter.
 const MOST_CHANGES: usize = 64 << 10;
 /// Bytes that a consumer keeps for its next changes.
 const KEPT_CHANGES: usize = 1 << 10;
@@ -43,12 +45,12 @@ pub struct Consumer {
     /// The number of its next entry.
     pub(super) serial: u64,
     pub(super) unwritten: Unwritten,
-    pub(super) changes: Writer,
+    pub(super) changes: DeltaWriter,
     /// The floor when `changes` began.
     pub(super) base: SequencePair,
 }
 
-/// What the log does not know yet.
+/// Changes that the log does not know yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unwritten {
     Nothing,
@@ -89,7 +91,7 @@ impl Consumer {
             state: ConsumerState::default(),
             serial: 0,
             unwritten: Unwritten::Nothing,
-            changes: Writer::default(),
+            changes: DeltaWriter::default(),
             base: SequencePair::default(),
         }
     }
@@ -106,11 +108,11 @@ impl Consumer {
 
     /// How its state changes.
     #[must_use]
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> AckRules {
         self.definition.rules
     }
 
-    /// What it was created or updated with.
+    /// Configuration with which the consumer was created or updated last.
     #[must_use]
     pub fn config(&self) -> &[u8] {
         &self.definition.config
@@ -181,7 +183,7 @@ pub struct Consumers {
     /// How many there are, for who looks from outside.
     count: Arc<AtomicU32>,
     /// `None` for a stream in memory.
-    log: Option<Log>,
+    log: Option<ConsumerLog>,
 }
 
 impl Consumers {
@@ -197,21 +199,23 @@ impl Consumers {
         }
     }
 
-    /// Of a stream in files: reads what its directory holds, which may be nothing. What was read is durable afterwards,
-    /// unless there is something to [`flush`](Self::flush) at once: then after that.
+    /// Of a stream in files: reads what its directory holds, which may be nothing. What was read is
+    /// durable afterwards, unless there is something to [`flush`](Self::flush) at once: then after
+    /// that.
     ///
     /// # Errors
-    /// [`OpenError`], if going on would mean to go on without consumers that exist. Damage is no error: see the
-    /// report.
-    pub fn open(place: Place) -> Result<(Self, Report), OpenError> {
+    /// [`OpenError`], if going on would mean to go on without consumers that exist. Damage is no
+    /// error: see the report.
+    pub fn open(place: LogStorage) -> Result<(Self, LogReport), OpenError> {
         Self::open_stated(place, Stated::default())
     }
 
-    /// The same where it is known how far the logs had come: the report says what is missing of that.
+    /// Opens the consumers of a stream in files, as [`Consumers::open`] does, where it is known how
+    /// far their logs had come: the report says what is missing of that.
     ///
     /// # Errors
     /// As [`Consumers::open`].
-    pub fn open_stated(place: Place, stated: Stated) -> Result<(Self, Report), OpenError> {
+    pub fn open_stated(place: LogStorage, stated: Stated) -> Result<(Self, LogReport), OpenError> {
         let mut opened = open::open(&place, stated)?;
         let read = std::mem::take(&mut opened.read.consumers);
         let mut consumers = Self { next: opened.read.next_consumer, ..Self::in_memory() };
@@ -220,16 +224,22 @@ impl Consumers {
             consumers.consumers.insert(id, Consumer::resumed(resumed));
         }
         let report = opened.read.report.clone();
-        consumers.log = Some(Log::resume(place, opened));
+        consumers.log = Some(ConsumerLog::resume(place, opened));
         consumers.count_all();
         Ok((consumers, report))
     }
 
-    /// Adds a consumer with an empty state; [`Delta::Reset`] says where it begins. `config` is kept as it is.
+    /// Adds a consumer with an empty state; [`Delta::Reset`] says where it begins. `config` is kept
+    /// as it is.
     ///
     /// # Errors
     /// [`ConsumerError`]; nothing has changed then.
-    pub fn create(&mut self, name: &str, rules: Rules, config: &[u8]) -> Result<ConsumerId, ConsumerError> {
+    pub fn create(
+        &mut self,
+        name: &str,
+        rules: AckRules,
+        config: &[u8],
+    ) -> Result<ConsumerId, ConsumerError> {
         check_lengths(name, config)?;
         if let Some(id) = self.names.get(name) {
             return Err(ConsumerError::NameTaken(*id));
@@ -250,7 +260,7 @@ impl Consumers {
     ///
     /// # Errors
     /// [`ConsumerError`]; nothing has changed then.
-    pub fn update(&mut self, id: ConsumerId, rules: Rules, config: &[u8]) -> Result<(), ConsumerError> {
+    pub fn update(&mut self, id: ConsumerId, rules: AckRules, config: &[u8]) -> Result<(), ConsumerError> {
         let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
         check_lengths("", config)?;
         if let Some(log) = &mut self.log {
@@ -309,7 +319,8 @@ impl Consumers {
         Ok(applied)
     }
 
-    /// Applies changes in order; answers how many of them had an effect. They are written by the next flush.
+    /// Applies changes in order; answers how many of them had an effect. They are written by the
+    /// next flush.
     ///
     /// # Errors
     /// [`ConsumerError::Unknown`].
@@ -345,11 +356,12 @@ impl Consumers {
         }
     }
 
-    /// Appends what was changed since the last flush, in one write. Answers the position whose release makes all
-    /// changes so far safe; `None` for a stream in memory.
+    /// Appends what was changed since the last flush, in one write. Answers the position whose
+    /// release makes all changes so far safe; `None` for a stream in memory.
     ///
     /// # Errors
-    /// Of the disk. Nothing is lost: the states in memory hold all changes, and the next flush tries again.
+    /// Of the disk. Nothing is lost: the states in memory hold all changes, and the next flush
+    /// tries again.
     pub fn flush(&mut self, now: Timestamp) -> io::Result<Option<Flushed>> {
         let Some(log) = &mut self.log else { return Ok(None) };
         log.flush(&mut self.consumers, self.next, now).map(Some)
@@ -358,7 +370,7 @@ impl Consumers {
     /// Whether there is something to flush.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.log.as_ref().is_some_and(Log::is_dirty)
+        self.log.as_ref().is_some_and(ConsumerLog::is_dirty)
     }
 
     /// Whether changes up to `position` are released, in the stream's mode of durability.
@@ -381,8 +393,8 @@ impl Consumers {
         }
     }
 
-    /// Writes the log anew. Takes two syncs: not for a thread that serves connections. All changes so far are safe
-    /// afterwards, and the log before is among the obsolete.
+    /// Writes the log anew. Takes two syncs: not for a thread that serves connections. All changes
+    /// so far are safe afterwards, and the log before is among the obsolete.
     ///
     /// # Errors
     /// Of the disk. The log before goes on to be the valid one.
@@ -391,8 +403,9 @@ impl Consumers {
         log.checkpoint(&mut self.consumers, self.next).map(Some)
     }
 
-    /// Begins to write the log anew without holding anybody up: to be [drawn](Self::draw) slice by slice, then
-    /// [`Rewrite::write`] wants nothing of the consumers, which may change meanwhile. `None`: there is nothing to be written.
+    /// Begins to write the log anew without holding anybody up: to be [drawn](Self::draw) slice by
+    /// slice, then [`Rewrite::write`] wants nothing of the consumers, which may change meanwhile.
+    /// `None`: there is nothing to be written.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -410,8 +423,8 @@ impl Consumers {
         log.draw(rewrite, &mut self.consumers, self.next, now)
     }
 
-    /// Goes on with the file that was written, or not if it could not be. Takes two syncs of little. `None` if another one was
-    /// begun meanwhile, or too much was written.
+    /// Goes on with the file that was written, or not if it could not be. Takes two syncs of
+    /// little. `None` if another one was begun meanwhile, or too much was written.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
@@ -425,10 +438,10 @@ impl Consumers {
         log.finish_rewrite(rewrite, file, &mut self.consumers, self.next, now)
     }
 
-    /// Files that are needed no more, for the caller to remove or to keep for an operator, as `Store::put_away` does.
-    /// Named once.
+    /// Files that are needed no more, for the caller to remove or to keep for an operator, as
+    /// `Store::put_away` does. Named once.
     pub fn take_obsolete(&mut self) -> Vec<Obsolete> {
-        self.log.as_mut().map(Log::take_obsolete).unwrap_or_default()
+        self.log.as_mut().map(ConsumerLog::take_obsolete).unwrap_or_default()
     }
 
     /// A consumer.

@@ -1,15 +1,17 @@
 //! One change of a consumer's state, and how a row of changes lies in the log.
 //!
-//! Owns the code of an operation: a tag that says which fields follow. What equals the guess (the message after the
-//! one before, the same time) is left out, so the usual delivery or acknowledgement is one byte, and a row of
-//! acknowledgements is one operation. Deliveries have a byte each, so that a damaged or hostile file cannot claim
-//! more of them than it is long.
+//! Owns the code of an operation: a tag that says which fields follow. What equals the guess (the
+//! message after the one before, the same time) is left out, so the usual delivery or
+//! acknowledgement is one byte, and a row of acknowledgements is one operation. Deliveries have a
+//! byte each, so that a damaged or hostile file cannot claim more of them than it is long.
 //!
-//! Perf: [`Writer::push`] runs once per delivery and acknowledgement: no allocation beside the growth of its buffer.
+//! Perf: [`DeltaWriter::push`] runs once per delivery and acknowledgement: no allocation beside the
+//! growth of its buffer.
 
-use super::bytes::{self, Malformed, Reader};
-use super::{Applied, ConsumerState, DeliverySeq, Rules, SequencePair};
-use crate::varint;
+use myelin_stdx::varint;
+
+use super::bytes::{self, ByteReader, MalformedBytes};
+use super::{AckRules, Applied, ConsumerState, DeliverySeq, SequencePair};
 use crate::{Seq, Timestamp};
 
 /// A change of a consumer's state.
@@ -67,7 +69,7 @@ pub enum Delta {
 
 impl ConsumerState {
     /// Applies one change.
-    pub fn apply(&mut self, rules: Rules, delta: Delta) -> Applied {
+    pub fn apply(&mut self, rules: AckRules, delta: Delta) -> Applied {
         match delta {
             Delta::Delivered { delivery, seq, count, timestamp } => {
                 self.deliver(rules, delivery, seq, count, timestamp)
@@ -83,7 +85,7 @@ impl ConsumerState {
     }
 }
 
-/// What the tags of an operation mean: its class in the two lowest bits, above them which fields follow or, for
+/// Tags of an operation: its class in the two lowest bits, above them which fields follow or, for
 /// [`tag::RARE`], which operation it is.
 mod tag {
     pub(super) const CLASS: u8 = 0b11;
@@ -106,7 +108,7 @@ mod tag {
     pub(super) const FORGET_COUNTS_BELOW: u8 = RARE | 5 << 2;
 }
 
-/// What the next operation is guessed to be: the same for who writes and who reads.
+/// Guess of the next operation: writer and reader make one and the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Guess {
     delivered: SequencePair,
@@ -127,20 +129,20 @@ fn after(pair: SequencePair, count: u64) -> SequencePair {
 
 /// Collects the operations of one entry.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct DeltaWriter {
     bytes: Vec<u8>,
     guess: Guess,
-    run: Option<Run>,
+    run: Option<AckRun>,
 }
 
 /// The row of acknowledgements at the end of what was written.
 #[derive(Debug)]
-struct Run {
+struct AckRun {
     tag_at: usize,
     more: u64,
 }
 
-impl Writer {
+impl DeltaWriter {
     /// Begins an entry for a consumer whose floor is `base`.
     pub(super) fn begin(&mut self, base: SequencePair) {
         self.bytes.clear();
@@ -153,7 +155,7 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// Everything since [`Writer::begin`].
+    /// Everything since [`DeltaWriter::begin`].
     pub(super) fn finish(&mut self) -> &[u8] {
         self.end_run();
         &self.bytes
@@ -190,7 +192,7 @@ impl Writer {
             _ => {
                 self.end_run();
                 let guess = self.guess.acknowledged;
-                self.run = Some(Run { tag_at: self.bytes.len(), more: 0 });
+                self.run = Some(AckRun { tag_at: self.bytes.len(), more: 0 });
                 self.push_pair(tag::ACKNOWLEDGED, pair, guess);
             }
         }
@@ -240,7 +242,7 @@ impl Writer {
 
 /// An operation that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum ReadDelta {
     One(Delta),
     /// The acknowledgements of `first` and of the `more` messages and deliveries after it.
     Row {
@@ -249,20 +251,20 @@ pub(super) enum Operation {
     },
 }
 
-/// Reads what a [`Writer`] wrote for the same base.
+/// Reads what a [`DeltaWriter`] wrote for the same base.
 #[derive(Debug)]
 pub(super) struct Operations<'a> {
-    reader: Reader<'a>,
+    reader: ByteReader<'a>,
     guess: Guess,
 }
 
 impl<'a> Operations<'a> {
-    pub(super) fn new(reader: Reader<'a>, base: SequencePair) -> Self {
+    pub(super) fn new(reader: ByteReader<'a>, base: SequencePair) -> Self {
         Self { reader, guess: Guess::after(base) }
     }
 
     /// The next operation; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Operation>, Malformed> {
+    pub(super) fn next(&mut self) -> Result<Option<ReadDelta>, MalformedBytes> {
         if self.reader.is_empty() {
             return Ok(None);
         }
@@ -271,21 +273,21 @@ impl<'a> Operations<'a> {
             tag::ACKNOWLEDGED if tag & !tag::ACKNOWLEDGED_ALL == 0 => self.acknowledged(tag).map(Some),
             tag::DELIVERED if tag & !tag::DELIVERED_ALL == 0 => self.delivered(tag).map(Some),
             tag::RARE => self.rare(tag).map(Some),
-            _ => Err(Malformed),
+            _ => Err(MalformedBytes),
         }
     }
 
-    fn acknowledged(&mut self, tag: u8) -> Result<Operation, Malformed> {
+    fn acknowledged(&mut self, tag: u8) -> Result<ReadDelta, MalformedBytes> {
         let first = self.pair(tag, self.guess.acknowledged)?;
         let more = if tag & tag::RUN == 0 { 0 } else { self.reader.number()? };
         self.guess.acknowledged = after(first, more.wrapping_add(1));
         Ok(match more {
-            0 => Operation::One(Delta::Acknowledged { delivery: first.consumer, seq: first.stream }),
-            _ => Operation::Row { first, more },
+            0 => ReadDelta::One(Delta::Acknowledged { delivery: first.consumer, seq: first.stream }),
+            _ => ReadDelta::Row { first, more },
         })
     }
 
-    fn delivered(&mut self, tag: u8) -> Result<Operation, Malformed> {
+    fn delivered(&mut self, tag: u8) -> Result<ReadDelta, MalformedBytes> {
         let pair = self.pair(tag, self.guess.delivered)?;
         if tag & tag::TIMESTAMP != 0 {
             self.guess.timestamp = self.reader.near(self.guess.timestamp as u64)? as Timestamp;
@@ -293,10 +295,10 @@ impl<'a> Operations<'a> {
         let count = if tag & tag::COUNT == 0 { 1 } else { self.reader.number()? };
         self.guess.delivered = after(pair, 1);
         let timestamp = self.guess.timestamp;
-        Ok(Operation::One(Delta::Delivered { delivery: pair.consumer, seq: pair.stream, count, timestamp }))
+        Ok(ReadDelta::One(Delta::Delivered { delivery: pair.consumer, seq: pair.stream, count, timestamp }))
     }
 
-    fn pair(&mut self, tag: u8, guess: SequencePair) -> Result<SequencePair, Malformed> {
+    fn pair(&mut self, tag: u8, guess: SequencePair) -> Result<SequencePair, MalformedBytes> {
         let mut pair = guess;
         if tag & tag::DELIVERY != 0 {
             pair.consumer = DeliverySeq(self.reader.near(guess.consumer.0)?);
@@ -307,7 +309,7 @@ impl<'a> Operations<'a> {
         Ok(pair)
     }
 
-    fn rare(&mut self, tag: u8) -> Result<Operation, Malformed> {
+    fn rare(&mut self, tag: u8) -> Result<ReadDelta, MalformedBytes> {
         let seq = self.reader.number()?;
         let delta = match tag {
             tag::RESET => Delta::Reset { seq },
@@ -316,8 +318,8 @@ impl<'a> Operations<'a> {
             tag::FORGET => Delta::Forget { seq },
             tag::CUT_ABOVE => Delta::CutAbove { seq },
             tag::FORGET_COUNTS_BELOW => Delta::ForgetCountsBelow { seq },
-            _ => return Err(Malformed),
+            _ => return Err(MalformedBytes),
         };
-        Ok(Operation::One(delta))
+        Ok(ReadDelta::One(delta))
     }
 }

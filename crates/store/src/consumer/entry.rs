@@ -1,11 +1,12 @@
 //! The frame of one entry: size, checksum, whose it is, what it is.
 //!
-//! Owns finding entries in bytes that may be anything, and sealing them when the stream is encrypted. What an entry
-//! says is `payload`'s. The checksum is over the sealed bytes, so the structure can be verified without a key.
+//! Owns finding entries in bytes that may be anything, and sealing them when the stream is
+//! encrypted. What an entry says is `payload`'s. The checksum is over the sealed bytes, so the
+//! structure can be verified without a key.
 
 use super::ConsumerId;
-use super::bytes::Malformed;
-use super::header::{Header, u32_at, u64_at};
+use super::bytes::MalformedBytes;
+use super::header::{LogHeader, u32_at, u64_at};
 use crate::cipher::{Cipher, Nonce, TAG_BYTES};
 use crate::flipped;
 
@@ -15,20 +16,20 @@ const CRC_AT: usize = 4;
 const ID_AT: usize = 8;
 const KIND_AT: usize = 16;
 
-/// What an entry says.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LogEntryKind {
     /// A consumer exists, with this name and configuration.
     Define,
     /// Its state changed.
     Delta,
     /// Its state, all of it.
     Checkpoint,
-    /// It exists no more.
+    /// The consumer exists no more.
     Remove,
 }
 
-impl Kind {
+impl LogEntryKind {
     fn code(self) -> u8 {
         match self {
             Self::Define => 1,
@@ -49,40 +50,40 @@ impl Kind {
     }
 }
 
-/// What all entries of one file have in common.
+/// Context that all entries of one file have in common.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct LogContext {
     seed: u32,
     cipher: Option<Cipher>,
 }
 
 /// An entry whose checksum is right.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) at: usize,
     pub(super) size: usize,
     pub(super) id: ConsumerId,
-    pub(super) kind: Kind,
+    pub(super) kind: LogEntryKind,
 }
 
-/// What looking for the next entry gave.
+/// Result of looking for the next entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Search {
-    Found(Found),
+pub(super) enum EntrySearch {
+    FoundEntry(FoundEntry),
     /// There is none.
     Nothing,
     /// There may be one.
     GivenUp,
 }
 
-impl Found {
+impl FoundEntry {
     pub(super) fn end(&self) -> usize {
         self.at + self.size
     }
 }
 
-impl Frame {
-    pub(super) fn new(header: &Header, cipher: Option<Cipher>) -> Self {
+impl LogContext {
+    pub(super) fn new(header: &LogHeader, cipher: Option<Cipher>) -> Self {
         Self { seed: header.seed(), cipher }
     }
 
@@ -95,7 +96,14 @@ impl Frame {
     ///
     /// # Panics
     /// If the payload has 4 GiB.
-    pub(super) fn seal(&self, out: &mut Vec<u8>, offset: u64, id: ConsumerId, kind: Kind, payload: &[u8]) {
+    pub(super) fn seal(
+        &self,
+        out: &mut Vec<u8>,
+        offset: u64,
+        id: ConsumerId,
+        kind: LogEntryKind,
+        payload: &[u8],
+    ) {
         let at = out.len();
         let size = HEAD_BYTES + payload.len() + self.cipher.as_ref().map_or(0, |_| TAG_BYTES);
         let size = u32::try_from(size).expect("the state of a consumer has less than 4 GiB");
@@ -114,28 +122,28 @@ impl Frame {
     }
 
     /// The entry at `at`, if there is one.
-    pub(super) fn find(&self, file: &[u8], at: usize) -> Option<Found> {
+    pub(super) fn find(&self, file: &[u8], at: usize) -> Option<FoundEntry> {
         let entry = self.plausible(file, at)?;
         let whole = &file[entry.at..entry.end()];
         (self.checksum(whole) == u32_at(whole, CRC_AT)).then_some(entry)
     }
 
-    /// The first entry at or behind `from`, for as many bytes of checksums as `budget` allows: bytes that pretend to
-    /// be entries cannot make it take for ever.
-    pub(super) fn find_next(&self, file: &[u8], from: usize, budget: &mut usize) -> Search {
+    /// The first entry at or behind `from`, for as many bytes of checksums as `budget` allows:
+    /// bytes that pretend to be entries cannot make it take for ever.
+    pub(super) fn find_next(&self, file: &[u8], from: usize, budget: &mut usize) -> EntrySearch {
         for at in from..file.len().saturating_sub(HEAD_BYTES - 1) {
             let Some(entry) = self.plausible(file, at) else { continue };
-            let Some(left) = budget.checked_sub(entry.size) else { return Search::GivenUp };
+            let Some(left) = budget.checked_sub(entry.size) else { return EntrySearch::GivenUp };
             *budget = left;
             if let Some(found) = self.find(file, at) {
-                return Search::Found(found);
+                return EntrySearch::FoundEntry(found);
             }
         }
-        Search::Nothing
+        EntrySearch::Nothing
     }
 
-    /// Puts the single bit right that is wrong in an entry that is all of `file[from..to]`, or begins there and says
-    /// where it ends. Answers which bit of the file that is.
+    /// Puts the single bit right that is wrong in an entry that is all of `file[from..to]`, or
+    /// begins there and says where it ends. Answers which bit of the file that is.
     pub(super) fn correct(&self, file: &mut [u8], from: usize, to: usize) -> Option<usize> {
         let said = self.plausible(file, from).map(|entry| entry.end()).filter(|end| *end != to);
         [Some(to), said].into_iter().flatten().find_map(|to| {
@@ -162,23 +170,27 @@ impl Frame {
         })
     }
 
-    fn plausible(&self, file: &[u8], at: usize) -> Option<Found> {
+    fn plausible(&self, file: &[u8], at: usize) -> Option<FoundEntry> {
         let head = file.get(at..at.checked_add(HEAD_BYTES)?)?;
         let size = usize::try_from(u32_at(head, 0)).ok()?;
         let least = HEAD_BYTES + self.cipher.as_ref().map_or(0, |_| TAG_BYTES);
         let id = ConsumerId(u64_at(head, ID_AT));
-        let kind = Kind::from_code(head[KIND_AT])?;
-        (size >= least && size <= file.len() - at && id.0 != 0).then_some(Found { at, size, id, kind })
+        let kind = LogEntryKind::from_code(head[KIND_AT])?;
+        (size >= least && size <= file.len() - at && id.0 != 0).then_some(FoundEntry { at, size, id, kind })
     }
 
     /// The payload of an entry that was found, decrypted in place.
-    pub(super) fn open<'a>(&self, file: &'a mut [u8], entry: &Found) -> Result<&'a [u8], Malformed> {
+    pub(super) fn open<'a>(
+        &self,
+        file: &'a mut [u8],
+        entry: &FoundEntry,
+    ) -> Result<&'a [u8], MalformedBytes> {
         let (head, body) = file[entry.at..entry.end()].split_at_mut(HEAD_BYTES);
         match &self.cipher {
             None => Ok(body),
             Some(cipher) => {
                 let nonce = Nonce::entry(entry.at as u64);
-                let length = cipher.open(nonce, &head[ID_AT..], body).map_err(|_| Malformed)?;
+                let length = cipher.open(nonce, &head[ID_AT..], body).map_err(|_| MalformedBytes)?;
                 Ok(&body[..length])
             }
         }

@@ -1,7 +1,8 @@
 //! The first 128 bytes of a consumer log, and its name.
 //!
-//! Owns what tells one log from another: the stream, the number, the salt. Every checksum in the file is seeded with
-//! them, so that bytes of another file, or of an earlier use of this one, are not taken for ours.
+//! Owns what tells one log from another: the stream, the number, the salt. Every checksum in the
+//! file is seeded with them, so that bytes of another file, or of an earlier use of this one, are
+//! not taken for ours.
 
 use crate::StreamId;
 use crate::cipher::CipherKind;
@@ -13,18 +14,19 @@ pub const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"MYELCON1";
 const VERSION: u32 = 1;
 const PREFIX: &str = "consumers.";
-/// What a log is called until it is complete.
+/// Ending of a log's name until it is complete.
 const TEMPORARY: &str = ".tmp";
 
-/// What the header says.
+/// Header of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct LogHeader {
     pub(super) stream: StreamId,
     /// Grows with each rewrite.
     pub(super) number: u64,
     /// The id of the next consumer to be created, when the file was begun.
     pub(super) next_consumer: u64,
-    /// Where the image ends that the file began with: all before was synced before the file got its name.
+    /// Where the image ends that the file began with: all before was synced before the file got its
+    /// name.
     pub(super) image_end: u64,
     /// Consumers in the image.
     pub(super) consumers: u32,
@@ -41,11 +43,11 @@ pub(super) enum HeaderFault {
     Damaged,
     /// A later version wrote it.
     Version(u32),
-    /// It belongs to another stream, or has another number than its name says.
+    /// The log belongs to another stream, or has another number than its name says.
     Elsewhere,
 }
 
-impl Header {
+impl LogHeader {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -98,7 +100,8 @@ impl Header {
         }
     }
 
-    /// The same; a single bit that is wrong is put right in `file`. Answers which that is, too.
+    /// Reads a header as `decode` does, and puts a single wrong bit right in `file`. Also returns
+    /// the position of that bit.
     pub(super) fn decode_corrected(
         file: &mut [u8],
         stream: StreamId,
@@ -139,30 +142,30 @@ pub(crate) fn file_name(number: u64) -> String {
     format!("{PREFIX}{number:08}")
 }
 
-/// What the file is called while it is written.
+/// Name of the file while it is written.
 pub(super) fn temporary_name(number: u64) -> String {
     format!("{PREFIX}{number:08}{TEMPORARY}")
 }
 
-/// What a name in a stream's directory means to this room.
+/// Meaning of a name in a stream's directory for the logs of consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum LogFileName {
     Log(u64),
     Temporary,
     Foreign,
 }
 
-pub(crate) fn read_name(name: &str) -> Name {
+pub(crate) fn read_name(name: &str) -> LogFileName {
     let (stem, temporary) = match name.strip_suffix(TEMPORARY) {
         Some(stem) => (stem, true),
         None => (name, false),
     };
     let number = stem.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
     match number {
-        Some(number) if file_name(number) != stem => Name::Foreign,
-        Some(_) if temporary => Name::Temporary,
-        Some(number) => Name::Log(number),
-        None => Name::Foreign,
+        Some(number) if file_name(number) != stem => LogFileName::Foreign,
+        Some(_) if temporary => LogFileName::Temporary,
+        Some(number) => LogFileName::Log(number),
+        None => LogFileName::Foreign,
     }
 }
 
@@ -173,19 +176,19 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(file_name(7), "consumers.00000007");
-        assert_eq!(read_name("consumers.00000007"), Name::Log(7));
-        assert_eq!(read_name("consumers.123456789"), Name::Log(123_456_789));
-        assert_eq!(read_name(&temporary_name(7)), Name::Temporary);
+        assert_eq!(read_name("consumers.00000007"), LogFileName::Log(7));
+        assert_eq!(read_name("consumers.123456789"), LogFileName::Log(123_456_789));
+        assert_eq!(read_name(&temporary_name(7)), LogFileName::Temporary);
         for foreign in
             ["consumers", "consumers.", "consumers.7", "consumers.0000000x", "meta", "consumers.+0000007"]
         {
-            assert_eq!(read_name(foreign), Name::Foreign, "{foreign}");
+            assert_eq!(read_name(foreign), LogFileName::Foreign, "{foreign}");
         }
     }
 
     #[test]
     fn a_header_is_read_back_and_every_flipped_bit_is_seen() {
-        let header = Header {
+        let header = LogHeader {
             stream: StreamId(3),
             number: 4,
             next_consumer: 5,
@@ -195,15 +198,15 @@ mod tests {
             cipher: Some(CipherKind::Aes256Gcm),
         };
         let bytes = header.encode();
-        assert_eq!(Header::decode(&bytes, StreamId(3), 4), Ok(header));
-        assert_eq!(Header::decode(&bytes, StreamId(3), 5), Err(HeaderFault::Elsewhere));
-        assert_eq!(Header::decode(&bytes[..127], StreamId(3), 4), Err(HeaderFault::Damaged));
-        assert_eq!(Header::decode(&[0; 200], StreamId(3), 4), Err(HeaderFault::Empty));
+        assert_eq!(LogHeader::decode(&bytes, StreamId(3), 4), Ok(header));
+        assert_eq!(LogHeader::decode(&bytes, StreamId(3), 5), Err(HeaderFault::Elsewhere));
+        assert_eq!(LogHeader::decode(&bytes[..127], StreamId(3), 4), Err(HeaderFault::Damaged));
+        assert_eq!(LogHeader::decode(&[0; 200], StreamId(3), 4), Err(HeaderFault::Empty));
         for bit in 0..HEADER_BYTES * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&flipped, StreamId(3), 4), Err(HeaderFault::Damaged), "bit {bit}");
-            let corrected = Header::decode_corrected(&mut flipped, StreamId(3), 4);
+            assert_eq!(LogHeader::decode(&flipped, StreamId(3), 4), Err(HeaderFault::Damaged), "bit {bit}");
+            let corrected = LogHeader::decode_corrected(&mut flipped, StreamId(3), 4);
             assert_eq!((corrected, flipped), ((Ok(header), Some(bit)), bytes));
         }
     }

@@ -1,44 +1,45 @@
 //! Writes a log anew: the states of all consumers, and nothing of how they came about.
 //!
-//! Owns the order that makes it safe: the whole file under another name, a sync, the rename, a sync of the directory.
-//! Until then the file before is the valid one, afterwards this one is.
+//! Owns the order that makes it safe: the whole file under another name, a sync, the rename, a sync
+//! of the directory. Until then the file before is the valid one, afterwards this one is.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::entry::{Frame, Kind};
-use super::header::{HEADER_BYTES, Header};
+use myelin_disk::{Disk, File};
+use myelin_stdx::varint;
+
+use super::entry::{LogContext, LogEntryKind};
+use super::header::{HEADER_BYTES, LogHeader};
 use super::payload;
 use super::{Consumer, ConsumerId};
-use crate::disk::{Disk, File};
-use crate::varint;
 
 /// An image that is being drawn.
 #[derive(Debug)]
 pub(super) struct Image {
-    header: Header,
+    header: LogHeader,
     file: Vec<u8>,
     payload: Vec<u8>,
 }
 
 impl Image {
     /// `header` says all but how many consumers there are and where the image ends.
-    pub(super) fn begin(header: Header) -> Self {
+    pub(super) fn begin(header: LogHeader) -> Self {
         Self { header, file: vec![0; HEADER_BYTES], payload: Vec::new() }
     }
 
     /// Adds a consumer, with everything that was applied to it.
-    pub(super) fn add(&mut self, frame: &Frame, id: ConsumerId, consumer: &Consumer) {
+    pub(super) fn add(&mut self, frame: &LogContext, id: ConsumerId, consumer: &Consumer) {
         let Self { header, file, payload } = self;
         payload.clear();
         varint::put(0, payload);
         payload::put_definition(payload, &consumer.definition);
-        frame.seal(file, file.len() as u64, id, Kind::Define, payload);
+        frame.seal(file, file.len() as u64, id, LogEntryKind::Define, payload);
         payload.clear();
         varint::put(1, payload);
         payload::put_state(payload, &consumer.state);
-        frame.seal(file, file.len() as u64, id, Kind::Checkpoint, payload);
+        frame.seal(file, file.len() as u64, id, LogEntryKind::Checkpoint, payload);
         header.consumers = header.consumers.saturating_add(1);
     }
 

@@ -1,20 +1,21 @@
 //! Reads a consumer log for a tool that changes nothing.
 
-use super::entry::Frame;
-use super::header::{Header, HeaderFault};
+use myelin_disk::File;
+
+use super::entry::LogContext;
+use super::header::{HeaderFault, LogHeader};
 use super::open::load;
 use super::replay;
-use super::report::Report;
+use super::report::LogReport;
 use crate::StreamId;
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::keys::StreamKey;
 
-/// What a log holds.
+/// Contents of a log.
 #[derive(Debug)]
 pub(crate) struct Inspected {
-    /// What is wrong with it. Of an encrypted log without a key: only ranges that are no entries.
-    pub(crate) report: Report,
+    /// Faults of the log. Of an encrypted log without a key: only ranges that are no entries.
+    pub(crate) report: LogReport,
     /// Whether it is as long as the states that it began with.
     pub(crate) is_complete: bool,
     /// How many consumers it has; `None` without its key.
@@ -26,7 +27,7 @@ pub(crate) struct Inspected {
 pub(crate) enum Unreadable {
     /// A name whose bytes were never written.
     Empty,
-    /// It is damaged, or not what its name says.
+    /// The log is damaged, or not what its name says.
     Damaged(Damage),
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn inspect(
     let io = |error: std::io::Error| Unreadable::Damaged(error.into());
     let length = file.len().map_err(io)?;
     let mut bytes = load(file, length).map_err(io)?;
-    let (header, corrected) = Header::decode_corrected(&mut bytes, stream, number);
+    let (header, corrected) = LogHeader::decode_corrected(&mut bytes, stream, number);
     let header = header.map_err(|fault| match fault {
         HeaderFault::Empty => Unreadable::Empty,
         HeaderFault::Damaged => Unreadable::Damaged(Damage::Checksum(WHAT)),
@@ -55,7 +56,7 @@ pub(crate) fn inspect(
     let is_complete = header.image_end <= length;
     let cipher =
         header.cipher.zip(key).map(|(kind, key)| key.file_cipher(kind, "consumers", number, &header.salt));
-    let frame = Frame::new(&header, cipher.clone());
+    let frame = LogContext::new(&header, cipher.clone());
     if header.cipher.is_some() && cipher.is_none() {
         let report = replay::structure(&bytes, &header, &frame);
         return Ok(Inspected { report, is_complete, consumers: None });
@@ -67,9 +68,10 @@ pub(crate) fn inspect(
 
 #[cfg(test)]
 mod tests {
+    use myelin_disk::memory::MemoryFile;
+
     use super::*;
     use crate::consumer::HEADER_BYTES;
-    use crate::disk::memory::MemoryFile;
 
     #[test]
     fn a_name_without_bytes_is_told_from_damage() {

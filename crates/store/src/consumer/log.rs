@@ -1,29 +1,31 @@
 //! The log behind a stream's consumers: what waits to be appended, and the file it is appended to.
 //!
-//! Owns the order of entries, and that a place of an encrypted file is written once: a batch that found no room is
-//! offered again as it is, and a file that refused a write is replaced. It begins a file by writing all states into
-//! it (`image`), so a log that cannot be appended to, or must not be, is simply written anew.
+//! Owns the order of entries, and that a place of an encrypted file is written once: a batch that
+//! found no room is offered again as it is, and a file that refused a write is replaced. It begins
+//! a file by writing all states into it (`image`), so a log that cannot be appended to, or must not
+//! be, is simply written anew.
 
 use std::io;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use myelin_disk::{File, write_again};
 
 use super::consumers::Unwritten;
-use super::entry::{Frame, Kind};
-use super::header::{self, HEADER_BYTES, Header};
+use super::entry::{LogContext, LogEntryKind};
+use super::header::{self, HEADER_BYTES, LogHeader};
 use super::image::{self, Image, SERIAL_AFTER};
-use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
+use super::open::{Fate, LogStorage, Obsolete, OpenedConsumers, OpenedLog};
 use super::payload::{self, Definition, Floors};
 use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, most_since, note, seal};
 use super::tail::Tail;
 use super::{Consumer, ConsumerId};
-use crate::disk::{File, write_again};
 use crate::{FileId, FileKind, Timestamp};
 
 /// Bytes below which a log is not worth a checkpoint.
 const LEAST_DUE: u64 = 256 << 10;
-/// Bytes of an image that are drawn at a time: some 10,000 pending messages. A consumer is drawn as a whole.
+/// Bytes of an image that are drawn at a time: some 10,000 pending messages. A consumer is drawn as
+/// a whole.
 const SLICE_BYTES: usize = if cfg!(test) { 1 } else { 64 << 10 };
 
 /// A position in a stream's consumer logs. Later positions are greater, also across files.
@@ -37,12 +39,12 @@ pub struct Flushed {
 
 /// The log of one stream.
 #[derive(Debug)]
-pub(super) struct Log {
-    place: Place,
+pub(super) struct ConsumerLog {
+    place: LogStorage,
     /// The highest number that a file has had.
     highest: u64,
-    state: State,
-    /// What becomes obsolete with the next complete file.
+    state: LogState,
+    /// Logs that become obsolete with the next complete file.
     current: Vec<Obsolete>,
     /// Entries whose order matters, before the changes of those in `dirty`.
     queue: Vec<Queued>,
@@ -54,12 +56,13 @@ pub(super) struct Log {
     since: Option<Since>,
 }
 
-/// What can be done with the file.
+/// State of the file: what can be done with it.
 #[derive(Debug)]
-enum State {
-    /// It is appended to.
+enum LogState {
+    /// The file is appended to.
     Open(Writable),
-    /// There is none, or it must not be appended to: the next flush that has something to write begins one.
+    /// There is none, or it must not be appended to: the next flush that has something to write
+    /// begins one.
     Closed,
     /// As `Closed`, and the states in memory hold changes that wait nowhere else.
     Behind,
@@ -68,21 +71,23 @@ enum State {
 #[derive(Debug)]
 struct Writable {
     number: u64,
-    frame: Frame,
+    frame: LogContext,
     tail: Box<dyn Tail>,
     /// A batch for which there was no room. It must not change: it is sealed for its place.
     unsent: Vec<u8>,
 }
 
-impl Log {
-    /// Goes on with what was found. If it cannot be appended to, it is written anew by the next flush.
-    pub(super) fn resume(place: Place, opened: Opened) -> Self {
-        let Opened { read, log, current, highest, obsolete } = opened;
+impl ConsumerLog {
+    /// Goes on with what was found. If it cannot be appended to, it is written anew by the next
+    /// flush.
+    pub(super) fn resume(place: LogStorage, opened: OpenedConsumers) -> Self {
+        let OpenedConsumers { read, log, current, highest, obsolete } = opened;
         let state = match log.and_then(|log| attach(&place, log, read.end)) {
-            Some(file) => State::Open(file),
-            // What was read is shown from now on, and nobody knows whether it was synced: it has to be written anew.
-            None if read.report.file.is_some() => State::Behind,
-            None => State::Closed,
+            Some(file) => LogState::Open(file),
+            // What was read is shown from now on, and nobody knows whether it was synced: it has to
+            // be written anew.
+            None if read.report.file.is_some() => LogState::Behind,
+            None => LogState::Closed,
         };
         Self {
             place,
@@ -103,9 +108,9 @@ impl Log {
 
     pub(super) fn is_dirty(&self) -> bool {
         let behind = match &self.state {
-            State::Open(file) => !file.unsent.is_empty(),
-            State::Closed => false,
-            State::Behind => true,
+            LogState::Open(file) => !file.unsent.is_empty(),
+            LogState::Closed => false,
+            LogState::Behind => true,
         };
         behind || !self.dirty.is_empty() || !self.queue.is_empty()
     }
@@ -113,7 +118,7 @@ impl Log {
     pub(super) fn define(&mut self, id: ConsumerId, definition: &Definition) {
         let mut payload = Vec::new();
         payload::put_definition(&mut payload, definition);
-        self.queue.push(Queued { id, kind: Kind::Define, serial: None, payload });
+        self.queue.push(Queued { id, kind: LogEntryKind::Define, serial: None, payload });
     }
 
     /// Moves a consumer's changes into the queue, so that what is queued next comes after them.
@@ -121,21 +126,26 @@ impl Log {
         if consumer.unwritten == Unwritten::Changes {
             let mut payload = Vec::new();
             put_changes(&mut payload, consumer);
-            self.queue.push(Queued { id, kind: Kind::Delta, serial: None, payload });
+            self.queue.push(Queued { id, kind: LogEntryKind::Delta, serial: None, payload });
             consumer.written();
             self.dirty.retain(|other| *other != id);
         }
     }
 
-    /// `serial` is that of the consumer's next entry: 0 if the log does not know it at all. `size` is about what it would
-    /// take in a new log.
+    /// `serial` is that of the consumer's next entry: 0 if the log does not know it at all. `size`
+    /// is about what it would take in a new log.
     pub(super) fn remove(&mut self, id: ConsumerId, serial: u64, size: u64) {
         // A log that was as long as many consumers need is worth a look when they are gone.
         self.look_at = self.look_at.saturating_sub(size.saturating_mul(2)).max(LEAST_DUE);
         self.queue.retain(|queued| queued.id != id);
         self.dirty.retain(|other| *other != id);
         if serial > 0 {
-            self.queue.push(Queued { id, kind: Kind::Remove, serial: Some(serial), payload: Vec::new() });
+            self.queue.push(Queued {
+                id,
+                kind: LogEntryKind::Remove,
+                serial: Some(serial),
+                payload: Vec::new(),
+            });
         }
     }
 
@@ -153,15 +163,15 @@ impl Log {
 
     fn is_at(&self, position: Flushed, come: impl Fn(&dyn Tail) -> u64) -> bool {
         match &self.state {
-            State::Open(file) if position.file == file.number => position.end <= come(&*file.tail),
+            LogState::Open(file) if position.file == file.number => position.end <= come(&*file.tail),
             // A log that was begun later holds all of it, and was synced.
-            State::Open(file) => position.file < file.number,
-            State::Closed | State::Behind => false,
+            LogState::Open(file) => position.file < file.number,
+            LogState::Closed | LogState::Behind => false,
         }
     }
 
     pub(super) fn flush(&mut self, consumers: &mut Map, next: u64, now: Timestamp) -> io::Result<Flushed> {
-        if !matches!(self.state, State::Open(_)) {
+        if !matches!(self.state, LogState::Open(_)) {
             if !self.is_dirty() {
                 return Ok(Flushed { file: self.highest, end: 0 });
             }
@@ -174,14 +184,15 @@ impl Log {
 
     /// Appends the batch, if there is one.
     fn send(&mut self, now: Timestamp) -> io::Result<Flushed> {
-        let State::Open(file) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
+        let LogState::Open(file) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
         if !file.unsent.is_empty() {
             file.tail.reserve(file.unsent.len() as u64)?;
             if let Err(error) = file.tail.append(&file.unsent, now) {
-                self.state = State::Behind;
+                self.state = LogState::Behind;
                 self.since = None;
                 return Err(error);
             }
+            debug_assert!(file.tail.releasable() <= file.tail.end(), "what is released was appended");
             file.unsent.clear();
         }
         Ok(Flushed { file: file.number, end: file.tail.end() })
@@ -189,7 +200,7 @@ impl Log {
 
     /// Seals everything that waits into the batch.
     fn gather(&mut self, consumers: &mut Map) {
-        let State::Open(file) = &mut self.state else { return };
+        let LogState::Open(file) = &mut self.state else { return };
         let was_noted = self.since.is_some();
         for queued in self.queue.drain(..) {
             let serial = match queued.serial {
@@ -207,11 +218,11 @@ impl Log {
                 Unwritten::Nothing => continue,
                 Unwritten::Changes => {
                     put_changes(&mut payload, consumer);
-                    Kind::Delta
+                    LogEntryKind::Delta
                 }
                 Unwritten::Whole => {
                     payload::put_state(&mut payload, &consumer.state);
-                    Kind::Checkpoint
+                    LogEntryKind::Checkpoint
                 }
             };
             file.seal(id, kind, consumer.serial, &payload);
@@ -227,7 +238,7 @@ impl Log {
 
     /// `fresh` says about how long a new log would be, and may take a while.
     pub(super) fn checkpoint_due(&mut self, fresh: impl FnOnce() -> u64) -> bool {
-        let State::Open(file) = &self.state else { return false };
+        let LogState::Open(file) = &self.state else { return false };
         let end = file.tail.end();
         if end < self.look_at {
             return false;
@@ -243,8 +254,9 @@ impl Log {
         self.take_over(rewrite, file, Vec::new(), HashMap::default(), consumers)
     }
 
-    /// Begins an image, which whoever calls has drawn and written; what is appended meanwhile is kept for
-    /// [`Log::finish_rewrite`]. `None` if the log cannot be appended to: then the next flush writes it anew.
+    /// Begins an image, which whoever calls has drawn and written; what is appended meanwhile is
+    /// kept for [`ConsumerLog::finish_rewrite`]. `None` if the log cannot be appended to: then the
+    /// next flush writes it anew.
     pub(super) fn begin_rewrite(
         &mut self,
         consumers: &mut Map,
@@ -252,7 +264,7 @@ impl Log {
         now: Timestamp,
     ) -> io::Result<Option<Rewrite>> {
         self.flush(consumers, next, now)?;
-        let State::Open(file) = &self.state else { return Ok(None) };
+        let LogState::Open(file) = &self.state else { return Ok(None) };
         let end = file.tail.end();
         // If nothing comes of it.
         self.look_at = end.saturating_mul(2);
@@ -286,8 +298,8 @@ impl Log {
         Ok(if rewrite.rest.is_empty() { Drawn::Whole } else { Drawn::More })
     }
 
-    /// Adds to the file what was appended since its image was taken, and goes on with it. `None` if another one was begun
-    /// meanwhile, or too much was appended.
+    /// Adds to the file what was appended since its image was taken, and goes on with it. `None` if
+    /// another one was begun meanwhile, or too much was appended.
     pub(super) fn finish_rewrite(
         &mut self,
         rewrite: Rewrite,
@@ -316,7 +328,7 @@ impl Log {
         self.since = None;
         let number = self.highest + 1;
         let header = self.new_header(number, next);
-        let frame = Frame::new(&header, self.place.cipher(&header));
+        let frame = LogContext::new(&header, self.place.cipher(&header));
         let mut rest: Vec<ConsumerId> = consumers.keys().copied().collect();
         rest.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
         self.highest = number;
@@ -325,7 +337,8 @@ impl Log {
         Rewrite { disk, tails, number, frame, image: Image::begin(header), rest, temporary, next }
     }
 
-    /// Gives the file its name and goes on with it. `tail` stands in it behind the image, and is synced, too.
+    /// Gives the file its name and goes on with it. `tail` stands in it behind the image, and is
+    /// synced, too.
     fn take_over(
         &mut self,
         rewrite: Rewrite,
@@ -338,7 +351,7 @@ impl Log {
         let path = self.place.directory.join(header::file_name(number));
         if let Err(error) = image::name(&*self.place.disk, &temporary, &path) {
             // Either file may be the valid one after a loss of power, so neither is appended to.
-            self.state = State::Behind;
+            self.state = LogState::Behind;
             self.current.push(Obsolete { path, fate: Fate::Remove });
             return Err(error);
         }
@@ -351,13 +364,13 @@ impl Log {
         self.look_at = end.saturating_mul(2).max(LEAST_DUE);
         self.current.push(Obsolete { path: path.clone(), fate: Fate::Remove });
         let tail = self.place.tails.attach(self.file_id(number), &path, file, end)?;
-        self.state = State::Open(Writable { number, frame, tail, unsent: Vec::new() });
+        self.state = LogState::Open(Writable { number, frame, tail, unsent: Vec::new() });
         Ok(Flushed { file: number, end })
     }
 
     /// Another file has taken the place of the one before, and holds all that waited.
     fn retire(&mut self) {
-        if let State::Open(mut file) = std::mem::replace(&mut self.state, State::Closed) {
+        if let LogState::Open(mut file) = std::mem::replace(&mut self.state, LogState::Closed) {
             file.tail.abandon();
         }
         self.obsolete.append(&mut self.current);
@@ -365,10 +378,10 @@ impl Log {
         self.dirty.clear();
     }
 
-    fn new_header(&self, number: u64, next_consumer: u64) -> Header {
+    fn new_header(&self, number: u64, next_consumer: u64) -> LogHeader {
         let mut salt = [0; 16];
         self.place.entropy.fill(&mut salt);
-        Header {
+        LogHeader {
             stream: self.place.stream,
             number,
             next_consumer,
@@ -385,22 +398,23 @@ impl Log {
 }
 
 impl Writable {
-    fn seal(&mut self, id: ConsumerId, kind: Kind, serial: u64, payload: &[u8]) {
+    fn seal(&mut self, id: ConsumerId, kind: LogEntryKind, serial: u64, payload: &[u8]) {
         let offset = self.tail.end();
         seal(&self.frame, &mut self.unsent, offset, (id, kind, serial), payload);
     }
 }
 
-/// What was read is written already, but perhaps not synced, and whoever carries the file on believes that it is. So the
-/// changes are written again; the image was synced before the file got its name.
-fn attach(place: &Place, log: OpenedLog, end: u64) -> Option<Writable> {
+/// Attaches to the file of a log that was read, and has its changes written again: they are written
+/// already, but perhaps not synced, and whoever carries the file on believes that they are. The
+/// image was synced before the file got its name.
+fn attach(place: &LogStorage, log: OpenedLog, end: u64) -> Option<Writable> {
     let OpenedLog { header, file } = log;
     write_again(&*file, header.image_end, end).ok()?;
     place.disk.sync_directory(&place.directory).ok()?;
     let id = FileId { stream: place.stream, kind: FileKind::Consumers(header.number) };
     let path = place.directory.join(header::file_name(header.number));
     let tail = place.tails.attach(id, &path, file, end).ok()?;
-    Some(Writable { number: header.number, frame: Frame::new(&header, None), tail, unsent: Vec::new() })
+    Some(Writable { number: header.number, frame: LogContext::new(&header, None), tail, unsent: Vec::new() })
 }
 
 fn put_changes(payload: &mut Vec<u8>, consumer: &mut Consumer) {

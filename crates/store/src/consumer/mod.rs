@@ -1,13 +1,15 @@
 //! The state of a stream's consumers, and the log it lies in.
 //!
-//! Owns what the reference keeps per consumer (what was delivered, what was acknowledged, what is in between) and the
-//! files `consumers.NNNN` beside a stream's segments. Changes are appended as deltas; the file is written anew when
-//! most of it is history. It must never lose a delta that it was given because a write failed, and when bytes are
-//! damaged it must err on the side of delivering again.
+//! Owns what the reference keeps per consumer (what was delivered, what was acknowledged, what is
+//! in between) and the files `consumers.NNNN` beside a stream's segments. Changes are appended as
+//! deltas; the file is written anew when most of it is history. It must never lose a delta that it
+//! was given because a write failed, and when bytes are damaged it must err on the side of
+//! delivering again.
 //!
-//! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its bytes, `entry` and
-//! `header` the file's frame, `replay` and `resume` read it (`room` before), `image` and `rewrite` write it anew, `log`
-//! appends to it, and `consumers` is what a stream holds.
+//! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its
+//! bytes, `entry` and `header` the file's frame, `replay` and `resume` read it (`room` before),
+//! `image` and `rewrite` write it anew, `log` appends to it, and `consumers` is what a stream
+//! holds.
 //!
 //! The format is written down in `docs/formats/consumers.md`.
 
@@ -35,13 +37,13 @@ use std::num::NonZeroU64;
 pub use consumers::{Consumer, ConsumerError, Consumers};
 pub use delta::Delta;
 pub use header::HEADER_BYTES;
-pub(crate) use header::{Name, file_name, read_name};
+pub(crate) use header::{LogFileName, file_name, read_name};
 pub(crate) use inspect::{Inspected, Unreadable, inspect};
 pub use log::Flushed;
-pub use open::{Fate, Obsolete, OpenError, Place, Stated};
+pub use open::{Fate, LogStorage, Obsolete, OpenError, Stated};
 pub use pending::{Pending, PendingMessages};
-pub use replay::{Replay, Replayed, replay};
-pub use report::{Affected, BadBytes, BadRange, Report, SetBack, Torn};
+pub use replay::{LogReplay, Replayed, replay};
+pub use report::{Affected, BadBytes, BadRange, LogReport, SetBack, Torn};
 pub use rewrite::{Drawn, Rewrite};
 pub use state::{Applied, ConsumerState, InvalidState};
 pub use tail::{JournalTails, Tail, Tails};
@@ -51,11 +53,13 @@ use crate::Seq;
 #[cfg(test)]
 mod tests;
 
-/// Numbers a consumer within its stream, from 1: never used again, not even after the consumer was removed.
+/// Numbers a consumer within its stream, from 1: never used again, not even after the consumer was
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub u64);
 
-/// Numbers the deliveries of one consumer, from 1; a redelivery has a number of its own. 0 is before the first.
+/// Numbers the deliveries of one consumer, from 1; a redelivery has a number of its own. 0 is
+/// before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliverySeq(pub u64);
 
@@ -68,7 +72,7 @@ pub struct SequencePair {
     pub stream: Seq,
 }
 
-/// What a consumer's clients acknowledge.
+/// Acknowledgements that a consumer asks of its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckPolicy {
     /// Nothing: what is delivered is done.
@@ -82,8 +86,8 @@ pub enum AckPolicy {
 
 /// The part of a consumer's configuration by which its state changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// What is acknowledged.
+pub struct AckRules {
+    /// Acknowledgements that are asked for.
     pub acks: AckPolicy,
     /// How often a message is delivered before it is given up; `None` is for ever.
     pub max_deliver: Option<NonZeroU64>,

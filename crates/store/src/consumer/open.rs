@@ -1,7 +1,8 @@
 //! Finds and reads a stream's consumer logs when the store starts.
 //!
-//! Owns the choice among them: the highest that is complete. It writes nothing and removes nothing; what may go or
-//! must be kept for an operator is told to the caller, and `log` sees to it that what was read is durable.
+//! Owns the choice among them: the highest that is complete. It writes nothing and removes nothing;
+//! what may go or must be kept for an operator is told to the caller, and `log` sees to it that
+//! what was read is durable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,27 +10,28 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::entry::Frame;
-use super::header::{self, HEADER_BYTES, Header, HeaderFault, Name};
-use super::replay::{self, Read};
-use super::report::{Report, SetBack};
+use myelin_disk::Disk;
+
+use super::entry::LogContext;
+use super::header::{self, HEADER_BYTES, HeaderFault, LogFileName, LogHeader};
+use super::replay::{self, ReplayResult};
+use super::report::{LogReport, SetBack};
 use super::tail::Tails;
 use crate::StreamId;
 use crate::cipher::{Cipher, CipherKind};
-use crate::disk::Disk;
 use crate::entropy::Entropy;
 use crate::keys::StreamKey;
 
 /// Where a stream's consumer logs are, and with what they are written.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct LogStorage {
     /// The disk.
     pub disk: Arc<dyn Disk>,
     /// The stream's directory.
     pub directory: PathBuf,
     /// The stream.
     pub stream: StreamId,
-    /// What carries the logs.
+    /// Appended files that carry the logs.
     pub tails: Arc<dyn Tails>,
     /// For salts.
     pub entropy: Arc<dyn Entropy>,
@@ -37,8 +39,8 @@ pub struct Place {
     pub key: Option<(CipherKind, StreamKey)>,
 }
 
-impl Place {
-    pub(super) fn cipher(&self, header: &Header) -> Option<Cipher> {
+impl LogStorage {
+    pub(super) fn cipher(&self, header: &LogHeader) -> Option<Cipher> {
         let kind = header.cipher?;
         let (_, key) = self.key.as_ref()?;
         Some(key.file_cipher(kind, "consumers", header.number, &header.salt))
@@ -57,8 +59,8 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// What is missing of it in the log that was found.
-    pub(crate) fn compare(&self, report: &Report, present: usize) -> Option<SetBack> {
+    /// Compares with the log that was found: returns what that lacks.
+    pub(crate) fn compare(&self, report: &LogReport, present: usize) -> Option<SetBack> {
         let Self { log, end, consumers } = *self;
         let now = report.file.filter(|file| *file >= log).map(|file| (file, report.end));
         let is_there = now.is_some_and(|(file, now)| file > log || now >= end);
@@ -82,7 +84,7 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "cannot read consumers: {}", myelin_stdx::fault::words(error)),
+            Self::Io(error) => write!(f, "cannot read consumers: {}", myelin_stdx::os_error::words(error)),
             Self::Locked(path) => {
                 write!(f, "{} is encrypted: configure the key it was written with", path.display())
             }
@@ -106,11 +108,11 @@ impl From<io::Error> for OpenError {
 pub struct Obsolete {
     /// The file.
     pub path: PathBuf,
-    /// What to do with it.
+    /// Fate of the file.
     pub fate: Fate,
 }
 
-/// What is to be done with a file that is needed no more.
+/// Fate of a file that is needed no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// All it said stands elsewhere: remove it.
@@ -119,14 +121,15 @@ pub enum Fate {
     Quarantine,
 }
 
-/// What was found on the disk.
+/// Consumers as they were found on the disk.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) read: Read,
+pub(super) struct OpenedConsumers {
+    pub(super) read: ReplayResult,
     /// The log to go on with, if it can be gone on with.
     pub(super) log: Option<OpenedLog>,
-    /// What becomes obsolete with the next log: the one that was read, and damaged ones. Until then their numbers must
-    /// stay where the next start finds them, because no number may come again.
+    /// Logs that become obsolete with the next one: the one that was read, and damaged ones. Until
+    /// then their numbers must stay where the next start finds them, because no number may come
+    /// again.
     pub(super) current: Vec<Obsolete>,
     pub(super) highest: u64,
     pub(super) obsolete: Vec<Obsolete>,
@@ -134,26 +137,26 @@ pub(super) struct Opened {
 
 #[derive(Debug)]
 pub(super) struct OpenedLog {
-    pub(super) header: Header,
-    pub(super) file: Arc<dyn crate::disk::File>,
+    pub(super) header: LogHeader,
+    pub(super) file: Arc<dyn myelin_disk::File>,
 }
 
 struct Candidate {
     number: u64,
     path: PathBuf,
-    file: Arc<dyn crate::disk::File>,
+    file: Arc<dyn myelin_disk::File>,
     length: u64,
-    header: Result<Header, HeaderFault>,
+    header: Result<LogHeader, HeaderFault>,
     /// Of the header.
     corrected: Option<usize>,
 }
 
 /// Reads what there is, and compares it with what is `stated`.
-pub(super) fn open(place: &Place, stated: Stated) -> Result<Opened, OpenError> {
+pub(super) fn open(place: &LogStorage, stated: Stated) -> Result<OpenedConsumers, OpenError> {
     // No number may come again, not even that of a log that is gone.
     let highest = stated.log;
     let mut opened =
-        Opened { read: nothing(), log: None, current: Vec::new(), highest, obsolete: Vec::new() };
+        OpenedConsumers { read: nothing(), log: None, current: Vec::new(), highest, obsolete: Vec::new() };
     let mut candidates = list(place, &mut opened)?;
     candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.is_complete(), candidate.number)));
     let mut unusable = Vec::new();
@@ -162,7 +165,8 @@ pub(super) fn open(place: &Place, stated: Stated) -> Result<Opened, OpenError> {
         opened.highest = opened.highest.max(candidate.number);
         match candidate.header {
             Ok(_) if chosen.is_none() => chosen = Some(candidate),
-            // Newer than the one that counts, so it is not complete; but it was, before it got its name.
+            // Newer than the one that counts, so it is not complete; but it was, before it got its
+            // name.
             Ok(_) if chosen.as_ref().is_some_and(|chosen| chosen.number < candidate.number) => {
                 unusable.push(header::file_name(candidate.number));
                 opened.current.push(Obsolete { path: candidate.path, fate: Fate::Quarantine });
@@ -185,11 +189,17 @@ pub(super) fn open(place: &Place, stated: Stated) -> Result<Opened, OpenError> {
     Ok(opened)
 }
 
-fn nothing() -> Read {
-    Read { consumers: BTreeMap::new(), next_consumer: 1, end: 0, report: Report::default(), entries: 0 }
+fn nothing() -> ReplayResult {
+    ReplayResult {
+        consumers: BTreeMap::new(),
+        next_consumer: 1,
+        end: 0,
+        report: LogReport::default(),
+        entries: 0,
+    }
 }
 
-fn list(place: &Place, opened: &mut Opened) -> Result<Vec<Candidate>, OpenError> {
+fn list(place: &LogStorage, opened: &mut OpenedConsumers) -> Result<Vec<Candidate>, OpenError> {
     let mut candidates = Vec::new();
     for entry in place.disk.list(&place.directory)? {
         if entry.is_directory {
@@ -197,14 +207,14 @@ fn list(place: &Place, opened: &mut Opened) -> Result<Vec<Candidate>, OpenError>
         }
         let path = place.directory.join(&entry.name);
         match header::read_name(&entry.name) {
-            Name::Foreign => {}
-            Name::Temporary => opened.obsolete.push(Obsolete { path, fate: Fate::Remove }),
-            Name::Log(number) => {
+            LogFileName::Foreign => {}
+            LogFileName::Temporary => opened.obsolete.push(Obsolete { path, fate: Fate::Remove }),
+            LogFileName::Log(number) => {
                 let file = place.disk.open(&path)?;
                 let length = file.len()?;
                 let mut head = vec![0; length.min(HEADER_BYTES as u64) as usize];
                 let got = file.read_at(&mut head, 0)?;
-                let (header, corrected) = Header::decode_corrected(&mut head[..got], place.stream, number);
+                let (header, corrected) = LogHeader::decode_corrected(&mut head[..got], place.stream, number);
                 candidates.push(Candidate { number, path, file, length, header, corrected });
             }
         }
@@ -218,8 +228,9 @@ impl Candidate {
     }
 }
 
-impl Opened {
-    /// A log that is shorter than it was is not gone on with: its end would come a second time. It is kept for an operator.
+impl OpenedConsumers {
+    /// A log that is shorter than it was is not gone on with: its end would come a second time. It
+    /// is kept for an operator.
     fn compare(&mut self, stated: Stated) {
         self.read.report.set_back = stated.compare(&self.read.report, self.read.consumers.len());
         if self.read.report.set_back.is_some() {
@@ -230,10 +241,10 @@ impl Opened {
 
     fn choose(
         &mut self,
-        place: &Place,
+        place: &LogStorage,
         path: PathBuf,
-        (file, length): (Arc<dyn crate::disk::File>, u64),
-        header: Header,
+        (file, length): (Arc<dyn myelin_disk::File>, u64),
+        header: LogHeader,
         corrected: Option<usize>,
     ) -> Result<(), OpenError> {
         let cipher = place.cipher(&header);
@@ -241,7 +252,7 @@ impl Opened {
             return Err(OpenError::Locked(path));
         }
         let mut bytes = load(&*file, length)?;
-        self.read = replay::read(&mut bytes, &header, &Frame::new(&header, cipher));
+        self.read = replay::read(&mut bytes, &header, &LogContext::new(&header, cipher));
         self.read.report.corrected.extend(corrected.map(|bit| bit as u64));
         let report = &self.read.report;
         if header.cipher.is_some() && self.read.entries == 0 && !report.bad.is_empty() {
@@ -252,7 +263,8 @@ impl Opened {
             && report.orphans.is_empty()
             && report.torn.is_none()
             && report.corrected.is_empty();
-        // An encrypted log is never gone on with after a restart: a place that was written to is not written again.
+        // An encrypted log is never gone on with after a restart: a place that was written to is
+        // not written again.
         if understood && header.cipher.is_none() && place.key.is_none() {
             self.log = Some(OpenedLog { header, file });
         }
@@ -265,8 +277,9 @@ impl Opened {
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The whole file. It grows with what is read, so that a file with a hole of a terabyte is an error and no abort.
-pub(super) fn load(file: &dyn crate::disk::File, length: u64) -> io::Result<Vec<u8>> {
+/// The whole file. It grows with what is read, so that a file with a hole of a terabyte is an error
+/// and no abort.
+pub(super) fn load(file: &dyn myelin_disk::File, length: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;

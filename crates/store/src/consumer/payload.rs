@@ -1,21 +1,24 @@
-//! What entries say: a definition, a row of changes, a whole state.
+//! Payloads of entries: a definition, a row of changes, a whole state.
 //!
-//! Owns the code of the payloads. Each begins with the entry's serial number among those of its consumer, so that a
-//! reader sees which consumers lost something with a damaged range, and which did not.
+//! Owns the code of the payloads. Each begins with the entry's serial number among those of its
+//! consumer, so that a reader sees which consumers lost something with a damaged range, and which
+//! did not.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::bytes::{self, Malformed, Reader};
+use myelin_stdx::varint;
+
+use super::bytes::{self, ByteReader, MalformedBytes};
 use super::pending::{Pending, PendingMessages};
-use super::{AckPolicy, ConsumerState, DeliverySeq, Rules, SequencePair};
-use crate::{Seq, varint};
+use super::{AckPolicy, AckRules, ConsumerState, DeliverySeq, SequencePair};
+use crate::Seq;
 
 /// A consumer as its creator described it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) name: Box<str>,
-    pub(super) rules: Rules,
+    pub(super) rules: AckRules,
     /// For others to understand.
     pub(super) config: Box<[u8]>,
 }
@@ -31,20 +34,20 @@ pub(super) fn put_definition(out: &mut Vec<u8>, definition: &Definition) {
     bytes::put_bytes(out, &definition.config);
 }
 
-pub(super) fn read_definition(reader: &mut Reader<'_>) -> Result<Definition, Malformed> {
+pub(super) fn read_definition(reader: &mut ByteReader<'_>) -> Result<Definition, MalformedBytes> {
     let acks = match reader.byte()? {
         0 => AckPolicy::None,
         1 => AckPolicy::All,
         2 => AckPolicy::Explicit,
-        _ => return Err(Malformed),
+        _ => return Err(MalformedBytes),
     };
     let max_deliver = NonZeroU64::new(reader.number()?);
-    let name = std::str::from_utf8(reader.text()?).map_err(|_| Malformed)?.into();
+    let name = std::str::from_utf8(reader.text()?).map_err(|_| MalformedBytes)?.into();
     let config = reader.text()?.into();
-    Ok(Definition { name, rules: Rules { acks, max_deliver }, config })
+    Ok(Definition { name, rules: AckRules { acks, max_deliver }, config })
 }
 
-/// What stands before the operations of a delta.
+/// Floors that stand before the operations of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Floors {
     /// The floor before them: what their numbers are counted from.
@@ -58,7 +61,7 @@ pub(super) fn put_floors(out: &mut Vec<u8>, floors: Floors) {
     bytes::put_pair_near(out, floors.after, floors.before);
 }
 
-pub(super) fn read_floors(reader: &mut Reader<'_>) -> Result<Floors, Malformed> {
+pub(super) fn read_floors(reader: &mut ByteReader<'_>) -> Result<Floors, MalformedBytes> {
     let before = reader.pair_near(SequencePair::default())?;
     Ok(Floors { before, after: reader.pair_near(before)? })
 }
@@ -94,16 +97,16 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &ConsumerState) {
 }
 
 /// Makes room for so many pending messages, if there are not more.
-pub(super) fn read_state(reader: &mut Reader<'_>, room: usize) -> Result<ConsumerState, Malformed> {
+pub(super) fn read_state(reader: &mut ByteReader<'_>, room: usize) -> Result<ConsumerState, MalformedBytes> {
     let ack_floor = reader.pair_near(SequencePair::default())?;
     let delivered = reader.pair_near(ack_floor)?;
     let pending = read_pending(reader, ack_floor, room)?;
     let redelivered = read_redelivered(reader)?;
-    ConsumerState { delivered, ack_floor, pending, redelivered }.checked().map_err(|_| Malformed)
+    ConsumerState { delivered, ack_floor, pending, redelivered }.checked().map_err(|_| MalformedBytes)
 }
 
 /// The highest sequence delivered and how many messages are pending, of a state.
-pub(super) fn read_head_of_state(reader: &mut Reader<'_>) -> Result<(Seq, usize), Malformed> {
+pub(super) fn read_head_of_state(reader: &mut ByteReader<'_>) -> Result<(Seq, usize), MalformedBytes> {
     let ack_floor = reader.pair_near(SequencePair::default())?;
     let delivered = reader.pair_near(ack_floor)?;
     Ok((delivered.stream, read_length(reader, LEAST_PENDING)?))
@@ -111,37 +114,37 @@ pub(super) fn read_head_of_state(reader: &mut Reader<'_>) -> Result<(Seq, usize)
 
 /// Perf: into its place at once, for there may be a million.
 fn read_pending(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     floor: SequencePair,
     room: usize,
-) -> Result<PendingMessages, Malformed> {
+) -> Result<PendingMessages, MalformedBytes> {
     let count = read_length(reader, LEAST_PENDING)?;
     let mut pending = PendingMessages::with_capacity(count.max(room));
     let mut last = (floor.stream, Pending { delivery: floor.consumer, timestamp: 0 });
     for _ in 0..count {
-        let seq = last.0.checked_add(reader.number()?).ok_or(Malformed)?;
+        let seq = last.0.checked_add(reader.number()?).ok_or(MalformedBytes)?;
         let delivery = DeliverySeq(reader.near(last.1.delivery.0.wrapping_add(1))?);
         let timestamp = reader.near(last.1.timestamp as u64)? as i64;
         last = (seq, Pending { delivery, timestamp });
         if !pending.push(seq, last.1) {
-            return Err(Malformed);
+            return Err(MalformedBytes);
         }
     }
     Ok(pending)
 }
 
-fn read_redelivered(reader: &mut Reader<'_>) -> Result<BTreeMap<u64, u64>, Malformed> {
+fn read_redelivered(reader: &mut ByteReader<'_>) -> Result<BTreeMap<u64, u64>, MalformedBytes> {
     let mut redelivered = BTreeMap::new();
     let mut seq: u64 = 0;
     for _ in 0..read_length(reader, LEAST_COUNT)? {
-        seq = seq.checked_add(reader.number()?).ok_or(Malformed)?;
+        seq = seq.checked_add(reader.number()?).ok_or(MalformedBytes)?;
         redelivered.insert(seq, reader.number()?);
     }
     Ok(redelivered)
 }
 
 /// How many items follow, none shorter than `least`.
-fn read_length(reader: &mut Reader<'_>, least: usize) -> Result<usize, Malformed> {
-    let count = usize::try_from(reader.number()?).map_err(|_| Malformed)?;
-    if count > reader.left() / least { Err(Malformed) } else { Ok(count) }
+fn read_length(reader: &mut ByteReader<'_>, least: usize) -> Result<usize, MalformedBytes> {
+    let count = usize::try_from(reader.number()?).map_err(|_| MalformedBytes)?;
+    if count > reader.left() / least { Err(MalformedBytes) } else { Ok(count) }
 }

@@ -1,17 +1,19 @@
 //! Messages that were delivered and await their acknowledgement, in the order of the stream.
 //!
-//! Owns a ring of slots. New deliveries come with growing sequences, so they go to its end; most acknowledgements
-//! concern the oldest, so it shrinks at its front. A message is found by the number of its delivery, counted from the
-//! front's: exact while nothing was redelivered in between; else the sequences are searched, which are sorted.
+//! Owns a ring of slots. New deliveries come with growing sequences, so they go to its end; most
+//! acknowledgements concern the oldest, so it shrinks at its front. A message is found by the
+//! number of its delivery, counted from the front's: exact while nothing was redelivered in
+//! between; else the sequences are searched, which are sorted.
 //!
-//! Perf: per message one `push` and one `remove`. No allocation once the ring has its size, 24 bytes per message.
+//! Perf: per message one `push` and one `remove`. No allocation once the ring has its size, 24
+//! bytes per message.
 
 use std::collections::VecDeque;
 
 use super::DeliverySeq;
 use crate::{Seq, Timestamp};
 
-/// What is known of a message that awaits its acknowledgement.
+/// Delivery of a message that awaits its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
     /// Its first delivery: redeliveries do not change it.
@@ -23,12 +25,12 @@ pub struct Pending {
 /// The ring. A slot whose delivery is `GONE` is empty; neither the first nor the last slot ever is.
 #[derive(Clone, Debug, Default)]
 pub struct PendingMessages {
-    slots: VecDeque<Slot>,
+    slots: VecDeque<PendingSlot>,
     live: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct PendingSlot {
     seq: Seq,
     delivery: DeliverySeq,
     timestamp: Timestamp,
@@ -40,7 +42,7 @@ const GONE: DeliverySeq = DeliverySeq(0);
 /// Slots a ring may keep without looking how many are in use.
 const SMALL: usize = 64;
 
-impl Slot {
+impl PendingSlot {
     fn is_live(self) -> bool {
         self.delivery != GONE
     }
@@ -103,13 +105,13 @@ impl PendingMessages {
         self.slots.capacity()
     }
 
-    /// Adds a message behind all others. Answers `false`, and changes nothing, if it is not behind them or its
-    /// delivery has the number 0.
+    /// Adds a message behind all others. Answers `false`, and changes nothing, if it is not behind
+    /// them or its delivery has the number 0.
     pub(super) fn push(&mut self, seq: Seq, pending: Pending) -> bool {
         if pending.delivery == GONE || self.slots.back().is_some_and(|last| last.seq >= seq) {
             return false;
         }
-        self.slots.push_back(Slot { seq, delivery: pending.delivery, timestamp: pending.timestamp });
+        self.slots.push_back(PendingSlot { seq, delivery: pending.delivery, timestamp: pending.timestamp });
         self.live += 1;
         true
     }
@@ -131,7 +133,8 @@ impl PendingMessages {
         Some(pending)
     }
 
-    /// Takes out all messages up to and with `seq`; answers the highest number of a delivery among them.
+    /// Takes out all messages up to and with `seq`; answers the highest number of a delivery among
+    /// them.
     pub(super) fn remove_through(&mut self, seq: Seq) -> Option<DeliverySeq> {
         let mut highest = None;
         while let Some(slot) = self.slots.pop_front_if(|slot| slot.seq <= seq) {
@@ -187,6 +190,10 @@ impl PendingMessages {
         if capacity > SMALL * 4 && self.slots.len() < capacity / 8 {
             self.slots.shrink_to(capacity / 2);
         }
+        debug_assert!(self.live <= self.slots.len(), "a message has a slot");
+        debug_assert!(self.slots.front().is_none_or(|slot| slot.is_live()), "the first slot is in use");
+        debug_assert!(self.slots.back().is_none_or(|slot| slot.is_live()), "the last slot is in use");
+        debug_assert!(self.live > 0 || self.slots.is_empty(), "no slots without messages");
     }
 }
 

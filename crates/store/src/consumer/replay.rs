@@ -1,30 +1,30 @@
 //! Reads a consumer log from its first entry to its last.
 //!
-//! Owns what follows from bytes that are no entry: with entries behind them they are a bad range and the consumers
-//! that missed something are doubted; without, they are a torn end. Must never panic nor hang, whatever the bytes,
-//! nor take more memory than a small multiple of the file.
+//! Owns what follows from bytes that are no entry: with entries behind them they are a bad range
+//! and the consumers that missed something are doubted; without, they are a torn end. Must never
+//! panic nor hang, whatever the bytes, nor take more memory than a small multiple of the file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
-use super::bytes::{Malformed, Reader};
-use super::entry::{Found, Frame, Kind, Search};
-use super::header::{HEADER_BYTES, Header};
+use super::bytes::{ByteReader, MalformedBytes};
+use super::entry::{EntrySearch, FoundEntry, LogContext, LogEntryKind};
+use super::header::{HEADER_BYTES, LogHeader};
 use super::payload;
-use super::report::{Affected, BadBytes, BadRange, Report, Torn};
+use super::report::{Affected, BadBytes, BadRange, LogReport, Torn};
 use super::resume::{Belief, Resumed};
 use super::room;
-use super::{ConsumerId, ConsumerState, Rules};
+use super::{AckRules, ConsumerId, ConsumerState};
 use crate::StreamId;
 
-/// What a log says, for tools and tests; a stream reads its own with `Consumers::open`.
+/// Contents of a log, for tools and tests; a stream reads its own with `Consumers::open`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replay {
+pub struct LogReplay {
     /// In the order of their ids.
     pub consumers: Vec<Replayed>,
-    /// What was wrong.
-    pub report: Report,
+    /// Faults that were found.
+    pub report: LogReport,
 }
 
 /// A consumer as a log tells it.
@@ -35,7 +35,7 @@ pub struct Replayed {
     /// Its name.
     pub name: Box<str>,
     /// Its rules.
-    pub rules: Rules,
+    pub rules: AckRules,
     /// Its configuration.
     pub config: Box<[u8]>,
     /// Its state.
@@ -44,9 +44,9 @@ pub struct Replayed {
 
 /// Reads the log `number` of `stream`, which is not encrypted. `None` if the header is not one.
 #[must_use]
-pub fn replay(mut file: Vec<u8>, stream: StreamId, number: u64) -> Option<Replay> {
-    let header = Header::decode(&file, stream, number).ok().filter(|header| header.cipher.is_none())?;
-    let read = read(&mut file, &header, &Frame::new(&header, None));
+pub fn replay(mut file: Vec<u8>, stream: StreamId, number: u64) -> Option<LogReplay> {
+    let header = LogHeader::decode(&file, stream, number).ok().filter(|header| header.cipher.is_none())?;
+    let read = read(&mut file, &header, &LogContext::new(&header, None));
     let consumers = read.consumers.into_iter().map(|(id, resumed)| Replayed {
         id,
         name: resumed.definition.name,
@@ -54,30 +54,30 @@ pub fn replay(mut file: Vec<u8>, stream: StreamId, number: u64) -> Option<Replay
         config: resumed.definition.config,
         state: resumed.state,
     });
-    Some(Replay { consumers: consumers.collect(), report: read.report })
+    Some(LogReplay { consumers: consumers.collect(), report: read.report })
 }
 
-/// What reading gives.
+/// Result of reading a log.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReplayResult {
     pub(super) consumers: BTreeMap<ConsumerId, Resumed>,
     pub(super) next_consumer: u64,
     /// Where the entries end.
     pub(super) end: u64,
-    pub(super) report: Report,
+    pub(super) report: LogReport,
     /// Entries that could be opened.
     pub(super) entries: u64,
 }
 
 /// Reads a log whose header is known. Encrypted payloads are decrypted in place.
-pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
-    let mut reading = Reading {
+pub(super) fn read(file: &mut [u8], header: &LogHeader, frame: &LogContext) -> ReplayResult {
+    let mut reading = ReplayState {
         consumers: BTreeMap::new(),
         rooms: room::rooms(file, frame),
         orphans: BTreeSet::new(),
         next_consumer: header.next_consumer.max(1),
         entries: 0,
-        report: Report { file: Some(header.number), ..Report::default() },
+        report: LogReport { file: Some(header.number), ..LogReport::default() },
     };
     let mut at = HEADER_BYTES.min(file.len());
     let mut present = None;
@@ -96,17 +96,17 @@ pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
             None if is_zero(&file[at..]) => break,
             None => match frame.find_next(file, at, &mut budget) {
                 // Read again, now that it is what was written.
-                Search::Found(next) if reading.correct(file, frame, at, next.at) => {}
-                Search::Found(next) => {
+                EntrySearch::FoundEntry(next) if reading.correct(file, frame, at, next.at) => {}
+                EntrySearch::FoundEntry(next) => {
                     reading.bad(at, next.at, BadBytes::Unreadable);
                     at = next.at;
                 }
-                Search::Nothing if reading.correct_last(file, frame, at) => {}
-                Search::Nothing => {
+                EntrySearch::Nothing if reading.correct_last(file, frame, at) => {}
+                EntrySearch::Nothing => {
                     reading.torn(file, at);
                     break;
                 }
-                Search::GivenUp => {
+                EntrySearch::GivenUp => {
                     reading.bad(at, file.len(), BadBytes::Unreadable);
                     at = file.len();
                 }
@@ -117,9 +117,9 @@ pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
     reading.finish(header, at, image_end, present)
 }
 
-/// What can be told of an encrypted log without its key: where no entries are.
-pub(super) fn structure(file: &[u8], header: &Header, frame: &Frame) -> Report {
-    let mut report = Report { file: Some(header.number), ..Report::default() };
+/// Reports of an encrypted log without its key where no entries are.
+pub(super) fn structure(file: &[u8], header: &LogHeader, frame: &LogContext) -> LogReport {
+    let mut report = LogReport { file: Some(header.number), ..LogReport::default() };
     let mut at = HEADER_BYTES.min(file.len());
     let mut budget = file.len().saturating_mul(4).saturating_add(1 << 20);
     while at < file.len() && !is_zero(&file[at..]) {
@@ -128,13 +128,13 @@ pub(super) fn structure(file: &[u8], header: &Header, frame: &Frame) -> Report {
             continue;
         }
         let next = match frame.find_next(file, at, &mut budget) {
-            Search::Found(next) => next.at,
-            Search::Nothing if at as u64 >= header.image_end => {
+            EntrySearch::FoundEntry(next) => next.at,
+            EntrySearch::Nothing if at as u64 >= header.image_end => {
                 report.end = at as u64;
                 report.torn = Some(Torn { offset: at as u64, bytes: (file.len() - at) as u64 });
                 return report;
             }
-            Search::Nothing | Search::GivenUp => file.len(),
+            EntrySearch::Nothing | EntrySearch::GivenUp => file.len(),
         };
         report.bad.push(BadRange { range: at as u64..next as u64, fault: BadBytes::Unreadable });
         at = next;
@@ -159,20 +159,20 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// What is known so far.
+/// State of a replay: what is known so far.
 #[derive(Debug)]
-struct Reading {
+struct ReplayState {
     consumers: BTreeMap<ConsumerId, Resumed>,
     /// Where many pending messages are to be expected.
     rooms: HashMap<ConsumerId, usize, RandomState>,
     orphans: BTreeSet<ConsumerId>,
     next_consumer: u64,
     entries: u64,
-    report: Report,
+    report: LogReport,
 }
 
-impl Reading {
-    fn entry(&mut self, file: &mut [u8], frame: &Frame, entry: &Found) {
+impl ReplayState {
+    fn entry(&mut self, file: &mut [u8], frame: &LogContext, entry: &FoundEntry) {
         let understood = frame.open(file, entry).and_then(|payload| self.payload(entry, payload));
         if understood.is_ok() {
             self.entries += 1;
@@ -189,16 +189,16 @@ impl Reading {
         }
     }
 
-    fn payload(&mut self, entry: &Found, payload: &[u8]) -> Result<(), Malformed> {
-        let mut reader = Reader::new(payload);
+    fn payload(&mut self, entry: &FoundEntry, payload: &[u8]) -> Result<(), MalformedBytes> {
+        let mut reader = ByteReader::new(payload);
         let serial = reader.number()?;
         self.next_consumer = self.next_consumer.max(entry.id.0.saturating_add(1));
-        if entry.kind == Kind::Define {
+        if entry.kind == LogEntryKind::Define {
             return self.define(entry.id, serial, &mut reader);
         }
         let room = self.room(entry.id);
         let Some(consumer) = self.consumers.get_mut(&entry.id) else {
-            if entry.kind == Kind::Remove {
+            if entry.kind == LogEntryKind::Remove {
                 self.orphans.remove(&entry.id);
             } else {
                 self.orphans.insert(entry.id);
@@ -206,15 +206,15 @@ impl Reading {
             return Ok(());
         };
         match entry.kind {
-            Kind::Checkpoint => {
+            LogEntryKind::Checkpoint => {
                 let state = payload::read_state(&mut reader, room)?;
                 consumer.count(serial);
                 consumer.replace(state);
             }
-            Kind::Remove => {
+            LogEntryKind::Remove => {
                 self.consumers.remove(&entry.id);
             }
-            Kind::Delta | Kind::Define => {
+            LogEntryKind::Delta | LogEntryKind::Define => {
                 consumer.count(serial);
                 consumer.change(reader)?;
             }
@@ -226,7 +226,12 @@ impl Reading {
         self.rooms.get(&id).copied().unwrap_or(0)
     }
 
-    fn define(&mut self, id: ConsumerId, serial: u64, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    fn define(
+        &mut self,
+        id: ConsumerId,
+        serial: u64,
+        reader: &mut ByteReader<'_>,
+    ) -> Result<(), MalformedBytes> {
         let definition = payload::read_definition(reader)?;
         self.orphans.remove(&id);
         let room = self.room(id);
@@ -237,7 +242,8 @@ impl Reading {
             }
             None => {
                 let mut consumer = Resumed::new(definition, serial, room);
-                // Its first entry, unless what came before is lost: then nothing is certain but what follows.
+                // Its first entry, unless what came before is lost: then nothing is certain but
+                // what follows.
                 if serial != 0 {
                     consumer.belief = Belief::Doubt { certain: 0 };
                 }
@@ -248,14 +254,14 @@ impl Reading {
     }
 
     /// Whether the bytes from `from` to `to` are an entry, but for one bit; that is put right.
-    fn correct(&mut self, file: &mut [u8], frame: &Frame, from: usize, to: usize) -> bool {
+    fn correct(&mut self, file: &mut [u8], frame: &LogContext, from: usize, to: usize) -> bool {
         let bit = frame.correct(file, from, to);
         self.report.corrected.extend(bit.map(|bit| bit as u64));
         bit.is_some()
     }
 
-    /// The same with the last entry, which may end with a few zeros.
-    fn correct_last(&mut self, file: &mut [u8], frame: &Frame, from: usize) -> bool {
+    /// Puts one wrong bit of the last entry right. A few zeros at its end may be part of it.
+    fn correct_last(&mut self, file: &mut [u8], frame: &LogContext, from: usize) -> bool {
         let used = used(file);
         (used..=file.len().min(used + MOST_ZEROS)).any(|to| self.correct(file, frame, from, to))
     }
@@ -270,7 +276,7 @@ impl Reading {
         self.report.torn = Some(Torn { offset: at as u64, bytes: used as u64 });
     }
 
-    fn finish(mut self, header: &Header, end: usize, image_end: usize, present: usize) -> Read {
+    fn finish(mut self, header: &LogHeader, end: usize, image_end: usize, present: usize) -> ReplayResult {
         if end < image_end {
             // The image was synced before the file got its name: this is no torn end.
             self.report.torn = None;
@@ -281,7 +287,7 @@ impl Reading {
             self.report.missing = header.consumers.saturating_sub(present);
         }
         for (id, consumer) in &mut self.consumers {
-            consumer.settle();
+            consumer.forget_doubtful();
             let how = match consumer.belief {
                 Belief::Sound => continue,
                 Belief::Suspect => Affected::Perhaps,
@@ -291,7 +297,7 @@ impl Reading {
         }
         self.report.end = end as u64;
         self.report.orphans = self.orphans.into_iter().collect();
-        Read {
+        ReplayResult {
             consumers: self.consumers,
             next_consumer: self.next_consumer,
             end: end as u64,

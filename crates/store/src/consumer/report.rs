@@ -1,4 +1,4 @@
-//! What was found when a consumer log was read.
+//! Report of reading a consumer log.
 //!
 //! Owns facts only: where bytes were not what they should be, and which consumers that concerns.
 
@@ -7,16 +7,16 @@ use std::ops::Range;
 
 use super::ConsumerId;
 
-/// What reading a stream's consumer logs brought to light. Empty when all was well.
+/// Faults that reading a stream's consumer logs brought to light. Empty when all was well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct LogReport {
     /// The log that was read; `None` if there was none.
     pub file: Option<u64>,
     /// Where its entries end.
     pub end: u64,
-    /// What it had, and has not any more.
+    /// Changes that the log had, and has not any more.
     pub set_back: Option<SetBack>,
-    /// What was cut off its end.
+    /// Bytes that were cut off its end.
     pub torn: Option<Torn>,
     /// Ranges that are not what was written: damaged, or never synced before the power failed.
     pub bad: Vec<BadRange>,
@@ -28,12 +28,12 @@ pub struct Report {
     pub missing: u32,
     /// Logs that could not be read at all.
     pub unusable: Vec<String>,
-    /// Bits that were not what was written, where it could be told which: counted from the start of the file. Nothing is
-    /// lost by them.
+    /// Bits that were not what was written, where it could be told which: counted from the start of
+    /// the file. Nothing is lost by them.
     pub corrected: Vec<u64>,
 }
 
-impl Report {
+impl LogReport {
     /// Whether nothing has to be told.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -50,8 +50,8 @@ impl Report {
     }
 }
 
-impl Report {
-    /// What an operator should know, a line for each fact; none when all was well.
+impl LogReport {
+    /// Lists the facts that an operator should know, a line for each; none when all was well.
     pub fn notices(&self) -> Vec<String> {
         let log = self.file.map_or_else(|| "the consumer log".to_owned(), |no| format!("consumer log {no}"));
         let mut lines = Vec::new();
@@ -93,7 +93,8 @@ pub struct SetBack {
     pub log: u64,
     /// Where it had come to.
     pub end: u64,
-    /// Where it ends now; `None` if it is missing or cannot be read, so that an older one is in force or none.
+    /// Where it ends now; `None` if it is missing or cannot be read, so that an older one is in
+    /// force or none.
     pub now: Option<u64>,
     /// How many consumers there were.
     pub consumers: u32,
@@ -129,11 +130,11 @@ pub struct Torn {
 pub struct BadRange {
     /// Where, in bytes of the file.
     pub range: Range<u64>,
-    /// What is wrong with it.
+    /// Fault of the range.
     pub fault: BadBytes,
 }
 
-/// What is wrong with a range.
+/// Fault of a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadBytes {
     /// No entry begins there, or its checksum is wrong.
@@ -147,7 +148,8 @@ pub enum BadBytes {
 pub enum Affected {
     /// Changes are missing. It is set back to what is certain: messages may be delivered again.
     Rewound,
-    /// Nothing of it follows the range, so changes may be missing. Its state is that before the range.
+    /// Nothing of it follows the range, so changes may be missing. Its state is that before the
+    /// range.
     Perhaps,
 }
 
@@ -179,8 +181,8 @@ mod tests {
 
     #[test]
     fn every_fact_is_a_line_in_plain_words() {
-        assert_eq!(Report::default().notices(), [""; 0]);
-        let report = Report {
+        assert_eq!(LogReport::default().notices(), [""; 0]);
+        let report = LogReport {
             file: Some(3),
             end: 400,
             set_back: Some(SetBack { log: 3, end: 500, now: Some(400), consumers: 5, lost: 2 }),

@@ -1,12 +1,13 @@
 //! One consumer as a log tells it, entry by entry, also when entries are missing.
 //!
-//! Owns what may be believed after a gap. A gap may hide deliveries, so what was delivered behind it and is not known
-//! to be pending may be unacknowledged; it may hide acknowledgements, too. Hence: what was pending before the gap stays
-//! pending unless an acknowledgement is seen; the floor is the one that the next entry states; and what was delivered
-//! after the gap is forgotten, so that it is delivered again. A whole state, or a reset, ends the doubt.
+//! Owns what may be believed after a gap. A gap may hide deliveries, so what was delivered behind
+//! it and is not known to be pending may be unacknowledged; it may hide acknowledgements, too.
+//! Hence: what was pending before the gap stays pending unless an acknowledgement is seen; the
+//! floor is the one that the next entry states; and what was delivered after the gap is forgotten,
+//! so that it is delivered again. A whole state, or a reset, ends the doubt.
 
-use super::bytes::{Malformed, Reader};
-use super::delta::{Operation, Operations};
+use super::bytes::{ByteReader, MalformedBytes};
+use super::delta::{Operations, ReadDelta};
 use super::payload::{self, Definition, Floors};
 use super::{AckPolicy, Applied, ConsumerState, Delta, PendingMessages, SequencePair};
 use crate::Seq;
@@ -76,7 +77,7 @@ impl Resumed {
     }
 
     /// The changes of one entry.
-    pub(super) fn change(&mut self, mut reader: Reader<'_>) -> Result<(), Malformed> {
+    pub(super) fn change(&mut self, mut reader: ByteReader<'_>) -> Result<(), MalformedBytes> {
         let floors = payload::read_floors(&mut reader)?;
         let mut operations = Operations::new(reader, floors.before);
         loop {
@@ -93,7 +94,7 @@ impl Resumed {
         Ok(())
     }
 
-    fn operate(&mut self, operation: Operation, floor: SequencePair) {
+    fn operate(&mut self, operation: ReadDelta, floor: SequencePair) {
         if let Belief::Doubt { certain } = self.belief {
             self.salvage(operation, certain, floor);
             return;
@@ -103,13 +104,14 @@ impl Resumed {
         }
     }
 
-    /// What was written had an effect, so it must have one again. Otherwise the state is not the one it was written
-    /// for; that also ends rows that claim more than there is.
-    fn apply(&mut self, operation: Operation) -> bool {
+    /// Applies an operation. One that was written had an effect, so it must have one again.
+    /// Otherwise the state is not the one it was written for; that also ends rows that claim more
+    /// than there is.
+    fn apply(&mut self, operation: ReadDelta) -> bool {
         let rules = self.definition.rules;
         match operation {
-            Operation::One(delta) => self.state.apply(rules, delta) == Applied::Changed,
-            Operation::Row { first, more } => (0..=more).all(|step| {
+            ReadDelta::One(delta) => self.state.apply(rules, delta) == Applied::Changed,
+            ReadDelta::Row { first, more } => (0..=more).all(|step| {
                 let delta = Delta::Acknowledged {
                     delivery: super::DeliverySeq(first.consumer.0.wrapping_add(step)),
                     seq: first.stream.wrapping_add(step),
@@ -119,50 +121,53 @@ impl Resumed {
         }
     }
 
-    /// What can be taken from an operation when others are missing: what is done stays done. `floor` is that of the entry's
-    /// end.
-    fn salvage(&mut self, operation: Operation, certain: Seq, floor: SequencePair) {
+    /// Takes from an operation what is true when others are missing: what is done stays done.
+    /// `floor` is that of the entry's end.
+    fn salvage(&mut self, operation: ReadDelta, certain: Seq, floor: SequencePair) {
         let state = &mut self.state;
         match operation {
-            Operation::One(Delta::Delivered { delivery, seq, count, timestamp }) => {
+            ReadDelta::One(Delta::Delivered { delivery, seq, count, timestamp }) => {
                 state.delivered.consumer = state.delivered.consumer.max(delivery);
                 if state.pending.touch(seq, timestamp) && count > 1 {
                     let times = state.redelivered.entry(seq).or_default();
                     *times = (*times).max(count - 1);
                 }
             }
-            Operation::One(Delta::Acknowledged { delivery, seq }) => {
+            ReadDelta::One(Delta::Acknowledged { delivery, seq }) => {
                 let first = SequencePair { consumer: delivery, stream: seq };
                 self.salvage_acknowledged(first, 0, floor);
             }
-            Operation::Row { first, more } => self.salvage_acknowledged(first, more, floor),
-            Operation::One(Delta::Reset { seq }) => {
+            ReadDelta::Row { first, more } => self.salvage_acknowledged(first, more, floor),
+            ReadDelta::One(Delta::Reset { seq }) => {
                 state.reset(seq);
                 self.belief = Belief::Sound;
             }
-            Operation::One(Delta::Forget { seq }) => state.settle_range(seq, seq),
-            Operation::One(Delta::DropBelow { seq }) => state.settle_range(0, seq.saturating_sub(1)),
-            Operation::One(Delta::CutAbove { seq }) => {
+            ReadDelta::One(Delta::Forget { seq }) => state.remove_pending_range(seq, seq),
+            ReadDelta::One(Delta::DropBelow { seq }) => state.remove_pending_range(0, seq.saturating_sub(1)),
+            ReadDelta::One(Delta::CutAbove { seq }) => {
                 state.cut_above(seq);
                 self.belief = Belief::Doubt { certain: certain.min(seq) };
             }
-            Operation::One(Delta::ForgetCountsBelow { seq }) => {
+            ReadDelta::One(Delta::ForgetCountsBelow { seq }) => {
                 state.forget_counts_below(seq);
             }
-            // Passing over messages is what a doubtful consumer must not do; the floor says what is certain.
-            Operation::One(Delta::Skip { .. }) => {}
+            // Passing over messages is what a doubtful consumer must not do; the floor says what is
+            // certain.
+            ReadDelta::One(Delta::Skip { .. }) => {}
         }
     }
 
-    /// An acknowledgement of a delivery below the floor came too late, and nothing was done by it; the floor of then is not
-    /// known, and never above the one of the entry's end. Whatever that one covers is done by it.
+    /// An acknowledgement of a delivery below the floor came too late, and nothing was done by it;
+    /// the floor of then is not known, and never above the one of the entry's end. Whatever that
+    /// one covers is done by it.
     fn salvage_acknowledged(&mut self, first: SequencePair, more: u64, floor: SequencePair) {
         if self.definition.rules.acks != AckPolicy::Explicit {
             return;
         }
         let late = floor.consumer.0.saturating_add(1).saturating_sub(first.consumer.0);
         if late <= more {
-            self.state.settle_range(first.stream.saturating_add(late), first.stream.saturating_add(more));
+            self.state
+                .remove_pending_range(first.stream.saturating_add(late), first.stream.saturating_add(more));
         }
     }
 
@@ -184,7 +189,7 @@ impl Resumed {
     }
 
     /// At the log's end: forgets deliveries that may have company that nobody knows.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn forget_doubtful(&mut self) {
         if let Belief::Doubt { certain } = self.belief {
             self.state.rewind(certain);
         }
@@ -194,7 +199,7 @@ impl Resumed {
 /// Transitions that only doubt needs.
 impl ConsumerState {
     /// Messages in `from..=to` are done. The floor stays.
-    fn settle_range(&mut self, from: Seq, to: Seq) {
+    fn remove_pending_range(&mut self, from: Seq, to: Seq) {
         if from > to {
             return;
         }
@@ -204,7 +209,7 @@ impl ConsumerState {
     }
 
     fn raise_floor(&mut self, floor: SequencePair) {
-        self.settle_range(0, floor.stream);
+        self.remove_pending_range(0, floor.stream);
         self.ack_floor.consumer = self.ack_floor.consumer.max(floor.consumer);
         self.ack_floor.stream = self.ack_floor.stream.max(floor.stream);
         self.delivered.consumer = self.delivered.consumer.max(floor.consumer);

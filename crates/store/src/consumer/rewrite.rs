@@ -1,7 +1,12 @@
 //! A log that is written anew while another one is appended to.
 //!
-//! Owns the image that is drawn meanwhile, a slice of the consumers at a time, and what is appended of those that are in it
-//! already: it goes behind the image. Nobody waits but for a slice, and for the end.
+//! Owns the image that is drawn meanwhile, a slice of the consumers at a time, and what is appended
+//! of those that are in it already: it goes behind the image. Nobody waits but for a slice, and for
+//! the end.
+//!
+//! Drawing a slice of the image and taking the file over need the consumers; writing it does not,
+//! and happens on the thread for backups. If more is appended meanwhile than is to be held, the
+//! rewrite is given up and tried again when the log is twice as long.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,17 +14,18 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use myelin_disk::{Disk, File, is_full};
+use myelin_stdx::varint;
 
-use super::entry::{Frame, Kind};
+use super::entry::{LogContext, LogEntryKind};
 use super::image::{self, Image, SERIAL_AFTER};
 use super::tail::Tails;
 use super::{Consumer, ConsumerId};
-use crate::disk::{Disk, File, is_full};
-use crate::varint;
 
-/// Bytes that may be appended while a log is written anew, or an eighth of the log: what there is to write takes longer the
-/// longer that is. If more are appended, it is given up, for these would have to be written and synced while everybody waits.
-/// It is tried again when the log is twice as long.
+/// Bytes that may be appended while a log is written anew, or an eighth of the log: what there is
+/// to write takes longer the longer that is. If more are appended, it is given up, for these would
+/// have to be written and synced while everybody waits. It is tried again when the log is twice as
+/// long.
 const LEAST_SINCE: u64 = 1 << 20;
 
 /// How much may be appended while a log of `end` bytes is written anew.
@@ -34,20 +40,20 @@ pub(super) type Map = HashMap<ConsumerId, Consumer, RandomState>;
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) id: ConsumerId,
-    pub(super) kind: Kind,
+    pub(super) kind: LogEntryKind,
     /// Of a consumer that exists no more.
     pub(super) serial: Option<u64>,
     pub(super) payload: Vec<u8>,
 }
 
-/// A log that is written anew while another one is appended to: only drawing a slice of the image and taking it over hold
-/// anybody up.
+/// A log that is written anew while another one is appended to: only drawing a slice of the image
+/// and taking it over hold anybody up.
 #[derive(Debug)]
 pub struct Rewrite {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) tails: Arc<dyn Tails>,
     pub(super) number: u64,
-    pub(super) frame: Frame,
+    pub(super) frame: LogContext,
     pub(super) image: Image,
     /// Consumers that are still to be drawn, the next one last.
     pub(super) rest: Vec<ConsumerId>,
@@ -61,9 +67,10 @@ pub struct Rewrite {
 pub enum Drawn {
     /// There is more to draw.
     More,
-    /// It can be written.
+    /// The whole log can be written.
     Whole,
-    /// Too much was appended meanwhile, or the log was written anew otherwise: this is nothing any more.
+    /// Too much was appended meanwhile, or the log was written anew otherwise: this is nothing any
+    /// more.
     Overtaken,
 }
 
@@ -95,7 +102,8 @@ impl Rewrite {
     }
 }
 
-/// What was appended of consumers that are in the image already of a log that is written anew.
+/// Entries that were appended of consumers which are in the image already of a log that is written
+/// anew.
 #[derive(Debug)]
 pub(super) struct Since {
     /// The log that is written anew.
@@ -131,10 +139,10 @@ pub(super) fn note(since: &mut Option<Since>, id: ConsumerId, queued: impl FnOnc
 
 /// Appends an entry to `out`, which begins at `offset` of the file.
 pub(super) fn seal(
-    frame: &Frame,
+    frame: &LogContext,
     out: &mut Vec<u8>,
     offset: u64,
-    (id, kind, serial): (ConsumerId, Kind, u64),
+    (id, kind, serial): (ConsumerId, LogEntryKind, u64),
     payload: &[u8],
 ) {
     let mut numbered = Vec::with_capacity(payload.len() + 10);
@@ -148,7 +156,8 @@ pub(super) fn seal(
 pub(super) type Serials = HashMap<ConsumerId, u64, RandomState>;
 
 impl Rewrite {
-    /// Writes entries behind the image and syncs them. Consumers that were created since are not in it.
+    /// Writes entries behind the image and syncs them. Consumers that were created since are not in
+    /// it.
     pub(super) fn append(&self, file: &dyn File, since: &[Queued]) -> io::Result<(Vec<u8>, Serials)> {
         let (mut out, mut serials) = (Vec::new(), Serials::default());
         for Queued { id, kind, payload, .. } in since {

@@ -1,14 +1,16 @@
-//! What was delivered to a consumer and what it acknowledged, and the rules by which both change.
+//! State of a consumer: what was delivered to it and what it acknowledged, and the rules by which
+//! both change.
 //!
-//! Owns pure transitions: no clock, no file, no configuration but [`Rules`]. The rules are the reference's as seen
-//! from its clients. Invariants: the floor is never above what was delivered, and what is pending lies between them.
-//! Must never drop a message from `pending` that nobody acknowledged, terminated, gave up or deleted.
+//! Owns pure transitions: no clock, no file, no configuration but [`AckRules`]. The rules are the
+//! reference's as seen from its clients. Invariants: the floor is never above what was delivered,
+//! and what is pending lies between them. Must never drop a message from `pending` that nobody
+//! acknowledged, terminated, gave up or deleted.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::pending::{Pending, PendingMessages};
-use super::{AckPolicy, DeliverySeq, Rules, SequencePair};
+use super::{AckPolicy, AckRules, DeliverySeq, SequencePair};
 use crate::{Seq, Timestamp};
 
 /// The state of one consumer.
@@ -22,12 +24,12 @@ pub struct ConsumerState {
     pub(super) redelivered: BTreeMap<Seq, u64>,
 }
 
-/// What a transition did.
+/// Effect of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The state is another one.
     Changed,
-    /// It was below the floor, or what it asked for was so already.
+    /// The message was below the floor, or what was asked for was so already.
     Stale,
     /// The message does not await an acknowledgement.
     Unknown,
@@ -51,8 +53,8 @@ impl ConsumerState {
     /// A state from its parts. `pending` in the order of the stream.
     ///
     /// # Errors
-    /// If the floor is above what was delivered, or a pending message does not lie between, has a delivery that was
-    /// not made, or is out of order.
+    /// If the floor is above what was delivered, or a pending message does not lie between, has a
+    /// delivery that was not made, or is out of order.
     pub fn from_parts(
         delivered: SequencePair,
         ack_floor: SequencePair,
@@ -68,7 +70,8 @@ impl ConsumerState {
         Self { delivered, ack_floor, pending: ring, redelivered }.checked()
     }
 
-    /// The same, if it is possible.
+    /// Returns the state unchanged if it is possible: floor, deliveries and pending messages do not
+    /// contradict each other.
     pub(super) fn checked(self) -> Result<Self, InvalidState> {
         let (floor, delivered) = (self.ack_floor, self.delivered);
         if floor.consumer > delivered.consumer || floor.stream > delivered.stream {
@@ -94,14 +97,14 @@ impl ConsumerState {
         self.ack_floor
     }
 
-    /// What awaits its acknowledgement.
+    /// Messages that await their acknowledgement.
     #[must_use]
     pub fn pending(&self) -> &PendingMessages {
         &self.pending
     }
 
-    /// How often messages were delivered beyond the first time. Messages that were given up stay in it until they
-    /// leave the stream.
+    /// How often messages were delivered beyond the first time. Messages that were given up stay in
+    /// it until they leave the stream.
     #[must_use]
     pub fn redelivered(&self) -> &BTreeMap<Seq, u64> {
         &self.redelivered
@@ -110,7 +113,7 @@ impl ConsumerState {
     /// Notes that the message `seq` was delivered, for the `count`th time, as delivery `delivery`.
     pub(super) fn deliver(
         &mut self,
-        rules: Rules,
+        rules: AckRules,
         delivery: DeliverySeq,
         seq: Seq,
         count: u64,
@@ -119,8 +122,9 @@ impl ConsumerState {
         if rules.acks == AckPolicy::None && count != 1 {
             return Applied::NoAckPolicy;
         }
-        // One that still awaits its acknowledgement may have a number below the floor, which with `AckPolicy::All` takes that
-        // of a redelivery: more time for it counts, and that it was given up.
+        // One that still awaits its acknowledgement may have a number below the floor, which with
+        // `AckPolicy::All` takes that of a redelivery: more time for it counts, and that it was
+        // given up.
         if delivery <= self.ack_floor.consumer && self.pending.get(seq).is_none() {
             return Applied::Stale;
         }
@@ -140,26 +144,38 @@ impl ConsumerState {
         if count > 1 {
             self.redeliver(rules, seq, count);
         }
+        debug_assert!(self.is_possible(), "floor <= delivered, and pending messages lie between");
         Applied::Changed
     }
 
-    /// Everything that was delivered is done: also what is pending from before the rules were changed.
+    /// Everything that was delivered is done: also what is pending from before the rules were
+    /// changed. Whether the floor is at most what was delivered, and the ends of what is pending
+    /// lie between the two.
+    fn is_possible(&self) -> bool {
+        let (floor, delivered) = (self.ack_floor, self.delivered);
+        let ends = [self.pending.oldest(), self.pending.newest()].into_iter().flatten();
+        floor.consumer <= delivered.consumer
+            && floor.stream <= delivered.stream
+            && ends.into_iter().all(|(seq, _)| seq > floor.stream && seq <= delivered.stream)
+    }
+
     fn done(&mut self) {
         self.pending.remove_through(self.delivered.stream);
         self.ack_floor = self.delivered;
+        debug_assert!(self.pending.is_empty(), "nothing is pending behind what was delivered");
     }
 
     /// The part of a delivery that is not the first one.
-    fn redeliver(&mut self, rules: Rules, seq: Seq, count: u64) {
+    fn redeliver(&mut self, rules: AckRules, seq: Seq, count: u64) {
         let times = self.redelivered.entry(seq).or_default();
         *times = (*times).max(count - 1);
         if rules.max_deliver.is_some_and(|max| count > max.get()) {
-            self.settle(seq, DeliverySeq::default());
+            self.remove_pending(seq, DeliverySeq::default());
         }
     }
 
     /// Notes that a client acknowledged the message `seq`, by the number of any of its deliveries.
-    pub(super) fn acknowledge(&mut self, rules: Rules, delivery: DeliverySeq, seq: Seq) -> Applied {
+    pub(super) fn acknowledge(&mut self, rules: AckRules, delivery: DeliverySeq, seq: Seq) -> Applied {
         if rules.acks == AckPolicy::None {
             return Applied::NoAckPolicy;
         }
@@ -169,7 +185,7 @@ impl ConsumerState {
             return unless_uncounted(Applied::Stale);
         }
         match rules.acks {
-            AckPolicy::Explicit if self.settle(seq, delivery) => Applied::Changed,
+            AckPolicy::Explicit if self.remove_pending(seq, delivery) => Applied::Changed,
             AckPolicy::All if self.pending.get(seq).is_some() => {
                 self.acknowledge_through(delivery, seq);
                 Applied::Changed
@@ -178,22 +194,27 @@ impl ConsumerState {
         }
     }
 
-    /// Compat: the floor takes the number that the client sent, also a redelivery's, as the reference has it; but
-    /// never one that was not given out, which would make the consumer deaf to what is delivered next.
+    /// Compat: the floor takes the number that the client sent, also a redelivery's, as the
+    /// reference has it; but never one that was not given out, which would make the consumer deaf
+    /// to what is delivered next.
     fn acknowledge_through(&mut self, delivery: DeliverySeq, seq: Seq) {
         self.pending.remove_through(seq);
         self.forget_counts_through(seq);
         self.ack_floor = SequencePair { consumer: delivery.min(self.delivered.consumer), stream: seq };
+        debug_assert!(self.is_possible(), "floor <= delivered, and pending messages lie between");
     }
 
-    /// Takes `seq` out of what is pending and moves the floor up to the next that is. `false` if it was not pending.
+    /// Takes `seq` out of what is pending and moves the floor up to the next that is. `false` if it
+    /// was not pending.
     ///
-    /// Compat: the reference moves the floor only if the first delivery was the one after the floor. That is the same
-    /// as "it was the oldest", unless numbers were spent on messages that were no longer pending; then its floor
-    /// stands still until nothing is pending, and ours does not.
-    fn settle(&mut self, seq: Seq, hint: DeliverySeq) -> bool {
+    /// Compat: the reference moves the floor only if the first delivery was the one after the
+    /// floor. That is the same as "it was the oldest", unless numbers were spent on messages that
+    /// were no longer pending; then its floor stands still until nothing is pending, and ours does
+    /// not.
+    fn remove_pending(&mut self, seq: Seq, hint: DeliverySeq) -> bool {
         let Some(message) = self.pending.remove(seq, hint) else { return false };
         self.raise_floor_after(message.delivery);
+        debug_assert!(self.is_possible(), "floor <= delivered, and pending messages lie between");
         true
     }
 
@@ -218,7 +239,7 @@ impl ConsumerState {
     }
 
     /// Passes over what follows, up to and with `seq`, without delivering it.
-    pub(super) fn skip(&mut self, rules: Rules, seq: Seq) -> Applied {
+    pub(super) fn skip(&mut self, rules: AckRules, seq: Seq) -> Applied {
         if seq <= self.delivered.stream {
             return Applied::Stale;
         }
@@ -245,17 +266,22 @@ impl ConsumerState {
                 self.ack_floor.consumer = self.ack_floor.consumer.max(DeliverySeq(oldest.delivery.0 - 1));
             }
         }
+        debug_assert!(self.is_possible(), "floor <= delivered, and pending messages lie between");
         Applied::Changed
     }
 
     /// The message `seq` was deleted from the stream: nobody can acknowledge it, and nobody has to.
     pub(super) fn forget(&mut self, seq: Seq) -> Applied {
         let counted = self.redelivered.remove(&seq).is_some();
-        if self.settle(seq, DeliverySeq::default()) || counted { Applied::Changed } else { Applied::Unknown }
+        if self.remove_pending(seq, DeliverySeq::default()) || counted {
+            Applied::Changed
+        } else {
+            Applied::Unknown
+        }
     }
 
-    /// The stream now ends at `last`: what lies behind was never delivered, and will be something else. Numbers of
-    /// deliveries are not given out again.
+    /// The stream now ends at `last`: what lies behind was never delivered, and will be something
+    /// else. Numbers of deliveries are not given out again.
     pub(super) fn cut_above(&mut self, last: Seq) -> Applied {
         let counts = self.redelivered.split_off(&last.saturating_add(1));
         if last >= self.delivered.stream {
@@ -267,6 +293,7 @@ impl ConsumerState {
         if self.pending.is_empty() {
             self.ack_floor = self.delivered;
         }
+        debug_assert!(self.is_possible(), "floor <= delivered, and pending messages lie between");
         Applied::Changed
     }
 

@@ -1,13 +1,15 @@
-//! What this room asks of the append-only file that carries a log, and of whoever makes such files.
+//! Traits of the append-only file that carries a log, and of whoever makes such files.
 //!
-//! Writing at once or later, syncing and the journal are theirs. A log tells them its bytes in order.
+//! Writing at once or later, syncing and the journal are theirs. A log tells them its bytes in
+//! order.
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::File;
+use myelin_disk::File;
+
 use crate::id::nanos;
 use crate::journal::Journal;
 use crate::{AppendFile, AppendFileOptions, Durability, FileId, OnDurable, Timestamp};
@@ -55,7 +57,7 @@ pub struct JournalTails {
     pub journal: Arc<Journal>,
     /// The stream's mode.
     pub durability: Durability,
-    /// Who is told when logs have become durable, or cannot any more.
+    /// Listener that is told when logs have become durable, or cannot any more.
     pub on_durable: Option<Arc<dyn OnDurable>>,
 }
 
@@ -83,7 +85,8 @@ impl Tails for JournalTails {
             on_durable: self.on_durable.clone(),
         };
         let file = AppendFile::new(&self.journal, options);
-        // A log that is begun holds whole states: that they are there is stated also if nothing is ever appended to it.
+        // A log that is begun holds whole states: that they are there is stated also if nothing is
+        // ever appended to it.
         self.journal.shared().changed().push(&file);
         Ok(Box::new(file))
     }

@@ -1,8 +1,9 @@
 //! The sequences between a stream's first and last message that are no messages any more.
 //!
-//! Single sequences and short ranges are bits of a roaring map. Long ranges (a purge in the middle, a jump of the
-//! sequence) are kept as their two ends: whoever names a range must not make us spend memory on all of it. No
-//! sequence is in both. It does not know where the stream begins and ends: the owner drops what is outside.
+//! Single sequences and short ranges are bits of a roaring map. Long ranges (a purge in the middle,
+//! a jump of the sequence) are kept as their two ends: whoever names a range must not make us spend
+//! memory on all of it. No sequence is in both. It does not know where the stream begins and ends:
+//! the owner drops what is outside.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -22,8 +23,8 @@ const STALE: u64 = 1 << 16;
 /// A set of deleted sequences.
 #[derive(Clone, Debug, Default)]
 pub struct Deleted {
-    /// Perf: what is before `first` is dropped in one go from time to time (`benches/index.rs`): a stream at its limit
-    /// trims with every message.
+    /// Perf: what is before `first` is dropped in one go from time to time (`benches/index.rs`): a
+    /// stream at its limit trims with every message.
     points: RoaringTreemap,
     /// Everything before this is not in the set, whatever the map says.
     first: Seq,
@@ -51,12 +52,14 @@ impl Deleted {
         deleted
     }
 
-    /// Adds a sequence; false if it was in already, or is before what [`Deleted::remove_below`] dropped.
+    /// Adds a sequence; false if it was in already, or is before what [`Deleted::remove_below`]
+    /// dropped.
     pub fn insert(&mut self, seq: Seq) -> bool {
         seq >= self.first.max(1) && self.span_with(seq).is_none() && self.points.insert(seq)
     }
 
-    /// Adds a range, and says how many of its sequences were not in. What [`Deleted::remove_below`] dropped stays out.
+    /// Adds a range, and says how many of its sequences were not in. What [`Deleted::remove_below`]
+    /// dropped stays out.
     pub fn insert_range(&mut self, range: RangeInclusive<Seq>) -> u64 {
         let (first, last) = ((*range.start()).max(self.first).max(1), *range.end());
         if first > last {
@@ -76,6 +79,7 @@ impl Deleted {
         if first <= self.first {
             return;
         }
+        debug_assert!(self.cleared <= self.first, "what is cleared was dropped");
         self.first = first;
         if first - self.cleared >= STALE {
             self.points.remove_range(..first);
@@ -89,11 +93,12 @@ impl Deleted {
         }
     }
 
-    /// Drops everything behind `last`. Sequences there are given out again and may be deleted again, even if they were
-    /// before what [`Deleted::remove_below`] dropped.
+    /// Drops everything behind `last`. Sequences there are given out again and may be deleted
+    /// again, even if they were before what [`Deleted::remove_below`] dropped.
     pub fn remove_above(&mut self, last: Seq) {
         self.first = self.first.min(last.saturating_add(1));
         self.cleared = self.cleared.min(self.first);
+        debug_assert!(self.cleared <= self.first, "what is cleared was dropped");
         if self.points.max().is_some_and(|seq| seq > last) {
             self.points.remove_range(last + 1..);
         }
@@ -175,7 +180,8 @@ impl Deleted {
         size_of::<Self>() + containers + self.spans.len() * 3 * size_of::<Seq>()
     }
 
-    /// Packs neighbours into runs where that is smaller: for maintenance, now and then. Changes no answer.
+    /// Packs neighbours into runs where that is smaller: for maintenance, now and then. Changes no
+    /// answer.
     pub fn optimize(&mut self) {
         self.points.optimize();
     }
@@ -195,6 +201,7 @@ impl Deleted {
             }
             let behind = self.spans.range(first..=last).next().map(|(&start, _)| start);
             let end = behind.map_or(last, |start| start - 1);
+            debug_assert!((first..=last).contains(&end), "a part of a range is in it");
             self.points.insert_range(first..=end);
             from = end.checked_add(1);
         }
@@ -210,11 +217,13 @@ impl Deleted {
             last = last.max(end);
         }
         self.points.remove_range(first..=last);
+        debug_assert!(first <= last, "a span has a sequence");
+        debug_assert!(self.spans.range(first..=last).next().is_none(), "spans do not overlap");
         self.spans.insert(first, last);
     }
 }
 
-/// What a roaring bitmap takes, and 32 bytes for each of its containers.
+/// Bytes that a roaring bitmap takes, and 32 for each of its containers.
 fn bitmap_bytes(bitmap: &RoaringBitmap) -> usize {
     let kinds = bitmap.statistics();
     let bytes =
@@ -291,7 +300,7 @@ impl Iterator for PointRanges<'_> {
 /// Long ranges.
 #[derive(Debug)]
 struct SpanRanges<'a> {
-    /// What is left of the one in which it began.
+    /// Remainder of the range in which it began.
     first: Option<RangeInclusive<Seq>>,
     rest: std::collections::btree_map::Range<'a, Seq, Seq>,
 }
@@ -322,7 +331,8 @@ pub struct DeletedCursor<'a> {
 }
 
 impl DeletedCursor<'_> {
-    /// Whether `seq` is deleted. Fastest if each question is for the sequence behind the last one or not far from it.
+    /// Whether `seq` is deleted. Fastest if each question is for the sequence behind the last one
+    /// or not far from it.
     pub fn contains(&mut self, seq: Seq) -> bool {
         self.range_at(seq).is_some_and(|range| *range.start() <= seq)
     }

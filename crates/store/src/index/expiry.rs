@@ -1,7 +1,8 @@
 //! When messages with lifetimes of their own end.
 //!
-//! Pairs of deadline and sequence, sorted, in buckets of a few hundred that split when they are full: a tree of two
-//! levels, so that no call moves more than one bucket, however many pairs there are. It never looks at a clock.
+//! Pairs of deadline and sequence, sorted, in buckets of a few hundred that split when they are
+//! full: a tree of two levels, so that no call moves more than one bucket, however many pairs there
+//! are. It never looks at a clock.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ type Pair = (Timestamp, Seq);
 
 /// Messages that expire, by deadline.
 #[derive(Clone, Debug, Default)]
-pub struct Expiry {
+pub struct ExpiryIndex {
     /// Sorted pairs by a lower bound of theirs. No bucket is empty.
     buckets: BTreeMap<Pair, Vec<Pair>>,
     len: usize,
 }
 
-impl Expiry {
+impl ExpiryIndex {
     /// Nothing expires.
     #[must_use]
     pub fn new() -> Self {
@@ -54,6 +55,7 @@ impl Expiry {
         self.len += 1;
         if bucket.len() < BUCKET {
             bucket.insert(place, pair);
+            debug_assert!(bound <= bucket[0], "a bucket begins at its bound");
         } else if is_last && place == BUCKET {
             // Deadlines mostly grow: full buckets stay full.
             self.buckets.insert(pair, vec![pair]);
@@ -63,6 +65,8 @@ impl Expiry {
                 Some(place) if place > 0 => upper.insert(place, pair),
                 _ => bucket.insert(place, pair),
             }
+            debug_assert!(bucket.last() < upper.first(), "buckets ascend");
+            debug_assert!(bucket.len() <= BUCKET && upper.len() <= BUCKET, "a full bucket is split");
             self.buckets.insert(upper[0], upper);
         }
         true
@@ -89,8 +93,8 @@ impl Expiry {
         bucket.first().map(|&(at, _)| at)
     }
 
-    /// Moves up to `limit` messages whose deadline is not behind `now` to the end of `due`, by deadline, then sequence.
-    /// True if there are more.
+    /// Moves up to `limit` messages whose deadline is not behind `now` to the end of `due`, by
+    /// deadline, then sequence. True if there are more.
     pub fn take_due(&mut self, now: Timestamp, limit: usize, due: &mut Vec<(Timestamp, Seq)>) -> bool {
         let mut left = limit;
         while left > 0 {
@@ -99,6 +103,7 @@ impl Expiry {
             let ended = bucket.partition_point(|&(at, _)| at <= now);
             let taken = ended.min(left);
             due.extend(bucket.drain(..taken));
+            debug_assert!(taken <= self.len, "what is taken was counted");
             self.len -= taken;
             left -= taken;
             if bucket.is_empty() {
@@ -110,8 +115,8 @@ impl Expiry {
         self.next_deadline().is_some_and(|at| at <= now)
     }
 
-    /// Drops messages that are not to be kept, from the pair `from` on; about `limit` are looked at. Answers where to go on,
-    /// if there are more.
+    /// Drops messages that are not to be kept, from the pair `from` on; about `limit` are looked
+    /// at. Answers where to go on, if there are more.
     pub fn retain_some(
         &mut self,
         from: (Timestamp, Seq),

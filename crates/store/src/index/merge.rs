@@ -1,22 +1,22 @@
 //! Merges sorted runs into one, a few ids at a time, and meanwhile drops ids that were collected.
 
 use super::records::Records;
-use super::runs::Run;
+use super::runs::SortedRun;
 use super::subjects::SubjectId;
 
 /// The next ids of several runs, the least first.
 ///
-/// Perf: the first 8 bytes behind a common prefix are kept with each id, so that most comparisons need no text
-/// (`benches/index.rs`).
+/// Perf: the first 8 bytes behind a common prefix are kept with each id, so that most comparisons
+/// need no text (`benches/index.rs`).
 #[derive(Debug)]
 pub(super) struct Heads {
-    heap: Vec<Head>,
+    heap: Vec<RunHead>,
     /// Bytes that all texts have in common at their beginning.
     prefix: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct RunHead {
     key: u64,
     pub(super) id: SubjectId,
     pub(super) run: usize,
@@ -27,12 +27,12 @@ impl Heads {
         Self { heap: Vec::new(), prefix }
     }
 
-    pub(super) fn top(&self) -> Option<Head> {
+    pub(super) fn top(&self) -> Option<RunHead> {
         self.heap.first().copied()
     }
 
     pub(super) fn push(&mut self, id: SubjectId, run: usize, records: &Records) {
-        self.heap.push(Head { key: key_at(records.text(id), self.prefix), id, run });
+        self.heap.push(RunHead { key: key_at(records.text(id), self.prefix), id, run });
         let mut at = self.heap.len() - 1;
         while at > 0 && self.is_less(at, (at - 1) / 2, records) {
             self.heap.swap(at, (at - 1) / 2);
@@ -89,9 +89,9 @@ pub(super) fn sort(ids: &mut Vec<SubjectId>, records: &Records) {
 /// A merge under way.
 #[derive(Debug)]
 pub(super) struct Merge {
-    inputs: Vec<Run>,
+    inputs: Vec<SortedRun>,
     heads: Heads,
-    output: Run,
+    output: SortedRun,
     /// Flags of ids to be left out.
     drops: u8,
     /// How many were left out since that was last asked.
@@ -100,17 +100,18 @@ pub(super) struct Merge {
 
 impl Merge {
     /// A merge that leaves out ids with any of the flags `drops`.
-    pub(super) fn new(inputs: Vec<Run>, drops: u8, records: &Records) -> Self {
+    pub(super) fn new(inputs: Vec<SortedRun>, drops: u8, records: &Records) -> Self {
         let mut heads = Heads::new(shared_prefix(&inputs, records));
         for (run, input) in inputs.iter().enumerate() {
             if let Some(id) = input.first() {
                 heads.push(id, run, records);
             }
         }
-        Self { inputs, heads, output: Run::default(), drops, dropped: 0 }
+        Self { inputs, heads, output: SortedRun::default(), drops, dropped: 0 }
     }
 
-    /// Moves up to `ids` ids to the output and lowers `ids` by what it moved. True when nothing is left.
+    /// Moves up to `ids` ids to the output and lowers `ids` by what it moved. True when nothing is
+    /// left.
     pub(super) fn step(&mut self, ids: &mut usize, records: &Records) -> bool {
         while let Some(head) = self.heads.top() {
             if *ids == 0 {
@@ -135,23 +136,24 @@ impl Merge {
         std::mem::take(&mut self.dropped)
     }
 
-    pub(super) fn into_output(self) -> Run {
+    pub(super) fn into_output(self) -> SortedRun {
         self.output
     }
 
     /// Gives up: what was merged and what was not.
-    pub(super) fn into_runs(self) -> impl Iterator<Item = Run> {
+    pub(super) fn into_runs(self) -> impl Iterator<Item = SortedRun> {
         self.inputs.into_iter().chain([self.output]).filter(|run| run.len() > 0)
     }
 
-    /// What was merged and what is still to be: together every id once.
-    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+    /// Runs that were merged and that are still to be: together every id once.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &SortedRun> {
         self.inputs.iter().chain(std::iter::once(&self.output))
     }
 }
 
-/// Bytes that all texts of all runs begin with: those that the least and the greatest of each have in common.
-fn shared_prefix(runs: &[Run], records: &Records) -> usize {
+/// Bytes that all texts of all runs begin with: those that the least and the greatest of each have
+/// in common.
+fn shared_prefix(runs: &[SortedRun], records: &Records) -> usize {
     let mut ends = runs.iter().flat_map(|run| run.first().into_iter().chain(run.last()));
     let Some(first) = ends.next() else { return 0 };
     let text = records.text(first);

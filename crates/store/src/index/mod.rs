@@ -1,8 +1,10 @@
-//! What a stream knows in memory about its messages: subjects and their order, what was deleted, what expires when.
+//! Indexes of a stream's messages in memory: subjects and their order, what was deleted, what
+//! expires when.
 //!
-//! Pure structures: no file, no clock, no thread. Everything here can be built again from the stream's files, and
-//! nothing here is ever the only place that knows something. Each is written for a million entries: no call may
-//! stop the publishing thread for more than a few milliseconds, however large the index has become.
+//! Pure structures: no file, no clock, no thread. Everything here can be built again from the
+//! stream's files, and nothing here is ever the only place that knows something. Each is written
+//! for a million entries: no call may stop the publishing thread for more than a few milliseconds,
+//! however large the index has become.
 
 mod deleted;
 mod expiry;
@@ -15,6 +17,6 @@ mod subjects;
 mod table;
 
 pub use deleted::{Deleted, DeletedCursor, Ranges};
-pub use expiry::Expiry;
-pub use order::{Scan, Summary};
+pub use expiry::ExpiryIndex;
+pub use order::{SubjectScan, SubjectSummary};
 pub use subjects::{SubjectId, SubjectIndex, SubjectState};

@@ -1,8 +1,9 @@
 //! The sorted order of a stream's subjects, and questions with wildcards.
 //!
-//! New ids are collected, sorted a few hundred at a time into runs, and runs are merged when there are many of one
-//! size: the writer never looks for a new subject's place. A question looks at all runs side by side and jumps over
-//! what cannot match (`seek`). It changes nothing, so that readers need no lock against each other.
+//! New ids are collected, sorted a few hundred at a time into runs, and runs are merged when there
+//! are many of one size: the writer never looks for a new subject's place. A question looks at all
+//! runs side by side and jumps over what cannot match (`seek`). It changes nothing, so that readers
+//! need no lock against each other.
 
 use std::ops::ControlFlow;
 
@@ -10,8 +11,8 @@ use myelin_subject::matches;
 
 use super::merge::{Heads, Merge, sort};
 use super::records::Records;
-use super::runs::{Run, RunCursor};
-use super::seek::{Seeker, Verdict};
+use super::runs::{RunCursor, SortedRun};
+use super::seek::{SeekVerdict, Seeker};
 use super::subjects::SubjectId;
 use crate::Seq;
 
@@ -24,7 +25,7 @@ const STEP: usize = 2 * RECENT;
 
 /// How a scan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scan {
+pub enum SubjectScan {
     /// Nothing behind what was visited matches.
     Done,
     /// The visitor did not want more.
@@ -33,9 +34,9 @@ pub enum Scan {
     Paused(Vec<u8>),
 }
 
-/// What the subjects that match a pattern have in sum.
+/// Sums over the subjects that match a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct SubjectSummary {
     /// How many match.
     pub subjects: u64,
     /// Their messages.
@@ -48,10 +49,10 @@ pub struct Summary {
 
 /// Ids by the order of their texts.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct SubjectOrder {
     /// Not sorted; fewer than [`RECENT`].
     recent: Vec<SubjectId>,
-    runs: Vec<Run>,
+    runs: Vec<SortedRun>,
     /// Merges of runs of one size, at most one for each size.
     merges: Vec<(u32, Merge)>,
     /// A merge of everything there was when it began.
@@ -60,7 +61,7 @@ pub(super) struct Order {
     len: usize,
 }
 
-impl Order {
+impl SubjectOrder {
     /// Takes in a new id.
     pub(super) fn push(&mut self, id: SubjectId, records: &Records) {
         self.recent.push(id);
@@ -76,7 +77,7 @@ impl Order {
         self.len += 1;
         match self.runs.last_mut() {
             Some(run) => run.push(id),
-            None => self.runs.push(Run::from_sorted(&[id])),
+            None => self.runs.push(SortedRun::from_sorted(&[id])),
         }
     }
 
@@ -92,8 +93,8 @@ impl Order {
         self.all_runs().count() > 2 * FAN_IN || (total - largest) * 4 > largest
     }
 
-    /// Begins to merge everything, but for ids with any of the flags `drops`. No id may get one of those flags until it
-    /// is done.
+    /// Begins to merge everything, but for ids with any of the flags `drops`. No id may get one of
+    /// those flags until it is done.
     pub(super) fn begin_merge_all(&mut self, drops: u8, records: &Records) {
         debug_assert!(self.full.is_none(), "one at a time");
         self.seal(records);
@@ -116,19 +117,19 @@ impl Order {
         }
     }
 
-    /// Visits ids of matching subjects that have messages, in order, from behind `after`. Looks at no more than
-    /// `limit` subjects (at least one).
+    /// Visits ids of matching subjects that have messages, in order, from behind `after`. Looks at
+    /// no more than `limit` subjects (at least one).
     pub(super) fn scan(
         &self,
         records: &Records,
         (pattern, after): (&[u8], Option<&[u8]>),
         mut limit: usize,
         visit: &mut dyn FnMut(SubjectId, &[u8]) -> ControlFlow<()>,
-    ) -> Scan {
+    ) -> SubjectScan {
         let seeker = Seeker::new(pattern);
         let start = start_of(seeker.prefix(), after);
         let recent = self.matching_recent(records, pattern, &start);
-        let mut cursors: Vec<_> = self.all_runs().chain([&recent]).map(Run::cursor).collect();
+        let mut cursors: Vec<_> = self.all_runs().chain([&recent]).map(SortedRun::cursor).collect();
         let mut heads = Heads::new(seeker.prefix().len());
         for (run, cursor) in cursors.iter_mut().enumerate() {
             cursor.seek(&start, records);
@@ -140,22 +141,23 @@ impl Order {
         let mut last = None;
         while let Some(head) = heads.top() {
             let text = records.text(head.id);
-            // A dead subject and one that came back under its name stand together: no pause between the two.
+            // A dead subject and one that came back under its name stand together: no pause between
+            // the two.
             if let Some(last) = last.filter(|&last| limit == 0 && records.text(last) != text) {
-                return Scan::Paused(records.text(last).to_vec());
+                return SubjectScan::Paused(records.text(last).to_vec());
             }
             limit = limit.saturating_sub(1);
             let cursor = &mut cursors[head.run];
             match seeker.judge(text, &mut target) {
-                Verdict::Match if records.count(head.id) > 0 => {
+                SeekVerdict::Match if records.count(head.id) > 0 => {
                     if visit(head.id, text).is_break() {
-                        return Scan::Stopped;
+                        return SubjectScan::Stopped;
                     }
                     cursor.advance(records);
                 }
-                Verdict::Match | Verdict::Next => cursor.advance(records),
-                Verdict::Seek => cursor.seek(&target, records),
-                Verdict::Done => {
+                SeekVerdict::Match | SeekVerdict::Next => cursor.advance(records),
+                SeekVerdict::Seek => cursor.seek(&target, records),
+                SeekVerdict::Done => {
                     heads.replace_top(None, records);
                     continue;
                 }
@@ -163,26 +165,26 @@ impl Order {
             last = Some(head.id);
             heads.replace_top(id_within(cursor, seeker.prefix(), records), records);
         }
-        Scan::Done
+        SubjectScan::Done
     }
 
     /// Sums up the matching subjects, in no order.
-    pub(super) fn summary(&self, records: &Records, pattern: &[u8]) -> Summary {
+    pub(super) fn summary(&self, records: &Records, pattern: &[u8]) -> SubjectSummary {
         let seeker = Seeker::new(pattern);
-        let mut summary = Summary::default();
+        let mut summary = SubjectSummary::default();
         let mut target = Vec::new();
         for run in self.all_runs() {
             let mut cursor = run.cursor();
             cursor.seek(seeker.prefix(), records);
             while let Some(id) = cursor.id() {
                 match seeker.judge(records.text(id), &mut target) {
-                    Verdict::Match => {
+                    SeekVerdict::Match => {
                         summary.add(records, id);
                         cursor.advance(records);
                     }
-                    Verdict::Next => cursor.advance(records),
-                    Verdict::Seek => cursor.seek(&target, records),
-                    Verdict::Done => break,
+                    SeekVerdict::Next => cursor.advance(records),
+                    SeekVerdict::Seek => cursor.seek(&target, records),
+                    SeekVerdict::Done => break,
                 }
             }
         }
@@ -194,18 +196,18 @@ impl Order {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.recent.capacity() * size_of::<SubjectId>()
-            + self.runs.capacity() * size_of::<Run>()
-            + self.all_runs().map(Run::memory_bytes).sum::<usize>()
+            + self.runs.capacity() * size_of::<SortedRun>()
+            + self.all_runs().map(SortedRun::memory_bytes).sum::<usize>()
     }
 
     /// How many ids are named, dead ones included.
     pub(super) fn len(&self) -> usize {
-        debug_assert_eq!(self.len, self.recent.len() + self.all_runs().map(Run::len).sum::<usize>());
+        debug_assert_eq!(self.len, self.recent.len() + self.all_runs().map(SortedRun::len).sum::<usize>());
         self.len
     }
 
     /// Every run, parts of merges included: together they name each id once, but for recent ones.
-    fn all_runs(&self) -> impl Iterator<Item = &Run> {
+    fn all_runs(&self) -> impl Iterator<Item = &SortedRun> {
         let merging = self.merges.iter().map(|(_, merge)| merge).chain(&self.full);
         self.runs.iter().chain(merging.flat_map(Merge::runs))
     }
@@ -218,7 +220,7 @@ impl Order {
             Some(run) if run.last().is_some_and(|last| records.text(last) < records.text(first)) => {
                 self.recent.iter().for_each(|&id| run.push(id));
             }
-            _ => self.runs.push(Run::from_sorted(&self.recent)),
+            _ => self.runs.push(SortedRun::from_sorted(&self.recent)),
         }
         self.recent.clear();
     }
@@ -238,7 +240,7 @@ impl Order {
 
     fn begin_merge(&mut self, records: &Records) {
         let size = self.runs.last().map_or(0, size_class);
-        let alike = |run: &Run| size_class(run) == size;
+        let alike = |run: &SortedRun| size_class(run) == size;
         let is_merging = self.merges.iter().any(|&(other, _)| other == size);
         if !is_merging && self.runs.iter().filter(|run| alike(run)).count() >= FAN_IN {
             let inputs = self.runs.extract_if(.., |run| alike(run)).collect();
@@ -247,18 +249,18 @@ impl Order {
     }
 
     /// Recent ids that match, from `start` on, sorted.
-    fn matching_recent(&self, records: &Records, pattern: &[u8], start: &[u8]) -> Run {
+    fn matching_recent(&self, records: &Records, pattern: &[u8], start: &[u8]) -> SortedRun {
         let wanted = |id: SubjectId| {
             let text = records.text(id);
             text >= start && matches(pattern, text)
         };
         let mut ids: Vec<_> = self.recent.iter().copied().filter(|&id| wanted(id)).collect();
         sort(&mut ids, records);
-        Run::from_sorted(&ids)
+        SortedRun::from_sorted(&ids)
     }
 }
 
-impl Summary {
+impl SubjectSummary {
     pub(super) fn add(&mut self, records: &Records, id: SubjectId) {
         let (count, first, last, _) = records.read(id);
         if count == 0 {
@@ -285,6 +287,6 @@ fn id_within(cursor: &RunCursor<'_>, prefix: &[u8], records: &Records) -> Option
 }
 
 /// Runs of one class differ in length by less than the factor [`FAN_IN`].
-fn size_class(run: &Run) -> u32 {
+fn size_class(run: &SortedRun) -> u32 {
     (run.len() / RECENT).checked_ilog(FAN_IN).unwrap_or(0)
 }

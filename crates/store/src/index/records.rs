@@ -1,19 +1,20 @@
 //! The memory that subjects live in: one record for each, its state and its text side by side.
 //!
-//! A record's id is its place (in units of 8 bytes), so finding a subject costs no second look-up, and neither
-//! chunks nor ids ever move. Freed records are kept in lists by size, inside themselves; neighbours grow together
-//! again, and a chunk without a live record gives its memory back.
+//! A record's id is its place (in units of 8 bytes), so finding a subject costs no second look-up,
+//! and neither chunks nor ids ever move. Freed records are kept in lists by size, inside
+//! themselves; neighbours grow together again, and a chunk without a live record gives its memory
+//! back.
 
 use std::collections::BTreeMap;
 
 use super::subjects::SubjectId;
 
-/// What places are counted in.
+/// Unit in which places are counted.
 const UNIT: usize = 8;
 /// Units of a chunk: 128 KiB, twice the longest record.
 const CHUNK_UNITS: u32 = 1 << 14;
-/// Bytes before the text: count with the size of the last message, first and last (u64 each), length of the text (u16),
-/// flags, slack.
+/// Bytes before the text: count with the size of the last message, first and last (u64 each),
+/// length of the text (u16), flags, slack.
 const HEADER: usize = 28;
 /// Units of the smallest record; less than this cannot be free on its own.
 const SMALLEST: u32 = 4;
@@ -45,15 +46,15 @@ pub(super) mod flag {
     pub(crate) const TOUCHED: u8 = 4;
     /// On the list of subjects that may be forgotten.
     pub(crate) const LISTED: u8 = 8;
-    /// No longer in the table; the order may still name it. One bit for every other collection, so that those that
-    /// died before the one under way began are known without a pass through them.
+    /// No longer in the table; the order may still name it. One bit for every other collection, so
+    /// that those that died before the one under way began are known without a pass through them.
     pub(crate) const DEAD: [u8; 2] = [16, 32];
     /// Not a record: free space.
     pub(crate) const FREE: u8 = 64;
 }
 
 #[derive(Debug, Default)]
-struct Chunk {
+struct RecordChunk {
     bytes: Vec<u8>,
     /// Free units in lists.
     free: u32,
@@ -61,8 +62,9 @@ struct Chunk {
     unjoined: u32,
 }
 
-impl Chunk {
-    /// Adds zeros. The memory of a first chunk grows with it, so that a stream with few subjects is small.
+impl RecordChunk {
+    /// Adds zeros. The memory of a first chunk grows with it, so that a stream with few subjects is
+    /// small.
     fn extend(&mut self, units: u32, to_full: bool) {
         let full = CHUNK_UNITS as usize * UNIT;
         let length = self.bytes.len() + units as usize * UNIT;
@@ -77,7 +79,7 @@ impl Chunk {
 /// All records of one stream.
 #[derive(Debug)]
 pub(super) struct Records {
-    chunks: Vec<Chunk>,
+    chunks: Vec<RecordChunk>,
     /// The chunk that grows.
     current: usize,
     /// Chunks without memory, to be used again.
@@ -88,7 +90,7 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn new() -> Self {
-        Self { chunks: vec![Chunk::default()], current: 0, empty: Vec::new(), free: BTreeMap::new() }
+        Self { chunks: vec![RecordChunk::default()], current: 0, empty: Vec::new(), free: BTreeMap::new() }
     }
 
     /// A new record with this text, all of its state 0.
@@ -144,7 +146,8 @@ impl Records {
         self.bytes_mut(id)[FLAGS] = flags;
     }
 
-    /// Reads a little of each of these records, so that they are near when they are needed: their misses overlap.
+    /// Reads a little of each of these records, so that they are near when they are needed: their
+    /// misses overlap.
     pub(super) fn warm(&self, ids: impl IntoIterator<Item = SubjectId>) {
         let mut read = 0;
         for id in ids {
@@ -166,7 +169,7 @@ impl Records {
         word(header, COUNT) & COUNT_MASK
     }
 
-    /// What the last message counts; 0 if that is not known.
+    /// Size of the last message; 0 if that is not known.
     pub(super) fn last_size(&self, id: SubjectId) -> u32 {
         let header = self.bytes(id).first_chunk::<HEADER>().expect("a record begins with its header");
         (word(header, COUNT) >> COUNT_BITS) as u32
@@ -192,7 +195,7 @@ impl Records {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum::<usize>()
-            + self.chunks.capacity() * size_of::<Chunk>()
+            + self.chunks.capacity() * size_of::<RecordChunk>()
             + self.empty.capacity() * size_of::<u32>()
             + self.free.len() * 2 * size_of::<(u32, u32)>()
     }
@@ -227,7 +230,7 @@ impl Records {
             Some(at) => at as usize,
             None => {
                 assert!(self.chunks.len() < (u32::MAX / CHUNK_UNITS) as usize, "32 GiB of subjects");
-                self.chunks.push(Chunk::default());
+                self.chunks.push(RecordChunk::default());
                 self.chunks.len() - 1
             }
         };
@@ -328,7 +331,7 @@ impl Records {
             self.chunks[at].bytes.clear();
             self.chunks[at].unjoined = 0;
         } else {
-            self.chunks[at] = Chunk::default();
+            self.chunks[at] = RecordChunk::default();
             self.empty.push(u32::try_from(at).expect("ids have 32 bits"));
         }
     }

@@ -13,14 +13,14 @@ const AHEAD: usize = 16;
 
 /// Ids sorted by the text of their subjects.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct SortedRun {
     chunks: VecDeque<Vec<SubjectId>>,
     /// Ids of the first chunk that were taken.
     taken: usize,
     len: usize,
 }
 
-impl Run {
+impl SortedRun {
     /// A run of ids that are sorted already.
     pub(super) fn from_sorted(ids: &[SubjectId]) -> Self {
         let chunks = ids.chunks(CHUNK).map(<[SubjectId]>::to_vec).collect();
@@ -49,7 +49,8 @@ impl Run {
         }
     }
 
-    /// Brings the subjects of the next ids near, now and then: whoever takes one after the other calls it each time.
+    /// Brings the subjects of the next ids near, now and then: whoever takes one after the other
+    /// calls it each time.
     pub(super) fn warm(&self, records: &Records) {
         warm_ahead(self.chunks.front(), self.taken, records);
     }
@@ -80,7 +81,7 @@ impl Run {
 /// A place in a run. It moves forward only.
 #[derive(Debug)]
 pub(super) struct RunCursor<'a> {
-    run: &'a Run,
+    run: &'a SortedRun,
     chunk: usize,
     place: usize,
 }
@@ -126,7 +127,8 @@ impl RunCursor<'_> {
     }
 }
 
-/// Perf: sorted ids lie anywhere in memory; their misses overlap when some are read ahead (`benches/index.rs`).
+/// Perf: sorted ids lie anywhere in memory; their misses overlap when some are read ahead
+/// (`benches/index.rs`).
 fn warm_ahead(chunk: Option<&Vec<SubjectId>>, place: usize, records: &Records) {
     if place.is_multiple_of(AHEAD)
         && let Some(chunk) = chunk

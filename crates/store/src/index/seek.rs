@@ -1,8 +1,8 @@
 //! Where the next subject that matches a pattern can be, in sorted order.
 //!
-//! Order is bytewise, not by tokens: `a-b` sorts before `a.b`, because `-` sorts before the separator. What may be
-//! skipped follows from that: behind a prefix that ends with a separator everything is contiguous, behind one that
-//! ends within a token it is not.
+//! Order is bytewise, not by tokens: `a-b` sorts before `a.b`, because `-` sorts before the
+//! separator. What may be skipped follows from that: behind a prefix that ends with a separator
+//! everything is contiguous, behind one that ends within a token it is not.
 
 use myelin_subject::matches;
 
@@ -18,7 +18,8 @@ pub(super) struct Seeker<'a> {
 
 #[derive(Debug)]
 enum Token<'a> {
-    /// Itself, and all of the pattern from here to the next wildcard (with the separator before it).
+    /// Itself, and all of the pattern from here to the next wildcard (with the separator before
+    /// it).
     Literal { text: &'a [u8], run: &'a [u8] },
     /// `*`.
     Any,
@@ -26,14 +27,14 @@ enum Token<'a> {
     Rest,
 }
 
-/// What is known about a subject and those behind it.
+/// Verdict on a subject and those behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It matches.
+pub(super) enum SeekVerdict {
+    /// The subject matches.
     Match,
-    /// It does not match; the next one may.
+    /// The subject does not match; the next one may.
     Next,
-    /// It does not match, nor does any before the target that was given.
+    /// The subject does not match, nor does any before the target that was given.
     Seek,
     /// Neither it nor any behind it matches.
     Done,
@@ -54,7 +55,7 @@ impl<'a> Seeker<'a> {
         Self { pattern, tokens }
     }
 
-    /// What every match begins with.
+    /// Prefix that every match has.
     pub(super) fn prefix(&self) -> &'a [u8] {
         match self.tokens.first() {
             Some(Token::Literal { run, .. }) => run,
@@ -62,8 +63,9 @@ impl<'a> Seeker<'a> {
         }
     }
 
-    /// Judges a subject. With [`Verdict::Seek`] the target, which sorts behind the subject, is in `target`.
-    pub(super) fn judge(&self, subject: &[u8], target: &mut Vec<u8>) -> Verdict {
+    /// Judges a subject. With [`SeekVerdict::Seek`] the target, which sorts behind the subject, is
+    /// in `target`.
+    pub(super) fn judge(&self, subject: &[u8], target: &mut Vec<u8>) -> SeekVerdict {
         let mut at = 0;
         // Where the last token that a `*` took ends.
         let mut wild_end = None;
@@ -74,7 +76,7 @@ impl<'a> Seeker<'a> {
             let end = token_end(subject, at);
             match token {
                 Token::Rest => return self.confirm(subject),
-                Token::Any if end == at => return Verdict::Next,
+                Token::Any if end == at => return SeekVerdict::Next,
                 Token::Any => wild_end = Some(end),
                 Token::Literal { text, .. } if subject[at..end] == **text => {}
                 Token::Literal { run, .. } => {
@@ -82,7 +84,7 @@ impl<'a> Seeker<'a> {
                     target.extend_from_slice(&subject[..at]);
                     target.extend_from_slice(run);
                     return if subject < target.as_slice() {
-                        Verdict::Seek
+                        SeekVerdict::Seek
                     } else {
                         leave(subject, wild_end, target)
                     };
@@ -94,10 +96,10 @@ impl<'a> Seeker<'a> {
     }
 
     /// The subject is a proper prefix, by tokens, of what would match.
-    fn extend(&self, missing: usize, subject: &[u8], target: &mut Vec<u8>) -> Verdict {
+    fn extend(&self, missing: usize, subject: &[u8], target: &mut Vec<u8>) -> SeekVerdict {
         if missing > 0 && matches!(self.tokens[missing - 1], Token::Any) {
             // `*` may take a longer token that sorts before the separator.
-            return Verdict::Next;
+            return SeekVerdict::Next;
         }
         target.clear();
         target.extend_from_slice(subject);
@@ -105,22 +107,22 @@ impl<'a> Seeker<'a> {
         if let Token::Literal { run, .. } = self.tokens[missing] {
             target.extend_from_slice(run);
         }
-        Verdict::Seek
+        SeekVerdict::Seek
     }
 
     /// All tokens agree; the rules of the crate for subjects have the last word (empty tokens).
-    fn confirm(&self, subject: &[u8]) -> Verdict {
-        if matches(self.pattern, subject) { Verdict::Match } else { Verdict::Next }
+    fn confirm(&self, subject: &[u8]) -> SeekVerdict {
+        if matches(self.pattern, subject) { SeekVerdict::Match } else { SeekVerdict::Next }
     }
 }
 
 /// Nothing else below what the last `*` took can match.
-fn leave(subject: &[u8], wild_end: Option<usize>, target: &mut Vec<u8>) -> Verdict {
-    let Some(end) = wild_end else { return Verdict::Done };
+fn leave(subject: &[u8], wild_end: Option<usize>, target: &mut Vec<u8>) -> SeekVerdict {
+    let Some(end) = wild_end else { return SeekVerdict::Done };
     target.clear();
     target.extend_from_slice(&subject[..end]);
     target.push(BEHIND_SEPARATOR);
-    Verdict::Seek
+    SeekVerdict::Seek
 }
 
 /// `pattern` up to its first wildcard token.

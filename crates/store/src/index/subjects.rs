@@ -1,11 +1,12 @@
-//! All subjects of one stream with what is known about each: how many messages it has, and its first and last.
+//! All subjects of one stream with what is known about each: how many messages it has, and its
+//! first and last.
 //!
-//! Owns the life of a subject: entered, counted up and down, forgotten when nothing is left, its space used again
-//! once the owner says that nobody asks for it any more. It never decides what a stream keeps, and reads no message:
-//! where an end becomes unknown it keeps a bound and says so.
+//! Owns the life of a subject: entered, counted up and down, forgotten when nothing is left, its
+//! space used again once the owner says that nobody asks for it any more. It never decides what a
+//! stream keeps, and reads no message: where an end becomes unknown it keeps a bound and says so.
 //!
-//! Budget (`benches/index.rs`): an update under 150 ns among a million subjects, at most 64 bytes for each beyond
-//! its text, no call over a few milliseconds.
+//! Budget (`benches/index.rs`): an update under 150 ns among a million subjects, at most 64 bytes
+//! for each beyond its text, no call over a few milliseconds.
 
 use std::hash::BuildHasher;
 use std::ops::ControlFlow;
@@ -14,16 +15,16 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use myelin_subject::{has_wildcard, matches};
 
-use super::order::{Order, Scan, Summary};
+use super::order::{SubjectOrder, SubjectScan, SubjectSummary};
 use super::records::{Records, flag};
-use super::table::Table;
+use super::table::IdTable;
 use crate::Seq;
 
-/// Names a subject within its index. Ids are not dense, and a forgotten subject's may be given to another one after
-/// [`SubjectIndex::recycle`].
+/// Names a subject within its index. Ids are not dense, and a forgotten subject's may be given to
+/// another one after [`SubjectIndex::recycle`].
 pub type SubjectId = u32;
 
-/// What an index knows about a subject.
+/// State of a subject in an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubjectState {
     /// Messages with this subject. With 0 the rest says nothing.
@@ -40,14 +41,14 @@ pub struct SubjectState {
 
 /// Subjects of a stream. A subject is found while it has messages.
 ///
-/// A subject that is entered and gets no message, or loses its last one, keeps id and text until the next
-/// [`SubjectIndex::recycle`], and gets the same id if it comes back before.
+/// A subject that is entered and gets no message, or loses its last one, keeps id and text until
+/// the next [`SubjectIndex::recycle`], and gets the same id if it comes back before.
 #[derive(Debug)]
 pub struct SubjectIndex {
     hasher: SeedableRandomState,
     records: Records,
-    table: Table,
-    order: Order,
+    table: IdTable,
+    order: SubjectOrder,
     /// Subjects with messages.
     live: usize,
     touched: Vec<SubjectId>,
@@ -84,8 +85,8 @@ impl SubjectIndex {
         Self {
             hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
             records: Records::new(),
-            table: Table::new(),
-            order: Order::default(),
+            table: IdTable::new(),
+            order: SubjectOrder::default(),
             live: 0,
             touched: Vec::new(),
             entered: None,
@@ -131,10 +132,11 @@ impl SubjectIndex {
         id
     }
 
-    /// Brings what is known about these subjects near, before they are entered or found one by one. Changes nothing.
+    /// Brings what is known about these subjects near, before they are entered or found one by one.
+    /// Changes nothing.
     ///
-    /// Perf: the misses of up to 32 subjects overlap, which more than halves the time of an update among a million
-    /// subjects (`benches/index.rs`). Not worth it for a single one.
+    /// Perf: the misses of up to 32 subjects overlap, which more than halves the time of an update
+    /// among a million subjects (`benches/index.rs`). Not worth it for a single one.
     pub fn warm<'a>(&self, texts: impl IntoIterator<Item = &'a [u8]>) {
         let mut texts = texts.into_iter();
         let mut hashes = [0; WARM];
@@ -161,13 +163,14 @@ impl SubjectIndex {
         self.records.text(id)
     }
 
-    /// As [`SubjectIndex::text`], of an id that may have been given out again, or be none any more: then whatever.
+    /// As [`SubjectIndex::text`], of an id that may have been given out again, or be none any more:
+    /// then whatever.
     #[must_use]
     pub fn text_or_other(&self, id: SubjectId) -> &[u8] {
         self.records.text_or_other(id)
     }
 
-    /// What is known about a subject.
+    /// State of a subject.
     #[must_use]
     pub fn state(&self, id: SubjectId) -> SubjectState {
         let (count, first, last, flags) = self.records.read(id);
@@ -186,12 +189,13 @@ impl SubjectIndex {
         self.records.set_last_size(id, 0);
     }
 
-    /// Counts a message that is the subject's last, and counts `size` bytes. Gives the one that was the last before and
-    /// its size, as far as that was told here.
+    /// Counts a message that is the subject's last, and counts `size` bytes. Gives the one that was
+    /// the last before and its size, as far as that was told here.
     pub fn appended(&mut self, id: SubjectId, seq: Seq, size: u32) -> Option<(Seq, u32)> {
         let (count, first, last, flags) = self.records.read(id);
         let last_size = self.records.last_size(id);
         let is_only = count == 0;
+        debug_assert!(is_only || flags & flag::LAST_EXACT == 0 || seq > last, "messages of a subject ascend");
         let state = SubjectState {
             count: count + 1,
             first: if is_only { seq } else { first },
@@ -223,7 +227,8 @@ impl SubjectIndex {
         self.change(id, (count, flags), state);
     }
 
-    /// What was changed since the last call, with the state of now: count 0 for subjects without messages.
+    /// Takes the subjects that were changed since the last call, with the state of now: count 0 for
+    /// subjects without messages.
     pub fn take_touched(&mut self) -> Vec<(SubjectId, SubjectState)> {
         let ids = std::mem::take(&mut self.touched);
         let mut states = Vec::with_capacity(ids.len());
@@ -247,7 +252,8 @@ impl SubjectIndex {
         self.touched.len()
     }
 
-    /// As [`SubjectIndex::take_touched`] where nobody wants to know them, `limit` at a time; true when there are more.
+    /// As [`SubjectIndex::take_touched`] where nobody wants to know them, `limit` at a time; true
+    /// when there are more.
     pub fn forget_touched(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
             let Some(id) = self.touched.pop() else { break };
@@ -260,8 +266,9 @@ impl SubjectIndex {
         !self.touched.is_empty()
     }
 
-    /// Begins with subjects in sorted order: for recovery, into an index without subjects. Nothing counts as touched.
-    /// Subjects that are out of order or without messages are left out; returns how many.
+    /// Begins with subjects in sorted order: for recovery, into an index without subjects. Nothing
+    /// counts as touched. Subjects that are out of order or without messages are left out; returns
+    /// how many.
     pub fn load_sorted<'a>(&mut self, subjects: impl IntoIterator<Item = (&'a [u8], SubjectState)>) -> usize {
         assert!(self.order.len() == 0, "an index is loaded before it is used");
         let subjects = subjects.into_iter();
@@ -282,22 +289,24 @@ impl SubjectIndex {
         left_out
     }
 
-    /// Says that nobody will ask for forgotten subjects any more: their ids and space may be used again. Subjects that
-    /// are still on the list for [`SubjectIndex::take_touched`] stay.
+    /// Says that nobody will ask for forgotten subjects any more: their ids and space may be used
+    /// again. Subjects that are still on the list for [`SubjectIndex::take_touched`] stay.
     pub fn recycle(&mut self) {
         while self.recycle_some(usize::MAX) {}
     }
 
-    /// As [`SubjectIndex::recycle`], about `limit` subjects at a time; true when there is more to do.
+    /// As [`SubjectIndex::recycle`], about `limit` subjects at a time; true when there is more to
+    /// do.
     pub fn recycle_some(&mut self, limit: usize) -> bool {
         let mut left = limit.max(1);
         self.free_some(&mut left);
         self.collect_some(&mut left);
-        self.bury_some(&mut left);
+        self.remove_idle(&mut left);
         left == 0
     }
 
-    /// About how many subjects [`SubjectIndex::recycle_some`] has still to look at; 0: there is nothing to do.
+    /// About how many subjects [`SubjectIndex::recycle_some`] has still to look at; 0: there is
+    /// nothing to do.
     #[must_use]
     pub fn backlog(&self) -> usize {
         let is_collecting = self.order.is_merging_all() || self.is_order_due();
@@ -305,21 +314,23 @@ impl SubjectIndex {
         self.idle.len() + in_order + self.collected.len() + self.freed.len()
     }
 
-    /// Whether [`SubjectIndex::settle`] would give space of dead subjects back.
+    /// Whether [`SubjectIndex::defragment`] would give space of dead subjects back.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         !self.dead.is_empty() && self.dead.len() >= self.order.len() / SPARSE_DEAD
     }
 
-    /// Subjects with and without messages that take space, those included that nobody will ask for any more.
+    /// Subjects with and without messages that take space, those included that nobody will ask for
+    /// any more.
     #[must_use]
     pub fn held(&self) -> usize {
         self.order.len() + self.freed.len()
     }
 
-    /// Puts the order of subjects in a better shape for questions, looking at about `limit` subjects; true when there
-    /// is more to do. Never needed for a right answer: for whoever has time to spare.
-    pub fn settle(&mut self, limit: usize) -> bool {
+    /// Puts the order of subjects in a better shape for questions, looking at about `limit`
+    /// subjects; true when there is more to do. Never needed for a right answer: for whoever has
+    /// time to spare.
+    pub fn defragment(&mut self, limit: usize) -> bool {
         let mut left = limit.max(1);
         if !self.order.is_merging_all() && (self.order.is_scattered() || self.is_sparse()) {
             self.begin_collection();
@@ -328,8 +339,9 @@ impl SubjectIndex {
         left == 0
     }
 
-    /// Visits the subjects that match, in bytewise order of their text, from behind `after`, until the visitor breaks
-    /// off. On a shard use [`SubjectIndex::scan_matching`] instead: this looks at all of them if it must.
+    /// Visits the subjects that match, in bytewise order of their text, from behind `after`, until
+    /// the visitor breaks off. On a shard use [`SubjectIndex::scan_matching`] instead: this looks
+    /// at all of them if it must.
     pub fn for_each_matching(
         &self,
         pattern: &[u8],
@@ -339,21 +351,22 @@ impl SubjectIndex {
         let _ = self.scan_matching(pattern, after, usize::MAX, visit);
     }
 
-    /// As [`SubjectIndex::for_each_matching`], but looks at no more than `limit` subjects, matching or not.
+    /// As [`SubjectIndex::for_each_matching`], but looks at no more than `limit` subjects, matching
+    /// or not.
     pub fn scan_matching(
         &self,
         pattern: &[u8],
         after: Option<&[u8]>,
         limit: usize,
         visit: &mut dyn FnMut(SubjectId, &[u8]) -> ControlFlow<()>,
-    ) -> Scan {
+    ) -> SubjectScan {
         if has_wildcard(pattern) {
             return self.order.scan(&self.records, (pattern, after), limit, visit);
         }
         let found = self.find_literal(pattern).filter(|_| after.is_none_or(|after| after < pattern));
         match found.map(|id| visit(id, self.text(id))) {
-            Some(ControlFlow::Break(())) => Scan::Stopped,
-            _ => Scan::Done,
+            Some(ControlFlow::Break(())) => SubjectScan::Stopped,
+            _ => SubjectScan::Done,
         }
     }
 
@@ -366,11 +379,11 @@ impl SubjectIndex {
 
     /// Counts and bounds of what matches.
     #[must_use]
-    pub fn summary(&self, pattern: &[u8]) -> Summary {
+    pub fn summary(&self, pattern: &[u8]) -> SubjectSummary {
         if has_wildcard(pattern) {
             return self.order.summary(&self.records, pattern);
         }
-        let mut summary = Summary::default();
+        let mut summary = SubjectSummary::default();
         if let Some(id) = self.find_literal(pattern) {
             summary.add(&self.records, id);
         }
@@ -437,7 +450,8 @@ impl SubjectIndex {
         }
     }
 
-    /// Puts a subject without messages on the idle list, once. One that is touched comes there when it was taken.
+    /// Puts a subject without messages on the idle list, once. One that is touched comes there when
+    /// it was taken.
     fn list(&mut self, id: SubjectId) {
         let flags = self.records.flags(id);
         if flags & (flag::LISTED | flag::TOUCHED) == 0 {
@@ -447,7 +461,7 @@ impl SubjectIndex {
     }
 
     /// Takes idle subjects out of the table.
-    fn bury_some(&mut self, left: &mut usize) {
+    fn remove_idle(&mut self, left: &mut usize) {
         self.list_entered();
         while *left > 0 {
             let Some(id) = self.idle.pop() else { break };

@@ -1,8 +1,9 @@
 //! Finds a subject's id by the hash of its text.
 //!
-//! Open addressing with linear probing over slots that hold a part of the hash beside the id. Growing (by half, so
-//! that even a table that has just grown is half full) needs no subject's text, and one of 64 parts grows at a time.
-//! It never looks at a subject itself: the caller compares.
+//! Open addressing with linear probing over slots that hold a part of the hash beside the id.
+//! Growing (by half, so that even a table that has just grown is half full) needs no subject's
+//! text, and one of 64 parts grows at a time. It never looks at a subject itself: the caller
+//! compares.
 
 use super::subjects::SubjectId;
 
@@ -13,21 +14,21 @@ const SMALL: usize = 4096;
 
 /// Ids by hash.
 #[derive(Debug)]
-pub(super) struct Table {
-    parts: Vec<Part>,
+pub(super) struct IdTable {
+    parts: Vec<TablePart>,
     len: usize,
 }
 
 /// Slots: the hash in the upper half, the id plus 1 in the lower half; 0 is an empty slot.
 #[derive(Debug, Default)]
-struct Part {
+struct TablePart {
     slots: Vec<u64>,
     len: usize,
 }
 
-impl Table {
+impl IdTable {
     pub(super) fn new() -> Self {
-        Self { parts: vec![Part::default()], len: 0 }
+        Self { parts: vec![TablePart::default()], len: 0 }
     }
 
     /// The id with this hash for which `is` says yes.
@@ -35,7 +36,7 @@ impl Table {
         self.parts[self.part(hash)].find(hash, is)
     }
 
-    /// What stands where a search for this hash begins: reading it brings the place near.
+    /// Reads the slot where a search for this hash begins, which brings its cache line near.
     pub(super) fn peek(&self, hash: u32) -> u64 {
         let part = &self.parts[self.part(hash)];
         if part.slots.is_empty() { 0 } else { part.slots[part.home(hash)] }
@@ -74,7 +75,7 @@ impl Table {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.parts.capacity() * size_of::<Part>()
+        self.parts.capacity() * size_of::<TablePart>()
             + self.parts.iter().map(|part| part.slots.capacity() * size_of::<u64>()).sum::<usize>()
     }
 
@@ -85,15 +86,17 @@ impl Table {
     /// From one part to 64.
     fn spread(&mut self) {
         let small = std::mem::take(&mut self.parts[0]);
-        self.parts = (0..PARTS).map(|_| Part::default()).collect();
+        self.parts = (0..PARTS).map(|_| TablePart::default()).collect();
         for slot in small.slots.into_iter().filter(|&slot| slot != 0) {
             let part = self.part(hash_of(slot));
             self.parts[part].insert(slot);
         }
+        let spread: usize = self.parts.iter().map(|part| part.len).sum();
+        assert_eq!(spread, self.len, "all ids are in a part");
     }
 }
 
-impl Part {
+impl TablePart {
     fn find(&self, hash: u32, mut is: impl FnMut(SubjectId) -> bool) -> Option<SubjectId> {
         if self.slots.is_empty() {
             return None;
@@ -118,6 +121,7 @@ impl Part {
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             self.resize((self.slots.len() + self.slots.len() / 2).max(8));
         }
+        debug_assert!(self.len < self.slots.len(), "a search ends at an empty slot");
         self.place(slot);
         self.len += 1;
     }
@@ -131,6 +135,7 @@ impl Part {
     }
 
     fn resize(&mut self, slots: usize) {
+        assert!(slots > self.len, "a table has an empty slot");
         let before = std::mem::replace(&mut self.slots, vec![0; slots]);
         for slot in before.into_iter().filter(|&slot| slot != 0) {
             self.place(slot);
@@ -149,6 +154,7 @@ impl Part {
             hole = self.next(hole);
         }
         self.close(hole);
+        debug_assert!(self.len > 0, "what was found is counted");
         self.len -= 1;
         if self.slots.len() > 64 && self.len * 8 < self.slots.len() {
             self.resize(slots_for(self.len));
@@ -170,7 +176,8 @@ impl Part {
         self.slots[hole] = 0;
     }
 
-    /// Where a search begins: the hash (without the bits that chose the part) scaled to the number of slots.
+    /// Where a search begins: the hash (without the bits that chose the part) scaled to the number
+    /// of slots.
     fn home(&self, hash: u32) -> usize {
         ((u64::from(hash << 6) * self.slots.len() as u64) >> 32) as usize
     }
@@ -190,6 +197,7 @@ fn slots_for(ids: usize) -> usize {
 }
 
 fn slot_of(hash: u32, id: SubjectId) -> u64 {
+    debug_assert!(id < SubjectId::MAX, "an id and one more fit into 32 bits");
     u64::from(hash) << 32 | (u64::from(id) + 1)
 }
 
@@ -198,6 +206,7 @@ fn hash_of(slot: u64) -> u32 {
 }
 
 fn id_of(slot: u64) -> SubjectId {
+    debug_assert!(slot != 0, "an empty slot has no id");
     (slot as u32) - 1
 }
 

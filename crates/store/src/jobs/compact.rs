@@ -1,11 +1,14 @@
-//! Compacting: a sealed segment is written again with what is left of it; erasing, which is the same with care for what
-//! the old file held.
+//! Compacting: a sealed segment is written again with what is left of it; erasing, which is the
+//! same with care for what the old file held.
 //!
-//! Owns the choice of rows that stay. For a segment that the manifest covers these are the manifest's: what was deleted
-//! since is still in its state, and a restart may find no more than that. Of one behind the manifest all stay, and its
-//! footer goes on to say what it changed. What is erased leaves an entry without content.
+//! Owns the choice of rows that stay. For a segment that the manifest covers these are the
+//! manifest's: what was deleted since is still in its state, and a restart may find no more than
+//! that. Of one behind the manifest all stay, and its footer goes on to say what it changed. What
+//! is erased leaves an entry without content.
 
 use std::sync::Arc;
+
+use myelin_disk::File;
 
 use super::entries;
 use super::output::{Output, Packing};
@@ -13,14 +16,13 @@ use super::overwrite::Overwriting;
 use super::state::{live_rows, read_table};
 use super::{JobEnv, JobError};
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::manifest::Manifest;
 use crate::ranges::Ranges;
 use crate::record::{self, Entry, HEAD_BYTES};
 use crate::segment::{
     self, Changes, Dictionary, Footer, Slots, SubjectChange, SubjectChanges, Texts, Totals,
 };
-use crate::stream::{SealedFile, Segment, Source, Times};
+use crate::stream::{SealedFile, Segment, SegmentFile, Times};
 use crate::{Seq, Timestamp};
 
 /// A segment to be written again.
@@ -38,51 +40,51 @@ pub(crate) struct Compaction {
 pub(crate) struct Compacted {
     pub(crate) segment: Arc<Segment>,
     pub(crate) slots: Arc<Slots>,
-    /// What is left to do for what was erased.
+    /// Overwriting that is left to do for what was erased.
     pub(crate) rest: Option<Overwriting>,
 }
 
 /// Rows of a table, as they are gathered.
 #[derive(Default)]
-struct Rows {
+struct LiveRows {
     deltas: Vec<u32>,
     offsets: Vec<u32>,
     sizes: Vec<u32>,
     subjects: Vec<u32>,
 }
 
-/// What is left of a segment.
-struct Rest {
-    rows: Rows,
+/// Remainder of a segment.
+struct LiveTable {
+    rows: LiveRows,
     times: Times,
     expiries: Vec<(Seq, Timestamp)>,
 }
 
 impl Compaction {
-    pub(super) fn run(&self, site: &JobEnv) -> Result<Compacted, JobError> {
-        let compacted = self.compact(site);
+    pub(super) fn run(&self, env: &JobEnv) -> Result<Compacted, JobError> {
+        let compacted = self.compact(env);
         if compacted.is_err() {
-            Output::abandon(site, &self.segment);
+            Output::abandon(env, &self.segment);
         }
         compacted
     }
 
-    fn compact(&self, site: &JobEnv) -> Result<Compacted, JobError> {
+    fn compact(&self, env: &JobEnv) -> Result<Compacted, JobError> {
         let before = &*self.segment;
         let sealed = before.sealed().ok_or(JobError::Damage(before.no, Damage::Content("segment")))?;
         // Who reads the old file goes on to read it.
         let old = sealed.pin()?;
         let footer = self.read_footer(&*old)?;
         let packing =
-            if matches!(before.source, Source::Packed(..)) { Packing::Packed } else { Packing::Plain };
-        let mut output = Output::begin(site, before, packing)?;
+            if matches!(before.source, SegmentFile::Packed(..)) { Packing::Packed } else { Packing::Plain };
+        let mut output = Output::begin(env, before, packing)?;
         let rest = self.copy(&footer.slots, &mut output)?;
         let new = self.footer(&footer, rest);
         let segment = output.finish(&new, || self.erase_entries(&footer.slots, &*old))?;
         // Nobody needs what the journal may still hold of the file that was replaced.
-        site.files.ground.journal.forget_segments(site.shared.id, &[before.no]);
+        env.files.store_env.journal.forget_segments(env.shared.id, &[before.no]);
         if !self.erased.is_empty() {
-            site.shared.blocks.forget(before);
+            env.shared.blocks.forget(before);
         }
         let rest = self.erased_frames(&footer.slots);
         Ok(Compacted { segment: Arc::new(segment), slots: Arc::new(new.slots), rest })
@@ -112,10 +114,10 @@ impl Compaction {
         live_rows(slots, first, last, deleted).collect()
     }
 
-    fn copy(&self, slots: &Slots, output: &mut Output) -> Result<Rest, JobError> {
+    fn copy(&self, slots: &Slots, output: &mut Output) -> Result<LiveTable, JobError> {
         let kept = self.kept(slots);
         let mut kept = kept.into_iter().peekable();
-        let mut rest = Rest { rows: Rows::default(), times: Times::NONE, expiries: Vec::new() };
+        let mut rest = LiveTable { rows: LiveRows::default(), times: Times::NONE, expiries: Vec::new() };
         let is_covered = self.covering().is_some();
         entries::walk(&self.segment, &mut |scanned| {
             if let Entry::Control(control) = &scanned.entry {
@@ -129,7 +131,8 @@ impl Compaction {
                     rest.expiries.extend(message.expires.map(|expires| (message.seq, expires)));
                     output.message(message)?
                 }
-                // It stays a row: a restart finds it in the state of before, and then its deletion in the log.
+                // It stays a row: a restart finds it in the state of before, and then its deletion
+                // in the log.
                 _ => output.erased(slots.seq(row), scanned.timestamp)?,
             };
             rest.rows.push(slots, row, offset);
@@ -142,8 +145,8 @@ impl Compaction {
         }
     }
 
-    fn footer(&self, old: &Footer, rest: Rest) -> Footer {
-        let Rest { rows, times, expiries } = rest;
+    fn footer(&self, old: &Footer, rest: LiveTable) -> Footer {
+        let LiveTable { rows, times, expiries } = rest;
         let first_seq = self.segment.first_seq;
         let (first_timestamp, last_timestamp) = times.told();
         let summary = Totals {
@@ -154,7 +157,7 @@ impl Compaction {
             first_timestamp,
             last_timestamp,
         };
-        let Rows { deltas, offsets, sizes, subjects } = rows;
+        let LiveRows { deltas, offsets, sizes, subjects } = rows;
         let dictionary = old.slots.dictionary();
         if self.covering().is_none() {
             let slots = Slots::assemble(first_seq, deltas, offsets, sizes, subjects, dictionary.texts());
@@ -177,10 +180,10 @@ impl Compaction {
         rows.map(|row| u64::from(slots.offset(row)))
     }
 
-    /// Turns the erased entries of the old file into zeros while the file still has its name: a crash after this finds
-    /// the deleted messages erased, and all others.
+    /// Turns the erased entries of the old file into zeros while the file still has its name: a
+    /// crash after this finds the deleted messages erased, and all others.
     fn erase_entries(&self, slots: &Slots, old: &dyn File) -> Result<(), JobError> {
-        let Source::Plain(file) = &self.segment.source else { return Ok(()) };
+        let SegmentFile::Plain(file) = &self.segment.source else { return Ok(()) };
         let mut any = false;
         for offset in self.erased_rows(slots) {
             any |= self.erase_entry(file, offset, old)?;
@@ -208,10 +211,11 @@ impl Compaction {
         Ok(true)
     }
 
-    /// Frames of the old file that hold erased messages. Others of their messages are read there until the new file is in
-    /// the catalog, and by whoever has the old one: so they are overwritten by a job of their own, after that.
+    /// Frames of the old file that hold erased messages. Others of their messages are read there
+    /// until the new file is in the catalog, and by whoever has the old one: so they are
+    /// overwritten by a job of their own, after that.
     fn erased_frames(&self, slots: &Slots) -> Option<Overwriting> {
-        let Source::Packed(_, frames) = &self.segment.source else { return None };
+        let SegmentFile::Packed(_, frames) = &self.segment.source else { return None };
         let found = self.erased_rows(slots).filter_map(|offset| frames.find(offset));
         let mut ranges: Vec<_> = found.map(|frame| frame.file()).collect();
         ranges.dedup();
@@ -220,7 +224,7 @@ impl Compaction {
     }
 }
 
-impl Rows {
+impl LiveRows {
     fn push(&mut self, slots: &Slots, row: usize, offset: u32) {
         self.deltas.push(slots.delta(row));
         self.offsets.push(offset);

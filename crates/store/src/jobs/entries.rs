@@ -1,19 +1,20 @@
 //! The entries of a segment, whatever its form: growing no more, sealed, or packed.
 //!
-//! Owns the way of them into a visitor. Bytes that are damaged end it with an error: what is written from here
-//! replaces the original, and must not be less.
+//! Owns the way of them into a visitor. Bytes that are damaged end it with an error: what is
+//! written from here replaces the original, and must not be less.
 
 use std::io;
 use std::sync::Arc;
 
+use myelin_disk::File;
+
 use super::JobError;
 use crate::append_file::AppendFile;
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::pack::{FrameTable, read_frame};
 use crate::record;
-use crate::segment::{self, Extent, HEADER_BYTES, Header, Scan, Scanned};
-use crate::stream::{Segment, Source};
+use crate::segment::{self, Extent, HEADER_BYTES, Scan, Scanned, SegmentHeader};
+use crate::stream::{Segment, SegmentFile};
 
 const WHAT: &str = "segment";
 
@@ -23,29 +24,32 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<(), JobError> {
     match &segment.source {
-        Source::Appended(file) => scan_whole(segment, &Appended(Arc::clone(file)), file.end(), visit),
-        Source::Plain(file) => scan_whole(segment, &*file.open()?, file.records_end, visit),
-        Source::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit),
+        SegmentFile::Appended(file) => scan_whole(segment, &Appended(Arc::clone(file)), file.end(), visit),
+        SegmentFile::Plain(file) => scan_whole(segment, &*file.open()?, file.records_end, visit),
+        SegmentFile::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit),
     }
 }
 
-/// As [`walk`], of a segment that may be damaged: what can be read of it. One that is packed is read as a whole.
+/// As [`walk`], of a segment that may be damaged: what can be read of it. One that is packed is
+/// read as a whole.
 pub(super) fn walk_sound(
     segment: &Segment,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<(), JobError> {
     match &segment.source {
-        Source::Appended(file) => scan(segment, &Appended(Arc::clone(file)), file.end(), visit).map(drop),
-        Source::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit).map(drop),
-        Source::Packed(..) => walk(segment, visit),
+        SegmentFile::Appended(file) => {
+            scan(segment, &Appended(Arc::clone(file)), file.end(), visit).map(drop)
+        }
+        SegmentFile::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit).map(drop),
+        SegmentFile::Packed(..) => walk(segment, visit),
     }
 }
 
 /// The header of the segment's file.
-pub(super) fn header(segment: &Segment) -> Result<Header, JobError> {
+pub(super) fn header(segment: &Segment) -> Result<SegmentHeader, JobError> {
     let header = match &segment.source {
-        Source::Appended(file) => Header::read(&Appended(Arc::clone(file))),
-        Source::Plain(file) | Source::Packed(file, _) => Header::read(&*file.open()?),
+        SegmentFile::Appended(file) => SegmentHeader::read(&Appended(Arc::clone(file))),
+        SegmentFile::Plain(file) | SegmentFile::Packed(file, _) => SegmentHeader::read(&*file.open()?),
     };
     header.map_err(|damage| JobError::of(segment, damage))
 }

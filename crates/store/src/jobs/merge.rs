@@ -1,9 +1,10 @@
-//! Merging: the effects of sealed segments go into a new base and a new manifest, which makes a restart short and gives
-//! the files of dead segments free.
+//! Merging: the effects of sealed segments go into a new base and a new manifest, which makes a
+//! restart short and gives the files of retired segments free.
 //!
-//! Owns the order that lets a crash come at any time: the base is a new file under a new name, durable before the
-//! manifest that counts on it; the manifest replaces the old one copy by copy; and only what neither copy lists any more
-//! is doomed, to be removed by a job of its own ([`super::Removal`]).
+//! Owns the order that lets a crash come at any time: the base is a new file under a new name,
+//! durable before the manifest that counts on it; the manifest replaces the old one copy by copy;
+//! and only what neither copy lists any more is doomed, to be removed by a job of its own
+//! ([`super::Removal`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,22 +16,24 @@ use super::{JobEnv, JobError, entries};
 use crate::base::{self, BaseReader, BaseWriter};
 use crate::damage::Damage;
 use crate::manifest::{BaseFile, Manifest, SegmentEntry};
-use crate::record::Context;
+use crate::record::FileContext;
 use crate::recovery::base_name;
 use crate::segment::{self, Changes, SubjectChange};
 use crate::stream::Segment;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
-/// What is to be merged.
+/// Segments that are to be merged.
 #[derive(Debug)]
 pub(crate) struct Merging {
     pub(crate) stream: StreamId,
     /// The manifest on disk.
     pub(crate) old: Option<Arc<Manifest>>,
-    /// All sealed segments up to the last one to be covered, in order: those that the manifest lists, and those behind
-    /// it. What is missing among them could not be read when the stream was opened.
+    /// All sealed segments up to the last one to be covered, in order: those that the manifest
+    /// lists, and those behind it. What is missing among them could not be read when the stream was
+    /// opened.
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// Whether to look at every segment for what is worth compacting, not only at those that have changed.
+    /// Whether to look at every segment for what is worth compacting, not only at those that have
+    /// changed.
     pub(crate) survey: bool,
 }
 
@@ -39,7 +42,7 @@ pub(crate) struct Merging {
 pub(crate) struct Merged {
     pub(crate) manifest: Arc<Manifest>,
     /// Segments whose files no manifest lists any more.
-    pub(crate) dead: Vec<SegmentNo>,
+    pub(crate) retired: Vec<SegmentNo>,
     /// A base that no manifest names any more.
     pub(crate) old_base: Option<PathBuf>,
     /// Listed segments of which less than half is left.
@@ -47,7 +50,7 @@ pub(crate) struct Merged {
 }
 
 impl Merging {
-    pub(super) fn run(&self, site: &JobEnv) -> Result<Merged, JobError> {
+    pub(super) fn run(&self, env: &JobEnv) -> Result<Merged, JobError> {
         let newer = self.read_newer()?;
         let visible = Visible::after(self.old.as_deref(), &newer);
         let mut list = List { visible: &visible, entries: Vec::new(), sparse: Vec::new() };
@@ -58,10 +61,10 @@ impl Merging {
         let covers = last.no;
         let header = entries::header(last)?;
         let generation = self.old.as_ref().map_or(0, |old| old.generation) + 1;
-        site.check()?;
-        let base = NewBase { site, stream: self.stream, covers, generation };
+        env.check()?;
+        let base = NewBase { env, stream: self.stream, covers, generation };
         let base = self.write_base(&base, newer, &segments, &visible)?;
-        let dead = self.dead(&segments);
+        let retired = self.retired(&segments);
         let Visible { totals, deleted, .. } = visible;
         let manifest = Manifest {
             generation,
@@ -74,11 +77,11 @@ impl Merging {
             deleted,
             segments,
         };
-        site.check()?;
-        manifest.write(&*site.files.ground.disk, &site.files.directory)?;
+        env.check()?;
+        manifest.write(&*env.files.store_env.disk, &env.files.directory)?;
         let old_base = self.old.as_ref().and_then(|old| old.base).filter(|old| old.number != covers);
-        let old_base = old_base.map(|old| site.files.directory.join(base_name(old.number)));
-        Ok(Merged { manifest: Arc::new(manifest), dead, old_base, sparse })
+        let old_base = old_base.map(|old| env.files.directory.join(base_name(old.number)));
+        Ok(Merged { manifest: Arc::new(manifest), retired, old_base, sparse })
     }
 
     fn read_newer(&self) -> Result<Vec<Newer>, JobError> {
@@ -99,8 +102,9 @@ impl Merging {
         for entry in self.old.iter().flat_map(|old| &old.segments) {
             let unchanged = list.visible.unchanged(entry);
             match (self.find(entry.no), unchanged) {
-                // The file is not there or cannot be read, as was reported when the stream was opened. It stays listed
-                // while it would show something: an operator may bring it back.
+                // The file is not there or cannot be read, as was reported when the stream was
+                // opened. It stays listed while it would show something: an operator may bring it
+                // back.
                 (None, _) => list.entries.extend(list.visible.clipped(entry)),
                 (Some(segment), Some(entry)) if !self.survey && entry.sealed => {
                     let (generation, file_len) = (segment.generation, segment.file_bytes());
@@ -138,7 +142,7 @@ impl Merging {
     }
 
     /// Numbers of files that are there and not listed any more.
-    fn dead(&self, listed: &[SegmentEntry]) -> Vec<SegmentNo> {
+    fn retired(&self, listed: &[SegmentEntry]) -> Vec<SegmentNo> {
         let numbers = self.segments.iter().map(|segment| segment.no);
         numbers.filter(|no| listed.binary_search_by_key(no, |entry| entry.no).is_err()).collect()
     }
@@ -206,8 +210,9 @@ impl List<'_> {
     }
 }
 
-/// The changes that make the new base, and whether the old one counts for nothing: where all messages that are left
-/// were appended in one segment, its footer names every subject that there is.
+/// The changes that make the new base, and whether the old one counts for nothing: where all
+/// messages that are left were appended in one segment, its footer names every subject that there
+/// is.
 fn behind_the_last_purge(newer: Vec<Newer>) -> (bool, Vec<Changes>) {
     let says_all = |one: &Newer| {
         let totals = &one.changes.totals;
@@ -220,7 +225,7 @@ fn behind_the_last_purge(newer: Vec<Newer>) -> (bool, Vec<Changes>) {
 
 /// A base that is to be written.
 struct NewBase<'a> {
-    site: &'a JobEnv,
+    env: &'a JobEnv,
     stream: StreamId,
     covers: SegmentNo,
     generation: u64,
@@ -229,41 +234,41 @@ struct NewBase<'a> {
 impl NewBase<'_> {
     /// Writes it under its name, which no manifest knows so far. It is durable on return.
     fn write(&self, fill: impl FnOnce(&mut BaseWriter) -> Result<(), Damage>) -> Result<BaseFile, Damage> {
-        let (files, ground) = (&self.site.files, &self.site.files.ground);
+        let (files, store_env) = (&self.env.files, &self.env.files.store_env);
         let path = files.directory.join(base_name(self.covers));
         // What an attempt before left.
-        let _ = ground.disk.remove_file(&path);
+        let _ = store_env.disk.remove_file(&path);
         let mut salt = [0; 16];
-        ground.entropy.fill(&mut salt);
-        let key = files.key.as_ref().zip(ground.keys.as_ref());
+        store_env.entropy.fill(&mut salt);
+        let key = files.key.as_ref().zip(store_env.keys.as_ref());
         let encryption = key.map(|(_, keys)| keys.kind);
         let Self { stream, covers, generation, .. } = *self;
-        let header = base::Header { stream, covers, generation, salt, encryption };
+        let header = base::BaseHeader { stream, covers, generation, salt, encryption };
         let context = self.context(&header)?;
-        let file = ground.disk.create(&path)?;
+        let file = store_env.disk.create(&path)?;
         let mut writer = BaseWriter::begin(file, &header, context)?;
         fill(&mut writer)?;
         let summary = writer.finish()?;
-        ground.disk.sync_directory(&files.directory)?;
+        store_env.disk.sync_directory(&files.directory)?;
         Ok(BaseFile { number: covers, generation, file_len: summary.file_len })
     }
 
     fn open(&self, number: SegmentNo) -> Result<BaseReader, Damage> {
-        let files = &self.site.files;
-        let file = files.ground.disk.open(&files.directory.join(base_name(number)))?;
-        let header = base::Header::read(&*file)?;
+        let files = &self.env.files;
+        let file = files.store_env.disk.open(&files.directory.join(base_name(number)))?;
+        let header = base::BaseHeader::read(&*file)?;
         let context = self.context(&header)?;
         BaseReader::open(file, &header, context)
     }
 
-    fn context(&self, header: &base::Header) -> Result<Context, Damage> {
+    fn context(&self, header: &base::BaseHeader) -> Result<FileContext, Damage> {
         let Some(kind) = header.encryption else { return Ok(header.context(None)) };
-        let key = self.site.files.key.as_ref().ok_or(Damage::Locked("base"))?;
+        let key = self.env.files.key.as_ref().ok_or(Damage::Locked("base"))?;
         Ok(header.context(Some(key.file_cipher(kind, "index", header.covers.0, &header.salt))))
     }
 }
 
-/// What the segments that a manifest lists hold of each subject.
+/// Contents of the segments that a manifest lists, by subject.
 #[derive(Default)]
 struct Rebuilt {
     subjects: BTreeMap<Box<[u8]>, (u64, Seq, Seq)>,

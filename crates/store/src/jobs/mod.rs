@@ -1,12 +1,15 @@
-//! What a stream's files need besides being written: sealing, merging, compacting, erasing, removing.
+//! Jobs: what a stream's files need besides being written: sealing, merging, compacting, erasing,
+//! removing.
 //!
-//! A [`Job`] comes out of [`crate::Stream::next_job`], runs on whatever thread the embedder has for it, and goes back
-//! into [`crate::Stream::finish`]. It takes no turn; of the stream it sees immutable files, what was handed to it, and
-//! the catalog's texts, for which it holds the lock in short slices. A job never decides what is deleted: entries
-//! and manifests say that. It never removes a file that the manifest on disk may still list.
+//! A [`Job`] comes out of [`crate::Stream::next_job`], runs on whatever thread the embedder has for
+//! it, and goes back into [`crate::Stream::finish`]. It takes no turn; of the stream it sees
+//! immutable files, what was handed to it, and the catalog's texts, for which it holds the lock in
+//! short slices. A job never decides what is deleted: entries and manifests say that. It never
+//! removes a file that the manifest on disk may still list.
 //!
-//! Whatever instant a crash comes at, one state is whole: a new file is written under a name that ends with `.tmp` (or
-//! one that nothing refers to), synced, and only then given its name, and what it replaces goes after that.
+//! Whatever instant a crash comes at, one state is whole: a new file is written under a name that
+//! ends with `.tmp` (or one that nothing refers to), synced, and only then given its name, and what
+//! it replaces goes after that.
 
 mod compact;
 mod entries;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 
 use crate::SegmentNo;
 use crate::damage::Damage;
-use crate::stream::{Files, Segment, Shared, StoreError};
+use crate::stream::{Files, Segment, StoreError, StreamShared};
 
 pub(crate) use compact::{Compacted, Compaction};
 pub(crate) use merge::{Merged, Merging};
@@ -40,18 +43,18 @@ pub(crate) use seal::{Sealed, Sealing};
 #[derive(Debug)]
 #[must_use = "a stream has one job out at a time: one that is dropped makes its upkeep rest"]
 pub struct Job {
-    pub(crate) site: JobEnv,
-    pub(crate) errand: TaskGuard,
+    pub(crate) env: JobEnv,
+    pub(crate) guard: TaskGuard,
 }
 
 /// Where a job works.
 #[derive(Clone, Debug)]
 pub(crate) struct JobEnv {
     pub(crate) files: Files,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StreamShared>,
 }
 
-/// What is to be done.
+/// Task of a job.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// A closed segment gets its footer.
@@ -60,18 +63,18 @@ pub(crate) enum Task {
     Merge(Box<Merging>),
     /// A sealed segment is written again without messages that are gone.
     Compact(Box<Compaction>),
-    /// What held erased messages in a replaced file becomes zeros.
+    /// Overwrites with zeros what held erased messages in a replaced file.
     Overwrite(Overwriting),
     /// Files that no manifest lists any more are removed.
     Remove(Removal),
 }
 
-/// What a job did; for [`crate::Stream::finish`].
+/// Result of a job; for [`crate::Stream::finish`].
 #[derive(Debug)]
 #[must_use = "the stream has to be told"]
 pub struct Done {
     pub(crate) result: Result<Finished, JobError>,
-    pub(crate) errand: TaskGuard,
+    pub(crate) guard: TaskGuard,
 }
 
 /// A job that did what it was for.
@@ -93,50 +96,54 @@ pub(crate) enum JobError {
     Damage(SegmentNo, Damage),
     /// A sync of the only copy failed: nobody knows what the file holds.
     Lost(io::Error),
-    /// It panicked, or was dropped.
+    /// The job panicked, or was dropped.
     Left,
-    /// The stream has failed, or is deleted, or was opened anew: its files are not this job's any more.
+    /// The stream has failed, or is deleted, or was opened anew: its files are not this job's any
+    /// more.
     Stopped,
 }
 
 impl Job {
-    /// Does it. Takes from a millisecond to seconds: reads and writes up to a few segments, and syncs them.
+    /// Does it. Takes from a millisecond to seconds: reads and writes up to a few segments, and
+    /// syncs them.
     pub fn run(self) -> Done {
-        let Self { site, errand } = self;
-        let result = site.check().and_then(|()| match errand.task() {
-            Task::Seal(sealing) => sealing.run(&site).map(|sealed| Finished::Sealed(Box::new(sealed))),
-            Task::Merge(merging) => merging.run(&site).map(|merged| Finished::Merged(Box::new(merged))),
+        let Self { env, guard } = self;
+        let result = env.check().and_then(|()| match guard.task() {
+            Task::Seal(sealing) => sealing.run(&env).map(|sealed| Finished::Sealed(Box::new(sealed))),
+            Task::Merge(merging) => merging.run(&env).map(|merged| Finished::Merged(Box::new(merged))),
             Task::Compact(compaction) => {
-                compaction.run(&site).map(|compacted| Finished::Compacted(Box::new(compacted)))
+                compaction.run(&env).map(|compacted| Finished::Compacted(Box::new(compacted)))
             }
-            Task::Overwrite(overwriting) => overwriting.run(&site).map(|()| Finished::Overwritten),
-            Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
+            Task::Overwrite(overwriting) => overwriting.run(&env).map(|()| Finished::Overwritten),
+            Task::Remove(removal) => removal.run(&env).map(|()| Finished::Removed),
         });
         if result.is_ok() {
             // It may have made room; taken is only what leaves as much again.
-            site.files.ground.headroom.restore();
+            env.files.store_env.headroom.restore();
         }
-        Done { result, errand }
+        Done { result, guard }
     }
 
-    /// The same once `first` has succeeded: without that nothing is done, and the stream tries again later.
+    /// Runs the job once `first` has succeeded: without that nothing is done, and the stream tries
+    /// again later.
     pub fn run_after(self, first: impl FnOnce() -> io::Result<()>) -> Done {
         match first() {
             Ok(()) => self.run(),
-            Err(error) => Done { result: Err(error.into()), errand: self.errand },
+            Err(error) => Done { result: Err(error.into()), guard: self.guard },
         }
     }
 
-    /// Whether it seals a segment: what is gone from that is not read any more when the stream is opened.
+    /// Whether it seals a segment: what is gone from that is not read any more when the stream is
+    /// opened.
     #[must_use]
     pub fn seals(&self) -> bool {
-        matches!(self.errand.task(), Task::Seal(_))
+        matches!(self.guard.task(), Task::Seal(_))
     }
 
-    /// What it is, in a word, for logs and statistics.
+    /// Name of the job, one word, for logs and statistics.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self.errand.task() {
+        match self.guard.task() {
             Task::Seal(_) => "seal",
             Task::Merge(_) => "merge",
             Task::Compact(_) => "compact",

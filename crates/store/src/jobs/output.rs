@@ -1,20 +1,22 @@
 //! A segment file that is written anew: as entries, or packed.
 //!
-//! Owns the new file until it has its name: a generation more than the file it replaces, a salt of its own, and so
-//! other checksums and another key. Written beside the old one, synced, renamed over it.
+//! Owns the new file until it has its name: a generation more than the file it replaces, a salt of
+//! its own, and so other checksums and another key. Written beside the old one, synced, renamed
+//! over it.
 //!
 //! Perf: one copy and one checksum per entry, writes of a megabyte.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use myelin_disk::File;
+
 use super::{JobEnv, JobError, entries};
-use crate::disk::File;
 use crate::document::UNFINISHED;
 use crate::pack::{FRAME_TARGET, FrameError, FrameTable, Packer};
-use crate::record::{self, Batch, Context, Control, Message};
-use crate::segment::{Footer, HEADER_BYTES, Header, encode_frames};
-use crate::stream::{Beginning, SealedFile, Segment, Source, segment_name};
+use crate::record::{self, Control, EntryBatch, FileContext, Message};
+use crate::segment::{Footer, HEADER_BYTES, SegmentHeader, encode_frames};
+use crate::stream::{Beginning, SealedFile, Segment, SegmentFile, segment_name};
 use crate::{Seq, Timestamp};
 
 /// Bytes gathered before they are written.
@@ -29,9 +31,9 @@ pub(crate) enum Packing {
 
 /// A segment file under construction. One that is dropped leaves a file that recovery removes.
 pub(super) struct Output {
-    site: JobEnv,
-    header: Header,
-    context: Context,
+    env: JobEnv,
+    header: SegmentHeader,
+    context: FileContext,
     path: PathBuf,
     unfinished: PathBuf,
     file: Arc<dyn File>,
@@ -48,28 +50,28 @@ pub(super) struct Output {
 
 impl Output {
     /// Begins the file that is to replace `old`'s.
-    pub(super) fn begin(site: &JobEnv, old: &Segment, packing: Packing) -> Result<Self, JobError> {
+    pub(super) fn begin(env: &JobEnv, old: &Segment, packing: Packing) -> Result<Self, JobError> {
         let before = entries::header(old)?;
-        let header = Header {
+        let header = SegmentHeader {
             generation: old.generation + 1,
             through: before.through,
             epoch: before.epoch,
             term: before.term,
             packed: packing == Packing::Packed,
-            ..site.files.header(old.stream, Beginning::anew(old.no, old.first_seq))
+            ..env.files.header(old.stream, Beginning::anew(old.no, old.first_seq))
         };
-        let context = site.files.context(&header).expect("a new segment is encrypted with the key at hand");
+        let context = env.files.context(&header).expect("a new segment is encrypted with the key at hand");
         let name = segment_name(old.no);
-        let path = site.files.directory.join(&name);
-        let unfinished = site.files.directory.join(name + UNFINISHED);
-        let disk = &site.files.ground.disk;
-        site.check()?;
+        let path = env.files.directory.join(&name);
+        let unfinished = env.files.directory.join(name + UNFINISHED);
+        let disk = &env.files.store_env.disk;
+        env.check()?;
         // What an attempt before left; nothing refers to it.
         let _ = disk.remove_file(&unfinished);
         let file = disk.create(&unfinished)?;
         let packer = header.packed.then(|| Packer::new(context.seed, context.cipher.clone()));
         Ok(Self {
-            site: site.clone(),
+            env: env.clone(),
             header,
             context,
             path,
@@ -88,14 +90,14 @@ impl Output {
         self.push(|batch| batch.message(message))
     }
 
-    /// Adds what stands for an erased message, as long as the log may still have to say that it is deleted; answers the
-    /// offset that its row names.
+    /// Adds what stands for an erased message, as long as the log may still have to say that it is
+    /// deleted; answers the offset that its row names.
     pub(super) fn erased(&mut self, seq: Seq, timestamp: Timestamp) -> Result<u32, JobError> {
         let nothing = Message { seq, timestamp, expires: None, subject: b"", headers: b"", payload: b"" };
         let mut entry = Vec::new();
         let (begin, buffer, context) = self.next();
         let at = begin + buffer.len() as u64;
-        let mut batch = Batch::begin(&mut entry, at, context);
+        let mut batch = EntryBatch::begin(&mut entry, at, context);
         let offset = batch.message(&nothing);
         batch.finish();
         record::erase(&mut entry, context).expect("it was just made");
@@ -110,10 +112,10 @@ impl Output {
     }
 
     /// Each entry is a batch of its own: the whole file is there, or none of it.
-    fn push(&mut self, add: impl FnOnce(&mut Batch<'_>) -> u32) -> Result<u32, JobError> {
+    fn push(&mut self, add: impl FnOnce(&mut EntryBatch<'_>) -> u32) -> Result<u32, JobError> {
         let (begin, buffer, context) = self.next();
         let at = begin + buffer.len() as u64;
-        let mut batch = Batch::begin(buffer, at, context);
+        let mut batch = EntryBatch::begin(buffer, at, context);
         let offset = add(&mut batch);
         batch.finish();
         self.pushed()?;
@@ -121,9 +123,9 @@ impl Output {
     }
 
     /// Where entries are gathered, and the offset of the first byte there.
-    fn next(&mut self) -> (u64, &mut Vec<u8>, &Context) {
+    fn next(&mut self) -> (u64, &mut Vec<u8>, &FileContext) {
         /// Entries in frames are not encrypted themselves.
-        const PLAIN: &Context = &Context { seed: 0, cipher: None };
+        const PLAIN: &FileContext = &FileContext { seed: 0, cipher: None };
         match self.packer {
             Some(_) => (self.raw, &mut self.open, PLAIN),
             None => (self.at, &mut self.ready, &self.context),
@@ -153,7 +155,8 @@ impl Output {
         Ok(())
     }
 
-    /// Adds the footer, syncs the file, calls `before`, and gives the file its name. The segment that it is.
+    /// Adds the footer, syncs the file, calls `before`, and gives the file its name. The segment
+    /// that it is.
     pub(super) fn finish(
         mut self,
         footer: &Footer,
@@ -168,25 +171,27 @@ impl Output {
         self.ready.extend_from_slice(&footer.encode(records_end, &self.context));
         self.flush()?;
         self.file.sync()?;
-        self.site.check()?;
+        self.env.check()?;
         before()?;
         self.publish()?;
         Ok(self.segment(records_end, frames))
     }
 
-    /// Until the directory is synced a crash may leave the old file or the new one: both are whole, and say the same.
+    /// Until the directory is synced a crash may leave the old file or the new one: both are whole,
+    /// and say the same.
     fn publish(&self) -> Result<(), JobError> {
-        let ground = &self.site.files.ground;
-        self.site.check()?;
-        ground.disk.rename(&self.unfinished, &self.path)?;
-        // Who opens the path from here on gets the new file; those that have the old one go on with it.
-        ground.handles.forget(&self.path);
-        ground.disk.sync_directory(&self.site.files.directory)?;
+        let store_env = &self.env.files.store_env;
+        self.env.check()?;
+        store_env.disk.rename(&self.unfinished, &self.path)?;
+        // Who opens the path from here on gets the new file; those that have the old one go on with
+        // it.
+        store_env.handles.forget(&self.path);
+        store_env.disk.sync_directory(&self.env.files.directory)?;
         Ok(())
     }
 
     fn segment(self, records_end: u64, frames: Option<FrameTable>) -> Segment {
-        let file = SealedFile::new(&self.path, &self.site.files.ground.handles, records_end, self.at);
+        let file = SealedFile::new(&self.path, &self.env.files.store_env.handles, records_end, self.at);
         Segment {
             stream: self.header.stream,
             no: self.header.segment,
@@ -194,19 +199,19 @@ impl Output {
             first_seq: self.header.first_seq,
             context: self.context,
             source: match frames {
-                Some(frames) => Source::Packed(file, frames),
-                None => Source::Plain(file),
+                Some(frames) => SegmentFile::Packed(file, frames),
+                None => SegmentFile::Plain(file),
             },
         }
     }
 
     /// Gives up. What cannot be removed now is removed by recovery.
-    pub(super) fn abandon(site: &JobEnv, segment: &Segment) {
-        if site.check().is_err() {
+    pub(super) fn abandon(env: &JobEnv, segment: &Segment) {
+        if env.check().is_err() {
             return;
         }
-        let unfinished = site.files.directory.join(segment_name(segment.no) + UNFINISHED);
-        let _ = site.files.ground.disk.remove_file(&unfinished);
+        let unfinished = env.files.directory.join(segment_name(segment.no) + UNFINISHED);
+        let _ = env.files.store_env.disk.remove_file(&unfinished);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Overwriting: what held erased messages in a file that was replaced becomes zeros.
 //!
-//! Owns the last step of erasing in packed segments. A frame holds other messages, too, so this begins when nobody reads
-//! the old file any more. The file has no name by then: a crash leaves its bytes in blocks that belong to no file.
+//! Owns the last step of erasing in packed segments. A frame holds other messages, too, so this
+//! begins when nobody reads the old file any more. The file has no name by then: a crash leaves its
+//! bytes in blocks that belong to no file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::stream::Segment;
 /// Bytes of zeros written at once.
 const ZEROS: usize = 1 << 16;
 
-/// What is to be overwritten.
+/// Ranges that are to be overwritten.
 #[derive(Debug)]
 pub(crate) struct Overwriting {
     /// As it was before it was replaced. It holds its file open.
@@ -30,8 +31,8 @@ impl Overwriting {
         Arc::strong_count(&self.segment) == 1
     }
 
-    pub(super) fn run(&self, site: &JobEnv) -> Result<(), JobError> {
-        site.check()?;
+    pub(super) fn run(&self, env: &JobEnv) -> Result<(), JobError> {
+        env.check()?;
         let segment = &*self.segment;
         let sealed = segment.sealed().ok_or(JobError::Damage(segment.no, Damage::Content("segment")))?;
         let file = sealed.pin()?;

@@ -1,7 +1,7 @@
 //! Removing files that no manifest lists any more.
 //!
-//! A job of its own, so that it begins after the catalog has let go of the segments. A crash in the middle is no harm:
-//! recovery removes what the manifest covers and does not list.
+//! A job of its own, so that it begins after the catalog has let go of the segments. A crash in the
+//! middle is no harm: recovery removes what the manifest covers and does not list.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::{JobEnv, JobError};
 use crate::SegmentNo;
 use crate::stream::Segment;
 
-/// What is to be removed.
+/// Files that are to be removed.
 #[derive(Debug, Default)]
 pub(crate) struct Removal {
     /// Segments as the stream knew them, for those who still read them.
@@ -27,30 +27,30 @@ impl Removal {
         self.numbers.is_empty() && self.files.is_empty()
     }
 
-    pub(super) fn run(&self, site: &JobEnv) -> Result<(), JobError> {
-        let ground = &site.files.ground;
-        // Before they go, since this waits for a round that is on its way: on a slow device for seconds, in which the
-        // journal would keep removed files open.
-        ground.journal.forget_segments(site.shared.id, &self.numbers);
+    pub(super) fn run(&self, env: &JobEnv) -> Result<(), JobError> {
+        let store_env = &env.files.store_env;
+        // Before they go, since this waits for a round that is on its way: on a slow device for
+        // seconds, in which the journal would keep removed files open.
+        store_env.journal.forget_segments(env.shared.id, &self.numbers);
         // A cursor may be inside one of them: it reads on in the file that it holds.
         for sealed in self.segments.iter().filter(|segment| Arc::strong_count(segment) > 1) {
             if let Some(file) = sealed.sealed() {
                 let _ = file.pin();
             }
         }
-        let segments = self.numbers.iter().map(|no| site.files.segment_path(*no));
+        let segments = self.numbers.iter().map(|no| env.files.segment_path(*no));
         for path in segments.chain(self.files.iter().cloned()) {
-            site.check()?;
-            match ground.disk.remove_file(&path) {
+            env.check()?;
+            match store_env.disk.remove_file(&path) {
                 // Removed by an attempt before.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-                _ => ground.handles.forget(&path),
+                _ => store_env.handles.forget(&path),
             }
         }
         // Nobody holds what is removed but those who read it now.
         for segment in &self.segments {
-            ground.slots.forget(segment);
-            ground.blocks.forget(segment);
+            store_env.slots.forget(segment);
+            store_env.blocks.forget(segment);
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
-//! Where a stream finds the task of a job that did not come back: its thread panicked, or somebody dropped it.
+//! Where a stream finds the task of a job that did not come back: its thread panicked, or somebody
+//! dropped it.
 //!
-//! Without it the stream would wait for that job for ever, and would have lost what only the task knew.
+//! Without it the stream would wait for that job for ever, and would have lost what only the task
+//! knew.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,20 +12,20 @@ use super::Task;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReturnSlot(Arc<Mutex<Option<Task>>>);
 
-/// A task that is out. Dropped, it leaves the task on the desk.
+/// A task that is out. Dropped, it leaves the task in the return slot.
 #[derive(Debug)]
 pub(crate) struct TaskGuard {
     /// There until it ends.
     task: Option<Task>,
-    desk: ReturnSlot,
+    return_slot: ReturnSlot,
 }
 
 impl ReturnSlot {
     pub(crate) fn send(&self, task: Task) -> TaskGuard {
-        TaskGuard { task: Some(task), desk: self.clone() }
+        TaskGuard { task: Some(task), return_slot: self.clone() }
     }
 
-    /// What was left here.
+    /// Takes the task that was left here.
     pub(crate) fn take(&self) -> Option<Task> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -34,7 +36,7 @@ impl TaskGuard {
         self.task.as_ref().expect("an errand has its task until it ends")
     }
 
-    /// It came back.
+    /// Ends the guard of a task that came back.
     pub(crate) fn end(mut self) -> Task {
         self.task.take().expect("an errand has its task until it ends")
     }
@@ -43,7 +45,7 @@ impl TaskGuard {
 impl Drop for TaskGuard {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
-            *self.desk.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+            *self.return_slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         }
     }
 }

@@ -1,29 +1,34 @@
-//! Sealing: a closed segment gets the footer that spares reading its entries, and is packed if its stream compresses.
+//! Sealing: a closed segment gets the footer that spares reading its entries, and is packed if its
+//! stream compresses.
 //!
-//! Owns what a footer says of a segment that was closed here. All of it is as of the moment of closing; the stream has
-//! gone on since, and later segments say how.
+//! Owns what a footer says of a segment that was closed here. All of it is as of the moment of
+//! closing; the stream has gone on since, and later segments say how.
 //!
-//! An encrypted segment that was found on disk is written again, not added to: a footer would stand where a torn batch
-//! stood, sealed with the same nonces, and the batch may still lie in the journal or in quarantine.
+//! An encrypted segment that was found on disk is written again, not added to: a footer would stand
+//! where a torn batch stood, sealed with the same nonces, and the batch may still lie in the
+//! journal or in quarantine.
 //!
-//! Perf: subjects' texts are copied out of the catalog a thousand at a time, so that an append waits for some 20 us.
+//! Perf: subjects' texts are copied out of the catalog a thousand at a time, so that an append
+//! waits for some 20 us.
 
 use std::io;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use myelin_disk::is_full;
 
 use super::entries;
 use super::output::{Output, Packing};
 use super::{JobEnv, JobError};
 use crate::damage::Damage;
-use crate::disk::is_full;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{Batch, Control, Entry};
+use crate::record::{Control, Entry, EntryBatch};
 use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
-use crate::stream::{Active, Closed, Origin, Rows, SealedFile, Segment, Source, Times, segment_name};
+use crate::stream::{
+    Active, Closed, Rows, SealedFile, Segment, SegmentFile, SegmentOrigin, Times, segment_name,
+};
 use crate::{Seq, Timestamp, WriteFailed};
 
 /// Texts read under one lock of the catalog.
@@ -39,7 +44,7 @@ pub(crate) struct Sealing {
     pub(crate) packing: Packing,
 }
 
-/// What is to be made of a damaged file.
+/// Care for a damaged file: what is to be made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
     /// Nothing.
@@ -59,35 +64,35 @@ pub(crate) struct Sealed {
     pub(crate) appended: u64,
 }
 
-/// What changed while the segment was active, with the numbers that its subjects have there.
-struct Names {
+/// Changes while the segment was active, with the numbers that its subjects have there.
+struct NumberedChanges {
     changes: Changes,
     numbers: HashMap<SubjectId, u32, foldhash::fast::RandomState>,
 }
 
 impl Sealing {
-    pub(super) fn run(&self, site: &JobEnv) -> Result<Sealed, JobError> {
-        let names = self.names(site);
+    pub(super) fn run(&self, env: &JobEnv) -> Result<Sealed, JobError> {
+        let names = self.names(env);
         if self.packing == Packing::Plain && self.may_be_added_to() {
-            return self.seal_in_place(site, &names);
+            return self.seal_in_place(env, &names);
         }
-        let mut sealed = self.rewrite(site, &names, Care::Whole);
+        let mut sealed = self.rewrite(env, &names, Care::Whole);
         let is_full = matches!(&sealed, Err(JobError::Io(error)) if is_full(error));
         if is_full && self.may_be_added_to() {
             // A footer takes less than a copy, and what was allocated ahead is given back.
-            Output::abandon(site, &self.closed.active.segment);
-            return self.seal_in_place(site, &names);
+            Output::abandon(env, &self.closed.active.segment);
+            return self.seal_in_place(env, &names);
         }
         if matches!(sealed, Err(JobError::Damage(..))) {
             if self.may_be_added_to() {
                 // What cannot be read now stays where it is: as it is, it can still be looked at.
-                Output::abandon(site, &self.closed.active.segment);
-                return self.seal_in_place(site, &names);
+                Output::abandon(env, &self.closed.active.segment);
+                return self.seal_in_place(env, &names);
             }
-            sealed = self.rewrite(site, &names, Care::Salvage);
+            sealed = self.rewrite(env, &names, Care::Salvage);
         }
         if sealed.is_err() {
-            Output::abandon(site, &self.closed.active.segment);
+            Output::abandon(env, &self.closed.active.segment);
         }
         sealed
     }
@@ -95,10 +100,11 @@ impl Sealing {
     /// Whether nothing was ever encrypted for a place behind the entries.
     fn may_be_added_to(&self) -> bool {
         let Closed { active, origin, .. } = &self.closed;
-        active.segment.context.cipher.is_none() || *origin == Origin::Written
+        active.segment.context.cipher.is_none() || *origin == SegmentOrigin::Written
     }
 
-    /// After a failure the journal must keep what it holds of the file: another sync would save nothing.
+    /// After a failure the journal must keep what it holds of the file: another sync would save
+    /// nothing.
     fn sync_entries(&self) -> Result<(), JobError> {
         let file = &self.closed.active.file;
         file.file().sync().map_err(|error| {
@@ -107,9 +113,10 @@ impl Sealing {
         })
     }
 
-    /// Three syncs, so that at no moment a loss of power leaves what could be taken for something else: first the entries
-    /// with a mark behind them that says that no more follow, then the sections, then the trailer that makes them count.
-    fn seal_in_place(&self, site: &JobEnv, names: &Names) -> Result<Sealed, JobError> {
+    /// Three syncs, so that at no moment a loss of power leaves what could be taken for something
+    /// else: first the entries with a mark behind them that says that no more follow, then the
+    /// sections, then the trailer that makes them count.
+    fn seal_in_place(&self, env: &JobEnv, names: &NumberedChanges) -> Result<Sealed, JobError> {
         let Closed { active, rows, .. } = &self.closed;
         let file = &active.file;
         file.flush().map_err(io::Error::from)?;
@@ -124,20 +131,20 @@ impl Sealing {
             // The mark says so, and may be found without what it speaks of.
             self.sync_entries()?;
         }
-        self.write(site, &mark, file.end())?;
+        self.write(env, &mark, file.end())?;
         self.sync_entries()?;
-        site.files.ground.disk.sync_directory(&site.files.directory)?;
-        self.write(site, sections, end)?;
+        env.files.store_env.disk.sync_directory(&env.files.directory)?;
+        self.write(env, sections, end)?;
         if let Err(error) = raw.set_len(length) {
             let _ = raw.set_len(file.end());
             return Err(error.into());
         }
         raw.sync().map_err(JobError::Lost)?;
-        self.write(site, trailer, length - TRAILER_BYTES as u64)?;
+        self.write(env, trailer, length - TRAILER_BYTES as u64)?;
         let patchings = file.patchings();
         raw.sync().map_err(JobError::Lost)?;
         file.mark_synced(patchings);
-        let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
+        let sealed = SealedFile::new(file.path(), &env.files.store_env.handles, end, length);
         let before = &*active.segment;
         let segment = Segment {
             stream: before.stream,
@@ -145,25 +152,26 @@ impl Sealing {
             generation: before.generation,
             first_seq: before.first_seq,
             context: before.context.clone(),
-            source: Source::Plain(sealed),
+            source: SegmentFile::Plain(sealed),
         };
         Ok(self.sealed(segment, footer))
     }
 
-    /// The mark that ends the entries: that all before it was synced, in a batch of its own, which nothing else writes.
-    /// Recovery knows by it that what follows is a footer that was not finished. It says the same at each attempt.
+    /// The mark that ends the entries: that all before it was synced, in a batch of its own, which
+    /// nothing else writes. Recovery knows by it that what follows is a footer that was not
+    /// finished. It says the same at each attempt.
     fn mark(&self) -> Vec<u8> {
         let active = &self.closed.active;
         let (segment, offset) = (active.segment.no, active.file.end());
         let mut mark = Vec::new();
-        let mut batch = Batch::begin(&mut mark, offset, &active.segment.context);
+        let mut batch = EntryBatch::begin(&mut mark, offset, &active.segment.context);
         batch.control(&Control::Durable { segment, offset }, self.closed.totals.last_timestamp);
         batch.finish();
         mark
     }
 
-    fn write(&self, site: &JobEnv, bytes: &[u8], offset: u64) -> Result<(), JobError> {
-        site.check()?;
+    fn write(&self, env: &JobEnv, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+        env.check()?;
         let file = &self.closed.active.file;
         file.file().write_at(bytes, offset).map_err(|error| {
             // What was written of it is nothing yet.
@@ -172,7 +180,8 @@ impl Sealing {
         })
     }
 
-    /// The stream goes on with the sealed segment: lets go of the file that was appended to if that is another one.
+    /// The stream goes on with the sealed segment: lets go of the file that was appended to if that
+    /// is another one.
     pub(crate) fn leave(&self, sealed: &Segment) {
         let Active { segment, file } = &self.closed.active;
         if segment.generation != sealed.generation {
@@ -180,10 +189,11 @@ impl Sealing {
         }
     }
 
-    /// The new file has all entries and syncs itself: the one that was appended to need not become durable.
-    fn rewrite(&self, site: &JobEnv, names: &Names, care: Care) -> Result<Sealed, JobError> {
+    /// The new file has all entries and syncs itself: the one that was appended to need not become
+    /// durable.
+    fn rewrite(&self, env: &JobEnv, names: &NumberedChanges, care: Care) -> Result<Sealed, JobError> {
         let before = &*self.closed.active.segment;
-        let mut output = Output::begin(site, before, self.packing)?;
+        let mut output = Output::begin(env, before, self.packing)?;
         let (rows, mut kept) = (&*self.closed.rows, Rows::default());
         let (mut row, mut times) = (0, Times::NONE);
         let walk = match care {
@@ -218,16 +228,16 @@ impl Sealing {
         let footer = self.footer(names, &kept, times);
         let segment = output.finish(&footer, || match care {
             Care::Whole => Ok(()),
-            Care::Salvage => self.keep_damaged(site),
+            Care::Salvage => self.keep_damaged(env),
         })?;
         Ok(self.sealed(segment, footer))
     }
 
     /// Copies the file to quarantine, as it is: the one that replaces it has less.
-    fn keep_damaged(&self, site: &JobEnv) -> Result<(), JobError> {
+    fn keep_damaged(&self, env: &JobEnv) -> Result<(), JobError> {
         let active = &self.closed.active;
-        let disk = &*site.files.ground.disk;
-        let root = site.files.directory.ancestors().nth(2).unwrap_or(&site.files.directory);
+        let disk = &*env.files.store_env.disk;
+        let root = env.files.directory.ancestors().nth(2).unwrap_or(&env.files.directory);
         let stream = format!("{:016x}", active.segment.stream.0);
         let name = format!("{}.damaged", segment_name(active.segment.no));
         let path = place_aside(disk, root, &stream, &name)?;
@@ -260,7 +270,7 @@ impl Sealing {
         }
     }
 
-    fn footer(&self, names: &Names, rows: &Rows, times: Times) -> Footer {
+    fn footer(&self, names: &NumberedChanges, rows: &Rows, times: Times) -> Footer {
         let first_seq = self.closed.active.segment.first_seq;
         let (first_timestamp, last_timestamp) = times.told();
         let summary = Totals {
@@ -275,11 +285,11 @@ impl Sealing {
         Footer { summary, changes: names.changes.clone(), slots: names.slots(first_seq, rows) }
     }
 
-    fn names(&self, site: &JobEnv) -> Names {
+    fn names(&self, env: &JobEnv) -> NumberedChanges {
         let closed = &self.closed;
         let mut texts = Texts::new();
         for slice in closed.touched.chunks(SLICE) {
-            let catalog = site.shared.catalog();
+            let catalog = env.shared.catalog();
             let index = catalog.index_at(closed.index_epoch);
             slice.iter().for_each(|(id, _)| texts.push(index.text(*id)));
         }
@@ -299,7 +309,7 @@ impl Sealing {
                 last_exact: state.last_exact,
             });
         }
-        Names { changes: self.changes(subjects), numbers }
+        NumberedChanges { changes: self.changes(subjects), numbers }
     }
 
     fn changes(&self, subjects: SubjectChanges) -> Changes {
@@ -314,7 +324,7 @@ impl Sealing {
     }
 }
 
-impl Names {
+impl NumberedChanges {
     fn slots(&self, first_seq: Seq, rows: &Rows) -> Slots {
         let number = |id: &SubjectId| *self.numbers.get(id).expect("a message touches its subject");
         let subjects = rows.subjects.iter().map(number).collect();

@@ -1,14 +1,16 @@
-//! What a stream was like at the end of a sealed segment, from files that do not change: the manifest of before, and
-//! the footers of the segments since.
+//! State of a stream at the end of a sealed segment, from files that do not change: the manifest of
+//! before, and the footers of the segments since.
 //!
-//! Owns the rule of what a segment still shows, which is the rule of what a manifest lists. Nothing of the live
-//! catalog goes in here: it has gone on, and a state that is ahead of the log could not be recovered.
+//! Owns the rule of what a segment still shows, which is the rule of what a manifest lists. Nothing
+//! of the live catalog goes in here: it has gone on, and a state that is ahead of the log could not
+//! be recovered.
 
 use std::sync::Arc;
 
+use myelin_disk::File;
+
 use super::JobError;
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::ranges::Ranges;
 use crate::segment::{self, Changes, Slots, Totals, Trailer};
@@ -28,7 +30,7 @@ pub(super) struct Visible {
     pub(super) totals: Totals,
     /// Between the first and the last.
     pub(super) deleted: Ranges,
-    /// What was deleted since the manifest of before.
+    /// Sequences that were deleted since the manifest of before.
     fresh: Ranges,
     /// Segments behind the manifest of before, with where they begin.
     begins: Vec<(SegmentNo, Seq)>,
@@ -41,8 +43,8 @@ impl Visible {
         let mut fresh = Ranges::new();
         let mut totals = old.map(|manifest| manifest.totals).unwrap_or_default();
         for one in newer {
-            // From here on sequences begin again, if they were cut off before: those of older segments are not seen
-            // any more, deleted or not.
+            // From here on sequences begin again, if they were cut off before: those of older
+            // segments are not seen any more, deleted or not.
             let before = 0..=one.segment.first_seq - 1;
             deleted = deleted.within(before.clone()).union(&one.changes.deleted);
             fresh = fresh.within(before).union(&one.changes.deleted);
@@ -53,7 +55,7 @@ impl Visible {
         Self { totals, deleted: deleted.within(there.clone()), fresh: fresh.within(there), begins }
     }
 
-    /// What of sequences `first..=last`, which segment `no` holds, may still be seen.
+    /// Narrows sequences `first..=last`, which segment `no` holds, to those that may still be seen.
     fn bounds(&self, no: SegmentNo, first: Seq, last: Seq) -> (Seq, Seq) {
         let later = self.begins.iter().filter(|(begun, _)| *begun > no).map(|(_, first_seq)| first_seq - 1);
         let end = later.fold(last.min(self.totals.last_seq), Seq::min);
@@ -67,7 +69,8 @@ impl Visible {
         (is_whole && self.fresh.within(first..=last).is_empty()).then_some(*entry)
     }
 
-    /// A listed segment whose file is not at hand: what it may still show. `None` if that is nothing.
+    /// A listed segment whose file is not at hand: what it may still show. `None` if that is
+    /// nothing.
     pub(super) fn clipped(&self, entry: &SegmentEntry) -> Option<SegmentEntry> {
         let (first_seq, last_seq) = self.bounds(entry.no, entry.first_seq, entry.last_seq);
         let is_there = |last: Seq| self.deleted.within(first_seq..=last).count() <= last - first_seq;
@@ -78,8 +81,9 @@ impl Visible {
         })
     }
 
-    /// A segment as a manifest lists it, counted from its table: as far as it was `listed` before, if it was, because
-    /// behind that its file may have what was truncated long ago. `None` if it has nothing to show.
+    /// A segment as a manifest lists it, counted from its table: as far as it was `listed` before,
+    /// if it was, because behind that its file may have what was truncated long ago. `None` if it
+    /// has nothing to show.
     pub(super) fn count(
         &self,
         segment: &Segment,

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::memory::MemoryDisk;
+use myelin_disk::real::RealDisk;
 use proptest::prelude::*;
 
 use crate::cipher::CipherKind;
 use crate::config::{Compression, StreamConfig};
-use crate::disk::memory::MemoryDisk;
-use crate::disk::real::RealDisk;
 use crate::entropy::SeededEntropy;
 use crate::keys::{Keys, MasterKey};
 use crate::manifest;
 use crate::store::{Reserve, Store, StoreOptions};
 use crate::stream::{Admission, Filter, NewMessage, Purge, Stream, Wait, segment_number};
-use crate::{Disk, Job, Notice, SegmentNo, Seq, Timestamp};
+use crate::{Job, Notice, SegmentNo, Seq, Timestamp};
 
 mod crashes;
 mod forms;

@@ -1,7 +1,7 @@
 //! A block of the journal: bytes of append-only files, and where they belong.
 //!
-//! Owns the layout, which `docs/formats/journal.md` draws. It must never believe a length before a checksum, and never
-//! allocate because of one.
+//! Owns the layout, which `docs/formats/journal.md` draws. It must never believe a length before a
+//! checksum, and never allocate because of one.
 
 use crate::flipped;
 use crate::{FileId, FileKind, SegmentNo, StreamId};
@@ -10,28 +10,31 @@ use crate::{FileId, FileKind, SegmentNo, StreamId};
 pub(super) const PAGE: usize = 4096;
 /// A part of a round is written when its block has become this long.
 pub(super) const BLOCK_BYTES: usize = 4 * 1024 * 1024;
-/// No block is longer. A chunk never makes a block longer than `BLOCK_BYTES` by more than its own header and padding.
+/// No block is longer. A chunk never makes a block longer than `BLOCK_BYTES` by more than its own
+/// header and padding.
 pub(super) const LONGEST_BLOCK: usize = 2 * BLOCK_BYTES;
 pub(super) const HEADER: usize = 80;
 pub(super) const CHUNK_HEADER: usize = 40;
 
 const MAGIC: &[u8; 8] = b"MYELJNL1";
 const VERSION: u32 = 1;
-/// Numbers of files and rounds are smaller: nobody writes so many, and the next one can always be counted.
+/// Numbers of files and rounds are smaller: nobody writes so many, and the next one can always be
+/// counted.
 const NUMBERS_END: u64 = 1 << 62;
 const SEGMENT: u32 = 1;
 const CONSUMERS: u32 = 2;
 const DROPPED: u32 = 3;
 
-/// Where a block is: part of its checksums, so that a block elsewhere or of another journal is no block.
+/// Where a block is: part of its checksums, so that a block elsewhere or of another journal is no
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BlockAddress {
     pub(super) store: u64,
     pub(super) number: u64,
     pub(super) offset: u64,
 }
 
-impl Place {
+impl BlockAddress {
     fn seed(self) -> u32 {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.store.to_le_bytes());
@@ -41,9 +44,9 @@ impl Place {
     }
 }
 
-/// What a block says about itself.
+/// Facts that a block says about its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct RoundInfo {
     /// The journal file it was written to.
     pub(super) number: u64,
     /// Counts rounds, also abandoned ones.
@@ -57,7 +60,7 @@ pub(super) struct Head {
     pub(super) is_last: bool,
 }
 
-impl Head {
+impl RoundInfo {
     fn is_plausible(&self) -> bool {
         self.number < NUMBERS_END
             && self.round < NUMBERS_END
@@ -66,8 +69,8 @@ impl Head {
     }
 }
 
-/// The number of the store that a header with this checksum at this place belongs to, if it is a header. Numbers that
-/// have the same effect on checksums are as good as each other.
+/// The number of the store that a header with this checksum at this place belongs to, if it is a
+/// header. Numbers that have the same effect on checksums are as good as each other.
 pub(super) fn implied_store(page: &[u8], offset: u64) -> u64 {
     let seed = flipped::unappend(get_u32(page, HEADER - 4), &page[..HEADER - 4]);
     let seed = flipped::unappend(seed, &offset.to_le_bytes());
@@ -130,10 +133,13 @@ impl Builder {
         }
     }
 
-    /// Pads the block, puts the header in front and gives its bytes. After `clear` it can be filled again.
-    pub(super) fn seal(&mut self, place: Place, head: Head) -> &[u8] {
+    /// Pads the block, puts the header in front and gives its bytes. After `clear` it can be filled
+    /// again.
+    pub(super) fn seal(&mut self, place: BlockAddress, head: RoundInfo) -> &[u8] {
         let used = self.bytes.len();
         let length = self.sealed_length();
+        debug_assert!(used >= HEADER, "a block was begun");
+        debug_assert!(length <= LONGEST_BLOCK, "a replay reads the longest block");
         self.bytes.resize(length, 0);
         let seed = place.seed();
         let body = crc32c::crc32c_append(seed, &self.bytes[HEADER..used]);
@@ -159,8 +165,8 @@ impl Builder {
 
 /// A header whose checksum was right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) head: Head,
+pub(super) struct BlockHeader {
+    pub(super) head: RoundInfo,
     pub(super) chunks: u32,
     /// Bytes of the block, and those before its padding.
     pub(super) length: usize,
@@ -169,10 +175,10 @@ pub(super) struct Header {
     seed: u32,
 }
 
-/// What stands where a block may begin.
+/// Bytes where a block may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    Header(Header),
+pub(super) enum BlockStart {
+    BlockHeader(BlockHeader),
     /// A header of ours in a version that this program does not know.
     Newer(u32),
     /// Not a header of this journal at this place.
@@ -184,16 +190,18 @@ pub(super) fn has_magic(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-impl Header {
-    /// Reads the header at `offset` of a file of the store `store`. One bit that is wrong in it is no damage.
-    pub(super) fn parse(bytes: &[u8], store: u64, offset: u64) -> Found {
+impl BlockHeader {
+    /// Reads the header at `offset` of a file of the store `store`. One bit that is wrong in it is
+    /// no damage.
+    pub(super) fn parse(bytes: &[u8], store: u64, offset: u64) -> BlockStart {
         Self::parse_corrected(bytes, store, offset).0
     }
 
-    /// The same; and which bit of it is wrong, if one is.
-    pub(super) fn parse_corrected(bytes: &[u8], store: u64, offset: u64) -> (Found, Option<usize>) {
+    /// Reads the header at `offset`, as [`parse`](Self::parse) does, and returns which bit of it is
+    /// wrong, if one is.
+    pub(super) fn parse_corrected(bytes: &[u8], store: u64, offset: u64) -> (BlockStart, Option<usize>) {
         let found = Self::parse_exactly(bytes, store, offset);
-        let Some(header) = bytes.first_chunk::<HEADER>().filter(|_| found == Found::Nothing) else {
+        let Some(header) = bytes.first_chunk::<HEADER>().filter(|_| found == BlockStart::Nothing) else {
             return (found, None);
         };
         // Not of what is no header at all.
@@ -207,38 +215,38 @@ impl Header {
         for candidate in numbers {
             let mut corrected = *header;
             put_u64(&mut corrected, 16, candidate);
-            let seed = Place { store, number: candidate, offset }.seed();
+            let seed = BlockAddress { store, number: candidate, offset }.seed();
             let bit = if candidate == number {
                 flipped::correct(&mut corrected, seed)
             } else {
                 Some(16 * 8 + (candidate ^ number).trailing_zeros() as usize)
             };
-            let again = bit.map_or(Found::Nothing, |_| Self::parse_exactly(&corrected, store, offset));
-            if let Found::Header(_) = again {
+            let again = bit.map_or(BlockStart::Nothing, |_| Self::parse_exactly(&corrected, store, offset));
+            if let BlockStart::BlockHeader(_) = again {
                 return (again, bit);
             }
         }
         (found, None)
     }
 
-    fn parse_exactly(bytes: &[u8], store: u64, offset: u64) -> Found {
+    fn parse_exactly(bytes: &[u8], store: u64, offset: u64) -> BlockStart {
         if bytes.len() < HEADER || !has_magic(bytes) {
-            return Found::Nothing;
+            return BlockStart::Nothing;
         }
         let number = get_u64(bytes, 16);
-        let seed = Place { store, number, offset }.seed();
+        let seed = BlockAddress { store, number, offset }.seed();
         if crc32c::crc32c_append(seed, &bytes[..HEADER - 4]) != get_u32(bytes, HEADER - 4) {
-            return Found::Nothing;
+            return BlockStart::Nothing;
         }
         let version = get_u32(bytes, 8);
         if version != VERSION {
-            return Found::Newer(version);
+            return BlockStart::Newer(version);
         }
         let (length, used) = (get_u32(bytes, 56) as usize, get_u32(bytes, 60) as usize);
         if used < HEADER || length != used.next_multiple_of(PAGE) || length > LONGEST_BLOCK {
-            return Found::Nothing;
+            return BlockStart::Nothing;
         }
-        let head = Head {
+        let head = RoundInfo {
             number,
             round: get_u64(bytes, 24),
             previous: get_u64(bytes, 32),
@@ -247,9 +255,16 @@ impl Header {
             is_last: get_u32(bytes, 52) != 0,
         };
         if !head.is_plausible() {
-            return Found::Nothing;
+            return BlockStart::Nothing;
         }
-        Found::Header(Self { head, chunks: get_u32(bytes, 12), length, used, body: get_u32(bytes, 64), seed })
+        BlockStart::BlockHeader(Self {
+            head,
+            chunks: get_u32(bytes, 12),
+            length,
+            used,
+            body: get_u32(bytes, 64),
+            seed,
+        })
     }
 
     /// Whether `block`, all bytes of the block, are those that were written.
@@ -260,14 +275,14 @@ impl Header {
 
 /// One thing that a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunk<'a> {
+pub(super) enum BlockChunk<'a> {
     Bytes { id: FileId, generation: u64, offset: u64, bytes: &'a [u8] },
     Dropped(StreamId),
 }
 
 /// A chunk that is longer than its block, or of a kind that nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct BadChunk;
 
 /// The chunks of a block whose checksum was right.
 pub(super) struct Chunks<'a> {
@@ -276,33 +291,33 @@ pub(super) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) fn new(header: &Header, block: &'a [u8]) -> Self {
+    pub(super) fn new(header: &BlockHeader, block: &'a [u8]) -> Self {
         Self { rest: &block[HEADER..header.used], left: header.chunks }
     }
 
-    fn parse(&mut self) -> Result<Chunk<'a>, Malformed> {
-        let (header, rest) = self.rest.split_at_checked(CHUNK_HEADER).ok_or(Malformed)?;
-        let (bytes, rest) = rest.split_at_checked(get_u32(header, 4) as usize).ok_or(Malformed)?;
+    fn parse(&mut self) -> Result<BlockChunk<'a>, BadChunk> {
+        let (header, rest) = self.rest.split_at_checked(CHUNK_HEADER).ok_or(BadChunk)?;
+        let (bytes, rest) = rest.split_at_checked(get_u32(header, 4) as usize).ok_or(BadChunk)?;
         self.rest = rest;
         let stream = StreamId(get_u64(header, 8));
         let (number, generation, offset) = (get_u64(header, 16), get_u64(header, 24), get_u64(header, 32));
         let kind = match get_u32(header, 0) {
             SEGMENT => FileKind::Segment(SegmentNo(number)),
             CONSUMERS => FileKind::Consumers(number),
-            DROPPED => return Ok(Chunk::Dropped(stream)),
-            _ => return Err(Malformed),
+            DROPPED => return Ok(BlockChunk::Dropped(stream)),
+            _ => return Err(BadChunk),
         };
-        offset.checked_add(bytes.len() as u64).ok_or(Malformed)?;
-        Ok(Chunk::Bytes { id: FileId { stream, kind }, generation, offset, bytes })
+        offset.checked_add(bytes.len() as u64).ok_or(BadChunk)?;
+        Ok(BlockChunk::Bytes { id: FileId { stream, kind }, generation, offset, bytes })
     }
 }
 
 impl<'a> Iterator for Chunks<'a> {
-    type Item = Result<Chunk<'a>, Malformed>;
+    type Item = Result<BlockChunk<'a>, BadChunk>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            return (!std::mem::take(&mut self.rest).is_empty()).then_some(Err(Malformed));
+            return (!std::mem::take(&mut self.rest).is_empty()).then_some(Err(BadChunk));
         }
         self.left -= 1;
         let chunk = self.parse();

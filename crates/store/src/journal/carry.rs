@@ -1,13 +1,15 @@
-//! Bytes of files whose sync failed: the journal has the only copy that is sure, and must not let go of it.
+//! Bytes of files whose sync failed: the journal has the only copy that is sure, and must not let
+//! go of it.
 //!
-//! Nothing more is appended to such a file, so what the journal holds of it does not change. Before an old journal file is
-//! written again, these bytes are copied into the one that is written now; the next start replays them.
+//! Nothing more is appended to such a file, so what the journal holds of it does not change. Before
+//! an old journal file is written again, these bytes are copied into the one that is written now;
+//! the next start replays them.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use super::block::{Chunk, Chunks, Found, Header, PAGE};
+use super::block::{BlockChunk, BlockHeader, BlockStart, Chunks, PAGE};
 use super::files::Files;
 use super::scan::read_block;
 use crate::{AppendFile, FileId};
@@ -20,8 +22,9 @@ struct Held<'a> {
 }
 
 impl Files {
-    /// Copies everything that the journal holds of `lost` into a round of its own, durably, in the order in which it was
-    /// written. Gives the bytes of its blocks and how often it had to sync. An error for lack of space changes nothing.
+    /// Copies everything that the journal holds of `lost` into a round of its own, durably, in the
+    /// order in which it was written. Gives the bytes of its blocks and how often it had to sync.
+    /// An error for lack of space changes nothing.
     pub(super) fn carry(&mut self, lost: &[Arc<AppendFile>]) -> io::Result<(u64, u64)> {
         let mut writing = self.begin_round();
         let copied = self
@@ -70,7 +73,7 @@ impl Files {
                     return Err(not_as_written());
                 }
                 for chunk in Chunks::new(&header, &block) {
-                    let Ok(Chunk::Bytes { id, generation, offset, bytes }) = chunk else { continue };
+                    let Ok(BlockChunk::Bytes { id, generation, offset, bytes }) = chunk else { continue };
                     if let Some(file) = wanted.get(&(id, generation)) {
                         visit(self, Held { file, offset, bytes })?;
                     }
@@ -82,11 +85,16 @@ impl Files {
     }
 }
 
-fn read_header(file: &dyn crate::disk::File, page: &mut [u8], store: u64, at: u64) -> io::Result<Header> {
+fn read_header(
+    file: &dyn myelin_disk::File,
+    page: &mut [u8],
+    store: u64,
+    at: u64,
+) -> io::Result<BlockHeader> {
     let count = file.read_at(page, at)?;
-    match Header::parse(&page[..count], store, at) {
-        Found::Header(header) => Ok(header),
-        Found::Newer(_) | Found::Nothing => Err(not_as_written()),
+    match BlockHeader::parse(&page[..count], store, at) {
+        BlockStart::BlockHeader(header) => Ok(header),
+        BlockStart::Newer(_) | BlockStart::Nothing => Err(not_as_written()),
     }
 }
 

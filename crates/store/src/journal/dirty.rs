@@ -1,7 +1,8 @@
 //! The files that have something to make durable, and the wait for them.
 //!
-//! Knows three kinds: those somebody waits for (`urgent`: mode `Synced`), those that have until the next interval, and of
-//! these the ones that are no reason for a round of their own for a while. Its lock is a leaf: nothing else is locked while it is held.
+//! Knows three kinds: those somebody waits for (`urgent`: mode `Synced`), those that have until the
+//! next interval, and of these the ones that are no reason for a round of their own for a while.
+//! Its lock is a leaf: nothing else is locked while it is held.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,49 +34,49 @@ pub(super) enum SyncUrgency {
 }
 
 #[derive(Default)]
-struct State {
+struct DirtyState {
     urgent: Vec<Arc<AppendFile>>,
     relaxed: Vec<Arc<AppendFile>>,
     patient: Vec<Arc<AppendFile>>,
     is_asleep: bool,
-    /// What a sleeper has to be told.
-    news: Option<Wake>,
+    /// Wake-up that a sleeper has to be given.
+    pending_wake: Option<Wake>,
 }
 
 #[derive(Default)]
 pub(super) struct Dirty {
-    state: Mutex<State>,
+    state: Mutex<DirtyState>,
     changed: Condvar,
 }
 
 impl Dirty {
     /// Adds a file that has become dirty.
-    pub(super) fn push(&self, file: Arc<AppendFile>, haste: SyncUrgency) {
+    pub(super) fn push(&self, file: Arc<AppendFile>, urgency: SyncUrgency) {
         let mut state = self.lock();
-        let files = match haste {
+        let files = match urgency {
             SyncUrgency::Urgent => &mut state.urgent,
             SyncUrgency::Relaxed => &mut state.relaxed,
             SyncUrgency::Patient => &mut state.patient,
         };
         files.push(file);
         let is_first = files.len() == 1;
-        match haste {
-            SyncUrgency::Urgent => self.tell(state, Wake::Urgent),
-            _ if is_first => self.tell(state, Wake::Dirty),
+        match urgency {
+            SyncUrgency::Urgent => self.notify(state, Wake::Urgent),
+            _ if is_first => self.notify(state, Wake::Dirty),
             _ => {}
         }
     }
 
     /// Ends the wait.
     pub(super) fn wake(&self) {
-        self.tell(self.lock(), Wake::Asked);
+        self.notify(self.lock(), Wake::Asked);
     }
 
     /// Perf: a condition variable makes a system call for every notification, sleeper or not.
-    fn tell(&self, mut state: MutexGuard<'_, State>, news: Wake) {
-        let must_notify = state.is_asleep && state.news.is_none();
-        if news == Wake::Asked || matches!(state.news, None | Some(Wake::Dirty)) {
-            state.news = Some(news);
+    fn notify(&self, mut state: MutexGuard<'_, DirtyState>, pending_wake: Wake) {
+        let must_notify = state.is_asleep && state.pending_wake.is_none();
+        if pending_wake == Wake::Asked || matches!(state.pending_wake, None | Some(Wake::Dirty)) {
+            state.pending_wake = Some(pending_wake);
         }
         drop(state);
         if must_notify {
@@ -83,26 +84,26 @@ impl Dirty {
         }
     }
 
-    /// Sleeps until there are news since the last `take`, or `timeout` has passed.
+    /// Sleeps until something has changed since the last `take`, or `timeout` has passed.
     pub(super) fn wait(&self, timeout: Duration) -> Wake {
         let mut state = self.lock();
-        if let Some(news) = state.news.take() {
-            return news;
+        if let Some(pending_wake) = state.pending_wake.take() {
+            return pending_wake;
         }
         state.is_asleep = true;
         let (mut state, _) = self
             .changed
-            .wait_timeout_while(state, timeout, |state| state.news.is_none())
+            .wait_timeout_while(state, timeout, |state| state.pending_wake.is_none())
             .unwrap_or_else(PoisonError::into_inner);
         state.is_asleep = false;
-        state.news.take().unwrap_or(Wake::TimedOut)
+        state.pending_wake.take().unwrap_or(Wake::TimedOut)
     }
 
     /// Takes the urgent files, and the others, too, if they are due.
     pub(super) fn take(&self, with_relaxed: bool) -> Vec<Arc<AppendFile>> {
         let mut state = self.lock();
-        if state.news != Some(Wake::Asked) {
-            state.news = None;
+        if state.pending_wake != Some(Wake::Asked) {
+            state.pending_wake = None;
         }
         let mut files = std::mem::take(&mut state.urgent);
         if with_relaxed {
@@ -141,7 +142,7 @@ impl Dirty {
         (state.urgent.len() + state.relaxed.len() + state.patient.len(), oldest)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DirtyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

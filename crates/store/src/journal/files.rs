@@ -1,20 +1,21 @@
 //! The journal's files: which is written, which are still needed, which can be written again.
 //!
-//! A file is numbered anew each time it is begun. It is needed until every append-only file whose bytes it holds was
-//! synced itself, and it must not be written again before a durable block says that it is not needed: a replay after
-//! a torn first block would otherwise look for what is gone.
+//! A file is numbered anew each time it is begun. It is needed until every append-only file whose
+//! bytes it holds was synced itself, and it must not be written again before a durable block says
+//! that it is not needed: a replay after a torn first block would otherwise look for what is gone.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::block::{BLOCK_BYTES, Builder, Head, PAGE, Place};
-use crate::disk::{Disk, File, is_full};
+use myelin_disk::{Disk, File, is_full};
+
+use super::block::{BLOCK_BYTES, BlockAddress, Builder, PAGE, RoundInfo};
 use crate::{AppendFile, FileId, FileKind, SegmentNo, StreamId};
 
 /// A file of the journal that may be written from its beginning.
-pub(super) struct Slot {
+pub(super) struct FreeFile {
     pub(super) file: Arc<dyn File>,
     pub(super) path: PathBuf,
     pub(super) capacity: u64,
@@ -22,12 +23,12 @@ pub(super) struct Slot {
 
 /// A file of the journal that is or was written, under a number.
 pub(super) struct Live {
-    pub(super) slot: Slot,
+    pub(super) slot: FreeFile,
     pub(super) number: u64,
     pub(super) used: u64,
     /// Files whose bytes it holds and that may not have been synced since.
     pub(super) holders: Vec<Arc<AppendFile>>,
-    /// Those of them that can never be synced: the only sure copy of their bytes is here.
+    /// Files of them that can never be synced: the only sure copy of their bytes is here.
     pub(super) lost: Vec<Arc<AppendFile>>,
     pub(super) streams: HashSet<StreamId>,
 }
@@ -59,7 +60,7 @@ pub(super) struct Files {
     pub(super) file_bytes: u64,
     /// How many files the journal wants to have.
     pub(super) wanted: usize,
-    pub(super) free: Vec<Slot>,
+    pub(super) free: Vec<FreeFile>,
     /// Not needed, but no durable block says so yet.
     pub(super) retired: Vec<Live>,
     /// The oldest first; the last is the one that is written.
@@ -68,7 +69,7 @@ pub(super) struct Files {
     pub(super) next_round: u64,
     /// The last completed round.
     pub(super) previous: u64,
-    /// What the last durable block said is needed.
+    /// First file that the last durable block said is needed.
     pub(super) recorded: u64,
     /// Numbers in the names of files: for the next one.
     pub(super) next_name: u64,
@@ -142,8 +143,8 @@ impl Files {
         self.looked_at = (0, 0);
     }
 
-    /// Looks at the next `count` holders, and forgets those that were settled by others than the journal: it would
-    /// keep them open until it comes to its file.
+    /// Looks at the next `count` holders, and forgets those that were settled by others than the
+    /// journal: it would keep them open until it comes to its file.
     pub(super) fn forget_settled(&mut self, count: usize) {
         for _ in 0..count {
             let (number, at) = self.looked_at;
@@ -179,7 +180,8 @@ impl Files {
         }
     }
 
-    /// Adds bytes of `file` that belong at `offset`; `fill` appends the given range of them to the block.
+    /// Adds bytes of `file` that belong at `offset`; `fill` appends the given range of them to the
+    /// block.
     pub(super) fn add(
         &mut self,
         writing: &mut Writing,
@@ -197,7 +199,9 @@ impl Files {
             }
             let count = (length - done).min(room as u64);
             let target = self.builder.begin_bytes(file.id(), file.generation(), offset + done, count as u32);
+            let before = target.len() as u64;
             fill(done..done + count, target)?;
+            debug_assert_eq!(target.len() as u64 - before, count, "a chunk has the length that it says");
             done += count;
             writing.files.push(Arc::clone(file));
         }
@@ -213,7 +217,7 @@ impl Files {
         if self.live.back().is_none_or(|live| live.room() < length) {
             self.begin_file(length)?;
         }
-        let head = Head {
+        let head = RoundInfo {
             number: self.current(),
             round: writing.round,
             previous: self.previous,
@@ -222,7 +226,10 @@ impl Files {
             is_last,
         };
         let live = self.live.back_mut().expect("a file was begun above");
-        let place = Place { store: self.store, number: live.number, offset: live.used };
+        assert!(live.room() >= length, "a block fits into its journal file");
+        assert!(live.used.is_multiple_of(PAGE as u64), "blocks begin on pages");
+        debug_assert!(writing.round > self.previous, "rounds are numbered upwards");
+        let place = BlockAddress { store: self.store, number: live.number, offset: live.used };
         live.slot.file.write_at(self.builder.seal(place, head), live.used)?;
         live.used += length;
         for file in writing.files.drain(..) {
@@ -249,6 +256,9 @@ impl Files {
             live.slot.file.sync()?;
             syncs += 1;
         }
+        debug_assert!(writing.part > 0, "a round has a block");
+        debug_assert!(self.previous < writing.round, "rounds end in order");
+        debug_assert!(self.recorded <= self.needed(), "a file that is not needed stays that");
         self.previous = writing.round;
         self.recorded = self.needed();
         let recorded = self.recorded;
@@ -258,7 +268,8 @@ impl Files {
         Ok(syncs)
     }
 
-    /// Takes back a round that did not fit. Its number is not used again, so that what it left is nobody's.
+    /// Takes back a round that did not fit. Its number is not used again, so that what it left is
+    /// nobody's.
     pub(super) fn abandon(&mut self, writing: &Writing) {
         while self.live.len() > writing.began_in.max(1) {
             if let Some(live) = self.live.pop_back() {
@@ -266,6 +277,7 @@ impl Files {
             }
         }
         if let Some(live) = self.live.back_mut().filter(|_| writing.began_in > 0) {
+            debug_assert!(live.used >= writing.began_at, "a round only adds");
             live.used = writing.began_at;
         }
         self.builder.clear();
@@ -273,13 +285,15 @@ impl Files {
 
     /// Begins the next file, one with room for `length` bytes.
     fn begin_file(&mut self, length: u64) -> io::Result<()> {
-        let fits = |slot: &Slot| slot.capacity >= length;
+        let fits = |slot: &FreeFile| slot.capacity >= length;
         let slot = match self.free.iter().position(fits) {
             Some(index) => self.free.swap_remove(index),
             None => self.create_file(self.file_bytes.max(length))?,
         };
         let number = self.next_number;
         self.next_number += 1;
+        debug_assert!(slot.capacity >= length, "a file has room for its first block");
+        debug_assert!(self.live.back().is_none_or(|last| last.number < number), "files are numbered upwards");
         self.live.push_back(Live {
             slot,
             number,
@@ -291,7 +305,7 @@ impl Files {
         Ok(())
     }
 
-    fn create_file(&mut self, length: u64) -> io::Result<Slot> {
+    fn create_file(&mut self, length: u64) -> io::Result<FreeFile> {
         let path = self.directory.join(format!("{:08}.jnl", self.next_name));
         let file = self.disk.create(&path)?;
         self.next_name += 1;
@@ -301,11 +315,11 @@ impl Files {
             let _ = self.disk.remove_file(&path);
             return Err(error);
         }
-        Ok(Slot { file, path, capacity: length })
+        Ok(FreeFile { file, path, capacity: length })
     }
 
-    /// Begins the first file of this run, after a replay: with a block that says that no older file is needed. On a
-    /// full disk a single page will do.
+    /// Begins the first file of this run, after a replay: with a block that says that no older file
+    /// is needed. On a full disk a single page will do.
     pub(super) fn begin_anew(&mut self) -> io::Result<()> {
         let mut writing = self.begin_round();
         match self.finish(&mut writing) {
@@ -323,7 +337,7 @@ impl Files {
     }
 
     /// Takes over a file of an earlier run, whose bytes were replayed.
-    pub(super) fn adopt(&mut self, slot: Slot, number: u64) {
+    pub(super) fn adopt(&mut self, slot: FreeFile, number: u64) {
         if number < self.recorded {
             self.free.push(slot);
             return;

@@ -1,15 +1,17 @@
-//! What the journal's files look like, for a tool that changes nothing.
+//! Inspection of the journal's files, for a tool that changes nothing.
 //!
-//! The replay judges what is missing between rounds. What it cannot see is the last block of all, if that is damaged:
-//! it looks like a write that did not happen. Here it is told apart from free space.
+//! The replay judges what is missing between rounds. What it cannot see is the last block of all,
+//! if that is damaged: it looks like a write that did not happen. Here it is told apart from free
+//! space.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::block::{Found, Header, PAGE, has_magic};
+use myelin_disk::{Disk, File};
+
+use super::block::{BlockHeader, BlockStart, PAGE, has_magic};
 use super::scan::{Scanned, scan};
-use crate::disk::{Disk, File};
 
 /// One file of the journal.
 #[derive(Debug)]
@@ -27,10 +29,10 @@ pub(crate) struct JournalFile {
 /// Looks at all files in `directory`, which belongs to `store`.
 pub(crate) fn inspect(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<Vec<JournalFile>> {
     let scan = scan(disk, directory, store)?;
-    scan.files.iter().map(|scanned| look(scanned, store)).collect()
+    scan.files.iter().map(|scanned| inspect_file(scanned, store)).collect()
 }
 
-fn look(scanned: &Scanned, store: u64) -> io::Result<JournalFile> {
+fn inspect_file(scanned: &Scanned, store: u64) -> io::Result<JournalFile> {
     let end = scanned.blocks.last().map_or(0, |block| block.offset + block.header.length as u64);
     Ok(JournalFile {
         path: scanned.path.clone(),
@@ -49,11 +51,11 @@ fn broken(file: &dyn File, at: u64, scanned: &Scanned, store: u64) -> io::Result
     if !has_magic(&page) {
         return Ok(None);
     }
-    let head = match Header::parse(&page, store, at) {
-        Found::Header(header) if header.head.number >= scanned.number => Some(header),
+    let head = match BlockHeader::parse(&page, store, at) {
+        BlockStart::BlockHeader(header) if header.head.number >= scanned.number => Some(header),
         // A block of an earlier use, whole or not, is sound as far as anyone needs to know.
-        Found::Header(_) | Found::Newer(_) => return Ok(None),
-        Found::Nothing => None,
+        BlockStart::BlockHeader(_) | BlockStart::Newer(_) => return Ok(None),
+        BlockStart::Nothing => None,
     };
     let number = page.as_chunks::<8>().0.get(2).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     if head.is_none() && number != scanned.number && scanned.number != 0 {

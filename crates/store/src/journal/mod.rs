@@ -1,13 +1,19 @@
-//! The journal of a device: makes bytes of many append-only files durable with one write and one sync.
+//! The journal of a device: makes bytes of many append-only files durable with one write and one
+//! sync.
 //!
-//! Owns the files in `journal/`, the list of dirty files, and the rounds. It is a redo log of byte ranges and knows
-//! nothing of records. It has no thread and no clock: a disk thread of the caller waits, runs rounds, and passes the
-//! time. It must never call a file durable whose bytes a loss of power could take, nor go on after its own sync
-//! failed.
+//! Owns the files in `journal/`, the list of dirty files, and the rounds. It is a redo log of byte
+//! ranges and knows nothing of records. It has no thread and no clock: a disk thread of the caller
+//! waits, runs rounds, and passes the time. It must never call a file durable whose bytes a loss of
+//! power could take, nor go on after its own sync failed.
+//!
+//! Why byte ranges: the journal holds what the append-only files have not synced. With
+//! `sync_interval: always` and few dirty files it stays empty, since syncing those files is
+//! cheaper. Replay writes ranges where they belong, which is idempotent and the same for messages
+//! and consumers' states.
 
 mod block;
 mod carry;
-mod changed;
+mod changed_files;
 mod dirty;
 mod files;
 mod inspect;
@@ -28,19 +34,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::append_file::WriteFailed;
-use crate::disk::{Disk, is_full};
-use crate::id::Part;
+use crate::id::StreamPart;
 use crate::{AppendFile, SegmentNo, StreamId};
 use dirty::{Dirty, SyncUrgency};
 use files::Files;
-use round::{Notice, Running};
+use myelin_disk::{Disk, is_full};
+use round::{FileNotice, RunningRound};
 use statistics::Counters;
 
-pub(crate) use changed::Changed;
+pub(crate) use changed_files::ChangedFiles;
 pub use dirty::Wake;
 pub(crate) use inspect::inspect;
-pub use replay::{Problem, Replay, ReplayReport, Resolution, Target};
-pub use round::Round;
+pub use replay::{JournalReplay, Problem, ReplayReport, ReplayTarget, Resolution};
+pub use round::RoundSummary;
 pub(crate) use salvage::{each_kept, store_number};
 pub use statistics::{ROUND_TIME_BOUNDS, Statistics};
 
@@ -62,10 +68,11 @@ impl SyncInterval {
         }
     }
 
-    /// How long files of positions of consumers, for which nobody waits, wait for a round that runs for another reason.
+    /// How long files of positions of consumers, for which nobody waits, wait for a round that runs
+    /// for another reason.
     ///
-    /// Perf: a message, its delivery and the acknowledgement are one round instead of two (row `c-crowd`). What a loss of power
-    /// takes of positions comes again.
+    /// Perf: a message, its delivery and the acknowledgement are one round instead of two (row
+    /// `c-crowd`). What a loss of power takes of positions comes again.
     fn patience(self) -> u64 {
         match self {
             Self::Background => PATIENCE,
@@ -76,8 +83,8 @@ impl SyncInterval {
 
 /// Nanoseconds: little beside the time in which clients acknowledge.
 const PATIENCE: u64 = 50_000_000;
-/// Nanoseconds between two passes through all files that the journal holds: one that was removed stays open, and keeps its
-/// space on the disk, until the next.
+/// Nanoseconds between two passes through all files that the journal holds: one that was removed
+/// stays open, and keeps its space on the disk, until the next.
 const BETWEEN_PASSES: u64 = 1_000_000_000;
 
 /// How a journal works.
@@ -91,7 +98,8 @@ pub struct JournalConfig {
     pub files: usize,
     /// A round with at most this many files syncs each of them.
     pub direct_files_max: usize,
-    /// A file with at least this many bytes to make durable is synced itself, whatever the others do.
+    /// A file with at least this many bytes to make durable is synced itself, whatever the others
+    /// do.
     pub direct_bytes_per_file: u64,
     /// Bytes that the tails of all files may hold; beyond, rounds write them.
     pub tail_bytes: u64,
@@ -113,8 +121,8 @@ impl Default for JournalConfig {
     }
 }
 
-/// The journal cannot be trusted any more: a write or a sync of it failed. The process has to stop; a replay at its
-/// next start finds everything that was reported durable.
+/// The journal cannot be trusted any more: a write or a sync of it failed. The process has to stop;
+/// a replay at its next start finds everything that was reported durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalFailed {
     kind: io::ErrorKind,
@@ -126,12 +134,12 @@ impl JournalFailed {
         Self { kind: error.kind(), text: format!("journal {}: {error}", directory.display()) }
     }
 
-    /// The same failure of a file that belongs to a clean stop.
+    /// Failure to write or sync a file that belongs to a clean stop.
     pub(crate) fn at_stop(path: &Path, error: &io::Error) -> Self {
         Self { kind: error.kind(), text: format!("{}: {error}", path.display()) }
     }
 
-    /// What the operating system called it.
+    /// Kind of the error as the operating system has it.
     pub fn kind(&self) -> io::ErrorKind {
         self.kind
     }
@@ -150,12 +158,12 @@ impl fmt::Display for JournalFailed {
 
 impl std::error::Error for JournalFailed {}
 
-/// What append-only files share with their journal. Not the journal itself: its files name theirs, and a circle of
-/// references would keep both for ever.
+/// State that append-only files share with their journal. Not the journal itself: its files name
+/// theirs, and a circle of references would keep both for ever.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct JournalShared {
     dirty: Dirty,
-    changed: Changed,
+    changed: ChangedFiles,
     failed: OnceLock<JournalFailed>,
     tail_bytes: AtomicU64,
     /// Whether files were settled by others than the journal, which it may still hold.
@@ -163,7 +171,7 @@ pub(crate) struct Shared {
     marks: OnceLock<Weak<dyn Marks>>,
 }
 
-/// What streams state ahead of what they do: moved by rounds, at most once in each.
+/// Marks that streams state ahead of what they do: moved by rounds, at most once in each.
 pub(crate) trait Marks: Send + Sync {
     /// Nanoseconds until a round is due for it; `None`: there is nothing to do.
     fn due(&self, now: u64) -> Option<u64>;
@@ -171,7 +179,7 @@ pub(crate) trait Marks: Send + Sync {
     fn advance(&self, now: u64, with_all: bool);
 }
 
-impl Shared {
+impl JournalShared {
     /// Whether the journal can be trusted.
     pub(crate) fn check(&self) -> Result<(), JournalFailed> {
         self.failed.get().map_or(Ok(()), |failed| Err(failed.clone()))
@@ -188,12 +196,12 @@ impl Shared {
     }
 
     pub(crate) fn push_dirty(&self, file: &Arc<AppendFile>) {
-        self.dirty.push(Arc::clone(file), round::haste(file));
+        self.dirty.push(Arc::clone(file), round::urgency(file));
         self.changed.push(file);
     }
 
     /// Files that were appended to, for the watermarks.
-    pub(crate) fn changed(&self) -> &Changed {
+    pub(crate) fn changed(&self) -> &ChangedFiles {
         &self.changed
     }
 }
@@ -202,7 +210,7 @@ impl Shared {
 pub struct Journal {
     config: JournalConfig,
     directory: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     /// `None` until the replay was run.
     rounds: Mutex<Option<Files>>,
     counters: Counters,
@@ -219,7 +227,7 @@ impl Journal {
         disk: Arc<dyn Disk>,
         directory: &Path,
         config: JournalConfig,
-    ) -> io::Result<(Arc<Self>, Replay)> {
+    ) -> io::Result<(Arc<Self>, JournalReplay)> {
         let journal = Arc::new(Self {
             config,
             directory: directory.to_path_buf(),
@@ -230,22 +238,22 @@ impl Journal {
             last_relaxed: AtomicU64::new(u64::MAX),
             last_pass: AtomicU64::new(0),
         });
-        let replay = Replay::prepare(Arc::clone(&journal), disk, directory)?;
+        let replay = JournalReplay::prepare(Arc::clone(&journal), disk, directory)?;
         Ok((journal, replay))
     }
 
-    /// Makes what is dirty and due durable, then tells the listeners. `clock` gives the caller's time in nanoseconds;
-    /// it is asked at the beginning and at the end. An error is final.
-    pub fn round(&self, clock: &dyn Fn() -> u64) -> Result<Round, JournalFailed> {
+    /// Makes what is dirty and due durable, then tells the listeners. `clock` gives the caller's
+    /// time in nanoseconds; it is asked at the beginning and at the end. An error is final.
+    pub fn round(&self, clock: &dyn Fn() -> u64) -> Result<RoundSummary, JournalFailed> {
         self.run(clock, false)
     }
 
     /// As [`Journal::round`], but takes every dirty file, due or not.
-    pub fn round_now(&self, clock: &dyn Fn() -> u64) -> Result<Round, JournalFailed> {
+    pub fn round_now(&self, clock: &dyn Fn() -> u64) -> Result<RoundSummary, JournalFailed> {
         self.run(clock, true)
     }
 
-    fn run(&self, clock: &dyn Fn() -> u64, with_all: bool) -> Result<Round, JournalFailed> {
+    fn run(&self, clock: &dyn Fn() -> u64, with_all: bool) -> Result<RoundSummary, JournalFailed> {
         self.check()?;
         let began = clock();
         let mut notices = Vec::new();
@@ -254,9 +262,9 @@ impl Journal {
             running.run(taken)
         });
         let ended = clock();
-        notices.drain(..).for_each(Notice::deliver);
+        notices.drain(..).for_each(FileNotice::deliver);
         let (round, written) = outcome?;
-        if round != Round::default() {
+        if round != RoundSummary::default() {
             self.counters.count_round(began, ended);
         }
         if let Some(marks) = self.marks() {
@@ -269,7 +277,7 @@ impl Journal {
             }
             running.settle_slice(written)
         });
-        notices.drain(..).for_each(Notice::deliver);
+        notices.drain(..).for_each(FileNotice::deliver);
         outcome?;
         Ok(round)
     }
@@ -291,7 +299,7 @@ impl Journal {
     }
 
     /// Takes what is due, and notes the age of the oldest of it that was released already.
-    fn take(&self, now: u64, with_all: bool) -> Vec<crate::append_file::Taken> {
+    fn take(&self, now: u64, with_all: bool) -> Vec<crate::append_file::RoundInput> {
         let with_relaxed = with_all || self.relaxed_due(now) == Some(0);
         let files = self.shared.dirty.take(with_relaxed);
         if with_relaxed {
@@ -301,7 +309,7 @@ impl Journal {
         let mut taken = Vec::with_capacity(files.len());
         for file in files {
             let Some(one) = file.take() else { continue };
-            match round::haste(&file) {
+            match round::urgency(&file) {
                 SyncUrgency::Relaxed => oldest = oldest.min(one.since),
                 SyncUrgency::Patient => oldest_positions = oldest_positions.min(one.since),
                 SyncUrgency::Urgent => {}
@@ -316,9 +324,9 @@ impl Journal {
     /// Runs `work` under the lock of rounds; what it returns, and the bytes of blocks it wrote.
     fn with_files(
         &self,
-        notices: &mut Vec<Notice>,
-        work: impl FnOnce(&mut Running<'_>) -> io::Result<()>,
-    ) -> Result<(Round, u64), JournalFailed> {
+        notices: &mut Vec<FileNotice>,
+        work: impl FnOnce(&mut RunningRound<'_>) -> io::Result<()>,
+    ) -> Result<(RoundSummary, u64), JournalFailed> {
         self.check()?;
         let mut guard = self.lock()?;
         let Some(files) = guard.as_mut() else {
@@ -326,13 +334,14 @@ impl Journal {
             return Err(JournalFailed::new(&self.directory, &error));
         };
         let before = self.counters.block_bytes.load(Ordering::Relaxed);
-        let mut running = Running { journal: self, files, notices, done: Round::default() };
+        let mut running = RunningRound { journal: self, files, notices, done: RoundSummary::default() };
         work(&mut running).map_err(|error| self.fail(&error))?;
         let written = self.counters.block_bytes.load(Ordering::Relaxed) - before;
         Ok((running.done, written))
     }
 
-    /// Nanoseconds until the files that nobody waits for are due; `None`: there are none. A clock that went back counts as due.
+    /// Nanoseconds until the files that nobody waits for are due; `None`: there are none. A clock
+    /// that went back counts as due.
     fn relaxed_due(&self, now: u64) -> Option<u64> {
         let interval = self.config.interval.nanoseconds();
         let rest_of =
@@ -345,8 +354,8 @@ impl Journal {
         Some(due.max(rest_of(self.config.interval.patience(), since)))
     }
 
-    /// Sleeps until somebody waits for a round, a first file has become dirty, `wake` was called, or `timeout` has
-    /// passed. For the disk thread.
+    /// Sleeps until somebody waits for a round, a first file has become dirty, `wake` was called,
+    /// or `timeout` has passed. For the disk thread.
     pub fn wait(&self, timeout: Duration) -> Wake {
         self.shared.dirty.wait(timeout)
     }
@@ -376,8 +385,9 @@ impl Journal {
         self.shared.marks.get()?.upgrade()
     }
 
-    /// Lets go of segments of `stream` that are to be removed, since a manifest says durably that nobody needs them, or whose
-    /// files were durably replaced. `numbers` are sorted. Waits for a round that is on its way.
+    /// Lets go of segments of `stream` that are to be removed, since a manifest says durably that
+    /// nobody needs them, or whose files were durably replaced. `numbers` are sorted. Waits for a
+    /// round that is on its way.
     pub(crate) fn forget_segments(&self, stream: StreamId, numbers: &[SegmentNo]) {
         // A journal that has failed keeps what it holds: the process ends.
         let Ok(mut guard) = self.lock() else { return };
@@ -395,11 +405,13 @@ impl Journal {
         guard.as_ref().map_or(0, Files::held)
     }
 
-    /// A stream was deleted on purpose: a replay will not ask for its files, and rounds leave alone those that are known
-    /// here. To be called before its directory is removed; on return the note is durable.
+    /// A stream was deleted on purpose: a replay will not ask for its files, and rounds leave alone
+    /// those that are known here. To be called before its directory is removed; on return the note
+    /// is durable.
     ///
     /// # Errors
-    /// There is no note. Lack of space may pass, and is no failure of the journal; all else is final.
+    /// There is no note. Lack of space may pass, and is no failure of the journal; all else is
+    /// final.
     pub fn note_dropped(&self, stream: StreamId) -> Result<(), JournalFailed> {
         let mut full = None;
         self.with_files(&mut Vec::new(), |running| {
@@ -422,15 +434,16 @@ impl Journal {
         full.map_or(Ok(()), Err)
     }
 
-    /// Lets go of files of `stream`, so that they can be opened anew: between two rounds, what is in memory only is written
-    /// to them. `files` are those that the caller knows; the journal adds what it knows itself.
+    /// Lets go of files of `stream`, so that they can be opened anew: between two rounds, what is
+    /// in memory only is written to them. `files` are those that the caller knows; the journal adds
+    /// what it knows itself.
     ///
     /// # Errors
     /// Released bytes could not be written. The journal still holds the files.
     pub(crate) fn leave(
         &self,
         stream: StreamId,
-        part: Part,
+        part: StreamPart,
         files: Vec<Arc<AppendFile>>,
     ) -> Result<(), WriteFailed> {
         let failed = |failed: JournalFailed| failed.of(&self.directory);
@@ -461,17 +474,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes everything durable in the files themselves and leaves a journal that the next start need not replay.
-    /// Files that are appended to meanwhile are left to a replay.
+    /// Makes everything durable in the files themselves and leaves a journal that the next start
+    /// need not replay. Files that are appended to meanwhile are left to a replay.
     pub fn close(&self, clock: &dyn Fn() -> u64) -> Result<(), JournalFailed> {
         self.round_now(clock)?;
         let mut notices = Vec::new();
         let outcome = self.with_files(&mut notices, |running| running.settle_all());
-        notices.into_iter().for_each(Notice::deliver);
+        notices.into_iter().for_each(FileNotice::deliver);
         outcome.map(drop)
     }
 
-    /// What the journal did until now.
+    /// Statistics of the journal until now.
     pub fn statistics(&self, now: u64) -> Statistics {
         let (dirty_files, oldest) = self.shared.dirty.survey();
         let in_round = self.counters.oldest_in_round.load(Ordering::Relaxed);
@@ -493,14 +506,14 @@ impl Journal {
         self.shared.check()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<JournalShared> {
         &self.shared
     }
 
     /// Whether the tails of the files that a round makes durable are to be written besides.
     ///
-    /// Perf: from too many bytes down to half of that. With one limit each round wrote a little of as many files as it took
-    /// to come back to it, which for 1,000 streams was half of a round.
+    /// Perf: from too many bytes down to half of that. With one limit each round wrote a little of
+    /// as many files as it took to come back to it, which for 1,000 streams was half of a round.
     fn must_write_tails(&self) -> bool {
         let held = self.shared.tail_bytes.load(Ordering::Relaxed);
         let was_writing = self.is_writing_tails.load(Ordering::Relaxed);

@@ -1,7 +1,9 @@
-//! The replay: writes what the journal holds into the files it belongs to, and begins a fresh journal.
+//! The replay: writes what the journal holds into the files it belongs to, and begins a fresh
+//! journal.
 //!
-//! Everything complete is applied in order; a round whose last part is missing was never reported durable and is cut.
-//! What cannot be applied is reported, and the journal files that hold it are set aside, not written again.
+//! Everything complete is applied in order; a round whose last part is missing was never reported
+//! durable and is cut. What cannot be applied is reported, and the journal files that hold it are
+//! set aside, not written again.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -9,11 +11,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::{Disk, File, write_again};
+
 use super::Journal;
-use super::block::{Builder, Chunk, Chunks};
-use super::files::{Files, Slot, set_aside};
-use super::scan::{Block, Scan, Scanned, read_block, scan};
-use crate::disk::{Disk, File, write_again};
+use super::block::{BlockChunk, Builder, Chunks};
+use super::files::{Files, FreeFile, set_aside};
+use super::scan::{JournalScan, Scanned, ScannedBlock, read_block, scan};
 use crate::{FileId, StreamId};
 
 /// A block may leave a hole in a file only after damage, and no larger one.
@@ -21,7 +24,7 @@ const WIDEST_HOLE: u64 = 64 * 1024 * 1024;
 
 /// The first bytes for a file that a replay comes across.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ReplayTarget {
     /// Which file.
     pub file: FileId,
     /// Which rewrite of it.
@@ -30,12 +33,14 @@ pub struct Target {
     pub offset: u64,
 }
 
-/// What to do with the bytes of a file.
+/// Decision about the bytes of a file.
 #[derive(Debug)]
 pub enum Resolution {
-    /// Write them. If the file had to be created, or was not synced with its directory, that directory.
+    /// Write them. If the file had to be created, or was not synced with its directory, that
+    /// directory.
     Apply(Arc<dyn File>, Option<PathBuf>),
-    /// The file was rewritten, sealed and synced, or removed on purpose: durably, for its bytes are let go of.
+    /// The file was rewritten, sealed and synced, or removed on purpose: durably, for its bytes are
+    /// let go of.
     Skip,
     /// Nobody knows it.
     Unknown,
@@ -85,7 +90,7 @@ pub enum Problem {
         file: FileId,
         /// Which rewrite of it.
         generation: u64,
-        /// What the disk said.
+        /// Error of the disk.
         error: String,
     },
 }
@@ -116,7 +121,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a replay did.
+/// Report of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Complete rounds applied, and the bytes and files in them.
@@ -129,26 +134,26 @@ pub struct ReplayReport {
     pub skipped: u64,
     /// Rounds cut because they were torn. Nothing of them was reported durable.
     pub cut: u64,
-    /// What went wrong.
+    /// Problems that a replay met.
     pub problems: Vec<Problem>,
     /// Journal files set aside, now or earlier.
     pub kept: Vec<PathBuf>,
     /// Names in the journal's directory that are none of ours, left alone.
     pub unknown: Vec<PathBuf>,
-    /// Bits that were not what was written, in places where it can be told which it is: counted from the start of the
-    /// file. Nothing is lost by them.
+    /// Bits that were not what was written, in places where it can be told which it is: counted
+    /// from the start of the file. Nothing is lost by them.
     pub corrected: Vec<(PathBuf, u64)>,
 }
 
-/// What the journal holds after a start.
-pub struct Replay {
+/// Contents of the journal after a start.
+pub struct JournalReplay {
     journal: Arc<Journal>,
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    scan: Option<Scan>,
+    scan: Option<JournalScan>,
 }
 
-impl Replay {
+impl JournalReplay {
     pub(super) fn prepare(journal: Arc<Journal>, disk: Arc<dyn Disk>, directory: &Path) -> io::Result<Self> {
         disk.make_directory(directory)?;
         if let Some(parent) = directory.parent() {
@@ -162,12 +167,12 @@ impl Replay {
         Ok(Self { journal, disk, directory: directory.to_path_buf(), scan: Some(scan) })
     }
 
-    /// Applies everything, syncs the files and begins a fresh journal file: rounds work from then on. `resolve` is
-    /// asked once per file and generation. An error is one of the disk; nothing is lost by it, and a later start can
-    /// try again. A second call finds nothing to do.
+    /// Applies everything, syncs the files and begins a fresh journal file: rounds work from then
+    /// on. `resolve` is asked once per file and generation. An error is one of the disk; nothing is
+    /// lost by it, and a later start can try again. A second call finds nothing to do.
     pub fn run(
         &mut self,
-        resolve: &mut dyn FnMut(&Target) -> io::Result<Resolution>,
+        resolve: &mut dyn FnMut(&ReplayTarget) -> io::Result<Resolution>,
     ) -> io::Result<ReplayReport> {
         let mut report = ReplayReport::default();
         let Some(mut scan) = self.scan.take() else { return Ok(report) };
@@ -193,12 +198,12 @@ impl Replay {
 
     fn begin(
         &self,
-        scan: Scan,
+        scan: JournalScan,
         sequence: &Sequence,
         keep: &HashSet<usize>,
         report: &mut ReplayReport,
     ) -> io::Result<()> {
-        settle_last_round(&scan)?;
+        rewrite_last_round(&scan)?;
         let mut files = Files {
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
@@ -218,7 +223,7 @@ impl Replay {
         };
         let mut aside = Vec::new();
         for (index, scanned) in scan.files.into_iter().enumerate() {
-            let slot = Slot { file: scanned.file, path: scanned.path, capacity: scanned.length };
+            let slot = FreeFile { file: scanned.file, path: scanned.path, capacity: scanned.length };
             if keep.contains(&index) {
                 aside.push((slot.path, scanned.number));
             } else {
@@ -236,10 +241,10 @@ impl Replay {
     }
 }
 
-/// Makes the last round durable. The process that wrote it may have been killed before its sync, or after one that failed;
-/// and what it says of older files, that they are not needed, counts for writing over them only when it is durable. Every
-/// earlier round is, because the next one began.
-fn settle_last_round(scan: &Scan) -> io::Result<()> {
+/// Makes the last round durable. The process that wrote it may have been killed before its sync, or
+/// after one that failed; and what it says of older files, that they are not needed, counts for
+/// writing over them only when it is durable. Every earlier round is, because the next one began.
+fn rewrite_last_round(scan: &JournalScan) -> io::Result<()> {
     let heads = scan.files.iter().flat_map(|file| file.blocks.iter().map(|block| block.header.head));
     let sure = heads.map(|head| head.previous).max().unwrap_or(0);
     for scanned in &scan.files {
@@ -254,7 +259,7 @@ fn settle_last_round(scan: &Scan) -> io::Result<()> {
 /// The complete rounds, in order.
 struct Sequence {
     /// Index of the file, and the block.
-    blocks: Vec<(usize, Block)>,
+    blocks: Vec<(usize, ScannedBlock)>,
     needed: u64,
     last_number: u64,
     last_round: u64,
@@ -295,7 +300,7 @@ impl Sequence {
     }
 
     fn collect_rounds(&mut self, files: &[Scanned], order: &[usize], report: &mut ReplayReport) {
-        let mut open: Vec<(usize, Block)> = Vec::new();
+        let mut open: Vec<(usize, ScannedBlock)> = Vec::new();
         let (mut last_seen, mut last_complete) = (0, None);
         let blocks = order.iter().flat_map(|index| files[*index].blocks.iter().map(|block| (*index, *block)));
         for (position, (index, block)) in blocks.enumerate() {
@@ -337,7 +342,7 @@ impl Sequence {
 }
 
 /// Where bytes go.
-enum Place {
+enum ReplayDestination {
     File { file: Arc<dyn File>, directory: Option<PathBuf>, is_written: bool },
     Skip,
     Unknown { bytes: u64 },
@@ -345,10 +350,10 @@ enum Place {
 }
 
 struct Applying<'a> {
-    scan: &'a Scan,
+    scan: &'a JournalScan,
     report: &'a mut ReplayReport,
-    resolve: &'a mut dyn FnMut(&Target) -> io::Result<Resolution>,
-    targets: HashMap<(FileId, u64), Place>,
+    resolve: &'a mut dyn FnMut(&ReplayTarget) -> io::Result<Resolution>,
+    targets: HashMap<(FileId, u64), ReplayDestination>,
     dropped: HashSet<StreamId>,
     keep: HashSet<usize>,
 }
@@ -360,7 +365,7 @@ impl Applying<'_> {
         for (index, block) in &sequence.blocks {
             read_block(&*self.scan.files[*index].file, block.offset, &block.header, &mut buffer)?;
             for chunk in Chunks::new(&block.header, whole(&buffer, block)?) {
-                if let Ok(Chunk::Dropped(stream)) = chunk {
+                if let Ok(BlockChunk::Dropped(stream)) = chunk {
                     self.dropped.insert(stream);
                 }
             }
@@ -375,10 +380,10 @@ impl Applying<'_> {
             read_block(&*scanned.file, block.offset, &block.header, &mut buffer)?;
             for chunk in Chunks::new(&block.header, whole(&buffer, block)?) {
                 match chunk {
-                    Ok(Chunk::Bytes { id, generation, offset, bytes }) => {
-                        self.apply_bytes(*index, Target { file: id, generation, offset }, bytes)?;
+                    Ok(BlockChunk::Bytes { id, generation, offset, bytes }) => {
+                        self.apply_bytes(*index, ReplayTarget { file: id, generation, offset }, bytes)?;
                     }
-                    Ok(Chunk::Dropped(_)) => {}
+                    Ok(BlockChunk::Dropped(_)) => {}
                     Err(_) => {
                         let file = scanned.path.clone();
                         self.report.problems.push(Problem::Malformed { file, offset: block.offset });
@@ -390,7 +395,7 @@ impl Applying<'_> {
         Ok(())
     }
 
-    fn apply_bytes(&mut self, index: usize, target: Target, bytes: &[u8]) -> io::Result<()> {
+    fn apply_bytes(&mut self, index: usize, target: ReplayTarget, bytes: &[u8]) -> io::Result<()> {
         let length = bytes.len() as u64;
         if self.dropped.contains(&target.file.stream) {
             self.report.skipped += length;
@@ -399,55 +404,58 @@ impl Applying<'_> {
         let key = (target.file, target.generation);
         if !self.targets.contains_key(&key) {
             let place = match (self.resolve)(&target)? {
-                Resolution::Apply(file, directory) => Place::File { file, directory, is_written: false },
-                Resolution::Skip => Place::Skip,
-                Resolution::Unknown => Place::Unknown { bytes: 0 },
+                Resolution::Apply(file, directory) => {
+                    ReplayDestination::File { file, directory, is_written: false }
+                }
+                Resolution::Skip => ReplayDestination::Skip,
+                Resolution::Unknown => ReplayDestination::Unknown { bytes: 0 },
             };
             self.targets.insert(key, place);
         }
         let Some(place) = self.targets.get_mut(&key) else { return Ok(()) };
         match place {
-            Place::File { file, is_written, .. } => match write(&**file, target.offset, bytes) {
+            ReplayDestination::File { file, is_written, .. } => match write(&**file, target.offset, bytes) {
                 Ok(()) => {
                     *is_written = true;
                     self.report.bytes += length;
                 }
                 Err(error) => {
-                    *place = Place::Failed(error.to_string());
+                    *place = ReplayDestination::Failed(error.to_string());
                     self.keep.insert(index);
                 }
             },
-            Place::Skip => self.report.skipped += length,
-            Place::Unknown { bytes } => {
+            ReplayDestination::Skip => self.report.skipped += length,
+            ReplayDestination::Unknown { bytes } => {
                 *bytes += length;
                 self.keep.insert(index);
             }
-            Place::Failed(_) => {
+            ReplayDestination::Failed(_) => {
                 self.keep.insert(index);
             }
         }
         Ok(())
     }
 
-    /// A file that cannot be synced keeps the whole journal: nobody knows which of its bytes are safe.
+    /// A file that cannot be synced keeps the whole journal: nobody knows which of its bytes are
+    /// safe.
     fn sync(&mut self, disk: &dyn Disk) -> io::Result<()> {
         let mut directories = HashSet::new();
         let mut targets: Vec<_> = self.targets.drain().collect();
         targets.sort_by_key(|(key, _)| *key);
         for ((file, generation), place) in targets {
             match place {
-                Place::File { file: handle, directory, is_written } if is_written => {
+                ReplayDestination::File { file: handle, directory, is_written } if is_written => {
                     handle.sync()?;
                     self.report.files += 1;
                     directories.extend(directory);
                 }
-                Place::Unknown { bytes } => {
+                ReplayDestination::Unknown { bytes } => {
                     self.report.problems.push(Problem::UnknownTarget { file, generation, bytes });
                 }
-                Place::Failed(error) => {
+                ReplayDestination::Failed(error) => {
                     self.report.problems.push(Problem::NotApplied { file, generation, error });
                 }
-                Place::File { .. } | Place::Skip => {}
+                ReplayDestination::File { .. } | ReplayDestination::Skip => {}
             }
         }
         directories.iter().try_for_each(|directory| disk.sync_directory(directory))
@@ -462,7 +470,7 @@ fn write(file: &dyn File, offset: u64, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The block was whole when it was scanned.
-fn whole<'a>(buffer: &'a [u8], block: &Block) -> io::Result<&'a [u8]> {
+fn whole<'a>(buffer: &'a [u8], block: &ScannedBlock) -> io::Result<&'a [u8]> {
     if block.header.is_whole(buffer) {
         Ok(buffer)
     } else {

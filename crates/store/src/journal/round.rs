@@ -1,23 +1,25 @@
 //! A round: makes what is dirty durable, by a sync of each file or by one block of the journal.
 //!
-//! Few files, or much of one file: the files themselves, so that nothing is written twice. Many files with little each:
-//! the journal, because a sync costs the same for one file as for a block with bytes of a thousand. A round holds the
-//! journal's lock of rounds; listeners are called after it.
+//! Few files, or much of one file: the files themselves, so that nothing is written twice. Many
+//! files with little each: the journal, because a sync costs the same for one file as for a block
+//! with bytes of a thousand. A round holds the journal's lock of rounds; listeners are called after
+//! it.
 
 use std::io;
 use std::sync::Arc;
+
+use myelin_disk::is_full;
 
 use super::dirty::SyncUrgency;
 use super::files::{Files, Writing};
 use super::statistics::{Counters, add};
 use super::{Journal, JournalConfig};
-use crate::append_file::{Taken, WriteFailed};
-use crate::disk::is_full;
+use crate::append_file::{RoundInput, WriteFailed};
 use crate::{AppendFile, Durability, FileKind};
 
-/// What a round did.
+/// Summary of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Round {
+pub struct RoundSummary {
     /// Files made durable by a sync of their own.
     pub direct: usize,
     /// Files made durable by the journal.
@@ -28,13 +30,13 @@ pub struct Round {
     pub bytes: u64,
 }
 
-/// What a listener has to be told after the round.
-pub(super) enum Notice {
+/// Notice to a listener after the round.
+pub(super) enum FileNotice {
     Durable(Arc<AppendFile>, u64),
     Failed(Arc<AppendFile>, WriteFailed),
 }
 
-impl Notice {
+impl FileNotice {
     pub(super) fn deliver(self) {
         match self {
             Self::Durable(file, offset) => {
@@ -52,16 +54,16 @@ impl Notice {
 }
 
 /// One round while it runs.
-pub(super) struct Running<'a> {
+pub(super) struct RunningRound<'a> {
     pub(super) journal: &'a Journal,
     pub(super) files: &'a mut Files,
-    pub(super) notices: &'a mut Vec<Notice>,
-    pub(super) done: Round,
+    pub(super) notices: &'a mut Vec<FileNotice>,
+    pub(super) done: RoundSummary,
 }
 
-impl Running<'_> {
+impl RunningRound<'_> {
     /// An error is one of the journal itself, and fatal.
-    pub(super) fn run(&mut self, taken: Vec<Taken>) -> io::Result<()> {
+    pub(super) fn run(&mut self, taken: Vec<RoundInput>) -> io::Result<()> {
         let (direct, journaled) = divide(&self.journal.config, taken);
         let mut left = Vec::new();
         for one in direct {
@@ -86,8 +88,9 @@ impl Running<'_> {
     }
 
     /// Gives back what has to go into the journal in any case: bytes that replace others.
-    fn sync_directly(&mut self, mut taken: Taken) -> Option<Taken> {
+    fn sync_directly(&mut self, mut taken: RoundInput) -> Option<RoundInput> {
         let end = self.sync_file(&taken.file)?;
+        debug_assert!(end >= taken.range.end, "a sync covers what was taken");
         add(&self.counters().direct_bytes, taken.pending());
         self.done.direct += 1;
         self.done.bytes += taken.pending();
@@ -101,7 +104,7 @@ impl Running<'_> {
         add(&self.counters().file_syncs, 1);
         match file.sync_directly(&*self.files.disk, self.files.current()) {
             Ok(end) => {
-                self.notices.push(Notice::Durable(Arc::clone(file), end));
+                self.notices.push(FileNotice::Durable(Arc::clone(file), end));
                 Some(end)
             }
             Err(failed) => {
@@ -115,17 +118,17 @@ impl Running<'_> {
         file.lose(&failed);
         add(&self.counters().failed_files, 1);
         self.done.failed += 1;
-        self.notices.push(Notice::Failed(Arc::clone(file), failed));
+        self.notices.push(FileNotice::Failed(Arc::clone(file), failed));
     }
 
-    fn fail_all(&mut self, taken: Vec<Taken>, error: &io::Error) {
+    fn fail_all(&mut self, taken: Vec<RoundInput>, error: &io::Error) {
         for one in taken {
             let failed = WriteFailed::new(one.file.path(), error);
             self.fail(&one.file, failed);
         }
     }
 
-    fn write_block(&mut self, taken: &[Taken]) -> io::Result<Writing> {
+    fn write_block(&mut self, taken: &[RoundInput]) -> io::Result<Writing> {
         let mut writing = self.files.begin_round();
         let outcome = self.fill(&mut writing, taken);
         match outcome {
@@ -137,7 +140,7 @@ impl Running<'_> {
         }
     }
 
-    fn fill(&mut self, writing: &mut Writing, taken: &[Taken]) -> io::Result<()> {
+    fn fill(&mut self, writing: &mut Writing, taken: &[RoundInput]) -> io::Result<()> {
         for one in taken {
             let start = one.range.start;
             self.files.add(writing, &one.file, start, one.pending(), |range, target| {
@@ -154,7 +157,7 @@ impl Running<'_> {
         self.files.finish(writing)
     }
 
-    fn sync_block(&mut self, writing: &Writing, taken: Vec<Taken>) -> io::Result<()> {
+    fn sync_block(&mut self, writing: &Writing, taken: Vec<RoundInput>) -> io::Result<()> {
         match self.files.sync(writing) {
             Ok(syncs) => {
                 add(&self.counters().journal_syncs, syncs);
@@ -171,7 +174,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn complete(&mut self, taken: Taken) {
+    fn complete(&mut self, taken: RoundInput) {
         let bytes = taken.pending();
         if let Err(failed) = taken.file.journaled(taken.range.end, &taken.patches) {
             return self.fail(&taken.file, failed);
@@ -184,11 +187,11 @@ impl Running<'_> {
         {
             return self.fail(&taken.file, failed);
         }
-        self.notices.push(Notice::Durable(taken.file, taken.range.end));
+        self.notices.push(FileNotice::Durable(taken.file, taken.range.end));
     }
 
     /// Replaced bytes have to wait for the journal: written in place they could be torn.
-    fn do_without_journal(&mut self, taken: Taken) {
+    fn do_without_journal(&mut self, taken: RoundInput) {
         let since = taken.since;
         let file = Arc::clone(&taken.file);
         let is_left = if taken.range.is_empty() { true } else { self.sync_directly(taken).is_some() };
@@ -202,20 +205,25 @@ impl Running<'_> {
     }
 }
 
-/// What is synced itself, and what goes into the journal.
-fn divide(config: &JournalConfig, taken: Vec<Taken>) -> (Vec<Taken>, Vec<Taken>) {
+/// Divides the files of a round into those that are synced themselves and those whose bytes go into
+/// the journal.
+fn divide(config: &JournalConfig, taken: Vec<RoundInput>) -> (Vec<RoundInput>, Vec<RoundInput>) {
     let (mut direct, small): (Vec<_>, Vec<_>) =
         taken.into_iter().partition(|one| one.pending() >= config.direct_bytes_per_file);
     if small.len() > config.direct_files_max {
         return (direct, small);
     }
-    let (appended, replaced) = small.into_iter().partition(|one: &Taken| one.pending() > 0);
+    let (appended, replaced) = small.into_iter().partition(|one: &RoundInput| one.pending() > 0);
     direct.extend::<Vec<_>>(appended);
+    debug_assert!(
+        replaced.iter().all(|one: &RoundInput| !one.patches.is_empty()),
+        "nothing is taken in vain"
+    );
     (direct, replaced)
 }
 
 /// How soon it is to be durable.
-pub(super) fn haste(file: &AppendFile) -> SyncUrgency {
+pub(super) fn urgency(file: &AppendFile) -> SyncUrgency {
     match file.id().kind {
         _ if is_urgent(file) => SyncUrgency::Urgent,
         FileKind::Consumers(_) => SyncUrgency::Patient,

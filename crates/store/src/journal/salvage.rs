@@ -1,21 +1,23 @@
-//! What can be taken out of a journal that is not replayed: the store's number from checksums, bytes from files that were
-//! set aside.
+//! Salvage from a journal that is not replayed: the store's number from checksums, bytes from files
+//! that were set aside.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::block::{self, Chunk, Chunks, Found, Header, PAGE, implied_store};
-use super::replay::Target;
-use super::scan::{read_block, scan_one};
-use crate::disk::Disk;
+use myelin_disk::Disk;
 
-/// Calls `each` with the bytes in the file at `path`, which was set aside, in the order in which they were written.
+use super::block::{self, BlockChunk, BlockHeader, BlockStart, Chunks, PAGE, implied_store};
+use super::replay::ReplayTarget;
+use super::scan::{read_block, scan_one};
+
+/// Calls `each` with the bytes in the file at `path`, which was set aside, in the order in which
+/// they were written.
 pub(crate) fn each_kept(
     disk: &dyn Disk,
     path: &Path,
     store: u64,
-    each: &mut dyn FnMut(Target, &[u8]) -> io::Result<()>,
+    each: &mut dyn FnMut(ReplayTarget, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let scanned = scan_one(disk.open_read_only(path)?, path.to_owned(), store)?;
     let mut buffer = Vec::new();
@@ -27,15 +29,16 @@ pub(crate) fn each_kept(
         for chunk in Chunks::new(&found.header, &buffer) {
             // Nonsense with a right checksum ends its block.
             let Ok(chunk) = chunk else { break };
-            if let Chunk::Bytes { id, generation, offset, bytes } = chunk {
-                each(Target { file: id, generation, offset }, bytes)?;
+            if let BlockChunk::Bytes { id, generation, offset, bytes } = chunk {
+                each(ReplayTarget { file: id, generation, offset }, bytes)?;
             }
         }
     }
     Ok(())
 }
 
-/// The number of the store that wrote the blocks in `directory`: the one that most of them agree on.
+/// The number of the store that wrote the blocks in `directory`: the one that most of them agree
+/// on.
 pub(crate) fn store_number(disk: &dyn Disk, directory: &Path) -> io::Result<Option<u64>> {
     let entries = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -61,7 +64,7 @@ fn count_votes(disk: &dyn Disk, path: PathBuf, votes: &mut HashMap<u64, u64>) ->
         }
         let at = offset - PAGE as u64;
         let number = implied_store(&page, at);
-        let Found::Header(header) = Header::parse(&page, number, at) else { continue };
+        let BlockStart::BlockHeader(header) = BlockHeader::parse(&page, number, at) else { continue };
         if header.length as u64 > length - at {
             continue;
         }

@@ -1,23 +1,26 @@
-//! Reads what the journal's files hold after a start: all valid blocks, in the order in which they were written.
+//! Reads what the journal's files hold after a start: all valid blocks, in the order in which they
+//! were written.
 //!
-//! A file is read page by page behind its last block, too: a valid block of a later round there proves that what is
-//! before it was damaged and not merely torn. Memory: one window, one block, and a few bytes per block.
+//! A file is read page by page behind its last block, too: a valid block of a later round there
+//! proves that what is before it was damaged and not merely torn. Memory: one window, one block,
+//! and a few bytes per block.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::block::{self, Found, Header, LONGEST_BLOCK, PAGE};
-use crate::disk::{Disk, File};
+use myelin_disk::{Disk, File};
+
+use super::block::{self, BlockHeader, BlockStart, LONGEST_BLOCK, PAGE};
 
 const WINDOW: usize = 256 * 1024;
 
 /// A valid block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(super) struct ScannedBlock {
     pub(super) offset: u64,
-    pub(super) header: Header,
+    pub(super) header: BlockHeader,
 }
 
 /// One file of the journal.
@@ -28,13 +31,13 @@ pub(super) struct Scanned {
     /// The number under which it was written last; 0 if it holds no valid block.
     pub(super) number: u64,
     /// Its blocks of that number.
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<ScannedBlock>,
     /// Whether it looks written, though not by this journal.
     pub(super) is_foreign: bool,
 }
 
-/// What a directory of journal files holds.
-pub(super) struct Scan {
+/// Contents of a directory of journal files.
+pub(super) struct JournalScan {
     pub(super) files: Vec<Scanned>,
     /// Files that were set aside at an earlier time.
     pub(super) kept: Vec<PathBuf>,
@@ -43,12 +46,13 @@ pub(super) struct Scan {
     pub(super) next_name: u64,
     /// A block of a version that this program cannot read.
     pub(super) newer: Option<(PathBuf, u32)>,
-    /// Bits in headers of blocks that were not what was written, counted from the start of the file.
+    /// Bits in headers of blocks that were not what was written, counted from the start of the
+    /// file.
     pub(super) corrected: Vec<(PathBuf, u64)>,
 }
 
-pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<Scan> {
-    let mut scan = Scan {
+pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<JournalScan> {
+    let mut scan = JournalScan {
         files: Vec::new(),
         kept: Vec::new(),
         unknown: Vec::new(),
@@ -56,7 +60,7 @@ pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<
         newer: None,
         corrected: Vec::new(),
     };
-    let mut reader = Reader::default();
+    let mut reader = BlockReader::default();
     for entry in disk.list(directory)? {
         let path = directory.join(&entry.name);
         match number_of(&entry.name) {
@@ -78,7 +82,7 @@ pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<
 
 /// The blocks of one file.
 pub(super) fn scan_one(file: Arc<dyn File>, path: PathBuf, store: u64) -> io::Result<Scanned> {
-    Reader::default().scan_file(file, path, store)
+    BlockReader::default().scan_file(file, path, store)
 }
 
 /// The number in a name such as `00000001.jnl`.
@@ -89,7 +93,7 @@ fn number_of(name: &str) -> Option<u64> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct BlockReader {
     window: Vec<u8>,
     /// Which bytes of the file it holds.
     held: Range<u64>,
@@ -98,19 +102,19 @@ struct Reader {
     corrected: Vec<u64>,
 }
 
-impl Reader {
+impl BlockReader {
     fn scan_file(&mut self, file: Arc<dyn File>, path: PathBuf, store: u64) -> io::Result<Scanned> {
         let length = file.len()?;
         self.window.resize(WINDOW, 0);
         self.held = 0..0;
-        let mut blocks: Vec<Block> = Vec::new();
+        let mut blocks: Vec<ScannedBlock> = Vec::new();
         let (mut offset, mut magics) = (0, 0);
         while offset + PAGE as u64 <= length {
             let found = self.block_at(&*file, offset, length, store)?;
             magics += usize::from(found.has_magic);
             offset += match found.header {
                 Some(header) => {
-                    blocks.push(Block { offset, header });
+                    blocks.push(ScannedBlock { offset, header });
                     header.length as u64
                 }
                 None => PAGE as u64,
@@ -126,10 +130,10 @@ impl Reader {
     fn block_at(&mut self, file: &dyn File, offset: u64, length: u64, store: u64) -> io::Result<At> {
         let page = self.page(file, offset)?;
         let has_magic = block::has_magic(page);
-        let (found, wrong) = Header::parse_corrected(page, store, offset);
+        let (found, wrong) = BlockHeader::parse_corrected(page, store, offset);
         let header = match found {
-            Found::Header(header) if header.length as u64 <= length - offset => header,
-            Found::Newer(version) => {
+            BlockStart::BlockHeader(header) if header.length as u64 <= length - offset => header,
+            BlockStart::Newer(version) => {
                 self.newer = Some(version);
                 return Ok(At { has_magic, header: None });
             }
@@ -154,14 +158,14 @@ impl Reader {
 
 struct At {
     has_magic: bool,
-    header: Option<Header>,
+    header: Option<BlockHeader>,
 }
 
 /// Reads the whole block that `header` describes into `block`; shorter if the file ends before.
 pub(super) fn read_block(
     file: &dyn File,
     offset: u64,
-    header: &Header,
+    header: &BlockHeader,
     block: &mut Vec<u8>,
 ) -> io::Result<()> {
     block.resize(header.length.min(LONGEST_BLOCK), 0);

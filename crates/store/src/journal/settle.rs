@@ -1,14 +1,17 @@
-//! Making room in the journal: syncs the files whose bytes its oldest file holds, a few after each round.
+//! Making room in the journal: syncs the files whose bytes its oldest file holds, a few after each
+//! round.
 //!
-//! A thousand files take 85 ms to sync: in one go that would be a pause for every writer that waits for a round.
+//! A thousand files take 85 ms to sync: in one go that would be a pause for every writer that waits
+//! for a round.
 
 use std::io;
 use std::sync::Arc;
 
-use super::round::Running;
+use myelin_disk::is_full;
+
+use super::round::RunningRound;
 use super::statistics::add;
 use crate::AppendFile;
-use crate::disk::is_full;
 
 /// Files synced after one round, unless the journal is full.
 const SLICE: u64 = 16;
@@ -16,14 +19,14 @@ const SLICE_WHEN_FULL: u64 = 128;
 /// Files looked at after one round, whether they need no sync any more.
 const LOOK: usize = 32;
 
-impl Running<'_> {
+impl RunningRound<'_> {
     /// Lets go of all files that others have settled, or removed.
     pub(super) fn forget_settled(&mut self) {
         self.files.forget_all_settled();
     }
 
-    /// Syncs some files of the oldest journal file, as many as the pace of writing needs; `written` bytes went into
-    /// the journal in this round.
+    /// Syncs some files of the oldest journal file, as many as the pace of writing needs; `written`
+    /// bytes went into the journal in this round.
     pub(super) fn settle_slice(&mut self, written: u64) -> io::Result<()> {
         self.files.forget_settled(LOOK);
         let is_soon_full = self.files.live.len() * 2 > self.files.wanted;
@@ -40,7 +43,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Syncs up to `budget` files of the oldest journal file. Lets go of that one if it is not needed any more.
+    /// Syncs up to `budget` files of the oldest journal file. Lets go of that one if it is not
+    /// needed any more.
     pub(super) fn settle_oldest(&mut self, budget: u64) -> io::Result<()> {
         if !self.settle_front(budget) || self.files.live.len() < 2 {
             return Ok(());
@@ -83,7 +87,8 @@ impl Running<'_> {
         }
     }
 
-    /// The file is no holder of journal file `number` any more: if that one is still written, it enters it anew.
+    /// The file is no holder of journal file `number` any more: if that one is still written, it
+    /// enters it anew.
     fn settle(&mut self, file: Arc<AppendFile>, number: u64) {
         if !file.is_lost() {
             add(&self.counters().settling_syncs, 1);
@@ -97,8 +102,8 @@ impl Running<'_> {
         }
     }
 
-    /// Syncs every file whose bytes the journal holds, and says in the journal that it is not needed. What could not be
-    /// synced is left to the next start.
+    /// Syncs every file whose bytes the journal holds, and says in the journal that it is not
+    /// needed. What could not be synced is left to the next start.
     pub(super) fn settle_all(&mut self) -> io::Result<()> {
         while self.settle_front(u64::MAX) && self.files.live.front().is_some_and(|live| live.lost.is_empty())
         {

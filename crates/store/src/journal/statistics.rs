@@ -1,14 +1,15 @@
-//! What the journal did, counted.
+//! Counts of what the journal did.
 //!
 //! Counters are atomics that rounds add to; a snapshot of them is what others see.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bounds in microseconds of the buckets of [`Statistics::round_times`]; the last bucket has none.
+/// Upper bounds in microseconds of the buckets of [`Statistics::round_times`]; the last bucket has
+/// none.
 pub const ROUND_TIME_BOUNDS: [u64; 11] =
     [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 200_000, 1_000_000];
 
-/// What the journal did since it was opened. Times are nanoseconds.
+/// Statistics of the journal since it was opened. Times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Rounds that made something durable.
@@ -29,17 +30,20 @@ pub struct Statistics {
     pub full_rounds: u64,
     /// Files whose sync failed.
     pub failed_files: u64,
-    /// Bytes of blocks that carried what the journal alone has of failed files into a newer journal file.
+    /// Bytes of blocks that carried what the journal alone has of failed files into a newer journal
+    /// file.
     pub carried_bytes: u64,
     /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
     pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
-    /// Age of the oldest message, or what becomes of one, that was released without being durable; 0 if there is none.
+    /// Age of the oldest message, or what becomes of one, that was released without being durable;
+    /// 0 if there is none.
     pub loss_window: u64,
     /// The largest loss window that a round has ended.
     pub loss_window_max: u64,
     /// Age of the oldest change of consumers' positions that is not durable; 0 if there is none.
     pub positions_window: u64,
-    /// The largest such age that a round has ended: what a loss of power would have delivered again.
+    /// The largest such age that a round has ended: what a loss of power would have delivered
+    /// again.
     pub positions_window_max: u64,
     /// Files with something to make durable.
     pub dirty_files: usize,
@@ -63,7 +67,8 @@ pub(super) struct Counters {
     pub(super) positions_window_max: AtomicU64,
     /// When the oldest append came that the running round took; `u64::MAX` between rounds.
     pub(super) oldest_in_round: AtomicU64,
-    /// The same of consumers' positions.
+    /// When the oldest change of consumers' positions came that the running round took; `u64::MAX`
+    /// between rounds.
     pub(super) oldest_positions: AtomicU64,
     round_times: [AtomicU64; ROUND_TIME_BOUNDS.len() + 1],
 }

@@ -141,8 +141,9 @@ fn each_file_has_a_key_of_its_own() {
     assert!(!same(&file, &other_key.file_cipher(AES, "segment", 1, &[1; 16])));
 }
 
-/// Files that exist must stay readable: a change of these bytes is a change of the format. The bytes
-/// were computed with Python (hmac, hashlib, cryptography) from `docs/formats/encryption.md`, not by this code.
+/// Files that exist must stay readable: a change of these bytes is a change of the format. The
+/// bytes were computed with Python (hmac, hashlib, cryptography) from `docs/formats/encryption.md`,
+/// not by this code.
 #[test]
 fn derivations_are_pinned() {
     let master = MasterKey::derive(b"secret");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use myelin_disk::{DirectoryEntry, File, Lock};
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::{DirectoryEntry, File, Lock};
 use crate::segment::MAX_SEQ;
 use crate::segment::tests::Bytes;
 

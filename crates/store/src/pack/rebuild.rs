@@ -1,18 +1,19 @@
-//! Finds the frames of a packed segment whose table is lost: a walk from frame to frame, and past damaged ones.
+//! Finds the frames of a packed segment whose table is lost: a walk from frame to frame, and past
+//! damaged ones.
 //!
 //! Needs no key, for checksums cover what is on disk. Reads in windows; never holds a frame whole.
 
 use std::io;
 use std::ops::Range;
 
-use crate::disk::File;
+use myelin_disk::File;
 
-use super::{FRAME_HEADER_BYTES, FramePlace, FrameTable, Header};
+use super::{FRAME_HEADER_BYTES, FrameHeader, FramePlace, FrameTable};
 
 /// Bytes read at once.
 const WINDOW: usize = 64 * 1024;
 
-/// What a walk found.
+/// Result of a walk through the frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuilt {
     /// The frames whose checksums are right.
@@ -21,14 +22,15 @@ pub struct Rebuilt {
     pub damaged: Vec<Range<u64>>,
 }
 
-/// Finds the frames in `range` of a packed file with the identity `seed`. Work is bounded by a small multiple of the
-/// range, whatever it holds; a file made to look like many frames may leave the rest of it reported as damaged.
+/// Finds the frames in `range` of a packed file with the identity `seed`. Work is bounded by a
+/// small multiple of the range, whatever it holds; a file made to look like many frames may leave
+/// the rest of it reported as damaged.
 ///
 /// # Errors
 /// Those of reading. Damage is none.
 pub fn rebuild(file: &dyn File, seed: u32, range: Range<u64>) -> io::Result<Rebuilt> {
     let end = range.end.min(file.len()?);
-    let mut walk = Walk { window: Window::new(file), seed, end, budget: 4 * end + WINDOW as u64 };
+    let mut walk = Walk { window: FileWindow::new(file), seed, end, budget: 4 * end + WINDOW as u64 };
     let mut rebuilt = Rebuilt::default();
     let (mut at, mut sound) = (range.start, range.start);
     while at < end {
@@ -53,7 +55,7 @@ impl Rebuilt {
 }
 
 struct Walk<'a> {
-    window: Window<'a>,
+    window: FileWindow<'a>,
     seed: u32,
     end: u64,
     /// Bytes that may still be checked.
@@ -63,7 +65,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// The frame that begins at `at`, if one does.
     fn frame_at(&mut self, at: u64) -> io::Result<Option<FramePlace>> {
-        let header = Header::decode(self.window.at(at)?, at);
+        let header = FrameHeader::decode(self.window.at(at)?, at);
         let Some(header) = header.filter(|header| header.place.file().end <= self.end) else {
             return Ok(None);
         };
@@ -91,19 +93,19 @@ impl Walk<'_> {
 }
 
 /// The part of the file that was read last.
-struct Window<'a> {
+struct FileWindow<'a> {
     file: &'a dyn File,
     bytes: Vec<u8>,
     start: u64,
     len: usize,
 }
 
-impl<'a> Window<'a> {
+impl<'a> FileWindow<'a> {
     fn new(file: &'a dyn File) -> Self {
         Self { file, bytes: vec![0; WINDOW], start: 0, len: 0 }
     }
 
-    /// What the file holds from `at` on: at least a frame's header, unless the file ends before.
+    /// Bytes of the file from `at` on: at least a frame's header, unless the file ends before.
     fn at(&mut self, at: u64) -> io::Result<&[u8]> {
         let held = self.start..(self.start + self.len as u64).saturating_sub(FRAME_HEADER_BYTES as u64 - 1);
         if !held.contains(&at) {

@@ -1,7 +1,7 @@
 //! Where the frames of a packed segment are: from raw offsets to places in the file.
 //!
-//! Owns the section of the footer that holds them. A table is only made of frames in order that do not overlap, so
-//! that whoever searches it needs no further checks.
+//! Owns the section of the footer that holds them. A table is only made of frames in order that do
+//! not overlap, so that whoever searches it needs no further checks.
 
 use std::ops::Range;
 
@@ -79,8 +79,8 @@ impl FrameTable {
         }
     }
 
-    /// Reads what [`FrameTable::encode`] wrote. All frames must lie in `file`: between the packed file's header and
-    /// its footer.
+    /// Reads what [`FrameTable::encode`] wrote. All frames must lie in `file`: between the packed
+    /// file's header and its footer.
     ///
     /// # Errors
     /// [`FrameError::Table`].

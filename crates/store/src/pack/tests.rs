@@ -46,7 +46,8 @@ fn ciphers() -> [Option<Cipher>; 3] {
     [None, Some(cipher(CipherKind::ChaCha20Poly1305)), Some(cipher(CipherKind::Aes256Gcm))]
 }
 
-/// The packed file of `frames` (gap in the raw file before the frame, its raw bytes), and its table.
+/// The packed file of `frames` (gap in the raw file before the frame, its raw bytes), and its
+/// table.
 fn pack(frames: &[(u64, Vec<u8>)], cipher: Option<Cipher>) -> (Bytes, FrameTable) {
     let mut packer = Packer::new(SEED, cipher);
     let (mut file, mut raw_offset) = (vec![0; HEADER as usize], HEADER);
@@ -106,7 +107,7 @@ fn text_is_compressed_and_noise_is_stored() {
         for cipher in ciphers() {
             let (file, table) = pack(&[(0, raw.clone())], cipher.clone());
             let place = table.frames()[0];
-            let header = Header::decode(&file.0[HEADER as usize..], HEADER).unwrap();
+            let header = FrameHeader::decode(&file.0[HEADER as usize..], HEADER).unwrap();
             assert_eq!((header.place, header.flags), (place, flags));
             assert!(place.size as usize <= max_size(raw.len()));
             assert_eq!(flags == 0, (place.size as usize) < raw.len() / 2);
@@ -213,7 +214,7 @@ fn a_block_shorter_than_a_frame_header_unpacks() {
         let data = s2::encode(raw);
         let size = (FRAME_HEADER_BYTES + data.len()) as u32;
         let place = FramePlace { raw_offset: 0, file_offset: 0, raw_len: raw.len() as u32, size };
-        let mut file = Bytes([&Header { place, flags: 0, crc: 0 }.encode()[..], &data].concat());
+        let mut file = Bytes([&FrameHeader { place, flags: 0, crc: 0 }.encode()[..], &data].concat());
         mend_checksum(&mut file, 0, size);
         unpack_frame(place, SEED, None, &mut file.0).unwrap();
         assert_eq!(file.0, raw);
@@ -279,7 +280,8 @@ fn a_lost_table_is_found_again_around_damage() {
     assert_eq!(rebuild(&file, SEED + 1, range).unwrap().table, FrameTable::default());
 }
 
-/// Each position looks like a frame up to the end of the file: checked one by one that is quadratic.
+/// Each position looks like a frame up to the end of the file: checked one by one that is
+/// quadratic.
 #[test]
 fn a_file_full_of_false_frames_is_given_up() {
     let length = 256 * 1024;
@@ -291,7 +293,7 @@ fn a_file_full_of_false_frames_is_given_up() {
             raw_len: length as u32,
             size: (length - file.0.len()) as u32,
         };
-        let frame = Header { place, flags: 0, crc: 1 }.encode();
+        let frame = FrameHeader { place, flags: 0, crc: 1 }.encode();
         file.0.extend_from_slice(&frame);
     }
     let counted = Counted { file, bytes: Arc::default() };
@@ -387,7 +389,7 @@ proptest! {
         }
         let size = (FRAME_HEADER_BYTES + data.len()) as u32;
         let place = FramePlace { raw_offset: 0, file_offset: 0, raw_len, size };
-        let frame = [&Header { place, flags, crc: 0 }.encode()[..], &data].concat();
+        let frame = [&FrameHeader { place, flags, crc: 0 }.encode()[..], &data].concat();
         let mut file = Bytes(frame);
         mend_checksum(&mut file, 0, size);
         let mut frame = file.0;

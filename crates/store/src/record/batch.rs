@@ -1,22 +1,22 @@
 //! The way of entries into a buffer.
 //!
-//! Perf: per message no allocation once the buffer has its size, no lock, one checksum over its bytes, each part
-//! copied once. Measured by `record_speed` in the tests.
+//! Perf: per message no allocation once the buffer has its size, no lock, one checksum over its
+//! bytes, each part copied once. Measured by `record_speed` in the tests.
 
 use super::head::{CONTINUES, EXPIRES, FLAGS_AT};
-use super::{Context, Control, HEAD_BYTES, Head, Kind, MAX_ENTRY_BYTES, Message};
+use super::{Control, EntryHead, EntryKind, FileContext, HEAD_BYTES, MAX_ENTRY_BYTES, Message};
 use crate::cipher::Nonce;
 use crate::{Seq, Timestamp};
 
 /// Entries that are appended together: after a crash all of them are there or none.
 ///
-/// Whether an entry is the last is known only at the end. So the newest stays open, without checksum and not yet
-/// encrypted, until the next one comes or the batch is finished. A batch that is dropped instead leaves bytes in the
-/// buffer that are no entries.
+/// Whether an entry is the last is known only at the end. So the newest stays open, without
+/// checksum and not yet encrypted, until the next one comes or the batch is finished. A batch that
+/// is dropped instead leaves bytes in the buffer that are no entries.
 #[derive(Debug)]
-pub struct Batch<'a> {
+pub struct EntryBatch<'a> {
     buffer: &'a mut Vec<u8>,
-    context: &'a Context,
+    context: &'a FileContext,
     /// Where the batch begins in the buffer, and in the file.
     first: usize,
     at: u64,
@@ -24,10 +24,11 @@ pub struct Batch<'a> {
     open: Option<usize>,
 }
 
-impl<'a> Batch<'a> {
-    /// A batch that is appended to `buffer`; its first byte will stand at `at` in the segment's file.
+impl<'a> EntryBatch<'a> {
+    /// A batch that is appended to `buffer`; its first byte will stand at `at` in the segment's
+    /// file.
     #[must_use]
-    pub fn begin(buffer: &'a mut Vec<u8>, at: u64, context: &'a Context) -> Self {
+    pub fn begin(buffer: &'a mut Vec<u8>, at: u64, context: &'a FileContext) -> Self {
         let first = buffer.len();
         Self { buffer, context, first, at, open: None }
     }
@@ -45,13 +46,13 @@ impl<'a> Batch<'a> {
             message.headers,
             message.payload,
         ];
-        let head = Head {
+        let head = EntryHead {
             checksum: 0,
             size: 0,
             seq: message.seq,
             timestamp: message.timestamp,
             subject: u16::try_from(message.subject.len()).expect("the caller refuses longer subjects"),
-            kind: Kind::Message,
+            kind: EntryKind::Message,
             flags,
             headers: message.headers.len() as u32,
         };
@@ -67,26 +68,26 @@ impl<'a> Batch<'a> {
             Control::Delete(ranges) => {
                 let mut payload = Vec::new();
                 ranges.encode(&mut payload);
-                self.push_control(Kind::Delete, 0, timestamp, &payload)
+                self.push_control(EntryKind::Delete, 0, timestamp, &payload)
             }
-            Control::Trim { first } => self.push_control(Kind::Trim, *first, timestamp, &[]),
-            Control::Truncate { last } => self.push_control(Kind::Truncate, *last, timestamp, &[]),
+            Control::Trim { first } => self.push_control(EntryKind::Trim, *first, timestamp, &[]),
+            Control::Truncate { last } => self.push_control(EntryKind::Truncate, *last, timestamp, &[]),
             Control::Durable { segment, offset } => {
-                self.push_control(Kind::Durable, 0, timestamp, &pair(segment.0, *offset))
+                self.push_control(EntryKind::Durable, 0, timestamp, &pair(segment.0, *offset))
             }
-            Control::Skip { last } => self.push_control(Kind::Skip, *last, timestamp, &[]),
+            Control::Skip { last } => self.push_control(EntryKind::Skip, *last, timestamp, &[]),
             Control::Term { epoch, term } => {
-                self.push_control(Kind::Term, 0, timestamp, &pair(*epoch, *term))
+                self.push_control(EntryKind::Term, 0, timestamp, &pair(*epoch, *term))
             }
         }
     }
 
-    fn push_control(&mut self, kind: Kind, seq: Seq, timestamp: Timestamp, payload: &[u8]) -> u32 {
-        let head = Head { checksum: 0, size: 0, seq, timestamp, subject: 0, kind, flags: 0, headers: 0 };
+    fn push_control(&mut self, kind: EntryKind, seq: Seq, timestamp: Timestamp, payload: &[u8]) -> u32 {
+        let head = EntryHead { checksum: 0, size: 0, seq, timestamp, subject: 0, kind, flags: 0, headers: 0 };
         self.push(head, [&[], &[], &[], payload])
     }
 
-    fn push(&mut self, mut head: Head, parts: [&[u8]; 4]) -> u32 {
+    fn push(&mut self, mut head: EntryHead, parts: [&[u8]; 4]) -> u32 {
         self.close(true);
         let size = parts
             .iter()
@@ -99,12 +100,17 @@ impl<'a> Batch<'a> {
         for part in parts {
             self.buffer.extend_from_slice(part);
         }
+        debug_assert_eq!(
+            self.buffer.len() - start + self.context.tag_bytes(),
+            size,
+            "an entry has the size that it says"
+        );
         self.open = Some(start);
         self.offset(start) as u32
     }
 
-    /// The file offset of a place in the buffer. Segments end before 4 GiB, so offsets of entries are kept in 32
-    /// bits everywhere.
+    /// The file offset of a place in the buffer. Segments end before 4 GiB, so offsets of entries
+    /// are kept in 32 bits everywhere.
     fn offset(&self, place: usize) -> u64 {
         let offset = self.at + (place - self.first) as u64;
         debug_assert!(u32::try_from(offset).is_ok(), "a segment of 4 GiB");
@@ -114,6 +120,7 @@ impl<'a> Batch<'a> {
     /// Gives the open entry what it lacks.
     fn close(&mut self, continues: bool) {
         let Some(start) = self.open.take() else { return };
+        debug_assert!(start >= self.first, "an open entry is one of the batch");
         if continues {
             self.buffer[start + FLAGS_AT] |= CONTINUES;
         }
@@ -142,6 +149,7 @@ impl<'a> Batch<'a> {
     /// Closes the last entry; answers the bytes of the batch.
     pub fn finish(mut self) -> usize {
         self.close(false);
+        debug_assert!(self.open.is_none(), "a finished batch has no open entry");
         self.len()
     }
 

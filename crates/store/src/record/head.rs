@@ -1,7 +1,7 @@
 //! The first 32 bytes of an entry.
 //!
-//! Owns what a head may say. Everything that can be refused without the rest of the entry is refused here, so that a
-//! search through foreign bytes computes few checksums.
+//! Owns what a head may say. Everything that can be refused without the rest of the entry is
+//! refused here, so that a search through foreign bytes computes few checksums.
 
 use super::{HEAD_BYTES, MAX_ENTRY_BYTES};
 use crate::{Seq, Timestamp};
@@ -16,10 +16,10 @@ pub(super) const ERASED: u8 = 4;
 /// Where the flags stand.
 pub(super) const FLAGS_AT: usize = 27;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as the variants of `Control`, which say it")]
-pub enum Kind {
+pub enum EntryKind {
     Message,
     Delete,
     Trim,
@@ -29,7 +29,7 @@ pub enum Kind {
     Term,
 }
 
-impl Kind {
+impl EntryKind {
     pub(super) const fn code(self) -> u8 {
         match self {
             Self::Message => 1,
@@ -56,9 +56,10 @@ impl Kind {
     }
 }
 
-/// What the head of an entry says. Not to be believed before the checksum of the whole entry was seen to be right.
+/// Head of an entry. Not to be believed before the checksum of the whole entry was seen to be
+/// right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct EntryHead {
     /// Of the bytes behind it.
     pub(super) checksum: u32,
     /// Bytes of the whole entry.
@@ -68,13 +69,13 @@ pub struct Head {
     /// When it was accepted.
     pub timestamp: Timestamp,
     pub(super) subject: u16,
-    /// What it is.
-    pub kind: Kind,
+    /// Kind of the entry.
+    pub kind: EntryKind,
     pub(super) flags: u8,
     pub(super) headers: u32,
 }
 
-impl Head {
+impl EntryHead {
     /// Bytes of the whole entry, head included.
     #[must_use]
     pub const fn size(&self) -> usize {
@@ -113,12 +114,12 @@ impl Head {
     /// Whether an entry could say this.
     fn is_plausible(&self) -> bool {
         let allowed = match self.kind {
-            Kind::Message if self.has(ERASED) => CONTINUES | ERASED,
-            Kind::Message => CONTINUES | EXPIRES,
+            EntryKind::Message if self.has(ERASED) => CONTINUES | ERASED,
+            EntryKind::Message => CONTINUES | EXPIRES,
             _ => CONTINUES,
         };
-        let unnumbered = matches!(self.kind, Kind::Delete | Kind::Durable | Kind::Term);
-        let bare = self.kind != Kind::Message || self.has(ERASED);
+        let unnumbered = matches!(self.kind, EntryKind::Delete | EntryKind::Durable | EntryKind::Term);
+        let bare = self.kind != EntryKind::Message || self.has(ERASED);
         self.flags & !allowed == 0
             && self.size() <= MAX_ENTRY_BYTES
             && self.size() >= HEAD_BYTES
@@ -128,17 +129,17 @@ impl Head {
     }
 }
 
-/// Reads a head, so that its reader learns how many bytes the entry has. `None` if `bytes` are fewer than 32 or no
-/// entry begins like this; zeros are no entry.
+/// Reads a head, so that its reader learns how many bytes the entry has. `None` if `bytes` are
+/// fewer than 32 or no entry begins like this; zeros are no entry.
 #[inline]
 #[must_use]
-pub fn peek(bytes: &[u8]) -> Option<Head> {
+pub fn peek(bytes: &[u8]) -> Option<EntryHead> {
     let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
     // Before anything else, because a search looks at every offset.
-    let kind = Kind::from_code(bytes[26])?;
+    let kind = EntryKind::from_code(bytes[26])?;
     let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-    let head = Head {
+    let head = EntryHead {
         checksum: u32_at(0),
         size: u32_at(4),
         seq: u64_at(8),

@@ -1,8 +1,8 @@
 //! Entries: the messages and controls of which a stream's log consists, as bytes.
 //!
-//! Owns their layout (`docs/formats/segment.md`). Entries are written in batches (`Batch`), which recovery takes whole
-//! or not at all, and read one by one (`decode`). Nothing here knows files; an entry knows its place only because
-//! the nonce of an encrypted one is its file offset.
+//! Owns their layout (`docs/formats/segment.md`). Entries are written in batches (`EntryBatch`),
+//! which recovery takes whole or not at all, and read one by one (`decode`). Nothing here knows
+//! files; an entry knows its place only because the nonce of an encrypted one is its file offset.
 //!
 //! ```text
 //!  0 u32 checksum of bytes 4..size     4 u32 size        8 u64 seq            16 i64 timestamp
@@ -21,10 +21,10 @@ mod batch;
 mod decode;
 mod head;
 
-pub use batch::Batch;
+pub use batch::EntryBatch;
 pub use decode::{Decoded, decode, decode_trusted, erase, verify};
 pub(crate) use decode::{assemble, decode_peeked, decode_trusted_peeked, open, verify_behind};
-pub use head::{Head, Kind, peek};
+pub use head::{EntryHead, EntryKind, peek};
 
 /// Bytes before the body of an entry.
 pub const HEAD_BYTES: usize = 32;
@@ -32,19 +32,20 @@ pub const HEAD_BYTES: usize = 32;
 /// No entry is longer. Bounds what a reader believes of a size that it cannot check yet.
 pub const MAX_ENTRY_BYTES: usize = 256 << 20;
 
-/// What an entry adds to the lengths of its parts, at most.
+/// Bytes that an entry adds to the lengths of its parts, at most.
 const MAX_OVERHEAD: usize = HEAD_BYTES + 8 + TAG_BYTES;
 
-/// What all entries of a segment share.
+/// Context that all entries of a segment share.
 #[derive(Clone, Debug, Default)]
-pub struct Context {
-    /// The segment's identity, with which every checksum begins: bytes of another file are never taken for its own.
+pub struct FileContext {
+    /// The segment's identity, with which every checksum begins: bytes of another file are never
+    /// taken for its own.
     pub seed: u32,
     /// The key of an encrypted segment.
     pub cipher: Option<Cipher>,
 }
 
-impl Context {
+impl FileContext {
     /// Bytes that encryption adds to each entry and section.
     #[must_use]
     pub fn tag_bytes(&self) -> usize {
@@ -65,7 +66,7 @@ pub struct Message<'a> {
     pub subject: &'a [u8],
     /// The whole header block, or nothing.
     pub headers: &'a [u8],
-    /// What is behind the headers.
+    /// Payload behind the headers.
     pub payload: &'a [u8],
 }
 
@@ -77,7 +78,7 @@ impl Message<'_> {
     }
 }
 
-/// What happened to a stream besides a new message.
+/// Change of a stream besides a new message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
     /// These sequences are gone.
@@ -104,7 +105,7 @@ pub enum Control<'a> {
         /// The new last sequence.
         last: Seq,
     },
-    /// What follows was decided in this term of this epoch.
+    /// Everything that follows was decided in this term of this epoch.
     Term {
         /// Grows when a stream gets another group of replicas.
         epoch: u64,
@@ -130,7 +131,8 @@ impl Control<'_> {
 pub enum Entry<'a> {
     /// A message.
     Message(Message<'a>),
-    /// What was a message until its bytes were overwritten on demand. A `Delete` of its sequence is in the log, too.
+    /// Message whose bytes were overwritten on demand. A `Delete` of its sequence is in the log,
+    /// too.
     Erased {
         /// Its place in the stream.
         seq: Seq,
@@ -145,7 +147,7 @@ pub enum Invalid {
     /// They end before the entry does.
     Cut,
     /// The head says what no entry's head says.
-    Head,
+    EntryHead,
     /// The checksum differs: changed bytes, or another segment's.
     Checksum,
     /// Not encrypted with this key, or changed by someone who can compute checksums.
@@ -158,7 +160,7 @@ impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cut => "the entry is cut",
-            Self::Head => "no entry begins here",
+            Self::EntryHead => "no entry begins here",
             Self::Checksum => "wrong checksum",
             Self::Unauthentic => "encrypted with another key, or changed since",
             Self::Body => "impossible content",
@@ -174,16 +176,17 @@ pub const fn max_message_len(subject: usize, headers: usize, payload: usize) -> 
     MAX_OVERHEAD + subject + headers + payload
 }
 
-/// Whether parts of these lengths make an entry at all. [`Batch::message`] panics with others.
+/// Whether parts of these lengths make an entry at all. [`EntryBatch::message`] panics with others.
 #[must_use]
 pub fn fits(subject: usize, headers: usize, payload: usize) -> bool {
     let sum = headers.saturating_add(payload).saturating_add(MAX_OVERHEAD + subject);
     subject <= usize::from(u16::MAX) && sum <= MAX_ENTRY_BYTES
 }
 
-/// What a message counts against `max_bytes`.
+/// Bytes that a message counts against `max_bytes`.
 ///
-/// Compat: the reference counts what its own file format needs, and users see the sums; ours needs other bytes.
+/// Compat: the reference counts what its own file format needs, and users see the sums; ours needs
+/// other bytes.
 #[must_use]
 pub const fn stored_size(storage: Storage, subject: usize, headers: usize, payload: usize) -> u64 {
     let parts = subject as u64 + headers as u64 + payload as u64;

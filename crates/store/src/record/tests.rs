@@ -8,12 +8,12 @@ use super::*;
 use crate::cipher::CipherKind;
 use crate::segment::tests::spent;
 
-fn contexts() -> [Context; 3] {
+fn contexts() -> [FileContext; 3] {
     let cipher = |kind| Some(Cipher::new(kind, &[7; 32]));
     [
-        Context { seed: 0xfeed_beef, cipher: None },
-        Context { seed: 1, cipher: cipher(CipherKind::ChaCha20Poly1305) },
-        Context { seed: 2, cipher: cipher(CipherKind::Aes256Gcm) },
+        FileContext { seed: 0xfeed_beef, cipher: None },
+        FileContext { seed: 1, cipher: cipher(CipherKind::ChaCha20Poly1305) },
+        FileContext { seed: 2, cipher: cipher(CipherKind::Aes256Gcm) },
     ]
 }
 
@@ -63,9 +63,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![3 => message, 1 => control.prop_map(Step::Control)]
 }
 
-fn encode(steps: &[Step], at: u64, context: &Context) -> (Vec<u8>, Vec<u32>) {
+fn encode(steps: &[Step], at: u64, context: &FileContext) -> (Vec<u8>, Vec<u32>) {
     let mut buffer = b"before".to_vec();
-    let mut batch = Batch::begin(&mut buffer, at, context);
+    let mut batch = EntryBatch::begin(&mut buffer, at, context);
     let place = |step: &Step| match (step.entry(), step) {
         (Entry::Message(message), _) => batch.message(&message),
         (_, Step::Control(control)) => batch.control(control, 5),
@@ -116,7 +116,7 @@ proptest! {
             let bit = bit.index(bad.len() * 8);
             bad[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(decode(&mut bad, 128, &context).is_err());
-            let other = Context { seed: context.seed ^ 1, cipher: context.cipher.clone() };
+            let other = FileContext { seed: context.seed ^ 1, cipher: context.cipher.clone() };
             prop_assert_eq!(decode(&mut good.clone(), 128, &other).unwrap_err(), Invalid::Checksum);
             let moved = decode(&mut good.clone(), 129, &context).is_err();
             prop_assert_eq!(moved, context.cipher.is_some());
@@ -153,9 +153,9 @@ const HELLO: Message<'_> = Message {
 
 #[test]
 fn the_layout_is_the_documented_one() {
-    let context = Context { seed: 11, cipher: None };
+    let context = FileContext { seed: 11, cipher: None };
     let mut buffer = Vec::new();
-    let mut batch = Batch::begin(&mut buffer, 128, &context);
+    let mut batch = EntryBatch::begin(&mut buffer, 128, &context);
     batch.message(&HELLO);
     batch.control(&Control::Trim { first: 4 }, 6);
     batch.finish();
@@ -176,7 +176,7 @@ fn the_layout_is_the_documented_one() {
 fn an_erased_message_keeps_its_place_only() {
     for context in contexts() {
         let mut buffer = Vec::new();
-        let mut batch = Batch::begin(&mut buffer, 128, &context);
+        let mut batch = EntryBatch::begin(&mut buffer, 128, &context);
         batch.message(&HELLO);
         batch.control(&Control::Trim { first: 4 }, 6);
         let length = batch.finish();
@@ -195,13 +195,13 @@ fn an_erased_message_keeps_its_place_only() {
 fn a_cancelled_batch_leaves_nothing() {
     let [_, context, _] = contexts();
     let mut buffer = b"x".to_vec();
-    let mut batch = Batch::begin(&mut buffer, 128, &context);
+    let mut batch = EntryBatch::begin(&mut buffer, 128, &context);
     assert!(batch.is_empty());
     batch.message(&HELLO);
     batch.message(&HELLO);
     batch.cancel();
     assert_eq!(buffer, b"x");
-    assert_eq!(Batch::begin(&mut buffer, 128, &context).finish(), 0);
+    assert_eq!(EntryBatch::begin(&mut buffer, 128, &context).finish(), 0);
 }
 
 #[test]
@@ -213,7 +213,8 @@ fn sizes_are_those_of_the_reference() {
     assert!(!fits(1, 0, MAX_ENTRY_BYTES) && peek(&[0; 64]).is_none());
 }
 
-/// Run by hand: `cargo test --release -p myelin-store speed -- --ignored --nocapture --test-threads 1`.
+/// Run by hand:
+/// `cargo test --release -p myelin-store speed -- --ignored --nocapture --test-threads 1`.
 #[test]
 #[ignore = "measures"]
 fn record_speed() {
@@ -225,7 +226,7 @@ fn record_speed() {
         let start = spent();
         for round in 0..ROUNDS {
             buffer.clear();
-            let mut batch = Batch::begin(&mut buffer, 128, &context);
+            let mut batch = EntryBatch::begin(&mut buffer, 128, &context);
             for index in 0..COUNT {
                 let message = Message {
                     seq: round * COUNT + index,

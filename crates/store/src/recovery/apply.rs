@@ -1,7 +1,7 @@
 //! One entry after the other goes through the catalog, as on the day it was written.
 //!
-//! What no writer would have written there is passed over, and reported: an entry with a right checksum may still stand
-//! where it does not belong.
+//! What no writer would have written there is passed over, and reported: an entry with a right
+//! checksum may still stand where it does not belong.
 
 use crate::config::Storage;
 use crate::record::{Control, Entry};
@@ -11,14 +11,15 @@ use crate::{ReadError, SegmentNo, Seq};
 
 use super::{Notice, Recovering};
 
-/// What became of an entry.
+/// Fate of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Applied,
     PassedOver,
 }
 
-/// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be told to stop.
+/// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be
+/// told to stop.
 pub(super) struct Applying<'a> {
     catalog: &'a mut Catalog,
     entries: u64,
@@ -82,13 +83,13 @@ impl Recovering<'_> {
 
 /// Replays one entry.
 ///
-/// No message comes twice: a place that is written again was cut before, the journal writes the same bytes to the same
-/// place, and sequences that are given out again begin a segment, which was truncated before its first entry. And no
-/// append writes one far from where its segment begins.
+/// No message comes twice: a place that is written again was cut before, the journal writes the
+/// same bytes to the same place, and sequences that are given out again begin a segment, which was
+/// truncated before its first entry. And no append writes one far from where its segment begins.
 pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate, ReadError> {
     match &scanned.entry {
         Entry::Message(message) => {
-            if message.seq <= catalog.totals.last_seq || !is_in_span(catalog, message.seq) {
+            if message.seq <= catalog.totals().last_seq || !is_in_span(catalog, message.seq) {
                 return Ok(Fate::PassedOver);
             }
             let size = size_of(Storage::File, message.subject, message.headers, message.payload);
@@ -103,14 +104,14 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate
         }
         Entry::Erased { seq } if is_in_span(catalog, *seq) => catalog.skip_at(*seq, scanned.timestamp),
         Entry::Control(Control::Delete(ranges)) => {
-            let (first, last) = (catalog.totals.first_seq, catalog.totals.last_seq);
+            let (first, last) = (catalog.totals().first_seq, catalog.totals().last_seq);
             for range in ranges.iter() {
                 let last = (*range.end()).min(last);
-                let mut seq = catalog.deleted.next_live((*range.start()).max(first));
-                while seq <= last && catalog.totals.messages > 0 {
+                let mut seq = catalog.deleted().next_live((*range.start()).max(first));
+                while seq <= last && catalog.totals().messages > 0 {
                     catalog.remove(seq)?;
                     // What lies below the first message is not among the deleted ones any more.
-                    seq = catalog.deleted.next_live((seq + 1).max(catalog.totals.first_seq));
+                    seq = catalog.deleted().next_live((seq + 1).max(catalog.totals().first_seq));
                 }
             }
         }
@@ -133,6 +134,6 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate
 
 /// Whether the active segment's table can name a sequence.
 fn is_in_span(catalog: &Catalog, seq: Seq) -> bool {
-    let first = catalog.places.last().map_or(0, |place| place.segment.first_seq);
+    let first = catalog.segments().last().map_or(0, |view| view.segment.first_seq);
     seq <= MAX_SEQ && seq.checked_sub(first).is_some_and(|delta| u32::try_from(delta).is_ok())
 }

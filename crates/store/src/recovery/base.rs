@@ -4,25 +4,23 @@ use std::sync::Arc;
 
 use crate::base::{self, BaseReader};
 use crate::damage::Damage;
-use crate::index::{Deleted, SubjectState};
 use crate::manifest::{Manifest, SegmentEntry};
-use crate::segment::{self, SubjectChange};
-use crate::stream::{Form, Place, Rows, Segment, Times, segment_name};
+use crate::segment;
+use crate::stream::{Form, Segment, SegmentView, Times, segment_name};
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::directory::{Found, base_name};
+use super::directory::{FoundFiles, base_name};
 use super::{Notice, OpenError, Recovering};
 
 impl Recovering<'_> {
     /// Takes over the state at the end of the segments that the manifest covers.
-    pub(super) fn load_manifest(&mut self, manifest: &Manifest, found: &Found) -> Result<(), OpenError> {
-        self.catalog.totals = manifest.totals;
-        self.catalog.deleted = Deleted::load(manifest.deleted.iter());
+    pub(super) fn load_manifest(&mut self, manifest: &Manifest, found: &FoundFiles) -> Result<(), OpenError> {
+        self.catalog.restore_totals(manifest);
         let mut has_come_back = false;
         for entry in &manifest.segments {
-            let places = self.catalog.places.len();
+            let segments = self.catalog.segments().len();
             self.add_listed(entry, found)?;
-            has_come_back |= !entry.sealed && self.catalog.places.len() > places;
+            has_come_back |= !entry.sealed && self.catalog.segments().len() > segments;
         }
         match self.load_base(manifest) {
             // It cannot know the subjects of a segment that was missing when it was written.
@@ -45,7 +43,7 @@ impl Recovering<'_> {
     }
 
     /// A segment that the manifest lists: its effects are in the base, only its table is needed.
-    fn add_listed(&mut self, entry: &SegmentEntry, found: &Found) -> Result<(), OpenError> {
+    fn add_listed(&mut self, entry: &SegmentEntry, found: &FoundFiles) -> Result<(), OpenError> {
         let no = entry.no;
         if found.segments.binary_search(&no).is_err() {
             self.report.note(Notice::Missing { segments: no..=no });
@@ -71,7 +69,7 @@ impl Recovering<'_> {
         match ends {
             Ok((header, Some(trailer))) => {
                 match self.sealed_segment(&header, &trailer) {
-                    Ok(segment) => self.catalog.add_sealed(Place {
+                    Ok(segment) => self.catalog.add_sealed(SegmentView {
                         segment: Arc::new(segment),
                         first_seq: entry.first_seq,
                         last_seq: entry.last_seq,
@@ -80,7 +78,7 @@ impl Recovering<'_> {
                         form: Form::Sealed,
                         removed: 0,
                     }),
-                    Err(damage) => self.note_damaged(no, &damage),
+                    Err(damage) => self.miss_listed(entry, &damage),
                 }
                 Ok(())
             }
@@ -90,10 +88,16 @@ impl Recovering<'_> {
                 Err(OpenError::new(format!("segment {}", no.0), damage))
             }
             Err(damage) => {
-                self.note_damaged(no, &damage);
+                self.miss_listed(entry, &damage);
                 Ok(())
             }
         }
+    }
+
+    /// Nothing can be read of a segment that the manifest lists.
+    fn miss_listed(&mut self, entry: &SegmentEntry, damage: &Damage) {
+        self.note_damaged(entry.no, damage);
+        self.lose(segment_name(entry.no), Some(entry.first_seq..=entry.last_seq), entry.file_len);
     }
 
     pub(super) fn note_damaged(&mut self, no: SegmentNo, damage: &Damage) {
@@ -102,8 +106,8 @@ impl Recovering<'_> {
 
     fn load_base(&mut self, manifest: &Manifest) -> Result<(), Damage> {
         let Some(listed) = &manifest.base else { return Ok(()) };
-        let file = self.files.ground.disk.open(&self.files.directory.join(base_name(listed.number)))?;
-        let header = base::Header::read(&*file)?;
+        let file = self.files.store_env.disk.open(&self.files.directory.join(base_name(listed.number)))?;
+        let header = base::BaseHeader::read(&*file)?;
         let cipher = match header.encryption {
             None => None,
             Some(kind) => {
@@ -114,68 +118,36 @@ impl Recovering<'_> {
         let mut reader = BaseReader::open(file, &header, header.context(cipher))?;
         while let Some(subjects) = reader.next_subjects()? {
             for change in subjects.iter() {
-                let id = self.catalog.index.enter(change.text);
-                self.catalog.index.set(id, state_of(&change));
+                self.catalog.restore_subject(&change);
             }
         }
         while let Some(expiries) = reader.next_expiries()? {
             for (seq, at) in expiries {
-                self.restore_expiry(seq, at);
+                self.catalog.restore_expiry(seq, at);
             }
         }
-        let _ = self.catalog.index.take_touched();
+        self.catalog.forget_touched_subjects();
         Ok(())
-    }
-
-    pub(super) fn restore_expiry(&mut self, seq: Seq, at: Timestamp) {
-        if self.catalog.contains(seq) {
-            self.catalog.note_expiry(seq, at);
-        }
     }
 
     /// Counts the subjects anew from the tables of all segments that the manifest covers.
     fn rebuild_index(&mut self) -> Result<(), OpenError> {
-        // Rows that were read from entries name subjects by their numbers in the index that goes.
-        let mut messages = Vec::new();
-        let mut texts: Vec<Option<Vec<Box<[u8]>>>> = Vec::new();
-        for (at, place) in self.catalog.places.iter().enumerate() {
-            messages.push(self.catalog.messages_of(at).map_err(|error| {
-                OpenError::new(segment_name(place.segment.no), std::io::Error::other(error.to_string()))
-            })?);
-            texts.push(match &place.form {
-                Form::Closed(rows) => {
-                    Some(rows.subjects.iter().map(|&id| Box::from(self.catalog.index.text(id))).collect())
-                }
-                Form::Active | Form::Sealed => None,
-            });
-        }
-        self.catalog.replace_index();
-        for (seq, text) in messages.into_iter().flatten() {
-            let id = self.catalog.index.enter(&text);
-            self.catalog.index.appended(id, seq, 0);
-        }
-        for (at, texts) in texts.into_iter().enumerate() {
-            if let (Some(texts), Form::Closed(rows)) = (texts, self.catalog.places[at].form.clone()) {
-                let mut renumbered = Rows::default();
-                for (row, text) in texts.iter().enumerate() {
-                    let id = self.catalog.index.enter(text);
-                    renumbered.push(rows.deltas[row], rows.offsets[row], rows.sizes[row], id);
-                }
-                self.catalog.places[at].form = Form::Closed(Arc::new(renumbered));
-            }
-        }
-        let _ = self.catalog.index.take_touched();
+        self.catalog.rebuild_index().map_err(|(no, error)| {
+            OpenError::new(segment_name(no), std::io::Error::other(error.to_string()))
+        })?;
         self.rebuild_expiries();
         Ok(())
     }
 
     /// Lifetimes stand in the base and in footers. What was read from entries has told its own.
     fn rebuild_expiries(&mut self) {
-        let sealed = self.catalog.places.iter().filter(|place| matches!(place.form, Form::Sealed));
-        let segments: Vec<_> = sealed.map(|place| Arc::clone(&place.segment)).collect();
+        let sealed = self.catalog.segments().iter().filter(|view| matches!(view.form, Form::Sealed));
+        let segments: Vec<_> = sealed.map(|view| Arc::clone(&view.segment)).collect();
         for segment in segments {
             match expiries_of(&segment) {
-                Ok(expiries) => expiries.into_iter().for_each(|(seq, at)| self.restore_expiry(seq, at)),
+                Ok(expiries) => {
+                    expiries.into_iter().for_each(|(seq, at)| self.catalog.restore_expiry(seq, at))
+                }
                 Err(damage) => self.note_damaged(segment.no, &damage),
             }
         }
@@ -188,14 +160,4 @@ fn expiries_of(segment: &Segment) -> Result<Vec<(Seq, Timestamp)>, Damage> {
     let file = sealed.open()?;
     let Some(trailer) = segment::read_trailer(&*file, &segment.context)? else { return Ok(Vec::new()) };
     Ok(segment::read_changes(&*file, &trailer, &segment.context)?.expiries)
-}
-
-pub(super) fn state_of(change: &SubjectChange<'_>) -> SubjectState {
-    SubjectState {
-        count: change.count,
-        first: change.first,
-        last: change.last,
-        first_exact: change.first_exact,
-        last_exact: change.last_exact,
-    }
 }

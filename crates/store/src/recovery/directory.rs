@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::disk::Disk;
+use myelin_disk::Disk;
+
 use crate::manifest::{COPIES, Manifest};
-use crate::meta::TWINS;
+use crate::meta::META_COPIES;
 use crate::stream::{Files, segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
@@ -15,19 +16,20 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 
 /// Names that are ours.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundFiles {
     /// Ascending.
     pub(super) segments: Vec<SegmentNo>,
     pub(super) bases: Vec<SegmentNo>,
 }
 
 /// Lists the directory of a stream. Unfinished files are removed, foreign ones set aside.
-pub(super) fn read(files: &Files, report: &mut StreamReport) -> Result<Found, OpenError> {
-    let disk = &*files.ground.disk;
-    // A process that was killed may have left names that are seen and not safe: what is decided by them must be.
+pub(super) fn read(files: &Files, report: &mut StreamReport) -> Result<FoundFiles, OpenError> {
+    let disk = &*files.store_env.disk;
+    // A process that was killed may have left names that are seen and not safe: what is decided by
+    // them must be.
     disk.sync_directory(&files.directory).map_err(|error| OpenError::new("directory", error))?;
     let entries = disk.list(&files.directory).map_err(|error| OpenError::new("directory", error))?;
-    let mut found = Found::default();
+    let mut found = FoundFiles::default();
     for entry in entries {
         if let Some(no) = segment_number(&entry.name) {
             found.segments.push(no);
@@ -44,7 +46,7 @@ pub(super) fn read(files: &Files, report: &mut StreamReport) -> Result<Found, Op
 }
 
 fn is_ours(name: &str) -> bool {
-    TWINS.contains(&name) || COPIES.contains(&name) || name.starts_with("consumers.")
+    META_COPIES.contains(&name) || COPIES.contains(&name) || name.starts_with("consumers.")
 }
 
 /// The file name of a base.
@@ -68,7 +70,7 @@ fn remove(disk: &dyn Disk, path: &Path, report: &mut StreamReport) {
 /// Moves `name` out of a stream's directory. It stays where it is if that fails.
 pub(super) fn set_aside(files: &Files, name: &str, why: &'static str, report: &mut StreamReport) {
     let from = files.directory.join(name);
-    match move_aside(&*files.ground.disk, &from, name) {
+    match move_aside(&*files.store_env.disk, &from, name) {
         Ok(to) => report.note(Notice::SetAside { name: name.to_owned(), to, why }),
         Err(error) => {
             report.note(Notice::Left { what: format!("cannot set {} aside: {error}", from.display()) })
@@ -80,7 +82,8 @@ fn stream_of(directory: &Path) -> String {
     directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Where something of stream `stream` called `name` goes in the quarantine: a name that is not taken.
+/// Where something of stream `stream` called `name` goes in the quarantine: a name that is not
+/// taken.
 pub(crate) fn place_aside(
     disk: &dyn Disk,
     root: &Path,
@@ -120,7 +123,7 @@ impl Recovering<'_> {
     /// Whether nothing was ever written to a segment file: it has no byte but zeros.
     pub(super) fn is_blank(&self, no: SegmentNo) -> bool {
         let blank = || -> std::io::Result<bool> {
-            let file = self.files.ground.disk.open(&self.files.segment_path(no))?;
+            let file = self.files.store_env.disk.open(&self.files.segment_path(no))?;
             let (length, mut at, mut piece) = (file.len()?, 0, vec![0; 1 << 16]);
             while at < length {
                 let read = file.read_at(&mut piece, at)?;
@@ -135,12 +138,13 @@ impl Recovering<'_> {
     }
 
     pub(super) fn remove_blank(&mut self, no: SegmentNo) {
-        remove(&*self.files.ground.disk, &self.files.segment_path(no), &mut self.report);
+        remove(&*self.files.store_env.disk, &self.files.segment_path(no), &mut self.report);
     }
 
-    /// Removes what the manifest no longer lists: a crash came between writing it and removing the files.
-    pub(super) fn remove_obsolete(&mut self, manifest: Option<&Manifest>, found: &Found) {
-        let disk = &*self.files.ground.disk;
+    /// Removes what the manifest no longer lists: a crash came between writing it and removing the
+    /// files.
+    pub(super) fn remove_obsolete(&mut self, manifest: Option<&Manifest>, found: &FoundFiles) {
+        let disk = &*self.files.store_env.disk;
         let covers = manifest.map_or(SegmentNo(0), |manifest| manifest.covers);
         for &no in found.segments.iter().filter(|no| **no <= covers) {
             let is_listed =

@@ -3,29 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use myelin_disk::{File, write_again};
+
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
 use crate::config::{Durability, Storage};
 use crate::damage::Damage;
-use crate::disk::{File, write_again};
 use crate::manifest::SegmentEntry;
-use crate::record::{Context, Control, Entry};
-use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
+use crate::record::{Control, Entry, FileContext};
+use crate::segment::{self, Damaged, Extent, HEADER_BYTES, ScanEnd, Scanned, SegmentHeader};
 use crate::stream::{
-    Active, Beginning, Closed, Files, Form, Place, Rows, SEGMENT_SPAN, SealedFile, Segment, Shared, Source,
-    Times, segment_name, size_of,
+    Active, Beginning, Closed, Files, Form, Rows, SEGMENT_SPAN, SealedFile, Segment, SegmentFile,
+    SegmentView, StreamShared, Times, segment_name, size_of,
 };
-use crate::watermarks::Position;
+use crate::watermarks::LogPosition;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::apply::{Applying, Passed};
 use super::directory::{place_aside, set_aside};
-use super::packed::each_entry;
+use super::packed::{Sound, each_entry};
 use super::{Notice, OpenError, Recovering};
 
 /// How far later segments say that a file was synced.
 pub(super) type Durables = BTreeMap<SegmentNo, u64>;
 
-/// What was there of the last segment, and what it becomes.
+/// Last segment as it was found, and what it becomes.
 pub(super) struct Resumed {
     active: Active,
     closed: Option<Closed>,
@@ -40,13 +41,21 @@ impl Resumed {
 }
 
 impl Recovering<'_> {
-    /// Walks the entries of a segment into the catalog; it becomes the open one. Answers false if its end was torn and
-    /// everything behind it was therefore set aside.
-    pub(super) fn walk_unsealed(&mut self, header: &Header, behind: &[SegmentNo]) -> Result<bool, OpenError> {
+    /// Walks the entries of a segment into the catalog; it becomes the open one. Answers false if
+    /// its end was torn and everything behind it was therefore set aside.
+    pub(super) fn walk_unsealed(
+        &mut self,
+        header: &SegmentHeader,
+        behind: &[SegmentNo],
+    ) -> Result<bool, OpenError> {
         let no = header.segment;
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file =
-            self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let file = self
+            .files
+            .store_env
+            .disk
+            .open(&self.files.segment_path(no))
+            .map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let length = file.len().map_err(|error| fault(error.into()))?;
         let stated = self.stated_end(header, behind);
@@ -87,10 +96,10 @@ impl Recovering<'_> {
         extent.to = end;
         extent.durable = end;
         let mut applying = Applying::to(&mut self.catalog);
-        let witness = &mut *self.witness;
+        let visitor = &mut *self.visitor;
         walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Message(message) = &scanned.entry {
-                witness(message.seq, message.headers);
+                visitor(message.seq, message.headers);
             }
             applying.entry(&scanned);
         })
@@ -107,8 +116,9 @@ impl Recovering<'_> {
         Ok(whole)
     }
 
-    /// How far a segment had come at least, by what others than its entries say; 0 if they say nothing.
-    fn stated_end(&self, header: &Header, behind: &[SegmentNo]) -> u64 {
+    /// How far a segment had come at least, by what others than its entries say; 0 if they say
+    /// nothing.
+    fn stated_end(&self, header: &SegmentHeader, behind: &[SegmentNo]) -> u64 {
         let no = header.segment;
         if let Some(end) = self.stated.end_of(no, header.generation) {
             return end;
@@ -120,13 +130,13 @@ impl Recovering<'_> {
         self.next_header(no, behind).map_or(0, |next| next.before)
     }
 
-    fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<Header> {
+    fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<SegmentHeader> {
         let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
         self.read_ends(*next).ok().map(|(header, _)| header)
     }
 
-    /// The end of a segment in the light of what the next one says: a tail that reads as zeros looks like none, and a
-    /// footer that was begun like a torn one.
+    /// The end of a segment in the light of what the next one says: a tail that reads as zeros
+    /// looks like none, and a footer that was begun like a torn one.
     fn compare_end(&mut self, no: SegmentNo, found: ScanEnd, behind: &[SegmentNo]) -> ScanEnd {
         let next = self.next_header(no, behind);
         let Some(expected) = next.map(|header| header.before).filter(|before| *before > 0) else {
@@ -153,13 +163,13 @@ impl Recovering<'_> {
         }
     }
 
-    /// What the entries of later segments say of what was synced.
+    /// Reads from the entries of later segments what was synced.
     pub(super) fn durables(&self, behind: &[SegmentNo]) -> Durables {
         let mut durables = Durables::new();
         for &no in behind {
             // What cannot be read proves nothing.
             let Ok((header, _)) = self.read_ends(no) else { continue };
-            let Ok(file) = self.files.ground.disk.open(&self.files.segment_path(no)) else { continue };
+            let Ok(file) = self.files.store_env.disk.open(&self.files.segment_path(no)) else { continue };
             let (Some(context), Ok(to)) = (self.files.context(&header), file.len()) else { continue };
             if header.packed {
                 continue;
@@ -177,9 +187,9 @@ impl Recovering<'_> {
 
     fn begin_unsealed(
         &mut self,
-        header: &Header,
+        header: &SegmentHeader,
         file: &Arc<dyn File>,
-        context: Context,
+        context: FileContext,
         end: u64,
     ) -> Result<(), ReadError> {
         let id = FileId { stream: self.id, kind: FileKind::Segment(header.segment) };
@@ -194,14 +204,14 @@ impl Recovering<'_> {
             bound: u64::from(u32::MAX),
             on_durable: None,
         };
-        let file = AppendFile::new(&self.files.ground.journal, options);
+        let file = AppendFile::new(&self.files.store_env.journal, options);
         let segment = Arc::new(Segment {
             stream: self.id,
             no: header.segment,
             generation: header.generation,
             first_seq: header.first_seq,
             context,
-            source: Source::Appended(Arc::clone(&file)),
+            source: SegmentFile::Appended(Arc::clone(&file)),
         });
         self.begin_walked(Arc::clone(&segment))?;
         self.open = Some(Active { segment, file });
@@ -212,7 +222,7 @@ impl Recovering<'_> {
     pub(super) fn begin_walked(&mut self, segment: Arc<Segment>) -> Result<(), ReadError> {
         self.close_open();
         self.close_hole(segment.first_seq.saturating_sub(1));
-        if segment.first_seq <= self.catalog.totals.last_seq {
+        if segment.first_seq <= self.catalog.totals().last_seq {
             // Sequences that begin again are the sign of a truncation.
             self.catalog.truncate(segment.first_seq - 1)?;
         }
@@ -258,7 +268,7 @@ impl Recovering<'_> {
                 &mut self.report,
             );
         }
-        self.files.ground.disk.sync_directory(&self.files.directory)?;
+        self.files.store_env.disk.sync_directory(&self.files.directory)?;
         Ok(behind.is_empty())
     }
 
@@ -269,7 +279,7 @@ impl Recovering<'_> {
         from: u64,
         to: u64,
     ) -> std::io::Result<std::path::PathBuf> {
-        let disk = &*self.files.ground.disk;
+        let disk = &*self.files.store_env.disk;
         let root = self.files.directory.ancestors().nth(2).unwrap_or(&self.files.directory);
         let stream = format!("{:016x}", self.id.0);
         let name = format!("{}.from-{from}", crate::stream::segment_name(no));
@@ -290,10 +300,11 @@ impl Recovering<'_> {
         Ok(path)
     }
 
-    /// A segment that the manifest covers and whose footer is gone: its table is made from its entries.
+    /// A segment that the manifest covers and whose footer is gone: its table is made from its
+    /// entries.
     pub(super) fn add_without_footer(
         &mut self,
-        header: &Header,
+        header: &SegmentHeader,
         entry: &SegmentEntry,
     ) -> Result<(), OpenError> {
         let no = header.segment;
@@ -317,36 +328,44 @@ impl Recovering<'_> {
             ) else {
                 return passed.add(&scanned);
             };
-            if rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject)) {
+            if rows.push_if_ascending(delta, offset, size, catalog.enter_subject(message.subject)) {
                 times.add(message.timestamp);
             } else {
                 passed.add(&scanned);
             }
         };
         let segment = if let Some(segment) = segment {
-            let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
+            let mut sound = Sound::default();
+            let mut visit = |scanned: Scanned<'_>| {
+                sound.add(&segment, &scanned);
+                enter(scanned);
+            };
+            let damaged = each_entry(&segment, &mut visit).map_err(fault)?;
             self.note_frames(header, &damaged);
+            for (bytes, sequences) in sound.gaps(header, segment.records_end(), Some(entry.last_seq)) {
+                self.lose_live(no, sequences, bytes);
+            }
             segment
         } else {
             let path = self.files.segment_path(no);
-            let file = self.files.ground.disk.open(&path).map_err(|error| fault(error.into()))?;
+            let file = self.files.store_env.disk.open(&path).map_err(|error| fault(error.into()))?;
             let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
             let to = file.len().map_err(|error| fault(error.into()))?;
             let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
             let scan = walk(&*file, header, &context, extent, &mut enter).map_err(fault)?;
             self.report_damaged(no, &scan.damaged, &[]);
-            let sealed = SealedFile::new(&path, &self.files.ground.handles, scan.end.offset(), to);
+            let sealed = SealedFile::new(&path, &self.files.store_env.handles, scan.end.offset(), to);
             Arc::new(Segment {
                 stream: self.id,
                 no,
                 generation: header.generation,
                 first_seq: header.first_seq,
                 context,
-                source: Source::Plain(sealed),
+                source: SegmentFile::Plain(sealed),
             })
         };
         self.report_passed(no, passed);
-        self.catalog.add_sealed(Place {
+        self.catalog.add_sealed(SegmentView {
             segment,
             first_seq: entry.first_seq,
             last_seq: entry.last_seq,
@@ -361,8 +380,8 @@ impl Recovering<'_> {
 
 fn walk(
     file: &dyn File,
-    header: &Header,
-    context: &Context,
+    header: &SegmentHeader,
+    context: &FileContext,
     extent: Extent,
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<segment::Scan, Damage> {
@@ -371,23 +390,24 @@ fn walk(
 
 /// Makes the last segment grow again, or begins a new one.
 pub(super) fn resume(
-    shared: &Arc<Shared>,
+    shared: &Arc<StreamShared>,
     files: &Files,
     open: Option<Active>,
-    (last, stated): (SegmentNo, Position),
+    (last, stated): (SegmentNo, LogPosition),
     durability: Durability,
     now: Timestamp,
 ) -> Result<Resumed, OpenError> {
-    let told = Arc::clone(shared) as Arc<dyn OnDurable>;
+    let listener = Arc::clone(shared) as Arc<dyn OnDurable>;
     if let Some(open) = &open
         && open.segment.context.cipher.is_none()
         && can_grow(open, last, stated, shared)
     {
-        let reopened = reopen(open, files, durability, told);
+        let reopened = reopen(open, files, durability, listener);
         shared.catalog_mut().replace_active(Arc::clone(&reopened.segment));
         return Ok(Resumed { active: reopened, closed: None });
     }
-    // An encrypted segment is never written again where something may have stood: no nonce is used twice.
+    // An encrypted segment is never written again where something may have stood: no nonce is used
+    // twice.
     let no = SegmentNo(last.0 + 1);
     let first_seq: Seq = shared.catalog().next_seq();
     let before = open.as_ref().map_or(0, |open| open.file.end());
@@ -403,16 +423,16 @@ pub(super) fn resume(
     Ok(Resumed { active: begun, closed })
 }
 
-/// Whether the last segment is gone on with: it has its end, so that no file that is put back takes the place of what is
-/// appended now, and no position of the log comes twice.
-fn can_grow(open: &Active, last: SegmentNo, stated: Position, shared: &Shared) -> bool {
+/// Whether the last segment is gone on with: it has its end, so that no file that is put back takes
+/// the place of what is appended now, and no position of the log comes twice.
+fn can_grow(open: &Active, last: SegmentNo, stated: LogPosition, shared: &StreamShared) -> bool {
     let no = open.segment.no;
     let span = shared.catalog().next_seq() - open.segment.first_seq;
     let has_end = no != stated.segment || open.file.end() >= stated.offset;
     no == last && has_end && span < SEGMENT_SPAN
 }
 
-fn reopen(open: &Active, files: &Files, durability: Durability, told: Arc<dyn OnDurable>) -> Active {
+fn reopen(open: &Active, files: &Files, durability: Durability, listener: Arc<dyn OnDurable>) -> Active {
     let options = AppendFileOptions {
         id: open.file.id(),
         generation: open.segment.generation,
@@ -422,12 +442,12 @@ fn reopen(open: &Active, files: &Files, durability: Durability, told: Arc<dyn On
         is_new: false,
         durability,
         bound: u64::from(u32::MAX),
-        on_durable: Some(told),
+        on_durable: Some(listener),
     };
-    let file = AppendFile::new(&files.ground.journal, options);
+    let file = AppendFile::new(&files.store_env.journal, options);
     let Segment { stream, no, generation, first_seq, .. } = *open.segment;
     let context = open.segment.context.clone();
-    let source = Source::Appended(Arc::clone(&file));
+    let source = SegmentFile::Appended(Arc::clone(&file));
     let segment = Arc::new(Segment { stream, no, generation, first_seq, context, source });
     Active { segment, file }
 }

@@ -1,4 +1,4 @@
-//! What is missing: which sequences it had, and that they are never given out again.
+//! Loss of messages: which sequences are missing, and that they are never given out again.
 //!
 //! Where the files do not say it, the watermarks do (`watermarks`), or the segment that comes next.
 
@@ -26,8 +26,8 @@ impl Recovering<'_> {
         self.open_hole(segments);
     }
 
-    /// The last segments may not be there: what nothing follows is missed only because it is stated elsewhere. Answers which
-    /// number is the last that was used.
+    /// The last segments may not be there: what nothing follows is missed only because it is stated
+    /// elsewhere. Answers which number is the last that was used.
     pub(super) fn miss_last(&mut self, last: SegmentNo) -> SegmentNo {
         let stated = self.stated.last_segment();
         if stated > last {
@@ -39,12 +39,12 @@ impl Recovering<'_> {
 
     /// Nothing can be read of these segments.
     pub(super) fn open_hole(&mut self, segments: RangeInclusive<SegmentNo>) {
-        let first = self.catalog.totals.last_seq.saturating_add(1);
+        let first = self.catalog.totals().last_seq.saturating_add(1);
         let file = segment_name(*segments.start());
         self.hole.get_or_insert(Hole { file, first });
     }
 
-    /// What was missing had sequences up to `last`.
+    /// Ends the hole before the next segment: it had sequences up to `last`.
     pub(super) fn close_hole(&mut self, last: Seq) {
         if let Some(Hole { file, first }) = self.hole.take() {
             let stated = self.stated.position;
@@ -61,6 +61,15 @@ impl Recovering<'_> {
         (last >= first).then_some(last)
     }
 
+    /// As [`Recovering::lose`], of a segment whose deletions are known: of those nothing is lost.
+    pub(super) fn lose_live(&mut self, no: SegmentNo, sequences: RangeInclusive<Seq>, bytes: u64) {
+        let mut live = sequences.filter(|seq| self.catalog.contains(*seq));
+        if let Some(first) = live.next() {
+            let last = live.next_back().unwrap_or(first);
+            self.lose(segment_name(no), Some(first..=last), bytes);
+        }
+    }
+
     pub(super) fn lose(&mut self, file: String, sequences: Option<RangeInclusive<Seq>>, bytes: u64) {
         if let Some(sequences) = sequences.filter(|sequences| !sequences.is_empty()) {
             self.report.lost.push(Lost { file, sequences, bytes });
@@ -68,8 +77,8 @@ impl Recovering<'_> {
     }
 }
 
-/// Sees to it that no sequence is given out again: the catalog goes on behind what had been released. Answers up to where it
-/// passes over sequences that the log does not have.
+/// Sees to it that no sequence is given out again: the catalog goes on behind what had been
+/// released. Answers up to where it passes over sequences that the log does not have.
 pub(super) fn pass_over(
     catalog: &mut Catalog,
     report: &mut StreamReport,
@@ -77,9 +86,9 @@ pub(super) fn pass_over(
     config: &StreamConfig,
     now: Timestamp,
 ) -> Option<Seq> {
-    let found = catalog.totals.last_seq;
+    let found = catalog.totals().last_seq;
     // What was deleted before is not lost.
-    let kept = catalog.totals.first_seq;
+    let kept = catalog.totals().first_seq;
     if report.is_damaged() && stated.last_seq > found {
         report.note(Notice::EndLost { sequences: found + 1..=stated.last_seq });
         catalog.skip_at(stated.last_seq, now);
@@ -88,7 +97,7 @@ pub(super) fn pass_over(
     for lost in &mut report.lost {
         lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
     }
-    let uncertain = catalog.totals.last_seq + 1..=stated.given_out(found);
+    let uncertain = catalog.totals().last_seq + 1..=stated.given_out(found);
     if !uncertain.is_empty() {
         if !config.is_copy {
             report.note(Notice::PassedOver { sequences: uncertain.clone() });
@@ -96,6 +105,6 @@ pub(super) fn pass_over(
         }
         report.uncertain = Some(uncertain);
     }
-    let last = catalog.totals.last_seq;
+    let last = catalog.totals().last_seq;
     (last > found).then_some(last)
 }

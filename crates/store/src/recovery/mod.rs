@@ -1,11 +1,12 @@
 //! Opening a stream: from what its files say to a catalog and an active segment.
 //!
-//! In order: the manifest and its base (the state at the end of one segment), the footers of sealed segments behind it
-//! (absolute states, newer over older), then the entries of what was not sealed, one by one, through the catalog. So
-//! the time depends on the subjects and on one segment's entries, not on the data.
+//! In order: the manifest and its base (the state at the end of one segment), the footers of sealed
+//! segments behind it (absolute states, newer over older), then the entries of what was not sealed,
+//! one by one, through the catalog. So the time depends on the subjects and on one segment's
+//! entries, not on the data.
 //!
-//! Nothing is deleted here but files that no manifest needs any more. What is torn was never released and is cut; what
-//! is damaged is reported, and everything around it stays readable.
+//! Nothing is deleted here but files that no manifest needs any more. What is torn was never
+//! released and is cut; what is damaged is reported, and everything around it stays readable.
 
 mod apply;
 mod base;
@@ -21,25 +22,27 @@ mod tests;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use myelin_disk::{File, is_full};
+
 use crate::config::StreamConfig;
 use crate::damage::Damage;
-use crate::disk::{File, is_full};
 use crate::flipped;
 use crate::manifest::{self, Manifest};
-use crate::segment::{self, HEADER_BYTES, Header, Trailer};
-use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Shared, Stream, segment_name};
-use crate::watermarks::{Opened, Statement};
+use crate::segment::{self, HEADER_BYTES, SegmentHeader, Trailer};
+use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Stream, StreamShared, segment_name};
+use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
+pub(crate) use packed::each_entry;
 pub use report::{Lost, Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What was being read.
+    /// Name of the thing that was being read.
     pub what: String,
-    /// What is wrong with it.
+    /// Damage that was found in it.
     pub damage: Damage,
 }
 
@@ -63,23 +66,25 @@ impl OpenError {
     }
 }
 
-/// Is told of every message that opening a stream meets in segments that were not sealed, with its headers: also of those that
-/// later entries took away. Whoever keeps something elsewhere that belongs to messages finds out what a crash has left of both.
+/// Is told of every message that opening a stream meets in segments that were not sealed, with its
+/// headers: also of those that later entries took away. Whoever keeps something elsewhere that
+/// belongs to messages finds out what a crash has left of both.
 pub type ReplayVisitor<'a> = dyn FnMut(Seq, &[u8]) + 'a;
 
 /// A stream on its way back.
 pub(crate) struct Recovering<'a> {
     id: StreamId,
     files: &'a Files,
-    witness: &'a mut ReplayVisitor<'a>,
+    visitor: &'a mut ReplayVisitor<'a>,
     catalog: Catalog,
-    /// The unsealed segment whose entries were walked last; it grows or is closed when the next one comes.
+    /// The unsealed segment whose entries were walked last; it grows or is closed when the next one
+    /// comes.
     open: Option<Active>,
     closed: Vec<Closed>,
     report: StreamReport,
-    /// What is known of the stream from elsewhere.
+    /// Statement about the stream from elsewhere.
     stated: Statement,
-    /// What is missing before the segment that comes next.
+    /// Hole before the segment that comes next.
     hole: Option<loss::Hole>,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,
@@ -91,16 +96,16 @@ pub(crate) fn open_stream(
     files: Files,
     config: StreamConfig,
     (index_seed, now): (u64, Timestamp),
-    witness: &mut ReplayVisitor<'_>,
+    visitor: &mut ReplayVisitor<'_>,
 ) -> Result<(Stream, StreamReport), OpenError> {
-    let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
-    let stated = files.ground.watermarks.statement(id);
+    let catalog = Catalog::new(index_seed, Arc::clone(&files.store_env.slots), config.first_seq);
+    let stated = files.store_env.watermarks.statement(id);
     // A closure of its own has a lifetime of its own.
-    let mut tell = |seq: Seq, headers: &[u8]| witness(seq, headers);
+    let mut visit = |seq: Seq, headers: &[u8]| visitor(seq, headers);
     let recovering = Recovering {
         id,
         files: &files,
-        witness: &mut tell,
+        visitor: &mut visit,
         catalog,
         open: None,
         closed: Vec::new(),
@@ -110,15 +115,15 @@ pub(crate) fn open_stream(
         corrected: RefCell::default(),
     };
     let Recovered { mut catalog, open, closed, manifest, mut report, last } = recovering.run()?;
-    let found = catalog.totals.last_seq;
+    let found = catalog.totals().last_seq;
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, &config, now);
-    let shared = Shared::new(id, config.storage, catalog, Arc::clone(&files.ground.blocks));
+    let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
     let (active, closed) = resumed.with(closed);
     let unsealed = closed.iter().map(|closed| &closed.active.file).chain([&active.file]);
     let unsealed: Vec<_> = unsealed.cloned().collect();
-    let ground = Arc::clone(&files.ground);
+    let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
     if let Some(uncertain) = report.uncertain.as_ref().filter(|_| config.is_copy) {
         stream.owe(*uncertain.end());
@@ -131,12 +136,12 @@ pub(crate) fn open_stream(
         });
     }
     // Only now: from here on a kill leaves no doubt, so what is passed over must be written.
-    let opened = Opened { found, durability: config.durability };
-    ground.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
+    let opened = OpenedStream { found, durability: config.durability };
+    store_env.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
     Ok((stream, report))
 }
 
-/// What the files gave.
+/// Stream as its files gave it.
 struct Recovered {
     catalog: Catalog,
     open: Option<Active>,
@@ -150,7 +155,7 @@ struct Recovered {
 impl Recovering<'_> {
     fn run(mut self) -> Result<Recovered, OpenError> {
         let found = directory::read(self.files, &mut self.report)?;
-        let copies = manifest::read(&*self.files.ground.disk, &self.files.directory);
+        let copies = manifest::read(&*self.files.store_env.disk, &self.files.directory);
         for (name, damage) in &copies.faults {
             self.report.note(Notice::Damaged { file: (*name).to_owned(), what: damage.to_string() });
         }
@@ -172,11 +177,11 @@ impl Recovering<'_> {
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
     }
 
-    /// Makes both copies of the manifest say the same. Answers whether they do: else the worse one may list files that
-    /// the better one does not, and would be in force if that were lost.
-    fn heal_manifest(&mut self, copies: &manifest::Copies) -> bool {
+    /// Makes both copies of the manifest say the same. Answers whether they do: else the worse one
+    /// may list files that the better one does not, and would be in force if that were lost.
+    fn heal_manifest(&mut self, copies: &manifest::ManifestCopies) -> bool {
         let Some(best) = copies.best.as_ref().filter(|_| !copies.equal) else { return true };
-        let written = best.write(&*self.files.ground.disk, &self.files.directory);
+        let written = best.write(&*self.files.store_env.disk, &self.files.directory);
         if let Err(error) = &written {
             self.report.note(Notice::Left { what: format!("cannot write the manifest: {error}") });
         }
@@ -194,7 +199,9 @@ impl Recovering<'_> {
             expected = no.0 + 1;
             match self.read_ends(no) {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
-                Ok((header, None)) if header.packed => self.walk_packed(&header, None)?,
+                Ok((header, None)) if header.packed => {
+                    self.walk_packed(&header, None, &newer[at + 1..])?;
+                }
                 Ok((header, None)) => {
                     if !self.walk_unsealed(&header, &newer[at + 1..])? {
                         return Ok(no);
@@ -220,7 +227,8 @@ impl Recovering<'_> {
         Ok(last)
     }
 
-    /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was so after it.
+    /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was
+    /// so after it.
     pub(super) fn was_synced(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> bool {
         let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
         self.stated.covers(no, end)
@@ -244,7 +252,8 @@ impl Recovering<'_> {
         }
     }
 
-    /// Puts the wrong bit of a header right in the file. If that fails, the next reader corrects it again.
+    /// Puts the wrong bit of a header right in the file. If that fails, the next reader corrects it
+    /// again.
     fn correct(&self, no: SegmentNo, file: &dyn File, bit: usize) {
         let written = flipped::write_back(file, bit);
         let became = written.map_or_else(
@@ -256,9 +265,9 @@ impl Recovering<'_> {
     }
 
     /// Header and trailer of a segment file; no trailer if it is not sealed.
-    fn read_ends(&self, no: SegmentNo) -> Result<(Header, Option<Trailer>), Damage> {
-        let file = self.files.ground.disk.open(&self.files.segment_path(no))?;
-        let (header, wrong) = Header::read_corrected(&*file)?;
+    fn read_ends(&self, no: SegmentNo) -> Result<(SegmentHeader, Option<Trailer>), Damage> {
+        let file = self.files.store_env.disk.open(&self.files.segment_path(no))?;
+        let (header, wrong) = SegmentHeader::read_corrected(&*file)?;
         if header.stream != self.id || header.segment != no {
             return Err(Damage::Content("segment header"));
         }

@@ -1,15 +1,18 @@
-//! Packed segments whose footer, or a part of it, is gone: what their sound frames hold goes through the catalog.
+//! Packed segments whose footer, or a part of it, is gone: what their sound frames hold goes
+//! through the catalog.
 //!
-//! Nothing here cuts or writes: a packed file was synced as a whole before it got its name, so whatever is missing in
-//! it is damage.
+//! Nothing here cuts or writes: a packed file was synced as a whole before it got its name, so
+//! whatever is missing in it is damage.
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::damage::Damage;
 use crate::pack::{self, FrameError, FrameTable};
-use crate::record;
-use crate::segment::{HEADER_BYTES, Header, Scanned, Trailer};
-use crate::stream::{SealedFile, Segment, Source};
+use crate::record::{self, Entry};
+use crate::segment::{HEADER_BYTES, Scanned, SegmentHeader, Trailer};
+use crate::stream::{SealedFile, Segment, SegmentFile, segment_name};
+use crate::{SegmentNo, Seq};
 
 use super::apply::Applying;
 use super::{Notice, OpenError, Recovering};
@@ -18,8 +21,9 @@ impl Recovering<'_> {
     /// Reads the frames of a packed segment into the catalog, one entry after the other.
     pub(super) fn walk_packed(
         &mut self,
-        header: &Header,
+        header: &SegmentHeader,
         trailer: Option<&Trailer>,
+        behind: &[SegmentNo],
     ) -> Result<(), OpenError> {
         let fault = |damage: Damage| OpenError::new(format!("segment {}", header.segment.0), damage);
         if trailer.is_none() {
@@ -29,10 +33,22 @@ impl Recovering<'_> {
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
         let mut applying = Applying::to(&mut self.catalog);
-        let damaged = each_entry(&segment, &mut |scanned| applying.entry(&scanned)).map_err(fault)?;
+        let mut sound = Sound::default();
+        let mut enter = |scanned: Scanned<'_>| {
+            sound.add(&segment, &scanned);
+            applying.entry(&scanned);
+        };
+        let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
         let (entries, passed) = applying.end();
         self.report.entries += entries;
         let passed = passed.map_err(unread)?;
+        let last = match trailer {
+            Some(trailer) => Some(trailer.summary.last_seq),
+            None => self.last_before(behind, header.first_seq),
+        };
+        for (bytes, sequences) in sound.gaps(header, segment.records_end(), last) {
+            self.lose(segment_name(header.segment), Some(sequences), bytes);
+        }
         if let Some(trailer) = trailer {
             self.catalog.skip(trailer.summary.last_seq);
         }
@@ -45,12 +61,12 @@ impl Recovering<'_> {
     /// The segment, with the frames that can still be found.
     pub(super) fn packed_segment(
         &mut self,
-        header: &Header,
+        header: &SegmentHeader,
         trailer: Option<&Trailer>,
     ) -> Result<Arc<Segment>, Damage> {
         let path = self.files.segment_path(header.segment);
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
-        let file = self.files.ground.disk.open(&path)?;
+        let file = self.files.store_env.disk.open(&path)?;
         let length = file.len()?;
         let end = trailer.map_or(length, |trailer| trailer.records_end);
         let found = pack::rebuild(&*file, context.seed, HEADER_BYTES as u64..end)?;
@@ -59,18 +75,18 @@ impl Recovering<'_> {
         for bytes in found.damaged.into_iter().filter(|bytes| bytes.start < frames_end) {
             self.report.note(Notice::DamagedEntries { segment: header.segment, bytes, sequences: None });
         }
-        let sealed = SealedFile::new(&path, &self.files.ground.handles, end, length);
+        let sealed = SealedFile::new(&path, &self.files.store_env.handles, end, length);
         Ok(Arc::new(Segment {
             stream: self.id,
             no: header.segment,
             generation: header.generation,
             first_seq: header.first_seq,
             context,
-            source: Source::Packed(sealed, found.table),
+            source: SegmentFile::Packed(sealed, found.table),
         }))
     }
 
-    pub(super) fn note_frames(&mut self, header: &Header, damaged: &[std::ops::Range<u64>]) {
+    pub(super) fn note_frames(&mut self, header: &SegmentHeader, damaged: &[std::ops::Range<u64>]) {
         for bytes in damaged {
             let (segment, bytes) = (header.segment, bytes.clone());
             self.report.note(Notice::DamagedEntries { segment, bytes, sequences: None });
@@ -78,12 +94,62 @@ impl Recovering<'_> {
     }
 }
 
-/// Gives the entries of all frames of a packed segment to `visit`; answers the frames that do not hold entries.
-pub(super) fn each_entry(
+/// First and last sequence of a frame's messages, if it has any.
+type Held = Option<(Seq, Seq)>;
+
+/// Contents of the sound frames of a packed segment, by their place in the file.
+#[derive(Default)]
+pub(super) struct Sound(Vec<(Range<u64>, Held)>);
+
+impl Sound {
+    pub(super) fn add(&mut self, segment: &Segment, scanned: &Scanned<'_>) {
+        let SegmentFile::Packed(_, frames) = &segment.source else { return };
+        let Some(frame) = frames.find(scanned.offset) else { return };
+        if self.0.last().is_none_or(|(last, _)| *last != frame.file()) {
+            self.0.push((frame.file(), None));
+        }
+        if let (Entry::Message(message), Some((_, held))) = (&scanned.entry, self.0.last_mut()) {
+            *held = Some((held.map_or(message.seq, |(first, _)| first), message.seq));
+        }
+    }
+
+    /// Places between the sound frames: bytes, and the sequences that they can have had.
+    pub(super) fn gaps(
+        &self,
+        header: &SegmentHeader,
+        end: u64,
+        last: Option<Seq>,
+    ) -> Vec<(u64, RangeInclusive<Seq>)> {
+        let (mut gaps, mut at, mut next, mut missing) =
+            (Vec::new(), HEADER_BYTES as u64, header.first_seq, 0);
+        for (file, held) in &self.0 {
+            missing += file.start.saturating_sub(at);
+            at = file.end;
+            if let Some((first, last)) = held {
+                if missing > 0 {
+                    gaps.push((missing, next..=first.saturating_sub(1)));
+                }
+                (missing, next) = (0, last + 1);
+            }
+        }
+        missing += end.saturating_sub(at);
+        if let Some(last) = last
+            && missing > 0
+        {
+            gaps.push((missing, next..=last));
+        }
+        gaps.retain(|(_, sequences)| !sequences.is_empty());
+        gaps
+    }
+}
+
+/// Gives the entries of all frames of a packed segment to `visit`; answers the frames that do not
+/// hold entries.
+pub(crate) fn each_entry(
     segment: &Segment,
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<Vec<std::ops::Range<u64>>, Damage> {
-    let Source::Packed(sealed, frames) = &segment.source else { return Ok(Vec::new()) };
+    let SegmentFile::Packed(sealed, frames) = &segment.source else { return Ok(Vec::new()) };
     let (file, mut damaged) = (sealed.open()?, Vec::new());
     let mut buffer = Vec::new();
     for frame in frames.frames() {
@@ -96,7 +162,7 @@ pub(super) fn each_entry(
 
 fn unpack(
     segment: &Segment,
-    file: &dyn crate::disk::File,
+    file: &dyn myelin_disk::File,
     frames: &FrameTable,
     raw_offset: u64,
     buffer: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! What opening a stream found that an operator should know.
+//! Report of opening a stream, as an operator should know it.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -29,7 +29,7 @@ pub enum Notice {
     },
     /// The end of the log is lost. The stream goes on behind the sequences that it had given out.
     EndLost {
-        /// What had been released and is not there.
+        /// Sequences that had been released and are not there.
         sequences: RangeInclusive<Seq>,
     },
     /// The power may have failed, and what had been given out just before is not known.
@@ -41,7 +41,7 @@ pub enum Notice {
     Damaged {
         /// Its name.
         file: String,
-        /// What is wrong.
+        /// Fault that was found.
         what: String,
     },
     /// Segment files are not there.
@@ -62,7 +62,7 @@ pub enum Notice {
     Repaired {
         /// Its name, and whose it is.
         file: String,
-        /// What was wrong, and what was done.
+        /// Fault, and what was done.
         what: String,
     },
     /// Something could not be put in order; it is tried again at the next start.
@@ -128,17 +128,17 @@ pub struct Lost {
     pub bytes: u64,
 }
 
-/// What opening one stream found.
+/// Report of opening one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReport {
     /// Findings, in the order in which they were met.
     pub notices: Vec<Notice>,
     /// Entries that were walked one by one.
     pub entries: u64,
-    /// What is missing of messages, in order. Also what the notices tell of it.
+    /// Messages that are missing, in order. Also what the notices tell of them.
     pub lost: Vec<Lost>,
-    /// Sequences behind the end of the log that may have been given out before the power failed. The stream goes on behind
-    /// them, unless it [is a copy](crate::StreamConfig::is_copy).
+    /// Sequences behind the end of the log that may have been given out before the power failed.
+    /// The stream goes on behind them, unless it [is a copy](crate::StreamConfig::is_copy).
     pub uncertain: Option<RangeInclusive<Seq>>,
 }
 

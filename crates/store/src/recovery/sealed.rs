@@ -2,28 +2,32 @@
 
 use std::sync::Arc;
 
+use myelin_disk::write_again;
+
 use crate::damage::Damage;
-use crate::disk::write_again;
-use crate::segment::{self, Changes, Header, Trailer};
-use crate::stream::{Form, Place, SealedFile, Segment, Source, Times};
+use crate::segment::{self, Changes, SegmentHeader, Trailer};
+use crate::stream::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times};
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::base::state_of;
 use super::{OpenError, Recovering};
 
 impl Recovering<'_> {
     /// The segment of a sealed file.
-    pub(super) fn sealed_segment(&self, header: &Header, trailer: &Trailer) -> Result<Segment, Damage> {
+    pub(super) fn sealed_segment(
+        &self,
+        header: &SegmentHeader,
+        trailer: &Trailer,
+    ) -> Result<Segment, Damage> {
         let path = self.files.segment_path(header.segment);
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
         let sealed =
-            SealedFile::new(&path, &self.files.ground.handles, trailer.records_end, trailer.file_len());
+            SealedFile::new(&path, &self.files.store_env.handles, trailer.records_end, trailer.file_len());
         let source = if header.packed {
             let file = sealed.open()?;
             let frames = segment::read_frames(&*file, trailer, &context)?;
-            Source::Packed(sealed, frames)
+            SegmentFile::Packed(sealed, frames)
         } else {
-            Source::Plain(sealed)
+            SegmentFile::Plain(sealed)
         };
         Ok(Segment {
             stream: self.id,
@@ -38,7 +42,7 @@ impl Recovering<'_> {
     /// Lays the state at the end of a sealed segment over what is known.
     pub(super) fn apply_sealed(
         &mut self,
-        header: &Header,
+        header: &SegmentHeader,
         trailer: &Trailer,
         behind: &[SegmentNo],
     ) -> Result<(), OpenError> {
@@ -50,7 +54,7 @@ impl Recovering<'_> {
             Err(damage) => {
                 self.note_damaged(header.segment, &damage);
                 if header.packed {
-                    return self.walk_packed(header, Some(trailer));
+                    return self.walk_packed(header, Some(trailer), behind);
                 }
                 return self.walk_unsealed(header, behind).map(|_| ());
             }
@@ -64,10 +68,11 @@ impl Recovering<'_> {
         }
         self.close_open();
         self.close_hole(header.first_seq.saturating_sub(1));
-        // After a truncation sequences begin again: those of before are gone, whatever became of them.
+        // After a truncation sequences begin again: those of before are gone, whatever became of
+        // them.
         self.catalog.forget_above(header.first_seq - 1);
-        self.apply_changes(header, &changes);
-        self.catalog.add_sealed(Place {
+        self.catalog.apply_changes(header.first_seq, &changes);
+        self.catalog.add_sealed(SegmentView {
             segment,
             first_seq: header.first_seq,
             last_seq: last_seq_of(header, &changes),
@@ -76,53 +81,30 @@ impl Recovering<'_> {
             form: Form::Sealed,
             removed: 0,
         });
-        self.catalog.bury_dead();
-        let _ = self.catalog.index.take_touched();
+        self.catalog.retire_emptied();
+        self.catalog.forget_touched_subjects();
         Ok(())
     }
 
-    /// A process that was killed while it sealed may have left a footer that is seen and not safe. A manifest is going to
-    /// count on it. One of a packed file was safe before the file had its name.
-    fn keep_footer(&self, header: &Header, trailer: &Trailer) -> std::io::Result<()> {
+    /// A process that was killed while it sealed may have left a footer that is seen and not safe.
+    /// A manifest is going to count on it. One of a packed file was safe before the file had its
+    /// name.
+    fn keep_footer(&self, header: &SegmentHeader, trailer: &Trailer) -> std::io::Result<()> {
         if header.packed {
             return Ok(());
         }
-        let file = self.files.ground.disk.open(&self.files.segment_path(header.segment))?;
+        let file = self.files.store_env.disk.open(&self.files.segment_path(header.segment))?;
         write_again(&*file, trailer.records_end, trailer.file_len())
     }
 
-    fn read_changes(&self, header: &Header, trailer: &Trailer) -> Result<Changes, Damage> {
-        let file = self.files.ground.disk.open(&self.files.segment_path(header.segment))?;
+    fn read_changes(&self, header: &SegmentHeader, trailer: &Trailer) -> Result<Changes, Damage> {
+        let file = self.files.store_env.disk.open(&self.files.segment_path(header.segment))?;
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
         segment::read_changes(&*file, trailer, &context)
-    }
-
-    fn apply_changes(&mut self, header: &Header, changes: &Changes) {
-        if changes.totals.messages == 0 || changes.totals.first_seq >= header.first_seq {
-            // No message of before is left, so whatever has one is named among the changes.
-            self.catalog.replace_index();
-        }
-        for change in changes.subjects.iter() {
-            let state = state_of(&change);
-            if state.count == 0 && self.catalog.index.find(change.text).is_none() {
-                continue;
-            }
-            let id = self.catalog.index.enter(change.text);
-            self.catalog.index.set(id, state);
-        }
-        self.catalog.totals = changes.totals;
-        for range in changes.deleted.iter() {
-            self.catalog.deleted.insert_range(range);
-        }
-        self.catalog.deleted.remove_below(changes.totals.first_seq);
-        self.catalog.deleted.remove_above(changes.totals.last_seq);
-        for &(seq, at) in &changes.expiries {
-            self.restore_expiry(seq, at);
-        }
     }
 }
 
 /// A segment shows everything that was given out while it was active.
-fn last_seq_of(header: &Header, changes: &Changes) -> Seq {
+fn last_seq_of(header: &SegmentHeader, changes: &Changes) -> Seq {
     changes.totals.last_seq.max(header.first_seq - 1)
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::FaultyDisk;
+
 use super::apply::Fate;
 use super::*;
 use crate::config::Compression;
-use crate::disk::Disk;
-use crate::disk::faulty::FaultyDisk;
 use crate::entropy::SeededEntropy;
 use crate::record::{Control, Entry, Message};
 use crate::segment::{Scanned, Totals};
@@ -75,7 +76,7 @@ fn packed_segments_with_a_damaged_trailer_keep_their_messages() {
     let (disk, id) = written(Compression::S2);
     let path =
         stream_directory(std::path::Path::new("/store"), id).join(crate::stream::segment_name(SegmentNo(2)));
-    assert!(Header::read(&*disk.open(&path).unwrap()).unwrap().packed);
+    assert!(SegmentHeader::read(&*disk.open(&path).unwrap()).unwrap().packed);
     let length = disk.open(&path).unwrap().len().unwrap();
     flip(&disk, &path, 60);
     let store = open(&disk, 2);
@@ -83,6 +84,24 @@ fn packed_segments_with_a_damaged_trailer_keep_their_messages() {
     assert!(report.is_damaged());
     assert_eq!(disk.open(&path).unwrap().len().unwrap(), length, "nothing was cut");
     assert_eq!(sequences(&stream), (1..=MESSAGES).collect::<Vec<_>>(), "{:?}", report.notices);
+}
+
+#[test]
+fn what_is_missing_of_a_packed_segment_is_listed() {
+    let (disk, id) = written(Compression::S2);
+    let path =
+        stream_directory(std::path::Path::new("/store"), id).join(crate::stream::segment_name(SegmentNo(2)));
+    let length = disk.open(&path).unwrap().len().unwrap();
+    for part in 1..8 {
+        let disk = Arc::new(disk.kill());
+        disk.truncate(&path, length * part / 8).unwrap();
+        let store = open(&disk, 2);
+        let (stream, report) = store.open_stream(id, config(Compression::S2), 5).unwrap();
+        let there = sequences(&stream);
+        let told: Vec<u64> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+        let missing: Vec<u64> = (1..=MESSAGES).filter(|seq| !there.contains(seq)).collect();
+        assert_eq!(told, missing, "{part} eighths: {:?}", report.notices);
+    }
 }
 
 #[test]
@@ -152,10 +171,12 @@ fn with_catalog(act: impl FnOnce(&mut Apply<'_>)) {
     let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
     let shared = Arc::clone(stream.shared());
     let mut catalog = shared.catalog_mut();
+    let mut offset = 1 << 20;
     act(&mut |entry| {
-        let scanned = Scanned { offset: 128, size: 40, timestamp: 1, entry };
+        offset += 40;
+        let scanned = Scanned { offset, size: 40, timestamp: 1, entry };
         let fate = apply::apply(&mut catalog, &scanned).unwrap();
-        (fate, catalog.totals)
+        (fate, catalog.totals())
     });
 }
 
@@ -190,15 +211,15 @@ fn entries_that_no_append_writes_are_passed_over() {
 /// Their checksums are right, and so are the messages around them.
 #[test]
 fn messages_that_stand_where_they_cannot_are_reported() {
-    use crate::record::Batch;
+    use crate::record::EntryBatch;
     let (disk, id) = written(Compression::None);
     let store = open(&disk, 2);
     let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
-    let segment = Arc::clone(&stream.shared().catalog().places.last().unwrap().segment);
+    let segment = Arc::clone(&stream.shared().catalog().segments().last().unwrap().segment);
     let name = crate::stream::segment_name(segment.no);
     let path = stream_directory(Path::new("/store"), id).join(&name);
     let mut bytes = Vec::new();
-    let mut batch = Batch::begin(&mut bytes, segment.records_end(), &segment.context);
+    let mut batch = EntryBatch::begin(&mut bytes, segment.records_end(), &segment.context);
     let first = segment.records_end();
     for seq in [MESSAGES, 1 << 40, MESSAGES + 1] {
         batch.message(&bare(seq));
@@ -215,7 +236,8 @@ fn messages_that_stand_where_they_cannot_are_reported() {
     assert!(what.contains(&format!("2, from {first} on")), "{what}");
 }
 
-/// A stream of which segment 2 is missing: of its messages there is nothing but what the totals say.
+/// A stream of which segment 2 is missing: of its messages there is nothing but what the totals
+/// say.
 fn with_a_missing_segment(limits: crate::config::Limits) -> Stream {
     let (disk, id) = written(Compression::None);
     // A replay leaves nothing in the journal that could restore it.

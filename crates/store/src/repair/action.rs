@@ -1,22 +1,22 @@
-//! What a repair tells.
+//! Actions of a repair, as it tells them.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::StreamId;
 
-/// What became of something that was wrong.
+/// Outcome of the repair of one fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
-    /// It is right again, or would be.
+pub enum RepairOutcome {
+    /// The thing is right again, or would be.
     Repaired,
-    /// It cannot be brought back: its bytes are not there.
+    /// The thing cannot be brought back: its bytes are not there.
     Lost,
     /// Somebody has to decide, or to give what is missing.
     Left,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RepairOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Repaired => "repair",
@@ -28,19 +28,19 @@ impl fmt::Display for Outcome {
 
 /// One thing that was wrong, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Action {
-    /// What became of it.
-    pub outcome: Outcome,
+pub struct RepairAction {
+    /// Outcome of the repair.
+    pub outcome: RepairOutcome,
     /// Which stream it is about: directory, account and name, as far as they are known.
     pub stream: Option<(StreamId, String, String)>,
     /// The file, below the store's directory.
     pub file: PathBuf,
-    /// What was wrong, and what was done.
+    /// Fault, and what was done.
     pub what: String,
 }
 
-impl Action {
-    pub(super) fn new(outcome: Outcome, file: impl Into<PathBuf>, what: impl Into<String>) -> Self {
+impl RepairAction {
+    pub(super) fn new(outcome: RepairOutcome, file: impl Into<PathBuf>, what: impl Into<String>) -> Self {
         Self { outcome, stream: None, file: file.into(), what: what.into() }
     }
 
@@ -49,7 +49,7 @@ impl Action {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for RepairAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { outcome, stream, file, what } = self;
         write!(f, "{outcome}: {}", file.display())?;
@@ -73,11 +73,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(super) fn count(&mut self, outcome: Outcome) {
+    pub(super) fn count(&mut self, outcome: RepairOutcome) {
         *match outcome {
-            Outcome::Repaired => &mut self.repaired,
-            Outcome::Lost => &mut self.lost,
-            Outcome::Left => &mut self.left,
+            RepairOutcome::Repaired => &mut self.repaired,
+            RepairOutcome::Lost => &mut self.lost,
+            RepairOutcome::Left => &mut self.left,
         } += 1;
     }
 

@@ -1,20 +1,22 @@
-//! Journal files that a start could not use altogether and set aside: what of them is still missing in the streams' files
-//! is written there, and then they go to quarantine.
+//! Journal files that a start could not use altogether and set aside: what of them is still missing
+//! in the streams' files is written there, and then they go to quarantine.
 //!
-//! Only what is missing is written: where a file has other bytes, they are newer, or were cut and written again.
+//! Only what is missing is written: where a file has other bytes, they are newer, or were cut and
+//! written again.
 
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::{Disk, File};
-use crate::journal::{Target, each_kept};
+use myelin_disk::{Disk, File};
+
+use crate::journal::{ReplayTarget, each_kept};
 use crate::manifest;
 use crate::recovery::stream_directory;
-use crate::segment::Header;
+use crate::segment::SegmentHeader;
 use crate::stream::segment_name;
 use crate::{FileKind, SegmentNo};
 
-use super::{Action, Outcome, Repairing};
+use super::{RepairAction, RepairOutcome, Repairing};
 
 #[derive(Default)]
 struct Counted {
@@ -44,13 +46,13 @@ pub(super) fn repair(repairing: &mut Repairing<'_>, store: u64) -> io::Result<()
             "set aside by an earlier start: {there} bytes of it are in the streams' files or not needed any more, {written} \
              were missing and are written there; moved to quarantine"
         );
-        repairing.tell(Action::new(Outcome::Repaired, &path, what));
+        repairing.emit(RepairAction::new(RepairOutcome::Repaired, &path, what));
         if homeless > 0 {
             let what = format!(
                 "{homeless} bytes of it belong to files that are not there: if you put those back from a backup, move it \
                  back from quarantine and repair again"
             );
-            repairing.tell(Action::new(Outcome::Lost, &path, what));
+            repairing.emit(RepairAction::new(RepairOutcome::Lost, &path, what));
         }
     }
     Ok(())
@@ -59,7 +61,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>, store: u64) -> io::Result<()
 fn put(
     disk: &dyn Disk,
     root: &std::path::Path,
-    target: &Target,
+    target: &ReplayTarget,
     bytes: &[u8],
     counted: &mut Counted,
 ) -> io::Result<()> {
@@ -97,7 +99,7 @@ fn put(
         file => file?,
     };
     let is_other =
-        is_segment && Header::read(&*file).is_ok_and(|header| header.generation != target.generation);
+        is_segment && SegmentHeader::read(&*file).is_ok_and(|header| header.generation != target.generation);
     if is_other || !is_free(&*file, target.offset, bytes)? {
         counted.there += length;
         return Ok(());

@@ -1,7 +1,8 @@
 //! Streams of which no copy of the manifest can be read: a new one is made from the segments.
 //!
-//! A manifest is a shortcut but for one thing: which files count. Of what it listed all is still there; what it did not
-//! list any more was removed, or a crash came before that, and is there again.
+//! A manifest is a shortcut but for one thing: which files count. Of what it listed all is still
+//! there; what it did not list any more was removed, or a crash came before that, and is there
+//! again.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +14,7 @@ use crate::manifest::{self, COPIES, Manifest};
 use crate::recovery::stream_directory;
 use crate::stream::segment_number;
 
-use super::{Action, Outcome, Repairing, hex, whole};
+use super::{RepairAction, RepairOutcome, Repairing, hex, whole};
 
 /// Moves what cannot be read out of the way; answers the streams that need a new manifest.
 pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<BTreeSet<StreamId>> {
@@ -25,10 +26,11 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<BTreeSet<Strea
             continue;
         }
         if copies.faults.is_empty() {
-            // As a repair leaves it that was interrupted: without a manifest all segments from the first on are there.
+            // As a repair leaves it that was interrupted: without a manifest all segments from the
+            // first on are there.
             if has_gaps(repairing, id)? {
                 let what = "both copies are missing beside segments that need one; a new one is made from the segments";
-                repairing.tell(Action::new(Outcome::Repaired, directory.join(COPIES[0]), what));
+                repairing.emit(RepairAction::new(RepairOutcome::Repaired, directory.join(COPIES[0]), what));
                 renewed.insert(id);
             }
             continue;
@@ -38,7 +40,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<BTreeSet<Strea
             copies.faults.iter().find(|(_, damage)| matches!(damage, Damage::Version(..)))
         {
             let what = format!("{damage}: use a server of that version");
-            repairing.tell(Action::new(Outcome::Left, path, what));
+            repairing.emit(RepairAction::new(RepairOutcome::Left, path, what));
             continue;
         }
         let words: Vec<String> =
@@ -53,7 +55,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<BTreeSet<Strea
         if let Some(manifest) = corrected {
             manifest.write(&*repairing.disk, &directory)?;
             let what = format!("{words}; one bit was not what was written, and was corrected");
-            repairing.tell(Action::new(Outcome::Repaired, path, what));
+            repairing.emit(RepairAction::new(RepairOutcome::Repaired, path, what));
             continue;
         }
         for name in COPIES {
@@ -67,7 +69,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<BTreeSet<Strea
             "{words}; moved to quarantine, and a new one is made from the segments. Messages whose deletion was written \
              down in segments that are gone may be there again"
         );
-        repairing.tell(Action::new(Outcome::Repaired, path, what));
+        repairing.emit(RepairAction::new(RepairOutcome::Repaired, path, what));
         renewed.insert(id);
     }
     Ok(renewed)

@@ -1,8 +1,9 @@
 //! The store's own mark, of which both copies are gone.
 //!
-//! The watermarks say its number. It is part of every checksum in the journal, too, so the journal still knows it: the
-//! checksum of a block's header says with which number it was begun. What is found is proven by the checksum of the block's
-//! body. Without either the number means nothing, and any other will do.
+//! The watermarks say its number. It is part of every checksum in the journal, too, so the journal
+//! still knows it: the checksum of a block's header says with which number it was begun. What is
+//! found is proven by the checksum of the block's body. Without either the number means nothing,
+//! and any other will do.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use crate::meta::{MARKER, Marker};
 use crate::store::{COPY, number};
 use crate::watermarks;
 
-use super::{Action, Outcome, Repairing, whole};
+use super::{RepairAction, RepairOutcome, Repairing, whole};
 
 /// Answers the store's number; `None` if the store was made by a later version.
 pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<Option<u64>> {
@@ -22,7 +23,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<Option<u64>> {
         copies.iter().filter_map(|(name, copy)| Some((*name, copy.as_ref().err()?))).collect();
     if faults.iter().any(|(_, damage)| matches!(damage, Damage::Version(..))) {
         let what = "a later version wrote it: use a server of that version";
-        repairing.tell(Action::new(Outcome::Left, repairing.root.join(MARKER), what));
+        repairing.emit(RepairAction::new(RepairOutcome::Left, repairing.root.join(MARKER), what));
         return Ok(None);
     }
     let valid = copies.iter().find_map(|(_, copy)| copy.as_ref().ok()).copied();
@@ -37,7 +38,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<Option<u64>> {
             repairing.copy_aside(&path, "")?;
         }
         marker.write(&*repairing.disk, repairing.root, name)?;
-        repairing.tell(Action::new(Outcome::Repaired, path, format!("{damage}; {from}")));
+        repairing.emit(RepairAction::new(RepairOutcome::Repaired, path, format!("{damage}; {from}")));
     }
     Ok(Some(number(&marker)))
 }

@@ -1,7 +1,9 @@
-//! Streams of which no copy of `meta` can be read: from one that has a single wrong bit, or from what the operator gives.
+//! Streams of which no copy of `meta` can be read: from one that has a single wrong bit, or from
+//! what the operator gives.
 //!
-//! What a damaged copy still says of account and name is used to find out which of the given ones it is, and told; the
-//! key of an encrypted stream is looked for in it byte by byte, because nobody else has it.
+//! What a damaged copy still says of account and name is used to find out which of the given ones
+//! it is, and told; the key of an encrypted stream is looked for in it byte by byte, because nobody
+//! else has it.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,22 +12,22 @@ use crate::StreamId;
 use crate::damage::Damage;
 use crate::flipped;
 use crate::keys::{SEALED_KEY_BYTES, StreamKey};
-use crate::meta::{Meta, TWINS, names_in, read_twins};
+use crate::meta::{META_COPIES, Meta, names_in, read_copies};
 use crate::recovery::stream_directory;
-use crate::segment::Header;
+use crate::segment::SegmentHeader;
 use crate::stream::segment_number;
 
-use super::{Action, Given, Outcome, Repairing, hex, whole};
+use super::{Given, RepairAction, RepairOutcome, Repairing, hex, whole};
 
 /// A directory without a name.
 struct Nameless {
     id: StreamId,
     directory: PathBuf,
-    /// What is wrong with both copies.
+    /// Fault of both copies.
     why: String,
-    /// What is left of them.
+    /// Bytes that are left of them.
     remains: Vec<Vec<u8>>,
-    /// What they seem to say of account and name.
+    /// Account and name that they seem to say.
     hint: Option<(String, String)>,
 }
 
@@ -33,14 +35,14 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<()> {
     let mut nameless = Vec::new();
     for id in repairing.streams()? {
         let directory = stream_directory(repairing.root, id);
-        let twins = read_twins(&*repairing.disk, &directory, id);
-        match &twins.best {
+        let copies = read_copies(&*repairing.disk, &directory, id);
+        match &copies.best {
             Ok(_) => {}
             Err(damage @ Damage::Version(..)) => {
                 let what = format!("{damage}: use a server of that version");
-                repairing.tell(Action::new(Outcome::Left, directory.join(TWINS[0]), what));
+                repairing.emit(RepairAction::new(RepairOutcome::Left, directory.join(META_COPIES[0]), what));
             }
-            Err(_) => nameless.extend(look(repairing, id, directory, twins.words())?),
+            Err(_) => nameless.extend(correct_copy(repairing, id, directory, copies.words())?),
         }
     }
     let mut taken = vec![false; repairing.options.given.len()];
@@ -54,7 +56,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<()> {
                 taken[at] = true;
                 give(repairing, &one, &repairing.options.given[at].clone())?;
             }
-            None => repairing.tell(Action::new(Outcome::Left, &one.directory, ask(&one))),
+            None => repairing.emit(RepairAction::new(RepairOutcome::Left, &one.directory, ask(&one))),
         }
     }
     let unused: Vec<Given> = repairing
@@ -70,7 +72,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<()> {
             "the configuration given for stream {} of account {} was not used: no directory without a name is its own",
             given.name, given.account
         );
-        repairing.tell(Action::new(Outcome::Left, "streams", what));
+        repairing.emit(RepairAction::new(RepairOutcome::Left, "streams", what));
     }
     Ok(())
 }
@@ -87,14 +89,14 @@ fn ask(one: &Nameless) -> String {
 }
 
 /// Corrects one of the copies if that can be done; what is left otherwise.
-fn look(
+fn correct_copy(
     repairing: &mut Repairing<'_>,
     id: StreamId,
     directory: PathBuf,
     why: String,
 ) -> io::Result<Option<Nameless>> {
     let mut remains = Vec::new();
-    for name in TWINS {
+    for name in META_COPIES {
         let Ok(file) = repairing.disk.open_read_only(&directory.join(name)) else { continue };
         remains.push(whole(&*file)?);
     }
@@ -106,8 +108,8 @@ fn look(
     if let Some(meta) = corrected.max_by_key(|meta| meta.generation) {
         write(repairing, &directory, &meta)?;
         let what = format!("{why}; one bit was not what was written, and was corrected");
-        let action = Action::new(Outcome::Repaired, directory.join(TWINS[0]), what);
-        repairing.tell(action.of(id, &meta.account, &meta.name));
+        let action = RepairAction::new(RepairOutcome::Repaired, directory.join(META_COPIES[0]), what);
+        repairing.emit(action.of(id, &meta.account, &meta.name));
         return Ok(None);
     }
     let hint = remains.iter().find_map(|bytes| names_in(bytes));
@@ -132,11 +134,11 @@ fn choose(given: &[Given], taken: &[bool], one: &Nameless, only: bool) -> Option
 }
 
 fn give(repairing: &mut Repairing<'_>, one: &Nameless, given: &Given) -> io::Result<()> {
-    let path = one.directory.join(TWINS[0]);
-    let about = |action: Action| action.of(one.id, &given.account, &given.name);
+    let path = one.directory.join(META_COPIES[0]);
+    let about = |action: RepairAction| action.of(one.id, &given.account, &given.name);
     if is_taken(repairing, given)? {
         let what = format!("{}; the account has a stream of the given name already", one.why);
-        repairing.tell(about(Action::new(Outcome::Left, path, what)));
+        repairing.emit(about(RepairAction::new(RepairOutcome::Left, path, what)));
         return Ok(());
     }
     let sealed_keys = sealed_key(repairing, one);
@@ -147,8 +149,9 @@ fn give(repairing: &mut Repairing<'_>, one: &Nameless, given: &Given) -> io::Res
         } else {
             "it is encrypted, and nothing is left of its key: its messages cannot be read"
         };
-        let outcome = if repairing.options.keys.is_none() { Outcome::Left } else { Outcome::Lost };
-        repairing.tell(about(Action::new(outcome, path, format!("{}; {what}", one.why))));
+        let outcome =
+            if repairing.options.keys.is_none() { RepairOutcome::Left } else { RepairOutcome::Lost };
+        repairing.emit(about(RepairAction::new(outcome, path, format!("{}; {what}", one.why))));
         return Ok(());
     }
     let meta = Meta {
@@ -162,13 +165,13 @@ fn give(repairing: &mut Repairing<'_>, one: &Nameless, given: &Given) -> io::Res
     };
     write(repairing, &one.directory, &meta)?;
     let what = format!("{}; written again from the given configuration", one.why);
-    repairing.tell(about(Action::new(Outcome::Repaired, path, what)));
+    repairing.emit(about(RepairAction::new(RepairOutcome::Repaired, path, what)));
     Ok(())
 }
 
 /// Writes both copies; what was there is in quarantine before.
 fn write(repairing: &Repairing<'_>, directory: &std::path::Path, meta: &Meta) -> io::Result<()> {
-    for name in TWINS {
+    for name in META_COPIES {
         let path = directory.join(name);
         if repairing.disk.open_read_only(&path).is_ok() {
             repairing.copy_aside(&path, &hex(meta.stream))?;
@@ -180,7 +183,7 @@ fn write(repairing: &Repairing<'_>, directory: &std::path::Path, meta: &Meta) ->
 fn is_taken(repairing: &Repairing<'_>, given: &Given) -> io::Result<bool> {
     let mut others = repairing.streams()?.into_iter().filter_map(|id| {
         let directory = stream_directory(repairing.root, id);
-        read_twins(&*repairing.disk, &directory, id).best.ok()
+        read_copies(&*repairing.disk, &directory, id).best.ok()
     });
     Ok(others.any(|meta| meta.account == given.account && meta.name == given.name))
 }
@@ -199,7 +202,7 @@ fn is_encrypted(repairing: &Repairing<'_>, one: &Nameless) -> io::Result<bool> {
             continue;
         }
         let file = repairing.disk.open_read_only(&one.directory.join(&entry.name))?;
-        if Header::read(&*file).is_ok_and(|header| header.encryption.is_some()) {
+        if SegmentHeader::read(&*file).is_ok_and(|header| header.encryption.is_some()) {
             return Ok(true);
         }
     }

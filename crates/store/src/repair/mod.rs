@@ -1,13 +1,14 @@
 //! Repairs a store that nobody uses: brings back what its bytes allow, and says what they do not.
 //!
-//! Owns what no start does by itself: marks of the store and names of streams of which both copies are gone, manifests of
-//! which neither can be read, journal files that were set aside. All else is what a start does, and repair lets it do
-//! that: it opens every stream, so that torn ends are cut, copies written again and strange files set aside, and then has
-//! new bases, manifests and consumer logs written where the old ones were damaged.
+//! Owns what no start does by itself: marks of the store and names of streams of which both copies
+//! are gone, manifests of which neither can be read, journal files that were set aside. All else is
+//! what a start does, and repair lets it do that: it opens every stream, so that torn ends are cut,
+//! copies written again and strange files set aside, and then has new bases, manifests and consumer
+//! logs written where the old ones were damaged.
 //!
-//! Without `apply` the same runs on an overlay, so what is told is what would be done. Nothing that can be read is
-//! deleted; what is replaced or not understood is in quarantine. Each step can be repeated: whoever is interrupted
-//! begins again.
+//! Without `apply` the same runs on an overlay, so what is told is what would be done. Nothing that
+//! can be read is deleted; what is replaced or not understood is in quarantine. Each step can be
+//! repeated: whoever is interrupted begins again.
 
 mod action;
 mod kept;
@@ -23,8 +24,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use myelin_disk::{Disk, File};
+
 use crate::config::StreamConfig;
-use crate::disk::{Disk, File};
 use crate::entropy::Entropy;
 use crate::keys::Keys;
 use crate::meta::{MARKER, Meta};
@@ -33,28 +35,29 @@ use crate::store::{COPY, LOCK, stream_number};
 use crate::verify::Overlay;
 use crate::{StreamId, Timestamp};
 
-pub use action::{Action, Outcome, Summary};
+pub use action::{RepairAction, RepairOutcome, Summary};
 
-/// What a stream was called, from somebody who knows it: for a directory of which no copy of `meta` can be read.
+/// Name and configuration of a stream, from somebody who knows them: for a directory of which no
+/// copy of `meta` can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// Which directory it belongs to, if that is known.
     pub directory: Option<StreamId>,
-    /// Whose the stream is.
+    /// Account of the stream.
     pub account: String,
-    /// What it is called.
+    /// Name of the stream.
     pub name: String,
-    /// What its owner would have written about it.
+    /// Text that the stream's owner would have written about it.
     pub config: Vec<u8>,
     /// When it was made.
     pub created: Timestamp,
 }
 
 /// How to repair.
-pub struct Options<'a> {
+pub struct RepairOptions<'a> {
     /// Whether anything is changed.
     pub apply: bool,
-    /// What opens encrypted streams.
+    /// Keys that open encrypted streams.
     pub keys: Option<Keys>,
     /// Names for streams that have lost theirs.
     pub given: Vec<Given>,
@@ -66,22 +69,23 @@ pub struct Options<'a> {
     pub now: Timestamp,
 }
 
-impl fmt::Debug for Options<'_> {
+impl fmt::Debug for RepairOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { apply, given, .. } = self;
         f.debug_struct("Options").field("apply", apply).field("given", given).finish_non_exhaustive()
     }
 }
 
-/// Repairs the store in `root`, and calls `progress` with each thing that was done, is lost or is left to the operator.
+/// Repairs the store in `root`, and calls `progress` with each thing that was done, is lost or is
+/// left to the operator.
 ///
 /// # Errors
 /// There is no store, another process uses it, or the disk fails. It may be repeated.
 pub fn repair(
     disk: &Arc<dyn Disk>,
     root: &Path,
-    options: &Options<'_>,
-    progress: &mut dyn FnMut(&Action),
+    options: &RepairOptions<'_>,
+    progress: &mut dyn FnMut(&RepairAction),
 ) -> io::Result<Summary> {
     let names = disk.list(root)?;
     let has = |name: &str| names.iter().any(|entry| entry.name == name);
@@ -109,13 +113,13 @@ pub fn repair(
 struct Repairing<'a> {
     disk: Arc<dyn Disk>,
     root: &'a Path,
-    options: &'a Options<'a>,
-    progress: &'a mut dyn FnMut(&Action),
+    options: &'a RepairOptions<'a>,
+    progress: &'a mut dyn FnMut(&RepairAction),
     summary: Summary,
 }
 
 impl Repairing<'_> {
-    fn tell(&mut self, mut action: Action) {
+    fn emit(&mut self, mut action: RepairAction) {
         self.summary.count(action.outcome);
         if let Ok(below) = action.file.strip_prefix(self.root) {
             action.file = below.to_owned();
@@ -133,7 +137,8 @@ impl Repairing<'_> {
         Ok(directories.filter_map(|entry| stream_number(&entry.name)).collect())
     }
 
-    /// Copies a file to quarantine, where it stays when another one takes its place. Durable on return.
+    /// Copies a file to quarantine, where it stays when another one takes its place. Durable on
+    /// return.
     fn copy_aside(&self, path: &Path, stream: &str) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let to = place_aside(&*self.disk, self.root, stream, &name)?;

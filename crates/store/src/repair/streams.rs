@@ -1,19 +1,21 @@
-//! What a start does, done now; and new bases, manifests and consumer logs where the old ones were damaged.
+//! Repair of streams: what a start does, done now; and new bases, manifests and consumer logs where
+//! the old ones were damaged.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+
 use crate::config::{Durability, Limits, StreamConfig};
 use crate::consumer;
-use crate::disk::Disk;
 use crate::manifest;
 use crate::recovery::{Notice, OpenError, stream_directory};
 use crate::store::{FoundStream, Reserve, Store, StoreOptions};
 use crate::stream::segment_name;
 use crate::{StreamId, Timestamp};
 
-use super::{Action, Outcome, Repairing};
+use super::{RepairAction, RepairOutcome, Repairing};
 
 const REFUSED: &str = "it cannot be opened";
 
@@ -30,17 +32,17 @@ pub(super) fn repair(repairing: &mut Repairing<'_>, renewed: &BTreeSet<StreamId>
     let (store, report) = Store::open(disk, options, entropy).map_err(words)?;
     for notice in &report.notices {
         let outcome = outcome(notice);
-        repairing.tell(Action::new(outcome, "", notice.to_string()));
+        repairing.emit(RepairAction::new(outcome, "", notice.to_string()));
     }
     for problem in &report.replay.problems {
-        repairing.tell(Action::new(Outcome::Lost, "journal", problem.to_string()));
+        repairing.emit(RepairAction::new(RepairOutcome::Lost, "journal", problem.to_string()));
     }
     let clock = clock(repairing.options.now);
     for found in &report.streams {
         if let Err(error) = open(repairing, &store, found, renewed.contains(&found.id)) {
             let path = stream_directory(repairing.root, found.id);
-            let action = Action::new(Outcome::Left, path, format!("{REFUSED}: {error}"));
-            repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+            let action = RepairAction::new(RepairOutcome::Left, path, format!("{REFUSED}: {error}"));
+            repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
         }
         store.journal().round_now(&clock).map_err(|error| io::Error::other(error.to_string()))?;
     }
@@ -59,8 +61,8 @@ fn words(error: OpenError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// What a notice of a start means for who repairs.
-fn outcome(notice: &Notice) -> Outcome {
+/// Outcome that a notice of a start means for a repair.
+fn outcome(notice: &Notice) -> RepairOutcome {
     let is_made_again = |file: &str, what: &str| {
         ["index.", "manifest."].iter().any(|name| file.starts_with(name))
             || what.contains("its entries were read")
@@ -69,13 +71,13 @@ fn outcome(notice: &Notice) -> Outcome {
         Notice::Repaired { .. }
         | Notice::Cut { .. }
         | Notice::SetAside { .. }
-        | Notice::PassedOver { .. } => Outcome::Repaired,
-        Notice::Damaged { file, what } if is_made_again(file, what) => Outcome::Repaired,
-        Notice::Left { .. } => Outcome::Left,
+        | Notice::PassedOver { .. } => RepairOutcome::Repaired,
+        Notice::Damaged { file, what } if is_made_again(file, what) => RepairOutcome::Repaired,
+        Notice::Left { .. } => RepairOutcome::Left,
         Notice::DamagedEntries { .. }
         | Notice::EndLost { .. }
         | Notice::Damaged { .. }
-        | Notice::Missing { .. } => Outcome::Lost,
+        | Notice::Missing { .. } => RepairOutcome::Lost,
     }
 }
 
@@ -90,16 +92,16 @@ fn open(
     let opened = store.open_stream(found.id, config, now);
     let (mut stream, report) = opened.map_err(|error| error.to_string())?;
     let path = stream_directory(repairing.root, found.id);
-    let tell = |repairing: &mut Repairing<'_>, notices: &[Notice]| {
+    let emit = |repairing: &mut Repairing<'_>, notices: &[Notice]| {
         for notice in notices {
-            let action = Action::new(outcome(notice), &path, notice.to_string());
-            repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+            let action = RepairAction::new(outcome(notice), &path, notice.to_string());
+            repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
         }
     };
     // Which are missing, and which were removed long ago, only a manifest can tell.
     let is_told = |notice: &&Notice| !(is_renewed && matches!(notice, Notice::Missing { .. }));
     let notices: Vec<Notice> = report.notices.iter().filter(is_told).cloned().collect();
-    tell(repairing, &notices);
+    emit(repairing, &notices);
     let has_base =
         |notice: &Notice| matches!(notice, Notice::Damaged { file, .. } if file.starts_with("index."));
     if is_renewed || report.notices.iter().any(has_base) {
@@ -112,34 +114,34 @@ fn open(
                 "it is missing: messages {} to {} may have been in it",
                 entry.first_seq, entry.last_seq
             );
-            let action = Action::new(Outcome::Lost, path.join(segment_name(entry.no)), what);
-            repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+            let action = RepairAction::new(RepairOutcome::Lost, path.join(segment_name(entry.no)), what);
+            repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
         }
     }
     let opened = store.open_consumers(found.id, Durability::Synced, None);
     let (mut consumers, report) = opened.map_err(|error| error.to_string())?;
     if !report.is_clean() {
-        let action = Action::new(consumers_outcome(&report), &path, consumers_words(&report));
-        repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+        let action = RepairAction::new(consumers_outcome(&report), &path, consumers_words(&report));
+        repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
         consumers.checkpoint().map_err(|error| format!("no new log of the consumers: {error}"))?;
     }
-    tell(repairing, &store.put_away(&mut consumers));
+    emit(repairing, &store.put_away(&mut consumers));
     let flushed = consumers.flush(now).map_err(|error| error.to_string());
     drop((stream, consumers));
     flushed.map(drop)
 }
 
-fn consumers_outcome(report: &consumer::Report) -> Outcome {
+fn consumers_outcome(report: &consumer::LogReport) -> RepairOutcome {
     let is_whole = report.bad.is_empty()
         && report.orphans.is_empty()
         && report.missing == 0
         && report.set_back.is_none()
         && report.unusable.is_empty();
-    if is_whole { Outcome::Repaired } else { Outcome::Lost }
+    if is_whole { RepairOutcome::Repaired } else { RepairOutcome::Lost }
 }
 
-fn consumers_words(report: &consumer::Report) -> String {
-    let consumer::Report {
+fn consumers_words(report: &consumer::LogReport) -> String {
+    let consumer::LogReport {
         file,
         end: _,
         set_back,

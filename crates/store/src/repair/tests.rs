@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+
 use super::*;
 use crate::Compression;
 use crate::Durability;
 use crate::cipher::CipherKind;
-use crate::consumer::{DeliverySeq, Delta, Rules};
-use crate::disk::faulty::{Fault, FaultyDisk, Survival};
+use crate::consumer::{AckRules, DeliverySeq, Delta};
 use crate::entropy::SeededEntropy;
 use crate::keys::MasterKey;
 use crate::manifest::COPIES;
-use crate::meta::TWINS;
+use crate::meta::META_COPIES;
 use crate::recovery::stream_directory;
 use crate::store::{Reserve, Store, StoreOptions};
 use crate::stream::{Admission, Filter, NewMessage, Stream, Wait};
@@ -77,7 +78,7 @@ fn build(keys: Option<Keys>, compression: Compression) -> (FaultyDisk, [StreamId
     }
     let ids = [streams[0].id(), streams[1].id()];
     let mut consumers = store.open_consumers(ids[0], Durability::Synced, None).unwrap().0;
-    let consumer = consumers.create("C", Rules::default(), b"blob").unwrap();
+    let consumer = consumers.create("C", AckRules::default(), b"blob").unwrap();
     let delivered = Delta::Delivered { delivery: DeliverySeq(1), seq: 1, count: 1, timestamp: 100 };
     consumers.apply(consumer, &[delivered]).unwrap();
     consumers.flush(100).unwrap();
@@ -133,7 +134,7 @@ fn run(
 ) -> io::Result<(Summary, Vec<String>)> {
     let shape = |_: &Meta| config(Compression::None);
     let entropy = Arc::new(SeededEntropy::new(500));
-    let options = Options { apply, keys, given: given.to_vec(), shape: &shape, entropy, now: 300 };
+    let options = RepairOptions { apply, keys, given: given.to_vec(), shape: &shape, entropy, now: 300 };
     let mut told = Vec::new();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let summary = repair(&disk, Path::new(ROOT), &options, &mut |action| told.push(action.to_string()))?;
@@ -160,7 +161,8 @@ fn path(id: StreamId, name: &str) -> PathBuf {
     stream_directory(Path::new(ROOT), id).join(name)
 }
 
-/// A look says the same as the repair and changes nothing; the repair leaves a sound store with everything in it.
+/// A look says the same as the repair and changes nothing; the repair leaves a sound store with
+/// everything in it.
 fn is_repaired(
     disk: &FaultyDisk,
     keys: Option<Keys>,
@@ -205,7 +207,7 @@ fn names_come_back_from_a_configuration() {
         let whole = see(&disk, keys.clone());
         let broken = || {
             let disk = disk.power_cycle(Survival::None);
-            for name in TWINS {
+            for name in META_COPIES {
                 break_file(&disk, &path(ids[0], name));
             }
             disk
@@ -217,7 +219,7 @@ fn names_come_back_from_a_configuration() {
         is_repaired(&broken(), keys.clone(), &[given(None, "ONE")], &whole, "the only one");
         let both = [given(None, "ONE"), given(Some(ids[1]), "TWO")];
         let disk = broken();
-        for name in TWINS {
+        for name in META_COPIES {
             break_file(&disk, &path(ids[1], name));
         }
         is_repaired(&disk, keys.clone(), &both, &whole, "two");
@@ -230,7 +232,7 @@ fn names_come_back_from_a_configuration() {
 #[test]
 fn a_lost_key_is_said() {
     let (disk, ids) = build(keys(), Compression::None);
-    for name in TWINS {
+    for name in META_COPIES {
         disk.truncate(&path(ids[0], name), 40).unwrap();
     }
     let (summary, told) = run(&disk, true, keys(), &[given(None, "ONE")]).unwrap();
@@ -252,7 +254,7 @@ fn one_bit_in_both_copies_is_corrected() {
         }
         disk
     };
-    is_repaired(&damaged(&TWINS.map(|name| path(ids[0], name))), None, &[], &whole, "meta");
+    is_repaired(&damaged(&META_COPIES.map(|name| path(ids[0], name))), None, &[], &whole, "meta");
     is_repaired(&damaged(&COPIES.map(|name| path(ids[0], name))), None, &[], &whole, "manifest");
     let markers = [MARKER, COPY].map(|name| Path::new(ROOT).join(name));
     is_repaired(&damaged(&markers), None, &[], &whole, "marker");
@@ -340,12 +342,13 @@ fn what_only_a_kept_journal_has_comes_back() {
     assert!(told[0].contains("are written there"), "{told:?}");
 }
 
-/// Everything is broken at once; power fails at each point of the repair, and the next one finishes.
+/// Everything is broken at once; power fails at each point of the repair, and the next one
+/// finishes.
 #[test]
 fn it_may_be_interrupted_anywhere() {
     let (disk, ids) = build(None, Compression::None);
     let whole = see(&disk, None);
-    for name in TWINS {
+    for name in META_COPIES {
         break_file(&disk, &path(ids[0], name));
     }
     for name in COPIES {
@@ -364,7 +367,7 @@ fn it_may_be_interrupted_anywhere() {
     assert!(points > 50, "{points}");
     for point in 0..points {
         let struck = disk.power_cycle(Survival::None);
-        struck.fail_at(struck.points() + point, Fault::Crash);
+        struck.fail_at(struck.points() + point, DiskFault::Crash);
         let _ = run(&struck, true, None, &given);
         for survival in [Survival::None, Survival::All, Survival::Random(point)] {
             let left = struck.power_cycle(survival);

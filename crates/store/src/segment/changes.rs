@@ -1,13 +1,15 @@
-//! What a stream was like when a segment ended, for everything that the segment touched.
+//! Changes of a segment: the state of the stream when it ended, for everything that the segment
+//! touched.
 //!
-//! Owns the section `changes` of a footer. Its states are absolute: recovery lays those of a newer segment over
-//! those of an older one and never adds them up.
+//! Owns the section `changes` of a footer. Its states are absolute: recovery lays those of a newer
+//! segment over those of an older one and never adds them up.
+
+use myelin_stdx::varint;
 
 use super::column::{self, Form};
 use super::{SubjectChanges, Texts, Totals};
 use crate::document::Fields;
 use crate::ranges::Ranges;
-use crate::varint;
 use crate::{Seq, Timestamp};
 
 /// The state after a segment, as far as the segment touched it.
@@ -17,10 +19,11 @@ pub struct Changes {
     pub totals: Totals,
     /// Every subject with a message in the segment, or of which the segment deleted a message.
     pub subjects: SubjectChanges,
-    /// The last sequence that the smallest `Truncate` of the segment left: older segments count only up to it.
+    /// The last sequence that the smallest `Truncate` of the segment left: older segments count
+    /// only up to it.
     pub truncated_to: Option<Seq>,
-    /// Sequences that the segment took away, and that are not there at its end. Those before `totals.first_seq`, and
-    /// those that a `Truncate` cut off, need not be in it.
+    /// Sequences that the segment took away, and that are not there at its end. Those before
+    /// `totals.first_seq`, and those that a `Truncate` cut off, need not be in it.
     pub deleted: Ranges,
     /// Messages of the segment with a lifetime of their own that are there at its end, by sequence.
     pub expiries: Vec<(Seq, Timestamp)>,

@@ -1,9 +1,10 @@
 //! Columns: many numbers of one kind, in as many bytes each as the largest needs.
 //!
-//! Owns the encoding. A column does not say how many numbers it has: whoever reads it knows, and has seen that the
-//! input is long enough to justify so many.
+//! Owns the encoding. A column does not say how many numbers it has: whoever reads it knows, and
+//! has seen that the input is long enough to justify so many.
 //!
-//! Perf: bulk conversions of whole slices, no branch per number; a column of 100,000 loads in some 50 us.
+//! Perf: bulk conversions of whole slices, no branch per number; a column of 100,000 loads in some
+//! 50 us.
 
 /// All numbers are the base.
 const CONSTANT: u8 = 0;
@@ -46,8 +47,8 @@ pub(crate) fn encode(values: &[u64], form: Form, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a column of `count` numbers off the front of `input`. `None` if it is cut, a number is above 64 bits, or it
-/// should be plain and is not.
+/// Takes a column of `count` numbers off the front of `input`. `None` if it is cut, a number is
+/// above 64 bits, or it should be plain and is not.
 pub(crate) fn decode(count: usize, form: Form, input: &mut &[u8]) -> Option<Vec<u64>> {
     let (head, rest) = input.split_first_chunk::<HEAD_BYTES>()?;
     let (width, base) = head.split_first_chunk::<1>()?;

@@ -1,7 +1,8 @@
-//! What is written behind the entries when a segment is sealed: three sections and a trailer.
+//! Footer of a segment, written behind the entries when it is sealed: three sections and a trailer.
 //!
-//! Owns their layout and their checks. The trailer is the last thing in the file: a file without one is not sealed,
-//! and its entries are the only truth. With one, the sections are read instead of the entries.
+//! Owns their layout and their checks. The trailer is the last thing in the file: a file without
+//! one is not sealed, and its entries are the only truth. With one, the sections are read instead
+//! of the entries.
 //!
 //! ```text
 //! records_end  changes   states after the segment      all three encrypted, where the segment is
@@ -11,11 +12,12 @@
 //!                       72 3 x (u64 length, u32 checksum)  108 [8] 0  116 "MYELSEAL"  124 u32 checksum
 //! ```
 
+use myelin_disk::File;
+
 use super::{Changes, HEADER_BYTES, Sizes, Slots, Texts, Totals};
 use crate::cipher::Nonce;
 use crate::damage::Damage;
-use crate::disk::File;
-use crate::record::Context;
+use crate::record::FileContext;
 
 /// Bytes of the trailer, the last of a sealed file.
 pub const TRAILER_BYTES: usize = 128;
@@ -28,7 +30,7 @@ const SECTIONS_AT: usize = SUMMARY_AT + Totals::BYTES;
 const SEAL_AT: usize = 116;
 const WHAT: &str = "segment trailer";
 
-/// What sealing adds to a segment.
+/// Footer that sealing adds to a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
     /// Of the segment alone, as it was sealed: messages that were deleted since still count.
@@ -41,13 +43,13 @@ pub struct Footer {
 
 /// The three sections, in the order of the file. The codes are those of their nonces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum FooterSection {
     Changes,
     Slots,
     Dictionary,
 }
 
-impl Part {
+impl FooterSection {
     const ALL: [Self; 3] = [Self::Changes, Self::Slots, Self::Dictionary];
 
     const fn code(self) -> u32 {
@@ -67,7 +69,7 @@ impl Part {
     }
 }
 
-/// What the trailer says.
+/// Trailer of a sealed segment: where its footer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// Where the entries end, and the sections begin.
@@ -84,28 +86,30 @@ impl Footer {
     /// # Panics
     /// If a subject of `slots` is missing in `changes`.
     #[must_use]
-    pub fn encode(&self, records_end: u64, context: &Context) -> Vec<u8> {
+    pub fn encode(&self, records_end: u64, context: &FileContext) -> Vec<u8> {
         let numbers = self.numbers();
         let mut trailer = Trailer { records_end, summary: self.summary, sections: [(0, 0); 3] };
         let opening = trailer.to_bytes();
         let aad = &opening[..SECTIONS_AT];
         let mut out = Vec::new();
-        for (part, entry) in Part::ALL.into_iter().zip(&mut trailer.sections) {
+        for (part, entry) in FooterSection::ALL.into_iter().zip(&mut trailer.sections) {
             let start = out.len();
             match part {
-                Part::Changes => out = self.changes.encode(),
-                Part::Slots => out.extend_from_slice(&self.slots.encode(&numbers)),
-                Part::Dictionary => self.changes.subjects.texts().encode(&mut out),
+                FooterSection::Changes => out = self.changes.encode(),
+                FooterSection::Slots => out.extend_from_slice(&self.slots.encode(&numbers)),
+                FooterSection::Dictionary => self.changes.subjects.texts().encode(&mut out),
             }
             if let Some(cipher) = &context.cipher {
                 cipher.seal(Nonce::section_at(part.code(), records_end), aad, &mut out, start);
             }
             *entry = ((out.len() - start) as u64, crc32c::crc32c_append(context.seed, &out[start..]));
         }
+        let length = trailer.file_len();
         let mut trailer = trailer.to_bytes();
         let checksum = crc32c::crc32c_append(context.seed, &trailer[..124]);
         trailer[124..].copy_from_slice(&checksum.to_le_bytes());
         out.extend_from_slice(&trailer);
+        assert_eq!(records_end + out.len() as u64, length, "the trailer says where the file ends");
         out
     }
 
@@ -137,7 +141,7 @@ impl Trailer {
         bytes
     }
 
-    fn decode(bytes: &[u8; TRAILER_BYTES], file_len: u64, context: &Context) -> Result<Self, Damage> {
+    fn decode(bytes: &[u8; TRAILER_BYTES], file_len: u64, context: &FileContext) -> Result<Self, Damage> {
         if crc32c::crc32c_append(context.seed, &bytes[..124]).to_le_bytes() != bytes[124..] {
             return Err(Damage::Checksum(WHAT));
         }
@@ -170,11 +174,17 @@ impl Trailer {
         self.sections.iter().fold(self.records_end + TRAILER_BYTES as u64, |sum, (length, _)| sum + length)
     }
 
-    fn read_part(&self, part: Part, file: &dyn File, context: &Context) -> Result<Vec<u8>, Damage> {
+    fn read_part(
+        &self,
+        part: FooterSection,
+        file: &dyn File,
+        context: &FileContext,
+    ) -> Result<Vec<u8>, Damage> {
         let index = part.code() as usize - 1;
         let before: u64 = self.sections[..index].iter().map(|(length, _)| length).sum();
         let (length, checksum) = self.sections[index];
-        // The trailer's lengths add up to that of the file: there is nothing to allocate that is not there.
+        // The trailer's lengths add up to that of the file: there is nothing to allocate that is
+        // not there.
         let mut bytes = vec![0; usize::try_from(length).map_err(|_| Damage::Content(part.name()))?];
         if file.read_at(&mut bytes, self.records_end + before)? < bytes.len() {
             return Err(Damage::Short(part.name()));
@@ -193,9 +203,9 @@ impl Trailer {
 /// Reads the trailer of a file; `None` if it is not sealed.
 ///
 /// # Errors
-/// `Checksum`, `Version` or `Content` if the file ends as a sealed one does, but not quite. Where nothing else says
-/// that it was sealed, it was not: a payload may look like that. `Io`.
-pub fn read_trailer(file: &dyn File, context: &Context) -> Result<Option<Trailer>, Damage> {
+/// `Checksum`, `Version` or `Content` if the file ends as a sealed one does, but not quite. Where
+/// nothing else says that it was sealed, it was not: a payload may look like that. `Io`.
+pub fn read_trailer(file: &dyn File, context: &FileContext) -> Result<Option<Trailer>, Damage> {
     let length = file.len()?;
     if length < (HEADER_BYTES + TRAILER_BYTES) as u64 {
         return Ok(None);
@@ -204,7 +214,8 @@ pub fn read_trailer(file: &dyn File, context: &Context) -> Result<Option<Trailer
     if file.read_at(&mut bytes, length - TRAILER_BYTES as u64)? < TRAILER_BYTES {
         return Err(Damage::Short(WHAT));
     }
-    // Either of the two marks: a flipped bit in one of them must not turn a sealed file into an open one.
+    // Either of the two marks: a flipped bit in one of them must not turn a sealed file into an
+    // open one.
     if bytes[..8] != MAGIC && bytes[SEAL_AT..124] != SEAL {
         return Ok(None);
     }
@@ -215,46 +226,46 @@ pub fn read_trailer(file: &dyn File, context: &Context) -> Result<Option<Trailer
 ///
 /// # Errors
 /// What is wrong with the first that is not.
-pub fn check_sections(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<(), Damage> {
-    let context = Context { seed: context.seed, cipher: None };
-    Part::ALL.into_iter().try_for_each(|part| trailer.read_part(part, file, &context).map(drop))
+pub fn check_sections(file: &dyn File, trailer: &Trailer, context: &FileContext) -> Result<(), Damage> {
+    let context = FileContext { seed: context.seed, cipher: None };
+    FooterSection::ALL.into_iter().try_for_each(|part| trailer.read_part(part, file, &context).map(drop))
 }
 
-fn read_texts(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<Texts, Damage> {
-    let bytes = trailer.read_part(Part::Dictionary, file, context)?;
+fn read_texts(file: &dyn File, trailer: &Trailer, context: &FileContext) -> Result<Texts, Damage> {
+    let bytes = trailer.read_part(FooterSection::Dictionary, file, context)?;
     let mut input = &bytes[..];
     let texts = Texts::decode(&mut input).filter(|_| input.is_empty());
-    texts.ok_or(Damage::Content(Part::Dictionary.name()))
+    texts.ok_or(Damage::Content(FooterSection::Dictionary.name()))
 }
 
 /// Reads what the segment changed.
 ///
 /// # Errors
 /// What is wrong with the sections `changes` and `dictionary`.
-pub fn read_changes(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<Changes, Damage> {
+pub fn read_changes(file: &dyn File, trailer: &Trailer, context: &FileContext) -> Result<Changes, Damage> {
     let texts = read_texts(file, trailer, context)?;
-    let bytes = trailer.read_part(Part::Changes, file, context)?;
-    Changes::decode(&bytes, texts).ok_or(Damage::Content(Part::Changes.name()))
+    let bytes = trailer.read_part(FooterSection::Changes, file, context)?;
+    Changes::decode(&bytes, texts).ok_or(Damage::Content(FooterSection::Changes.name()))
 }
 
 /// Reads what the segment's messages count.
 ///
 /// # Errors
 /// What is wrong with the section `slots`.
-pub fn read_sizes(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<Sizes, Damage> {
-    let bytes = trailer.read_part(Part::Slots, file, context)?;
-    Sizes::decode(&bytes).ok_or(Damage::Content(Part::Slots.name()))
+pub fn read_sizes(file: &dyn File, trailer: &Trailer, context: &FileContext) -> Result<Sizes, Damage> {
+    let bytes = trailer.read_part(FooterSection::Slots, file, context)?;
+    Sizes::decode(&bytes).ok_or(Damage::Content(FooterSection::Slots.name()))
 }
 
 /// Reads where the segment's messages stand.
 ///
 /// # Errors
 /// What is wrong with the sections `slots` and `dictionary`.
-pub fn read_slots(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<Slots, Damage> {
+pub fn read_slots(file: &dyn File, trailer: &Trailer, context: &FileContext) -> Result<Slots, Damage> {
     let texts = read_texts(file, trailer, context)?;
-    let bytes = trailer.read_part(Part::Slots, file, context)?;
+    let bytes = trailer.read_part(FooterSection::Slots, file, context)?;
     let slots = Slots::decode(&bytes, texts, trailer.summary.first_seq);
     slots
         .filter(|slots| slots.len() as u64 == trailer.summary.messages)
-        .ok_or(Damage::Content(Part::Slots.name()))
+        .ok_or(Damage::Content(FooterSection::Slots.name()))
 }

@@ -1,23 +1,26 @@
-//! Where the frames of a packed segment are: the table that stands behind them, at the end of what counts as records.
+//! Where the frames of a packed segment are: the table that stands behind them, at the end of what
+//! counts as records.
 //!
-//! Owns its layout. Without it the frames are found again (`pack::rebuild`), so a damaged table loses nothing.
+//! Owns its layout. Without it the frames are found again (`pack::rebuild`), so a damaged table
+//! loses nothing.
 //!
 //! ```text
 //! table  24 bytes per frame     then  u64 bytes of the table   u32 0   u32 checksum of all that
 //! ```
 
+use myelin_disk::File;
+
 use super::{HEADER_BYTES, Trailer};
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::pack::{self, FrameTable};
-use crate::record::Context;
+use crate::record::FileContext;
 
-/// What stands behind the table.
+/// Bytes behind the table.
 const TAIL_BYTES: usize = 16;
 const WHAT: &str = "table of frames";
 
 /// Appends the table and what stands behind it. The end of it is the segment's `records_end`.
-pub(crate) fn encode_frames(frames: &FrameTable, context: &Context, out: &mut Vec<u8>) {
+pub(crate) fn encode_frames(frames: &FrameTable, context: &FileContext, out: &mut Vec<u8>) {
     let start = out.len();
     frames.encode(out);
     let length = (out.len() - start) as u64;
@@ -27,11 +30,12 @@ pub(crate) fn encode_frames(frames: &FrameTable, context: &Context, out: &mut Ve
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// The frames of a sealed and packed file: from their table, or from the frames themselves if it is damaged.
+/// The frames of a sealed and packed file: from their table, or from the frames themselves if it is
+/// damaged.
 ///
 /// # Errors
 /// `Io`; `Content` if neither the table nor the frames tell where everything is.
-pub fn read_frames(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<FrameTable, Damage> {
+pub fn read_frames(file: &dyn File, trailer: &Trailer, context: &FileContext) -> Result<FrameTable, Damage> {
     match read_table(file, trailer.records_end, context) {
         Err(Damage::Io(error)) => Err(Damage::Io(error)),
         Err(_) => {
@@ -42,7 +46,7 @@ pub fn read_frames(file: &dyn File, trailer: &Trailer, context: &Context) -> Res
     }
 }
 
-fn read_table(file: &dyn File, end: u64, context: &Context) -> Result<FrameTable, Damage> {
+fn read_table(file: &dyn File, end: u64, context: &FileContext) -> Result<FrameTable, Damage> {
     let begin = HEADER_BYTES as u64;
     let mut tail = [0; TAIL_BYTES];
     let tail_at = end.checked_sub(TAIL_BYTES as u64).filter(|at| *at >= begin).ok_or(Damage::Short(WHAT))?;
@@ -66,13 +70,14 @@ fn read_table(file: &dyn File, end: u64, context: &Context) -> Result<FrameTable
 
 #[cfg(test)]
 mod tests {
+    use myelin_disk::memory::MemoryFile;
+
     use super::*;
-    use crate::disk::memory::MemoryFile;
     use crate::pack::Packer;
     use crate::segment::{Footer, read_trailer};
 
     /// A file of some frames, and where its table begins.
-    fn packed(context: &Context) -> (MemoryFile, FrameTable, u64) {
+    fn packed(context: &FileContext) -> (MemoryFile, FrameTable, u64) {
         let mut bytes = vec![0; HEADER_BYTES];
         let mut packer = Packer::new(context.seed, None);
         for frame in 0..5u8 {
@@ -92,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_table_comes_back_also_when_it_is_damaged() {
-        let context = Context { seed: 77, cipher: None };
+        let context = FileContext { seed: 77, cipher: None };
         let (file, table, table_at) = packed(&context);
         let trailer = read_trailer(&file, &context).expect("it is sound").expect("it is sealed");
         assert_eq!(read_table(&file, trailer.records_end, &context).expect("it is sound"), table);

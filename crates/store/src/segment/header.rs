@@ -2,11 +2,12 @@
 //!
 //! Owns the identity that every checksum of the file begins with.
 
+use myelin_disk::File;
+
 use crate::cipher::{Cipher, CipherKind};
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::flipped;
-use crate::record::Context;
+use crate::record::FileContext;
 use crate::{SegmentNo, Seq, StreamId};
 
 /// Bytes of the header; the first entry follows.
@@ -22,19 +23,21 @@ const WHAT: &str = "segment header";
 
 /// A segment file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct SegmentHeader {
     /// The stream.
     pub stream: StreamId,
     /// Its number in the stream.
     pub segment: SegmentNo,
     /// How often it was written anew.
     pub generation: u64,
-    /// The last segment number that the file stands for: its own, unless it was merged from several.
+    /// The last segment number that the file stands for: its own, unless it was merged from
+    /// several.
     pub through: SegmentNo,
     /// The next sequence when it was begun.
     pub first_seq: Seq,
-    /// Where the entries of the segment before it ended then; 0 for the first, or where it does not matter any more.
-    /// A segment that ends earlier has lost its tail, and what follows it was not synced either.
+    /// Where the entries of the segment before it ended then; 0 for the first, or where it does not
+    /// matter any more. A segment that ends earlier has lost its tail, and what follows it was not
+    /// synced either.
     pub before: u64,
     /// The epoch then.
     pub epoch: u64,
@@ -48,7 +51,7 @@ pub struct Header {
     pub packed: bool,
 }
 
-impl Header {
+impl SegmentHeader {
     /// The header as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -79,7 +82,8 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// `Short`, `Magic`, `Version`, `Checksum`, or `Content` if a later version of the same format wrote it.
+    /// `Short`, `Magic`, `Version`, `Checksum`, or `Content` if a later version of the same format
+    /// wrote it.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Damage::Short(WHAT))?;
         if bytes[..8] != MAGIC {
@@ -123,19 +127,20 @@ impl Header {
         })
     }
 
-    /// Reads the header of a file. One bit that is wrong in it is no damage: without the salt nothing in the file could
-    /// be read.
+    /// Reads the header of a file. One bit that is wrong in it is no damage: without the salt
+    /// nothing in the file could be read.
     ///
     /// # Errors
-    /// As [`Header::decode`], and `Io`.
+    /// As [`SegmentHeader::decode`], and `Io`.
     pub fn read(file: &dyn File) -> Result<Self, Damage> {
         Self::read_corrected(file).map(|(header, _)| header)
     }
 
-    /// The same; and where the wrong bit is, counted from the start of the file, if there is one.
+    /// Reads the header of a file, as [`SegmentHeader::read`] does, and returns the position of a
+    /// wrong bit, counted from the start of the file, if there is one.
     ///
     /// # Errors
-    /// As [`Header::read`].
+    /// As [`SegmentHeader::read`].
     pub fn read_corrected(file: &dyn File) -> Result<(Self, Option<usize>), Damage> {
         let mut bytes = [0; HEADER_BYTES];
         let read = file.read_at(&mut bytes, 0)?;
@@ -157,9 +162,10 @@ impl Header {
         crc32c::crc32c_append(seed, &self.salt)
     }
 
-    /// What its entries share. `cipher` is the file's own key, and `None` if it is not encrypted.
+    /// Context that the segment's entries share. `cipher` is the file's own key, and `None` if it
+    /// is not encrypted.
     #[must_use]
-    pub fn context(&self, cipher: Option<Cipher>) -> Context {
-        Context { seed: self.seed(), cipher }
+    pub fn context(&self, cipher: Option<Cipher>) -> FileContext {
+        FileContext { seed: self.seed(), cipher }
     }
 }

@@ -1,7 +1,8 @@
-//! Segment files: a header, entries, and once sealed a footer that makes reading the entries needless.
+//! Segment files: a header, entries, and once sealed a footer that makes reading the entries
+//! needless.
 //!
-//! Owns their layout (`docs/formats/segment.md`). Knows a file as something to read; who writes, syncs, cuts or
-//! removes one decides elsewhere. Nothing here trusts what it reads.
+//! Owns their layout (`docs/formats/segment.md`). Knows a file as something to read; who writes,
+//! syncs, cuts or removes one decides elsewhere. Nothing here trusts what it reads.
 
 mod changes;
 mod column;
@@ -24,21 +25,22 @@ pub use footer::{
 pub(crate) use frames::encode_frames;
 pub use frames::read_frames;
 pub(crate) use header::MAX_SEQ;
-pub use header::{HEADER_BYTES, Header};
+pub use header::{HEADER_BYTES, SegmentHeader};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
 pub use sizes::Sizes;
-pub use slots::{Dictionary, Local, Slots};
+pub use slots::{Dictionary, SegmentSubject, Slots};
 pub use structure::{Structure, check_structure};
 pub use subjects::{SubjectChange, SubjectChanges, Texts};
 
 use crate::{Seq, Timestamp};
 
-/// What a stream, or a part of it, holds.
+/// Totals of a stream, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Sequence of the first message; without messages, of the next one.
     pub first_seq: Seq,
-    /// The last sequence given out, whether its message is still there or not; `first_seq - 1` in an empty part.
+    /// The last sequence given out, whether its message is still there or not; `first_seq - 1` in
+    /// an empty part.
     pub last_seq: Seq,
     /// How many messages.
     pub messages: u64,
@@ -77,8 +79,8 @@ impl Totals {
         bytes
     }
 
-    /// As [`Totals::from_bytes`]. `None` if no stream can have come to it: sequences that cannot be counted on from, or
-    /// that end before they begin.
+    /// As [`Totals::from_bytes`]. `None` if no stream can have come to it: sequences that cannot be
+    /// counted on from, or that end before they begin.
     pub(crate) fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let totals = Self::from_bytes(bytes);
         let is_possible = are_possible(totals.first_seq, totals.last_seq) && totals.first_seq > 0;
@@ -102,7 +104,8 @@ impl Totals {
     }
 }
 
-/// Whether something can have these as its first and last sequence; an empty one ends just before it begins.
+/// Whether something can have these as its first and last sequence; an empty one ends just before
+/// it begins.
 pub(crate) fn are_possible(first: Seq, last: Seq) -> bool {
     last <= MAX_SEQ && first <= last + 1
 }

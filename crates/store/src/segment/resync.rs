@@ -1,16 +1,17 @@
-//! The look behind an invalid place: are there entries, and does one of them prove that the place was synced?
+//! The look behind an invalid place: are there entries, and does one of them prove that the place
+//! was synced?
 //!
 //! Owns the rules of proof. Only reads.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::Header;
-use super::window::Window;
+use super::SegmentHeader;
+use super::window::ScanWindow;
 use crate::damage::Damage;
-use crate::record::{self, Context, Control, Entry, Head, Kind};
+use crate::record::{self, Control, Entry, EntryHead, EntryKind, FileContext};
 
-/// What stands behind a place.
+/// Facts about what stands behind a place.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probe {
     /// Valid entries, in runs without gaps.
@@ -21,9 +22,9 @@ pub(super) struct Probe {
 
 /// Looks at everything behind `place`, where no entry begins.
 pub(super) fn probe(
-    window: &mut Window<'_>,
-    header: &Header,
-    context: &Context,
+    window: &mut ScanWindow<'_>,
+    header: &SegmentHeader,
+    context: &FileContext,
     place: u64,
 ) -> Result<Probe, Damage> {
     let mut probe = Probe::default();
@@ -42,8 +43,8 @@ pub(super) fn probe(
 }
 
 /// The offset in the file up to which the entry proves it to be synced.
-fn proof(bytes: &[u8], head: Head, at: u64, header: &Header, context: &Context) -> u64 {
-    if head.kind != Kind::Durable {
+fn proof(bytes: &[u8], head: EntryHead, at: u64, header: &SegmentHeader, context: &FileContext) -> u64 {
+    if head.kind != EntryKind::Durable {
         return 0;
     }
     // A copy: the window's bytes stay as they are for whoever comes after.

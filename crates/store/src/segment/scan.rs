@@ -1,30 +1,33 @@
 //! Reading a segment entry by entry, which is what recovery does with the one that was not sealed.
 //!
-//! Owns the judgement of what is behind an invalid place. Bytes that were proven to be synced are damaged: they are
-//! reported and passed over, and everything else is still read. Bytes without proof are the tail of a write that
-//! did not survive: the scan ends before their batch, and tells where valid entries follow. Changes nothing.
+//! Owns the judgement of what is behind an invalid place. Bytes that were proven to be synced are
+//! damaged: they are reported and passed over, and everything else is still read. Bytes without
+//! proof are the tail of a write that did not survive: the scan ends before their batch, and tells
+//! where valid entries follow. Changes nothing.
 //!
-//! Perf: one checksum per entry over a buffer of 1 MiB, no copy, no allocation. Measured by `scan_speed`.
+//! Perf: one checksum per entry over a buffer of 1 MiB, no copy, no allocation. Measured by
+//! `scan_speed`.
 
 use std::ops::Range;
 
-use super::Header;
+use myelin_disk::File;
+
+use super::SegmentHeader;
 use super::resync::{Probe, probe};
-use super::window::Window;
+use super::window::ScanWindow;
 use crate::damage::Damage;
-use crate::disk::File;
-use crate::record::{self, Context, Control, Decoded, Entry, HEAD_BYTES};
+use crate::record::{self, Control, Decoded, Entry, FileContext, HEAD_BYTES};
 use crate::{Seq, Timestamp};
 
-/// What a scan looks at.
+/// Extent of a file that a scan looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Where a batch begins: behind the header, or where an earlier scan ended cleanly.
     pub from: u64,
     /// Where the file ends, or its entries do.
     pub to: u64,
-    /// Everything before this offset is known to have been synced: 0 if nothing is known, `to` in a sealed segment.
-    /// `Durable` entries that the scan meets say it, too.
+    /// Everything before this offset is known to have been synced: 0 if nothing is known, `to` in a
+    /// sealed segment. `Durable` entries that the scan meets say it, too.
     pub durable: u64,
 }
 
@@ -37,7 +40,7 @@ pub struct Scanned<'a> {
     pub size: usize,
     /// When it was written.
     pub timestamp: Timestamp,
-    /// What it says.
+    /// Content of the entry.
     pub entry: Entry<'a>,
 }
 
@@ -48,8 +51,8 @@ pub struct Damaged {
     pub bytes: Range<u64>,
     /// Messages that were in it have this sequence or a later one.
     pub first_seq: Seq,
-    /// And this one or an earlier one; less than `first_seq` if no message can have been in it. `None`: nothing that
-    /// follows says it.
+    /// And this one or an earlier one; less than `first_seq` if no message can have been in it.
+    /// `None`: nothing that follows says it.
     pub last_seq: Option<Seq>,
 }
 
@@ -81,7 +84,7 @@ impl ScanEnd {
     }
 }
 
-/// What a scan found, besides entries.
+/// Result of a scan, besides entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Where it ended.
@@ -90,18 +93,20 @@ pub struct Scan {
     pub damaged: Vec<Damaged>,
 }
 
-/// Reads the entries of a file in order and gives them to `visit`, batch by batch: nothing of a batch that is not
-/// whole, unless its bytes are damaged and were synced. The file is not a packed one.
+/// Reads the entries of a file in order and gives them to `visit`, batch by batch: nothing of a
+/// batch that is not whole, unless its bytes are damaged and were synced. The file is not a packed
+/// one.
 ///
-/// Bytes that the device cannot read are damaged if all of the extent is known to be synced. Otherwise they are an
-/// error: behind a wrong guess about the end, a file would be cut.
+/// Bytes that the device cannot read are damaged if all of the extent is known to be synced.
+/// Otherwise they are an error: behind a wrong guess about the end, a file would be cut.
 ///
 /// # Errors
-/// `Io`, or `Locked` if the file is encrypted and `context` has no key. Damaged bytes are no error but a report.
+/// `Io`, or `Locked` if the file is encrypted and `context` has no key. Damaged bytes are no error
+/// but a report.
 pub fn scan(
     file: &dyn File,
-    header: &Header,
-    context: &Context,
+    header: &SegmentHeader,
+    context: &FileContext,
     extent: Extent,
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<Scan, Damage> {
@@ -110,7 +115,7 @@ pub fn scan(
     }
     let to = extent.to.min(file.len()?);
     let mut scanner = Scanner {
-        window: Window::new(file, to, extent.durable >= to),
+        window: ScanWindow::new(file, to, extent.durable >= to),
         header,
         context,
         durable: extent.durable.min(to),
@@ -130,12 +135,12 @@ pub fn scan(
 }
 
 struct Scanner<'a> {
-    window: Window<'a>,
-    header: &'a Header,
-    context: &'a Context,
+    window: ScanWindow<'a>,
+    header: &'a SegmentHeader,
+    context: &'a FileContext,
     /// Everything before it was synced.
     durable: u64,
-    /// What is behind the first invalid place without proof: looked for once.
+    /// Probe behind the first invalid place without proof: made once.
     probed: Option<Probe>,
     /// Where the sequences go on.
     next_seq: Seq,
@@ -189,8 +194,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Gives the entries between two places to the visitor. All of them have been checked. They are decrypted where
-    /// they are in the window, so nothing may look at them afterwards.
+    /// Gives the entries between two places to the visitor. All of them have been checked. They are
+    /// decrypted where they are in the window, so nothing may look at them afterwards.
     fn deliver(&mut self, from: u64, to: u64) -> Result<(), Damage> {
         let mut place = from;
         while place < to {
@@ -207,7 +212,7 @@ impl Scanner<'_> {
                     (self.visit)(Scanned { offset: place, size, timestamp, entry });
                 }
                 Err(_) => {
-                    let seq = if head.kind == record::Kind::Message { Some(head.seq) } else { None };
+                    let seq = if head.kind == record::EntryKind::Message { Some(head.seq) } else { None };
                     let (first_seq, last_seq) = (seq.unwrap_or(self.next_seq), seq.or(Some(0)));
                     self.report(Damaged { bytes: place..next, first_seq, last_seq });
                 }
@@ -229,7 +234,8 @@ impl Scanner<'_> {
         Ok(ScanEnd::Torn { at, valid_after: Vec::new() })
     }
 
-    /// Decides about the invalid `place` in the batch at `at`: where to go on, or that it is the end.
+    /// Decides about the invalid `place` in the batch at `at`: where to go on, or that it is the
+    /// end.
     fn pass_over(&mut self, at: u64, place: u64) -> Result<Result<u64, ScanEnd>, Damage> {
         if place >= self.durable && self.probed.is_none() {
             let probe = probe(&mut self.window, self.header, self.context, place)?;
@@ -256,7 +262,8 @@ impl Scanner<'_> {
     }
 }
 
-/// Moves `next_seq` behind an entry; answers the last sequence that a hole before the entry can have held.
+/// Moves `next_seq` behind an entry; answers the last sequence that a hole before the entry can
+/// have held.
 fn follow(entry: &Entry<'_>, next_seq: &mut Seq) -> Option<Seq> {
     match entry {
         Entry::Message(record::Message { seq, .. }) | Entry::Erased { seq } => {

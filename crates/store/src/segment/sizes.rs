@@ -1,18 +1,19 @@
-//! What each message of a sealed segment counts, and nothing else of its table.
+//! Sizes of the messages of a sealed segment, and nothing else of its table.
 //!
-//! A stream that keeps the newest message of each of many subjects removes one somewhere in the log with every message.
-//! For that it needs of each table one number per message, in as few bytes as will do: tables with their subjects and
-//! offsets are twenty times as large, and would not stay in memory.
+//! A stream that keeps the newest message of each of many subjects removes one somewhere in the log
+//! with every message. For that it needs of each table one number per message, in as few bytes as
+//! will do: tables with their subjects and offsets are twenty times as large, and would not stay in
+//! memory.
 
 use super::column::{self, Form};
 use super::slots::unless_counting;
 
-/// See the module.
+/// Size of each message of a sealed segment, in as few bytes as the largest needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Sequence less the segment's first; empty if that is the index.
     deltas: Vec<u32>,
-    /// What the sizes are above.
+    /// Smallest size: the others are counted from it.
     least: u32,
     above: Above,
     count: usize,
@@ -50,7 +51,7 @@ impl Sizes {
         deltas.windows(2).all(|pair| pair[0] < pair[1]).then(|| Self::new(deltas, &sizes))
     }
 
-    /// What the message with this delta counts, if the segment has it.
+    /// Size of the message with this delta, if the segment has it.
     #[must_use]
     pub fn find(&self, delta: u32) -> Option<u32> {
         let index = if self.deltas.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! Owns the sections `slots` and `dictionary` of a footer.
 //!
-//! Perf: loaded by bulk conversions and one pass that counts per subject; finding a sequence is one comparison in a
-//! segment without gaps. Measured by `footer_speed` in the tests.
+//! Perf: loaded by bulk conversions and one pass that counts per subject; finding a sequence is one
+//! comparison in a segment without gaps. Measured by `footer_speed` in the tests.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -12,7 +12,8 @@ use super::Texts;
 use super::column::{self, Form};
 use crate::Seq;
 
-/// One row per message that the segment was sealed with, in parallel arrays. Some may have been deleted since.
+/// One row per message that the segment was sealed with, in parallel arrays. Some may have been
+/// deleted since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     first_seq: Seq,
@@ -25,8 +26,8 @@ pub struct Slots {
     successors: Successors,
 }
 
-/// Row by row, the next one with the same subject, or `u32::MAX`. Made when it is first asked; says nothing that the
-/// rows do not say.
+/// Row by row, the next one with the same subject, or `u32::MAX`. Made when it is first asked; says
+/// nothing that the rows do not say.
 #[derive(Clone, Debug, Default)]
 struct Successors(OnceLock<Box<[u32]>>);
 
@@ -42,12 +43,12 @@ impl Eq for Successors {}
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dictionary {
     texts: Texts,
-    locals: Vec<Local>,
+    locals: Vec<SegmentSubject>,
 }
 
-/// What a segment holds of one subject.
+/// Messages that a segment holds of one subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Local {
+pub struct SegmentSubject {
     /// How many messages.
     pub count: u32,
     /// The index of the first; 0 if there is none.
@@ -92,12 +93,12 @@ impl Dictionary {
         self.texts.get(number as usize)
     }
 
-    /// What the segment holds of the subject with this number.
+    /// Finds what the segment holds of the subject with this number.
     ///
     /// # Panics
     /// If there are not so many.
     #[must_use]
-    pub fn local(&self, number: u32) -> Local {
+    pub fn local(&self, number: u32) -> SegmentSubject {
         self.locals[number as usize]
     }
 
@@ -108,7 +109,7 @@ impl Dictionary {
     }
 
     fn new(texts: Texts, subjects: &[u32]) -> Self {
-        let mut locals = vec![Local::default(); texts.len()];
+        let mut locals = vec![SegmentSubject::default(); texts.len()];
         for (index, subject) in (0u32..).zip(subjects) {
             let local = &mut locals[*subject as usize];
             if local.count == 0 {
@@ -117,13 +118,18 @@ impl Dictionary {
             local.count += 1;
             local.last = index;
         }
+        debug_assert_eq!(
+            locals.iter().map(|local| local.count as usize).sum::<usize>(),
+            subjects.len(),
+            "each row has a subject"
+        );
         Self { texts, locals }
     }
 }
 
 impl Slots {
-    /// The slots of messages whose sequences are `first_seq` plus `deltas`, which grow. `subjects` are indices of
-    /// `texts`, which may come in any order, but not twice.
+    /// The slots of messages whose sequences are `first_seq` plus `deltas`, which grow. `subjects`
+    /// are indices of `texts`, which may come in any order, but not twice.
     ///
     /// # Panics
     /// If the arrays differ in length, or a subject has no text.
@@ -138,6 +144,7 @@ impl Slots {
     ) -> Self {
         let lengths = [deltas.len(), offsets.len(), sizes.len(), subjects.len()];
         assert!(lengths.iter().all(|length| *length == lengths[0]), "arrays of different lengths");
+        debug_assert!(deltas.is_sorted_by(|a, b| a < b), "sequences ascend");
         let mut order: Vec<u32> = (0..texts.len() as u32).collect();
         order.sort_unstable_by(|a, b| texts.get(*a as usize).cmp(texts.get(*b as usize)));
         let mut numbers = vec![0u32; order.len()];
@@ -270,8 +277,8 @@ impl Slots {
         if self.deltas.is_empty() {
             return guess.min(self.len());
         }
-        // Sequences are given out once, so a delta is never less than its index: what is looked for stands at the
-        // guess or before it.
+        // Sequences are given out once, so a delta is never less than its index: what is looked for
+        // stands at the guess or before it.
         let end = guess.saturating_add(1).min(self.len());
         if self.deltas.get(guess) == Some(&delta) {
             return guess;
@@ -279,7 +286,8 @@ impl Slots {
         self.deltas[..end].partition_point(|one| *one < delta)
     }
 
-    /// The section `slots`. `numbers` are the subjects' new numbers in the dictionary that is written with it.
+    /// The section `slots`. `numbers` are the subjects' new numbers in the dictionary that is
+    /// written with it.
     pub(crate) fn encode(&self, numbers: &[u32]) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + 16 * self.len());
         out.extend_from_slice(&(self.len() as u32).to_le_bytes());

@@ -4,12 +4,13 @@
 
 use std::ops::Range;
 
-use super::window::Window;
-use super::{HEADER_BYTES, Header};
-use crate::damage::Damage;
-use crate::disk::File;
+use myelin_disk::File;
 
-/// What a look at the entries of a file gave.
+use super::window::ScanWindow;
+use super::{HEADER_BYTES, SegmentHeader};
+use crate::damage::Damage;
+
+/// Structure of a file, from a look at its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Structure {
     /// Valid entries.
@@ -24,10 +25,15 @@ pub struct Structure {
 ///
 /// # Errors
 /// `Io`.
-pub fn check_structure(file: &dyn File, header: &Header, to: u64, durable: u64) -> Result<Structure, Damage> {
+pub fn check_structure(
+    file: &dyn File,
+    header: &SegmentHeader,
+    to: u64,
+    durable: u64,
+) -> Result<Structure, Damage> {
     let context = header.context(None);
     let to = to.min(file.len()?);
-    let mut window = Window::new(file, to, durable >= to);
+    let mut window = ScanWindow::new(file, to, durable >= to);
     let mut found = Structure::default();
     let (mut batch, mut place) = (HEADER_BYTES as u64, HEADER_BYTES as u64);
     loop {

@@ -1,7 +1,7 @@
 //! Subjects with what is known of each, packed into a few arrays.
 //!
-//! Owns two encodings that footers and bases share: sorted texts, and the numbers that belong to them. A million
-//! subjects are five allocations here, not a million.
+//! Owns two encodings that footers and bases share: sorted texts, and the numbers that belong to
+//! them. A million subjects are five allocations here, not a million.
 
 use super::column::{self, Form};
 use crate::Seq;
@@ -109,7 +109,8 @@ impl Texts {
         out.extend_from_slice(&self.bytes);
     }
 
-    /// Takes sorted texts off the front of `input`. `None` if they are cut, one is empty, or they are not sorted.
+    /// Takes sorted texts off the front of `input`. `None` if they are cut, one is empty, or they
+    /// are not sorted.
     pub(crate) fn decode(input: &mut &[u8]) -> Option<Self> {
         let (head, mut rest) = input.split_first_chunk::<8>()?;
         let (count, total) = head.split_first_chunk::<4>()?;
@@ -140,7 +141,7 @@ impl Texts {
     }
 }
 
-/// What a stream holds for one subject. Absolute: nothing older counts besides it.
+/// State of one subject in a stream. Absolute: nothing older counts besides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubjectChange<'a> {
     /// The subject.
@@ -250,7 +251,8 @@ impl SubjectChanges {
         column::encode(&exact, Form::Short, out);
     }
 
-    /// The zeros of subjects that are gone would make the column wide: they get the least of the others.
+    /// The zeros of subjects that are gone would make the column wide: they get the least of the
+    /// others.
     fn without_gone(&self, values: &[Seq]) -> Vec<Seq> {
         let pairs = || values.iter().zip(&self.counts);
         let least = pairs().filter(|(_, count)| **count > 0).map(|(value, _)| *value).min().unwrap_or(0);

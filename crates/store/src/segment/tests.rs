@@ -3,19 +3,20 @@
 use std::io;
 use std::sync::Mutex;
 
+use myelin_disk::File;
 use proptest::prelude::*;
 
 use super::*;
 use crate::cipher::{Cipher, CipherKind};
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::ranges::Ranges;
-use crate::record::{Batch, Context, Control, Entry, Message};
+use crate::record::{Control, Entry, EntryBatch, FileContext, Message};
 use crate::{SegmentNo, StreamId};
 
 mod scans;
 
-/// Nanoseconds that this thread has computed: on a shared machine, the clock on the wall says little.
+/// Nanoseconds that this thread has computed: on a shared machine, the clock on the wall says
+/// little.
 pub(crate) fn spent() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse().unwrap()
@@ -69,8 +70,8 @@ impl File for Bytes {
     }
 }
 
-pub(crate) fn header() -> Header {
-    Header {
+pub(crate) fn header() -> SegmentHeader {
+    SegmentHeader {
         stream: StreamId(77),
         segment: SegmentNo(3),
         generation: 1,
@@ -85,8 +86,8 @@ pub(crate) fn header() -> Header {
     }
 }
 
-fn contexts() -> [(Header, Context); 2] {
-    let locked = Header { encryption: Some(CipherKind::Aes256Gcm), ..header() };
+fn contexts() -> [(SegmentHeader, FileContext); 2] {
+    let locked = SegmentHeader { encryption: Some(CipherKind::Aes256Gcm), ..header() };
     let cipher = Cipher::new(CipherKind::Aes256Gcm, &[3; 32]);
     [(header(), header().context(None)), (locked, locked.context(Some(cipher)))]
 }
@@ -269,9 +270,9 @@ fn columns_that_cannot_be() {
 }
 
 /// A sealed segment of one batch, and its parts.
-fn sealed(context: &Context, header: &Header) -> Vec<u8> {
+fn sealed(context: &FileContext, header: &SegmentHeader) -> Vec<u8> {
     let mut bytes = header.encode().to_vec();
-    let mut batch = Batch::begin(&mut bytes, 128, context);
+    let mut batch = EntryBatch::begin(&mut bytes, 128, context);
     batch.message(&Message {
         seq: 10,
         timestamp: 2,
@@ -297,11 +298,11 @@ fn sealed(context: &Context, header: &Header) -> Vec<u8> {
 }
 
 /// Everything that can be read of a segment, or the first thing that is wrong with it.
-type Whole = (Header, Option<(Trailer, Changes, Slots)>, Vec<String>);
+type Whole = (SegmentHeader, Option<(Trailer, Changes, Slots)>, Vec<String>);
 
-fn read_whole(bytes: &[u8], context: &Context) -> Result<Whole, Damage> {
+fn read_whole(bytes: &[u8], context: &FileContext) -> Result<Whole, Damage> {
     let file = Bytes::new(bytes);
-    let header = Header::read(&file)?;
+    let header = SegmentHeader::read(&file)?;
     let trailer = read_trailer(&file, context)?;
     let footer = match &trailer {
         None => None,
@@ -333,8 +334,8 @@ fn no_flipped_bit_and_no_cut_goes_unnoticed() {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             if bit / 8 < HEADER_BYTES {
-                assert!(Header::decode(&bad).is_err(), "bit {bit}");
-                assert_eq!(Header::read_corrected(&Bytes::new(&bad)).unwrap(), (header, Some(bit)));
+                assert!(SegmentHeader::decode(&bad).is_err(), "bit {bit}");
+                assert_eq!(SegmentHeader::read_corrected(&Bytes::new(&bad)).unwrap(), (header, Some(bit)));
             } else {
                 assert!(read_whole(&bad, &context).is_err(), "bit {bit}");
             }
@@ -351,14 +352,14 @@ fn no_flipped_bit_and_no_cut_goes_unnoticed() {
 
 #[test]
 fn a_header_says_what_it_is() {
-    let packed = Header { packed: true, through: SegmentNo(8), ..header() };
-    assert_eq!(Header::decode(&packed.encode()).unwrap(), packed);
+    let packed = SegmentHeader { packed: true, through: SegmentNo(8), ..header() };
+    assert_eq!(SegmentHeader::decode(&packed.encode()).unwrap(), packed);
     let renumbered = |at: usize, byte: u8| {
         let mut bytes = header().encode();
         bytes[at] = byte;
         let checksum = crc32c::crc32c(&bytes[..124]);
         bytes[124..].copy_from_slice(&checksum.to_le_bytes());
-        Header::decode(&bytes)
+        SegmentHeader::decode(&bytes)
     };
     assert!(matches!(renumbered(0, 0), Err(Damage::Magic(_))));
     assert!(matches!(renumbered(8, 2), Err(Damage::Version(_, 2))));
@@ -368,7 +369,7 @@ fn a_header_says_what_it_is() {
     assert!(matches!(renumbered(110, 1), Err(Damage::Content(_))));
     for first_seq in [0, MAX_SEQ + 1] {
         assert!(matches!(
-            Header::decode(&Header { first_seq, ..header() }.encode()),
+            SegmentHeader::decode(&SegmentHeader { first_seq, ..header() }.encode()),
             Err(Damage::Content(_))
         ));
     }

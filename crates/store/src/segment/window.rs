@@ -1,20 +1,22 @@
 //! A part of a file in memory that moves forward as a scan does.
 //!
-//! Owns one buffer. It grows beyond 1 MiB only for an entry or a batch that is longer, and never beyond the file.
+//! Owns one buffer. It grows beyond 1 MiB only for an entry or a batch that is longer, and never
+//! beyond the file.
 
 use std::io;
 
-use crate::disk::File;
-use crate::record::{self, Context, HEAD_BYTES, Head};
+use myelin_disk::File;
 
-/// What is read at once, beyond what is needed.
+use crate::record::{self, EntryHead, FileContext, HEAD_BYTES};
+
+/// Bytes that are read at once, beyond what is needed.
 const PIECE: usize = 1 << 20;
 
-/// What is given up at once where the device cannot read.
+/// Bytes that are given up at once where the device cannot read.
 const SECTOR: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct Window<'a> {
+pub(super) struct ScanWindow<'a> {
     file: &'a dyn File,
     /// Where the scan ends. Less than it was told, if the file is shorter.
     end: u64,
@@ -23,11 +25,12 @@ pub(super) struct Window<'a> {
     /// Whether what cannot be read becomes bytes that are no entry.
     tolerant: bool,
     buffer: Vec<u8>,
-    /// What a search may still spend on checksums. Payloads can be made of what looks like heads of long entries.
+    /// Bytes that a search may still spend on checksums. Payloads can be made of what looks like
+    /// heads of long entries.
     budget: u64,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ScanWindow<'a> {
     pub(super) fn new(file: &'a dyn File, end: u64, tolerant: bool) -> Self {
         let budget = end.saturating_mul(16).saturating_add(64 << 20);
         Self { file, end, start: 0, tolerant, buffer: Vec::new(), budget }
@@ -37,7 +40,8 @@ impl<'a> Window<'a> {
         self.end
     }
 
-    /// The file from `place` on: at least `wanted` bytes, or all there are. What is before `keep` is given up.
+    /// The file from `place` on: at least `wanted` bytes, or all there are. What is before `keep`
+    /// is given up.
     #[inline]
     pub(super) fn bytes(&mut self, keep: u64, place: u64, wanted: usize) -> io::Result<&mut [u8]> {
         let held = self.start..self.start + self.buffer.len() as u64;
@@ -74,8 +78,8 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Reads sector by sector. An unreadable one is filled with bytes that no head has, and that are not zeros, which
-    /// might pass for the end.
+    /// Reads sector by sector. An unreadable one is filled with bytes that no head has, and that
+    /// are not zeros, which might pass for the end.
     fn read_what_can_be_read(&mut self, have: usize) -> usize {
         let mut offset = self.start + have as u64;
         for piece in self.buffer[have..].chunks_mut(SECTOR) {
@@ -88,7 +92,12 @@ impl<'a> Window<'a> {
 
     /// The head of the entry at `place`, if a valid one stands there.
     #[inline]
-    pub(super) fn entry(&mut self, keep: u64, place: u64, context: &Context) -> io::Result<Option<Head>> {
+    pub(super) fn entry(
+        &mut self,
+        keep: u64,
+        place: u64,
+        context: &FileContext,
+    ) -> io::Result<Option<EntryHead>> {
         let Some(head) = record::peek(self.bytes(keep, place, HEAD_BYTES)?) else { return Ok(None) };
         if place + head.size() as u64 > self.end {
             return Ok(None);
@@ -97,8 +106,9 @@ impl<'a> Window<'a> {
         Ok(record::verify_behind(&head, bytes, context).is_ok().then_some(head))
     }
 
-    /// The first place at or behind `from` where a valid entry stands. `None` too if the search becomes too long.
-    pub(super) fn next_entry(&mut self, from: u64, context: &Context) -> io::Result<Option<u64>> {
+    /// The first place at or behind `from` where a valid entry stands. `None` too if the search
+    /// becomes too long.
+    pub(super) fn next_entry(&mut self, from: u64, context: &FileContext) -> io::Result<Option<u64>> {
         let mut place = from;
         while place < self.end {
             let bytes = self.bytes(place, place, HEAD_BYTES)?;

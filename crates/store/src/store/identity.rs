@@ -1,11 +1,12 @@
-//! Who a store is: a random number, part of every checksum in its journal. Kept twice, because without it the journal
-//! could not be told from another store's.
+//! Identity of a store: a random number, part of every checksum in its journal. Kept twice, because
+//! without it the journal could not be told from another store's.
 
 use std::io;
 use std::path::Path;
 
+use myelin_disk::Disk;
+
 use crate::damage::Damage;
-use crate::disk::Disk;
 use crate::entropy::Entropy;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::OpenError;

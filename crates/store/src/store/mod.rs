@@ -1,7 +1,7 @@
 //! A store: a directory with streams and one journal for all of them.
 //!
-//! Owns the directory, who is in it and how a stream comes and goes. The embedder owns the threads: one calls
-//! [`Store::journal`]'s rounds, some run jobs.
+//! Owns the directory, who is in it and how a stream comes and goes. The embedder owns the threads:
+//! one calls [`Store::journal`]'s rounds, some run jobs.
 //!
 //! ```text
 //! ROOT/store, store.copy    who this store is
@@ -25,24 +25,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::Claims;
-use crate::config::StreamConfig;
+use myelin_disk::Disk;
+use myelin_disk::claim::ClaimSet;
+use myelin_disk::handles::Handles;
+use myelin_disk::headroom::Headroom;
+
+use crate::config::{StreamConfig, Unsealed};
 use crate::damage::Damage;
-use crate::disk::Disk;
-use crate::disk::handles::Handles;
-use crate::disk::headroom::Headroom;
 use crate::entropy::Entropy;
 use crate::flipped;
-use crate::id::Part;
+use crate::id::StreamPart;
 use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
 use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
 use crate::stream::{
-    Active, Beginning, Blocks, Catalog, Claimed, Files, SegmentStorage, Shared, SlotsCache, StoreEnv, Stream,
+    Active, Beginning, Blocks, Catalog, Claimed, Files, SegmentStorage, StoreEnv, Stream, StreamShared,
+    TableCache,
 };
 pub use crate::watermarks::Reserve;
-use crate::watermarks::{self, Opened, Watermarks};
+use crate::watermarks::{self, OpenedStream, Watermarks};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
 pub(crate) use identity::{COPY, number};
@@ -61,7 +63,8 @@ pub struct StoreOptions {
     pub headroom_bytes: u64,
     /// Memory for tables of sealed segments.
     pub table_bytes: usize,
-    /// Memory for what single reads of sealed, uncompressed segments ask for again and again. 0: none.
+    /// Memory for what single reads of sealed, uncompressed segments ask for again and again. 0:
+    /// none.
     pub block_bytes: usize,
     /// Sealed segment files kept open.
     pub open_files: usize,
@@ -69,6 +72,8 @@ pub struct StoreOptions {
     pub journal_file_bytes: u64,
     /// How sequences are kept from being given out twice after a loss of power.
     pub reserve: Reserve,
+    /// Limit of what each stream may have waiting to be sealed.
+    pub unsealed: Unsealed,
 }
 
 impl StoreOptions {
@@ -85,6 +90,7 @@ impl StoreOptions {
             open_files: 512,
             journal_file_bytes: 64 << 20,
             reserve: Reserve::default(),
+            unsealed: Unsealed::default(),
         }
     }
 }
@@ -94,37 +100,39 @@ impl StoreOptions {
 pub struct FoundStream {
     /// Its number.
     pub id: StreamId,
-    /// Who it is, and what its owner wrote about it.
+    /// Identity of the stream, and what its owner wrote about it.
     pub meta: Meta,
 }
 
-/// What opening a store found.
+/// Report of opening a store.
 #[derive(Clone, Debug, Default)]
 pub struct StoreReport {
     /// Streams that can be opened.
     pub streams: Vec<FoundStream>,
     /// Streams whose `meta` cannot be read: they stay as they are.
     pub unreadable: Vec<(StreamId, String)>,
-    /// What the journal had to do.
+    /// Work that the journal had to do.
     pub replay: ReplayReport,
     /// Whatever else an operator should know.
     pub notices: Vec<Notice>,
 }
 
-/// See the module.
+/// Store: a directory with streams, and one journal for all of them.
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
-    ground: Arc<StoreEnv>,
+    store_env: Arc<StoreEnv>,
     index_seed: u64,
 }
 
 impl Store {
-    /// Opens a store: after this everything that was durable is in the streams' files, which can be opened one by one.
+    /// Opens a store: after this everything that was durable is in the streams' files, which can be
+    /// opened one by one.
     ///
     /// # Errors
-    /// The directory or the journal cannot be used, or another process uses them: a store is open for as long as it or
-    /// one of its streams is there. Damaged streams are no error but in the report.
+    /// The directory or the journal cannot be used, or another process uses them: a store is open
+    /// for as long as it or one of its streams is there. Damaged streams are no error but in the
+    /// report.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -140,6 +148,7 @@ impl Store {
             open_files,
             journal_file_bytes,
             reserve,
+            unsealed,
         } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
@@ -183,11 +192,9 @@ impl Store {
         journal.set_marks(&watermarks);
         // Only now: their names say that the streams were deleted, and not lost.
         remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
-        let mut seed = [0; 8];
-        entropy.fill(&mut seed);
-        let ground = Arc::new(StoreEnv {
+        let store_env = Arc::new(StoreEnv {
             handles: Arc::new(Handles::new(Arc::clone(&disk), open_files)),
-            slots: Arc::new(SlotsCache::new(table_bytes)),
+            slots: Arc::new(TableCache::new(table_bytes)),
             blocks: Arc::new(Blocks::new(block_bytes)),
             disk,
             journal,
@@ -195,68 +202,71 @@ impl Store {
             watermarks,
             entropy,
             keys,
-            claims: Claims::default(),
+            unsealed,
+            claims: ClaimSet::default(),
             _lock: lock,
         });
-        Ok((Self { root, ground, index_seed: u64::from_le_bytes(seed) }, report))
+        Ok((Self { root, index_seed: seed(&*store_env.entropy), store_env }, report))
     }
 
     /// The journal: its rounds make appends durable.
     #[must_use]
     pub fn journal(&self) -> &Arc<Journal> {
-        &self.ground.journal
+        &self.store_env.journal
     }
 
-    /// Sleeps until something was appended that the watermarks do not state yet, or `timeout` has passed. For the thread
-    /// that calls [`Store::write_watermarks`].
+    /// Sleeps until something was appended that the watermarks do not state yet, or `timeout` has
+    /// passed. For the thread that calls [`Store::write_watermarks`].
     pub fn wait_for_changes(&self, timeout: Duration) {
-        self.ground.journal.shared().changed().wait(timeout);
+        self.store_env.journal.shared().changed().wait(timeout);
     }
 
     /// Ends a [`Store::wait_for_changes`], or the next one.
     pub fn wake_watermarks(&self) {
-        self.ground.journal.shared().changed().wake();
+        self.store_env.journal.shared().changed().wake();
     }
 
-    /// States, in files of their own, how far each stream has come that has changed since the last call. What was appended
-    /// before is then missed by the next start if it is gone, where the process is killed. Syncs nothing and waits for no
-    /// round. To be called about every 50 ms while there are changes.
+    /// States, in files of their own, how far each stream has come that has changed since the last
+    /// call. What was appended before is then missed by the next start if it is gone, where the
+    /// process is killed. Syncs nothing and waits for no round. To be called about every 50 ms
+    /// while there are changes.
     ///
     /// # Errors
     /// Some of it is not stated; the next call tries again.
     pub fn write_watermarks(&self) -> io::Result<()> {
-        self.ground.watermarks.write(self.ground.journal.shared().changed())
+        self.store_env.watermarks.write(self.store_env.journal.shared().changed())
     }
 
-    /// Makes everything durable in the streams' files, and states durably that nothing is missing. Nothing may be appended any
-    /// more. `clock` is as that of [`Journal::round`].
+    /// Makes everything durable in the streams' files, and states durably that nothing is missing.
+    /// Nothing may be appended any more. `clock` is as that of [`Journal::round`].
     ///
     /// # Errors
-    /// The next start finds what was promised, in the journal. What the watermarks say is a lower bound.
+    /// The next start finds what was promised, in the journal. What the watermarks say is a lower
+    /// bound.
     pub fn close(&self, clock: &dyn Fn() -> u64) -> Result<(), JournalFailed> {
-        self.ground.journal.close(clock)?;
-        let stated = self.ground.watermarks.write(self.ground.journal.shared().changed());
+        self.store_env.journal.close(clock)?;
+        let stated = self.store_env.watermarks.write(self.store_env.journal.shared().changed());
         stated
-            .and_then(|()| self.ground.watermarks.close())
+            .and_then(|()| self.store_env.watermarks.close())
             .map_err(|error| JournalFailed::at_stop(&self.root.join(watermarks::NAMES[0]), &error))
     }
 
     /// The space kept for a full disk. [`Headroom::restore`] from time to time takes it back.
     #[must_use]
     pub fn headroom(&self) -> &Headroom {
-        &self.ground.headroom
+        &self.store_env.headroom
     }
 
     /// Bytes that tables of sealed segments take in memory.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
-        self.ground.slots.bytes()
+        self.store_env.slots.bytes()
     }
 
     /// Bytes of sealed segments that are in memory because they are read again and again.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
-        self.ground.blocks.bytes()
+        self.store_env.blocks.bytes()
     }
 
     /// Makes a stream. It is there for good when this returns.
@@ -272,9 +282,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<Stream, OpenError> {
         let mut number = [0; 8];
-        self.ground.entropy.fill(&mut number);
+        self.store_env.entropy.fill(&mut number);
         let id = StreamId(u64::from_le_bytes(number).max(1));
-        let claim = self.claim(id, Part::Messages)?;
+        let claim = self.claim(id, StreamPart::Messages)?;
         let config = StreamConfig { storage: Storage::File, ..config };
         let (key, sealed_keys) = self.new_key(id);
         let meta = Meta {
@@ -290,32 +300,37 @@ impl Store {
         let io = |error: io::Error| OpenError::new("a new stream", error);
         let made = self.make_directory(&directory, &meta);
         made.inspect_err(|_| self.unmake_directory(&directory)).map_err(io)?;
-        let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
-        let catalog = Catalog::new(self.index_seed, Arc::clone(&self.ground.slots), config.first_seq);
+        let files = Files { store_env: Arc::clone(&self.store_env), directory, key, _claim: claim };
+        let catalog = Catalog::new(self.index_seed, Arc::clone(&self.store_env.slots), config.first_seq);
         let first_seq = catalog.next_seq();
-        let shared = Shared::new(id, Storage::File, catalog, Arc::clone(&self.ground.blocks));
-        let told = Some(Arc::clone(&shared));
-        let active =
-            files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
+        let shared = StreamShared::new(id, Storage::File, catalog, Arc::clone(&self.store_env.blocks));
+        let listener = Some(Arc::clone(&shared));
+        let active = files.begin_segment(
+            id,
+            Beginning::anew(SegmentNo(1), first_seq),
+            config.durability,
+            listener,
+            now,
+        );
         let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
         let active: Active = active.map_err(|error| io(error.into_io()))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
         let found = first_seq.saturating_sub(1);
-        let opened = Opened { found, durability: config.durability };
-        self.ground.watermarks.attach(id, &shared, &[&active.file], opened);
+        let opened = OpenedStream { found, durability: config.durability };
+        self.store_env.watermarks.attach(id, &shared, &[&active.file], opened);
         Ok(Stream::assemble(shared, config, SegmentStorage::Files(files), active, Vec::new(), None))
     }
 
     fn new_key(&self, id: StreamId) -> (Option<StreamKey>, Vec<u8>) {
-        let Some(keys) = &self.ground.keys else { return (None, Vec::new()) };
-        let key = StreamKey::generate(&*self.ground.entropy);
-        let sealed = key.seal(keys.kind, &keys.current, id, &*self.ground.entropy);
+        let Some(keys) = &self.store_env.keys else { return (None, Vec::new()) };
+        let key = StreamKey::generate(&*self.store_env.entropy);
+        let sealed = key.seal(keys.kind, &keys.current, id, &*self.store_env.entropy);
         (Some(key), sealed)
     }
 
     /// A directory is complete before it gets the name by which it is found.
     fn make_directory(&self, directory: &Path, meta: &Meta) -> io::Result<()> {
-        let disk = &*self.ground.disk;
+        let disk = &*self.store_env.disk;
         let unfinished = directory.with_extension("tmp");
         disk.make_directory(&unfinished)?;
         meta.write_in_unfinished(disk, &unfinished)?;
@@ -324,23 +339,25 @@ impl Store {
         disk.sync_directory(&self.root.join("streams"))
     }
 
-    /// What could not be made in full must not be found. What cannot be removed now is removed at the next start, unless
-    /// a loss of power brings the name back: then it is an empty stream.
+    /// Removes a directory that could not be made in full and must not be found. What cannot be
+    /// removed now is removed at the next start, unless a loss of power brings the name back: then
+    /// it is an empty stream.
     fn unmake_directory(&self, directory: &Path) {
-        let disk = &*self.ground.disk;
+        let disk = &*self.store_env.disk;
         let unfinished = directory.with_extension("tmp");
         let _ = disk.rename(directory, &unfinished);
         let _ = remove_files(disk, &unfinished);
         let _ = disk.sync_directory(&self.root.join("streams"));
     }
 
-    /// Opens a stream that the report of [`Store::open`] names, or one whose [`Stream`] was dropped since: what that one
-    /// had accepted is there, written or not, unless it had failed. Then only what was released is. Waits for a round that
-    /// is on its way.
+    /// Opens a stream that the report of [`Store::open`] names, or one whose [`Stream`] was dropped
+    /// since: what that one had accepted is there, written or not, unless it had failed. Then only
+    /// what was released is. Waits for a round that is on its way.
     ///
     /// # Errors
-    /// It is open, or a job of it still runs. Or it cannot be read, or is encrypted and the key is wrong. Nothing was
-    /// changed. Or what a dropped one had in memory could not be written to its files: this may be repeated.
+    /// It is open, or a job of it still runs. Or it cannot be read, or is encrypted and the key is
+    /// wrong. Nothing was changed. Or what a dropped one had in memory could not be written to its
+    /// files: this may be repeated.
     pub fn open_stream(
         &self,
         id: StreamId,
@@ -350,7 +367,7 @@ impl Store {
         self.open_stream_before(id, config, now, &mut |_, _| {})
     }
 
-    /// The same before a [`ReplayVisitor`].
+    /// Opens a stream, as [`Store::open_stream`] does, and shows a [`ReplayVisitor`] what is read.
     ///
     /// # Errors
     /// As [`Store::open_stream`].
@@ -359,33 +376,35 @@ impl Store {
         id: StreamId,
         config: StreamConfig,
         now: Timestamp,
-        witness: &mut ReplayVisitor<'_>,
+        visitor: &mut ReplayVisitor<'_>,
     ) -> Result<(Stream, StreamReport), OpenError> {
-        let claim = self.claim(id, Part::Messages)?;
+        let claim = self.claim(id, StreamPart::Messages)?;
         let directory = stream_directory(&self.root, id);
         let key = self.open_key(&directory, id)?;
         // Only the journal knows what a stream that was dropped had not written yet.
-        let left = self.ground.journal.leave(id, Part::Messages, Vec::new());
+        let left = self.store_env.journal.leave(id, StreamPart::Messages, Vec::new());
         left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
-        let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
+        let files = Files { store_env: Arc::clone(&self.store_env), directory, key, _claim: claim };
         let config = StreamConfig { storage: Storage::File, ..config };
-        recovery::open_stream(id, files, config, (self.index_seed, now), witness)
+        recovery::open_stream(id, files, config, (self.index_seed, now), visitor)
     }
 
-    /// Opens a stream anew that has failed, from what is on disk: what was released is there, and the batch that failed is
-    /// not, unless the device has written all of it and said that it had not. Takes the place of the old one in `stream`; readers and cursors have to be made anew. Waits for a round that
-    /// is on its way.
+    /// Opens a stream anew that has failed, from what is on disk: what was released is there, and
+    /// the batch that failed is not, unless the device has written all of it and said that it had
+    /// not. Takes the place of the old one in `stream`; readers and cursors have to be made anew.
+    /// Waits for a round that is on its way.
     ///
     /// # Errors
-    /// As [`Store::open_stream`]; or a job of the stream has not come back to [`Stream::finish`]; or released bytes could
-    /// not be written to the stream's files. `stream` is still the old one, has failed, and this may be repeated: until it
-    /// succeeds, memory or the journal may have the only copy of released bytes. The next start of the process brings
-    /// back those of the journal.
+    /// As [`Store::open_stream`]; or a job of the stream has not come back to [`Stream::finish`];
+    /// or released bytes could not be written to the stream's files. `stream` is still the old one,
+    /// has failed, and this may be repeated: until it succeeds, memory or the journal may have the
+    /// only copy of released bytes. The next start of the process brings back those of the journal.
     pub fn reopen_stream(&self, stream: &mut Stream, now: Timestamp) -> Result<StreamReport, OpenError> {
         self.reopen_stream_before(stream, now, &mut |_, _| {})
     }
 
-    /// The same before a [`ReplayVisitor`].
+    /// Opens a failed stream anew, as [`Store::reopen_stream`] does, and shows a [`ReplayVisitor`]
+    /// what is read.
     ///
     /// # Errors
     /// As [`Store::reopen_stream`].
@@ -393,7 +412,7 @@ impl Store {
         &self,
         stream: &mut Stream,
         now: Timestamp,
-        witness: &mut ReplayVisitor<'_>,
+        visitor: &mut ReplayVisitor<'_>,
     ) -> Result<StreamReport, OpenError> {
         let (id, config) = (stream.id(), *stream.config());
         let refused = |why| OpenError::new("a failed stream", io::Error::other(why));
@@ -402,41 +421,42 @@ impl Store {
         }
         let Some(files) = stream.files().cloned() else { return Err(refused("it is in memory only")) };
         stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
-        let (anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), witness)?;
+        let (anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
         stream.hand_on(&anew);
         *stream = anew;
         Ok(report)
     }
 
     /// The right to write files of a stream.
-    fn claim(&self, id: StreamId, part: Part) -> Result<Claimed, OpenError> {
+    fn claim(&self, id: StreamId, part: StreamPart) -> Result<Claimed, OpenError> {
         let busy = || {
             let (what, why) = match part {
-                Part::Messages => ("stream", "it is open already, or a job still works on its files"),
-                Part::Consumers => ("consumers of stream", "they are open already"),
+                StreamPart::Messages => ("stream", "it is open already, or a job still works on its files"),
+                StreamPart::Consumers => ("consumers of stream", "they are open already"),
             };
             OpenError::new(format!("{what} {:016x}", id.0), io::Error::new(io::ErrorKind::ResourceBusy, why))
         };
-        self.ground.claims.take((id, part)).map(Arc::new).ok_or_else(busy)
+        self.store_env.claims.take((id, part)).map(Arc::new).ok_or_else(busy)
     }
 
-    /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
+    /// The key of the stream in `directory`. If it was sealed with the previous master key it is
+    /// sealed anew.
     fn open_key(&self, directory: &Path, id: StreamId) -> Result<Option<StreamKey>, OpenError> {
-        let meta =
-            Meta::read(&*self.ground.disk, directory, id).map_err(|damage| OpenError::new("meta", damage))?;
+        let meta = Meta::read(&*self.store_env.disk, directory, id)
+            .map_err(|damage| OpenError::new("meta", damage))?;
         if meta.sealed_keys.is_empty() {
             return Ok(None);
         }
-        let Some(keys) = &self.ground.keys else {
+        let Some(keys) = &self.store_env.keys else {
             return Err(OpenError::new("meta", Damage::Locked("stream")));
         };
         let opened = StreamKey::open(&meta.sealed_keys, meta.stream, keys);
         let (key, reseal) =
             opened.map_err(|error| OpenError::new("meta", io::Error::other(error.to_string())))?;
         if reseal == NeedsReseal::Yes {
-            let sealed_keys = key.seal(keys.kind, &keys.current, meta.stream, &*self.ground.entropy);
+            let sealed_keys = key.seal(keys.kind, &keys.current, meta.stream, &*self.store_env.entropy);
             let meta = Meta { sealed_keys, ..meta };
-            meta.write(&*self.ground.disk, directory).map_err(|error| OpenError::new("meta", error))?;
+            meta.write(&*self.store_env.disk, directory).map_err(|error| OpenError::new("meta", error))?;
         }
         Ok(Some(key))
     }
@@ -444,27 +464,29 @@ impl Store {
     /// Replaces what a stream's owner wrote about it.
     ///
     /// # Errors
-    /// The old text is still there, unless the disk failed in the last step: then it is the old one or the new one.
+    /// The old text is still there, unless the disk failed in the last step: then it is the old one
+    /// or the new one.
     pub fn write_blob(&self, id: StreamId, blob: &[u8]) -> Result<(), OpenError> {
         let directory = stream_directory(&self.root, id);
-        let disk = &*self.ground.disk;
+        let disk = &*self.store_env.disk;
         let meta = Meta::read(disk, &directory, id).map_err(|damage| OpenError::new("meta", damage))?;
         let meta = Meta { config: blob.to_vec(), ..meta };
         meta.write(disk, &directory).map_err(|error| OpenError::new("meta", error))
     }
 
-    /// Removes a stream and all its data. It is gone for good once this returns, even if files are left over: those go
-    /// at the next start. Its consumers must not be used any more.
+    /// Removes a stream and all its data. It is gone for good once this returns, even if files are
+    /// left over: those go at the next start. Its consumers must not be used any more.
     ///
     /// # Errors
-    /// The stream is still there as it was, and this may be repeated. But if [`Stream::failure`] says that it was deleted,
-    /// the disk does not say which: the next start finds all of it or nothing.
+    /// The stream is still there as it was, and this may be repeated. But if [`Stream::failure`]
+    /// says that it was deleted, the disk does not say which: the next start finds all of it or
+    /// nothing.
     pub fn delete_stream(&self, stream: &mut Stream) -> Result<(), OpenError> {
         let id = stream.id();
         let directory = stream_directory(&self.root, id);
         let doomed = directory.with_extension("tmp");
         let failed = |error| OpenError::new("a stream to delete", error);
-        let disk = &*self.ground.disk;
+        let disk = &*self.store_env.disk;
         disk.rename(&directory, &doomed).map_err(failed)?;
         let streams = self.root.join("streams");
         if let Err(error) = disk.sync_directory(&streams) {
@@ -473,13 +495,14 @@ impl Store {
             back.unwrap_or_else(|_| stream.abandon());
             return Err(failed(error));
         }
-        // From here on nothing needs its files, nor could they be made durable: the directory has another name.
+        // From here on nothing needs its files, nor could they be made durable: the directory has
+        // another name.
         stream.abandon();
         let has_note = self.note_dropped(id);
-        self.ground.slots.forget_stream(id);
-        self.ground.blocks.forget_stream(id);
+        self.store_env.slots.forget_stream(id);
+        self.store_env.blocks.forget_stream(id);
         // What cannot be removed now is removed at the next start.
-        self.ground.watermarks.remove(id);
+        self.store_env.watermarks.remove(id);
         let _ = self.remove_content(&directory, &doomed);
         if has_note {
             // Without a note it has to tell a replay that the stream is gone.
@@ -490,19 +513,19 @@ impl Store {
 
     /// Removes the files of the stream that was in `directory` and is in `doomed`.
     fn remove_content(&self, directory: &Path, doomed: &Path) -> io::Result<()> {
-        for entry in self.ground.disk.list(doomed)? {
+        for entry in self.store_env.disk.list(doomed)? {
             // It was opened under its old name.
-            self.ground.handles.forget(&directory.join(&entry.name));
-            self.ground.disk.remove_file(&doomed.join(&entry.name))?;
+            self.store_env.handles.forget(&directory.join(&entry.name));
+            self.store_env.disk.remove_file(&doomed.join(&entry.name))?;
         }
         Ok(())
     }
 
     /// Whether the journal says that the stream is gone. One that has failed says so to everybody.
     fn note_dropped(&self, id: StreamId) -> bool {
-        let journal = &self.ground.journal;
+        let journal = &self.store_env.journal;
         let noted = journal.note_dropped(id).is_ok();
-        noted || (self.ground.headroom.release().unwrap_or(false) && journal.note_dropped(id).is_ok())
+        noted || (self.store_env.headroom.release().unwrap_or(false) && journal.note_dropped(id).is_ok())
     }
 }
 
@@ -521,6 +544,13 @@ pub(crate) const OURS: [&str; 9] = [
 
 /// The file in the root that an open store has locked.
 pub(crate) const LOCK: &str = "lock";
+
+/// A number that nobody can guess, for hashes of subjects.
+fn seed(entropy: &dyn Entropy) -> u64 {
+    let mut seed = [0; 8];
+    entropy.fill(&mut seed);
+    u64::from_le_bytes(seed)
+}
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {

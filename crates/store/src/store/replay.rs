@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use crate::disk::Disk;
-use crate::journal::{Replay, ReplayReport, Resolution, Target};
+use myelin_disk::Disk;
+
+use crate::journal::{JournalReplay, ReplayReport, ReplayTarget, Resolution};
 use crate::manifest;
 use crate::recovery::stream_directory;
-use crate::segment::Header;
+use crate::segment::SegmentHeader;
 use crate::stream::segment_name;
 use crate::{FileKind, SegmentNo, StreamId};
 
 /// Writes what the journal holds into the streams' files.
-pub(crate) fn run(disk: &dyn Disk, root: &Path, replay: &mut Replay) -> io::Result<ReplayReport> {
+pub(crate) fn run(disk: &dyn Disk, root: &Path, replay: &mut JournalReplay) -> io::Result<ReplayReport> {
     let mut covered = HashMap::new();
     replay.run(&mut |target| resolve(disk, root, &mut covered, target))
 }
@@ -22,7 +23,7 @@ fn resolve(
     disk: &dyn Disk,
     root: &Path,
     covered: &mut HashMap<StreamId, SegmentNo>,
-    target: &Target,
+    target: &ReplayTarget,
 ) -> io::Result<Resolution> {
     let stream = target.file.stream;
     let directory = stream_directory(root, stream);
@@ -44,8 +45,9 @@ fn resolve(
     };
     let resolution = open(disk, &directory, &name, target)?;
     if matches!(resolution, Resolution::Skip) {
-        // The process that gave the file that is seen its name may have been killed before that was safe. The journal lets
-        // go of what is skipped, and a loss of power would bring back the file before, which has nothing but the journal.
+        // The process that gave the file that is seen its name may have been killed before that was
+        // safe. The journal lets go of what is skipped, and a loss of power would bring back the
+        // file before, which has nothing but the journal.
         disk.sync_directory(&directory)?;
     }
     Ok(resolution)
@@ -55,12 +57,13 @@ fn covers(disk: &dyn Disk, directory: &Path) -> SegmentNo {
     manifest::read(disk, directory).best.map_or(SegmentNo(0), |manifest| manifest.covers)
 }
 
-fn open(disk: &dyn Disk, directory: &Path, name: &str, target: &Target) -> io::Result<Resolution> {
+fn open(disk: &dyn Disk, directory: &Path, name: &str, target: &ReplayTarget) -> io::Result<Resolution> {
     let path = directory.join(name);
     match disk.open(&path) {
         Ok(file) => {
-            let header =
-                matches!(target.file.kind, FileKind::Segment(_)).then(|| Header::read(&*file).ok()).flatten();
+            let header = matches!(target.file.kind, FileKind::Segment(_))
+                .then(|| SegmentHeader::read(&*file).ok())
+                .flatten();
             // A file that was written anew holds the same entries at other places.
             let is_other = header.is_some_and(|header| header.generation != target.generation);
             Ok(if is_other {
@@ -81,9 +84,11 @@ fn open(disk: &dyn Disk, directory: &Path, name: &str, target: &Target) -> io::R
     }
 }
 
-fn is_replaced(disk: &dyn Disk, directory: &Path, target: &Target) -> io::Result<bool> {
+fn is_replaced(disk: &dyn Disk, directory: &Path, target: &ReplayTarget) -> io::Result<bool> {
     let FileKind::Consumers(number) = target.file.kind else { return Ok(false) };
     let names = disk.list(directory)?;
     let others = names.iter().map(|entry| crate::consumer::read_name(&entry.name));
-    Ok(others.into_iter().any(|name| matches!(name, crate::consumer::Name::Log(other) if other > number)))
+    Ok(others
+        .into_iter()
+        .any(|name| matches!(name, crate::consumer::LogFileName::Log(other) if other > number)))
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+use myelin_disk::interrupted::{Interrupted, Moment};
+
 use super::*;
 use crate::config::Durability;
-use crate::disk::faulty::{Fault, FaultyDisk, Survival};
-use crate::disk::interrupted::{Interrupted, Moment};
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
@@ -84,7 +85,7 @@ fn a_failed_write_refuses_its_batch_and_the_stream_can_be_opened_anew() {
         let (store, _) = open(&disk, 1);
         let mut stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
         put(&mut stream, b"one", 1).unwrap();
-        disk.fail_at(disk.points(), Fault::Error(io::ErrorKind::Other));
+        disk.fail_at(disk.points(), DiskFault::Error(io::ErrorKind::Other));
         assert!(matches!(put(&mut stream, b"two", 2), Err(StoreError::Failed(_))));
         assert!(matches!(put(&mut stream, b"three", 2), Err(StoreError::Failed(_))), "it stays failed");
         disk.heal();
@@ -128,7 +129,7 @@ fn a_failed_sync_fails_the_stream_and_releases_nothing() {
     assert_eq!(stream.released(), 1);
     put(&mut stream, b"two", 2).unwrap();
     // The round writes the tail, then syncs.
-    disk.fail_at(disk.points() + 1, Fault::Error(io::ErrorKind::Other));
+    disk.fail_at(disk.points() + 1, DiskFault::Error(io::ErrorKind::Other));
     let round = store.journal().round(&|| 2).unwrap();
     assert_eq!((round.failed, stream.released()), (1, 1));
     assert!(stream.failure().is_some());
@@ -230,12 +231,12 @@ fn a_seal_that_was_interrupted_anywhere_keeps_what_only_the_journal_made_durable
         let mut stream = all.swap_remove(0);
         stream.close_segment(0, 2).unwrap();
         let job = stream.next_job(2).unwrap();
-        disk.fail_at(disk.points() + point, Fault::Crash);
+        disk.fail_at(disk.points() + point, DiskFault::Crash);
         let _ = job.run();
         let killed = Arc::new(disk.kill());
         let directory = stream_directory(Path::new("/store"), stream.id());
         let path = directory.join(crate::stream::segment_name(SegmentNo(1)));
-        let header = crate::segment::Header::read(&*killed.open(&path).unwrap());
+        let header = crate::segment::SegmentHeader::read(&*killed.open(&path).unwrap());
         names += usize::from(disk.is_off() && header.is_ok_and(|header| header.generation == 1));
         drop(open(&killed, 2));
         let (store, report) = open(&Arc::new(killed.power_cycle(Survival::None)), 3);
@@ -313,7 +314,7 @@ fn a_stream_that_could_not_be_deleted_goes_on() {
         let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
         let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
         put(&mut stream, b"in memory", 1).unwrap();
-        disk.fail_at(disk.points() + point, Fault::Error(io::ErrorKind::Other));
+        disk.fail_at(disk.points() + point, DiskFault::Error(io::ErrorKind::Other));
         store.delete_stream(&mut stream).unwrap_err();
         disk.heal();
         assert_eq!(stream.failure(), None);
@@ -341,7 +342,7 @@ fn a_deleted_stream_leaves_nothing_to_do() {
         put(stream, b"one", 1).unwrap();
     }
     let (mut consumers, _) = store.open_consumers(all[0].id(), Durability::Synced, None).unwrap();
-    consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+    consumers.create("C", crate::consumer::AckRules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
     store.journal().round_now(&|| 2).unwrap();
     put(&mut all[0], b"two", 3).unwrap();
@@ -360,7 +361,7 @@ fn consumers_are_open_once_and_what_dropped_ones_had_in_memory_is_there() {
     let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
     let id = stream.id();
     let (mut consumers, _) = store.open_consumers(id, Durability::Synced, None).unwrap();
-    let consumer = consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+    let consumer = consumers.create("C", crate::consumer::AckRules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
     store.journal().round_now(&|| 2).unwrap();
     let refused = store.open_consumers(id, Durability::Synced, None).map(drop).unwrap_err();
@@ -390,7 +391,7 @@ fn a_damaged_log_of_consumers_goes_to_quarantine_and_an_old_one_goes() {
     let (store, _) = open(&disk, 1);
     let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
     let (mut consumers, _) = store.open_consumers(stream.id(), Durability::Written, None).unwrap();
-    let id = consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+    let id = consumers.create("C", crate::consumer::AckRules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
     consumers.checkpoint().unwrap();
     assert_eq!(store.put_away(&mut consumers), []);
@@ -428,6 +429,9 @@ impl crate::stream::OnRelease for Told {
     fn failed(&self, _: StreamId, why: &str) {
         self.0.lock().unwrap().push(format!("failed {why}"));
     }
+    fn damaged(&self, _: StreamId, lost: &crate::Lost, count: usize) {
+        self.0.lock().unwrap().push(format!("damaged {:?}, {count}", lost.sequences));
+    }
 }
 
 #[test]
@@ -463,7 +467,7 @@ fn a_full_disk_is_told_from_other_errors() {
     let full = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
     assert!(full.is_full(), "{full}");
     disk.set_capacity(None);
-    disk.fail_at(disk.points(), Fault::Error(io::ErrorKind::Other));
+    disk.fail_at(disk.points(), DiskFault::Error(io::ErrorKind::Other));
     let other = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
     assert!(!other.is_full(), "{other}");
 }
@@ -557,7 +561,7 @@ fn a_log_of_consumers_that_was_only_begun_is_missed() {
         put(&mut stream, b"one", 1).unwrap();
         store.write_watermarks().unwrap();
         // Nothing is appended to its log, which begins with it.
-        consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+        consumers.create("C", crate::consumer::AckRules::default(), b"").unwrap();
         consumers.flush(2).unwrap();
         store.write_watermarks().unwrap();
         if is_stopped {

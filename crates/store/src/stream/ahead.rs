@@ -1,10 +1,10 @@
 //! Reading only the messages that pass a filter.
 //!
-//! Owns messages that a search has found ahead of a cursor, and which bytes are read for them: those that lie near each
-//! other in one piece, those that lie alone by themselves.
+//! Owns messages that a search has found ahead of a cursor, and which bytes are read for them:
+//! those that lie near each other in one piece, those that lie alone by themselves.
 //!
-//! Perf: without it a cursor reads and checks every message to throw most of them away (`myelin bench store --rows
-//! 'sparse-*'`).
+//! Perf: without it a cursor reads and checks every message to throw most of them away
+//! (`myelin bench store --rows 'sparse-*'`).
 
 use std::sync::Arc;
 
@@ -12,29 +12,30 @@ use crate::record::{self, Entry, Invalid};
 use crate::{Seq, Storage};
 
 use super::bookmark::Bookmark;
-use super::cursor::{Cursor, Parts};
+use super::cursor::{Cursor, MessageSpans};
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::place::{Segment, Source};
 use super::reader::{ENTRY_SURPLUS, Wait, invalid, read_bytes, unpack};
-use super::search::{Match, Search};
+use super::search::{FilterSearch, Match};
+use super::segment_view::{Segment, SegmentFile};
 
 /// Messages that are found at once.
 const AHEAD: usize = 256;
-/// Bytes between two messages that are cheaper read than passed over: about what a system call costs.
+/// Bytes between two messages that are cheaper read than passed over: about what a system call
+/// costs.
 const GAP: u64 = 8 << 10;
 /// The work of a search on a thread that must not wait, in rows: about 100 microseconds.
 const BUDGET: usize = 64 << 10;
 
-/// See the module.
+/// Messages that a search has found ahead of a cursor.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    search: Search,
+    search: FilterSearch,
     matches: Vec<Match>,
     /// Of the matches, those that are done.
     done: usize,
     segment: Option<Arc<Segment>>,
-    /// The same while nobody reads.
+    /// Finds `segment` again after a pause in which nothing held it.
     bookmark: Bookmark,
     /// Where the search goes on behind them.
     through: Seq,
@@ -44,7 +45,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     pub(super) fn new(filter: Filter) -> Self {
-        let search = Search::new(filter);
+        let search = FilterSearch::new(filter);
         let (matches, done, segment, through) = (Vec::new(), 0, None, 0);
         let bookmark = Bookmark::default();
         Self { search, matches, done, segment, bookmark, through, removals: 0, truncations: 0 }
@@ -95,7 +96,11 @@ impl Ahead {
     }
 
     /// The next message for `cursor`.
-    pub(super) fn advance(&mut self, cursor: &mut Cursor, wait: Wait) -> Result<Option<Parts>, ReadError> {
+    pub(super) fn advance(
+        &mut self,
+        cursor: &mut Cursor,
+        wait: Wait,
+    ) -> Result<Option<MessageSpans>, ReadError> {
         let mut budget = BUDGET;
         loop {
             if cursor.reader.shared.truncations() != self.truncations {
@@ -141,7 +146,12 @@ impl Ahead {
     }
 
     /// The message from the bytes at hand, or from others. `None` if it was erased.
-    fn read(&mut self, cursor: &mut Cursor, found: Match, wait: Wait) -> Result<Option<Parts>, ReadError> {
+    fn read(
+        &mut self,
+        cursor: &mut Cursor,
+        found: Match,
+        wait: Wait,
+    ) -> Result<Option<MessageSpans>, ReadError> {
         let Some(segment) = self.segment.clone() else { return Ok(None) };
         let is_at_hand = cursor.segment.as_ref().is_some_and(|at_hand| Arc::ptr_eq(at_hand, &segment))
             && self.is_whole(cursor, &segment, found);
@@ -166,7 +176,7 @@ impl Ahead {
         let bytes = usize::try_from(at).ok().and_then(|at| cursor.piece.get(at..)).unwrap_or_default();
         match segment.source {
             // Where its frame ends is not where the bytes end.
-            Source::Packed(..) => record::peek(bytes).is_some_and(|head| head.size() <= bytes.len()),
+            SegmentFile::Packed(..) => record::peek(bytes).is_some_and(|head| head.size() <= bytes.len()),
             _ => self.end_of(found) - found.offset <= bytes.len() as u64,
         }
     }
@@ -185,7 +195,7 @@ impl Ahead {
         wait: Wait,
     ) -> Result<(), ReadError> {
         cursor.segment = None;
-        if let Source::Packed(file, frames) = &segment.source {
+        if let SegmentFile::Packed(file, frames) = &segment.source {
             cursor.offset = unpack(segment, &*file.open()?, frames, found.offset, wait, &mut cursor.piece)?;
             return Ok(());
         }
@@ -207,9 +217,9 @@ impl Ahead {
     }
 }
 
-fn decode(cursor: &mut Cursor, segment: &Segment, found: Match) -> Result<Option<Parts>, ReadError> {
+fn decode(cursor: &mut Cursor, segment: &Segment, found: Match) -> Result<Option<MessageSpans>, ReadError> {
     let is_trusted =
-        cursor.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
+        cursor.reader.shared.storage == Storage::Memory || matches!(segment.source, SegmentFile::Packed(..));
     let at = (found.offset - cursor.offset) as usize;
     let bytes = cursor.piece.get_mut(at..).unwrap_or_default();
     let decoded = match record::peek(bytes) {
@@ -219,7 +229,7 @@ fn decode(cursor: &mut Cursor, segment: &Segment, found: Match) -> Result<Option
         Some(head) => record::decode_peeked(bytes, head, found.offset, &segment.context),
     };
     match decoded.map_err(|why| invalid(segment, found.offset, why))?.entry {
-        Entry::Message(message) if message.seq == found.seq => Ok(Some(Parts::of(&message, at))),
+        Entry::Message(message) if message.seq == found.seq => Ok(Some(MessageSpans::of(&message, at))),
         Entry::Erased { .. } => Ok(None),
         _ => Err(ReadError::Damaged(format!(
             "segment {} at {}: not the message {} that the table names",

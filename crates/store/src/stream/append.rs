@@ -1,10 +1,12 @@
 //! New messages: admission, eviction, one write.
 //!
-//! Perf: per message one look-up in the subject index, one checksum, one copy; per batch one write, one lock of the
-//! catalog, no allocation once buffers have their size. Measured by `myelin bench store`.
+//! Perf: per message one look-up in the subject index, one checksum, one copy; per batch one write,
+//! one lock of the catalog, no allocation once buffers have their size. Measured by
+//! `myelin bench store`.
 //!
-//! The order is that of house.md 3.1: admit on the appended state, append to the batch, write, release. Space is
-//! reserved before anything is decided, so a full disk refuses a batch and leaves the stream as it was.
+//! The order is that of contracts.md C1: admit on the appended state, append to the batch, write,
+//! release. Space is reserved before anything is decided, so a full disk refuses a batch and leaves
+//! the stream as it was.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -12,24 +14,24 @@ use std::ops::RangeInclusive;
 use crate::config::{Discard, Durability, Limits};
 use crate::index::SubjectState;
 use crate::ranges::Ranges;
-use crate::record::{self, Batch, Control};
+use crate::record::{self, Control, EntryBatch};
 use crate::{Seq, Timestamp};
 
 use super::catalog::{Appended, Catalog, NewRow, Removed, size_of};
-use super::errors::{Refusal, StoreError};
+use super::errors::{AppendRefusal, StoreError};
 use super::{Active, Stream, lookup};
 
 /// Sequences that one segment may span; beyond, a new one begins.
 pub(crate) const SEGMENT_SPAN: u64 = 1 << 31;
 /// How far the synced part must have grown since the log last said so.
 const DURABLE_STEP: u64 = 64 << 10;
-/// How many messages a batch evicts beyond as many as it has: what limits that were made tighter leave over goes little by
-/// little.
+/// How many messages a batch evicts beyond as many as it has: what limits that were made tighter
+/// leave over goes little by little.
 const SURPLUS: u64 = 64;
 /// A batch's buffer beyond this is given back.
 const SPARE_BYTES: usize = 1 << 20;
-/// Sequences that one message of a batch may pass over. More need a call of [`Stream::skip`], which begins a segment where
-/// it must.
+/// Sequences that one message of a batch may pass over. More need a call of [`Stream::skip`], which
+/// begins a segment where it must.
 pub const GAP_MAX: u64 = 1 << 20;
 /// Messages whose subjects are brought near together.
 const WARM: usize = 32;
@@ -39,11 +41,12 @@ const MANY_SUBJECTS: usize = 4096;
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
-    /// The sequence that it must get, at most [`GAP_MAX`] behind the next one: those between are passed over in the same
-    /// batch, as [`Stream::skip`] does. 0 for the next one.
+    /// The sequence that it must get, at most [`GAP_MAX`] behind the next one: those between are
+    /// passed over in the same batch, as [`Stream::skip`] does. 0 for the next one.
     pub seq: Seq,
-    /// When it was accepted. Where it is less than that of a message before, [`Reader::seq_at`](super::Reader::seq_at) and
-    /// limits of age know of it only about where it is.
+    /// When it was accepted. Where it is less than that of a message before,
+    /// [`StreamReader::seq_at`](super::StreamReader::seq_at) and limits of age know of it only
+    /// about where it is.
     pub timestamp: Timestamp,
     /// When it ends: `None` with the stream's own limit of age, `Timestamp::MAX` never.
     pub expires: Option<Timestamp>,
@@ -53,11 +56,11 @@ pub struct NewMessage<'a> {
     pub headers: &'a [u8],
     /// The rest of the message.
     pub payload: &'a [u8],
-    /// Whether messages before it on this subject go when it is stored, so that it may exceed a limit per subject
-    /// that refuses.
+    /// Whether messages before it on this subject go when it is stored, so that it may exceed a
+    /// limit per subject that refuses.
     pub is_rollup: bool,
-    /// An earlier message that goes with this one's arrival, in the same batch: after a crash both have happened, or
-    /// neither. 0 for none; one that is not there is passed over.
+    /// An earlier message that goes with this one's arrival, in the same batch: after a crash both
+    /// have happened, or neither. 0 for none; one that is not there is passed over.
     pub ends: Seq,
 }
 
@@ -66,31 +69,33 @@ pub struct NewMessage<'a> {
 pub enum Admission {
     /// As the stream's discard policy says.
     Check,
-    /// It was admitted elsewhere (by a leader, by the stream that it is copied or restored from): store it, evict what must go.
+    /// Message that was admitted elsewhere (by a leader, by the stream that it is copied or
+    /// restored from): store it, evict what must go.
     Granted,
 }
 
-/// What happened to each message of a batch: its sequence, or why it was not taken.
-pub type Outcome = Result<Seq, Refusal>;
+/// Fate of each message of a batch: its sequence, or why it was not taken.
+pub type AppendResult = Result<Seq, AppendRefusal>;
 
 impl Stream {
-    /// Stores messages, in order, as one batch: after a crash all of those that were taken are there, or none.
-    /// `outcomes` is emptied and gets one entry per message.
+    /// Stores messages, in order, as one batch: after a crash all of those that were taken are
+    /// there, or none. `outcomes` is emptied and gets one entry per message.
     ///
-    /// Where limits were made tighter, a batch evicts only little more than it adds: [`Stream::enforce`] does the rest.
+    /// Where limits were made tighter, a batch evicts only little more than it adds:
+    /// [`Stream::enforce`] does the rest.
     ///
-    /// A sequence says what the message *will* have; that it is stored is known when [`Stream::released`] has reached
-    /// it, in the default mode at once.
+    /// A sequence says what the message *will* have; that it is stored is known when
+    /// [`Stream::released`] has reached it, in the default mode at once.
     ///
     /// # Errors
-    /// None of the messages is stored. After [`StoreError::Full`] the stream is unchanged and may be asked again; after
-    /// [`StoreError::TooLarge`] in smaller batches.
+    /// None of the messages is stored. After [`StoreError::Full`] the stream is unchanged and may
+    /// be asked again; after [`StoreError::TooLarge`] in smaller batches.
     pub fn append(
         &mut self,
         messages: &[NewMessage<'_>],
         admission: Admission,
         now: Timestamp,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<AppendResult>,
     ) -> Result<(), StoreError> {
         outcomes.clear();
         self.gone.clear();
@@ -118,10 +123,10 @@ impl Stream {
         admission: Admission,
         now: Timestamp,
         buffer: &mut Vec<u8>,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<AppendResult>,
     ) -> Result<(), StoreError> {
         let Active { segment, file } = self.active.clone();
-        let mut batch = Batch::begin(buffer, file.end(), &segment.context);
+        let mut batch = EntryBatch::begin(buffer, file.end(), &segment.context);
         if let Some(durable) = self.take_durable_mark(DURABLE_STEP) {
             batch.control(&durable, now);
         }
@@ -132,12 +137,12 @@ impl Stream {
             storage: self.config.storage,
             admission,
             first_before: 0,
-            allowance: Allowance { messages: SURPLUS, bytes: 0 },
+            allowance: EvictionBudget { messages: SURPLUS, bytes: 0 },
             deleted: &mut self.evicted,
             gone: &mut self.gone,
         };
         entering.deleted.clear();
-        entering.first_before = entering.catalog.totals.first_seq;
+        entering.first_before = entering.catalog.totals().first_seq;
         for messages in messages.chunks(WARM) {
             entering.warm(messages);
             for message in messages {
@@ -160,8 +165,8 @@ impl Stream {
 }
 
 impl Stream {
-    /// Sequences that went in the last call of [`Stream::append`] because of limits, ascending. Some of them may have had
-    /// no message before. Nothing after an error.
+    /// Sequences that went in the last call of [`Stream::append`] because of limits, ascending.
+    /// Some of them may have had no message before. Nothing after an error.
     #[must_use]
     pub fn evicted(&self) -> &[RangeInclusive<Seq>] {
         &self.gone
@@ -173,7 +178,7 @@ impl Stream {
     /// A table of the stream cannot be read.
     pub fn last_of(&self, subject: &[u8]) -> Result<Option<Seq>, StoreError> {
         let catalog = self.shared.catalog();
-        match catalog.index.find(subject) {
+        match catalog.index().find(subject) {
             Some(id) => Ok(lookup::last_of(&catalog, id)?),
             None => Ok(None),
         }
@@ -183,7 +188,7 @@ impl Stream {
     #[must_use]
     pub fn count_of(&self, subject: &[u8]) -> u64 {
         let catalog = self.shared.catalog();
-        catalog.index.find(subject).map_or(0, |id| catalog.index.state(id).count)
+        catalog.index().find(subject).map_or(0, |id| catalog.index().state(id).count)
     }
 
     /// The last message that passes a filter, released or not.
@@ -194,8 +199,8 @@ impl Stream {
         Ok(lookup::last(&self.shared.catalog(), filter)?)
     }
 
-    /// Removes what exceeds the limits, after they were made tighter: about `budget` messages in one call. Answers
-    /// whether to call again.
+    /// Removes what exceeds the limits, after they were made tighter: about `budget` messages in
+    /// one call. Answers whether to call again.
     ///
     /// # Errors
     /// Nothing has changed, unless the stream has failed.
@@ -207,7 +212,7 @@ impl Stream {
             self.delete_all(&surplus, now)?;
             return Ok(true);
         }
-        let totals = self.shared.catalog().totals;
+        let totals = self.shared.catalog().totals();
         let over_messages = totals.messages.saturating_sub(limits.messages.unwrap_or(u64::MAX));
         let is_over_bytes = totals.bytes > limits.bytes.unwrap_or(u64::MAX);
         if limits.discard == Discard::New || (over_messages == 0 && !is_over_bytes) {
@@ -224,7 +229,7 @@ impl Stream {
     /// The beginning of `head` that has to go for both limits.
     fn head_over_bytes(&self, head: Vec<Seq>, limits: &Limits) -> Result<Vec<Seq>, StoreError> {
         let catalog = self.shared.catalog();
-        let (mut messages, mut bytes) = (catalog.totals.messages, catalog.totals.bytes);
+        let (mut messages, mut bytes) = (catalog.totals().messages, catalog.totals().bytes);
         let mut going = Vec::new();
         for seq in head {
             if messages <= limits.messages.unwrap_or(u64::MAX) && bytes <= limits.bytes.unwrap_or(u64::MAX) {
@@ -242,8 +247,8 @@ impl Stream {
         let Some(max) = limits.messages_per_subject else { return Ok(Vec::new()) };
         let catalog = self.shared.catalog();
         let mut over = Vec::new();
-        catalog.index.for_each_matching(b">", None, &mut |id, text| {
-            let surplus = catalog.index.state(id).count.saturating_sub(max.max(1));
+        catalog.index().for_each_matching(b">", None, &mut |id, text| {
+            let surplus = catalog.index().state(id).count.saturating_sub(max.max(1));
             if surplus > 0 {
                 over.push((id, text.to_vec(), surplus as usize));
             }
@@ -282,13 +287,13 @@ fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
     sizes.sum::<u64>() + CONTROLS + surplus
 }
 
-/// What a batch may still evict: as much as it adds, and [`SURPLUS`] messages.
-struct Allowance {
+/// Budget of what a batch may still evict: as much as it adds, and [`SURPLUS`] messages.
+struct EvictionBudget {
     messages: u64,
     bytes: u64,
 }
 
-impl Allowance {
+impl EvictionBudget {
     fn add(&mut self, size: u64) {
         self.messages += 1;
         self.bytes += size;
@@ -307,23 +312,29 @@ struct Entering<'a> {
     storage: crate::Storage,
     admission: Admission,
     first_before: Seq,
-    allowance: Allowance,
-    /// Sequences that went one by one: because of limits per subject, or because a message ended them.
+    allowance: EvictionBudget,
+    /// Sequences that went one by one: because of limits per subject, or because a message ended
+    /// them.
     deleted: &'a mut Vec<Seq>,
     /// All that were evicted, at the end.
     gone: &'a mut Vec<RangeInclusive<Seq>>,
 }
 
 impl Entering<'_> {
-    /// Perf: the subjects of a few messages are brought near together, where the index is larger than the nearest
-    /// cache; among a million subjects that halves the cost of a message (`myelin bench store --rows subjects`).
+    /// Perf: the subjects of a few messages are brought near together, where the index is larger
+    /// than the nearest cache; among a million subjects that halves the cost of a message
+    /// (`myelin bench store --rows subjects`).
     fn warm(&self, messages: &[NewMessage<'_>]) {
-        if messages.len() > 1 && self.catalog.index.len() >= MANY_SUBJECTS {
-            self.catalog.index.warm(messages.iter().map(|message| message.subject));
+        if messages.len() > 1 && self.catalog.index().len() >= MANY_SUBJECTS {
+            self.catalog.index().warm(messages.iter().map(|message| message.subject));
         }
     }
 
-    fn enter(&mut self, message: &NewMessage<'_>, batch: &mut Batch<'_>) -> Result<Outcome, StoreError> {
+    fn enter(
+        &mut self,
+        message: &NewMessage<'_>,
+        batch: &mut EntryBatch<'_>,
+    ) -> Result<AppendResult, StoreError> {
         if let Err(refusal) = self.check_form(message) {
             return Ok(Err(refusal));
         }
@@ -336,12 +347,12 @@ impl Entering<'_> {
         }
         if message.seq > self.catalog.next_seq() {
             let last = message.seq - 1;
-            let has_evicted = self.first_before != self.catalog.totals.first_seq;
+            let has_evicted = self.first_before != self.catalog.totals().first_seq;
             batch.control(&Control::Skip { last }, message.timestamp);
             self.catalog.skip(last);
             // What a stream without messages has passed over is no eviction, and the entry says it.
-            if self.catalog.totals.messages == 0 && !has_evicted {
-                self.first_before = self.catalog.totals.first_seq;
+            if self.catalog.totals().messages == 0 && !has_evicted {
+                self.first_before = self.catalog.totals().first_seq;
             }
         }
         let seq = self.catalog.next_seq();
@@ -372,48 +383,52 @@ impl Entering<'_> {
         Ok(Ok(seq))
     }
 
-    fn check_form(&self, message: &NewMessage<'_>) -> Result<(), Refusal> {
+    fn check_form(&self, message: &NewMessage<'_>) -> Result<(), AppendRefusal> {
         let length = message.headers.len() + message.payload.len();
         let too_large = self.limits.message_size.is_some_and(|max| length > max as usize)
             || !record::fits(message.subject.len(), message.headers.len(), message.payload.len());
         if too_large {
-            return Err(Refusal::TooLarge);
+            return Err(AppendRefusal::TooLarge);
         }
         if message.subject.is_empty() {
-            return Err(Refusal::NoSubject);
+            return Err(AppendRefusal::NoSubject);
         }
-        let last = self.catalog.totals.last_seq;
+        let last = self.catalog.totals().last_seq;
         if message.seq != 0 && !(last + 1..=last + 1 + GAP_MAX).contains(&message.seq) {
-            return Err(Refusal::WrongSequence { last });
+            return Err(AppendRefusal::WrongSequence { last });
         }
         Ok(())
     }
 
     /// Whether a stream that discards new messages takes this one.
     ///
-    /// Compat: a message that evicts an older one of its subject is exempt from the limit of messages, and from that of
-    /// bytes unless it is larger than what it evicts.
-    fn check_limits(&self, message: &NewMessage<'_>, size: u64) -> Result<Result<(), Refusal>, StoreError> {
-        let totals = &self.catalog.totals;
+    /// Compat: a message that evicts an older one of its subject is exempt from the limit of
+    /// messages, and from that of bytes unless it is larger than what it evicts.
+    fn check_limits(
+        &self,
+        message: &NewMessage<'_>,
+        size: u64,
+    ) -> Result<Result<(), AppendRefusal>, StoreError> {
+        let totals = &self.catalog.totals();
         let mut evicted_size = None;
         if let Some(max) = self.limits.messages_per_subject
-            && let Some(id) = self.catalog.index.find(message.subject)
-            && self.catalog.index.state(id).count >= max
+            && let Some(id) = self.catalog.index().find(message.subject)
+            && self.catalog.index().state(id).count >= max
         {
             if self.limits.discard_new_per_subject && !message.is_rollup {
-                return Ok(Err(Refusal::MaxMessagesPerSubject));
+                return Ok(Err(AppendRefusal::MaxMessagesPerSubject));
             }
             let first = lookup::first_of(self.catalog, id)?;
             let located = first.map(|seq| self.catalog.locate_named(seq)).transpose()?.flatten();
             evicted_size = Some(located.map_or(0, |(found, _)| found.size));
         }
         if self.limits.messages.is_some_and(|max| totals.messages >= max) && evicted_size.is_none() {
-            return Ok(Err(Refusal::MaxMessages));
+            return Ok(Err(AppendRefusal::MaxMessages));
         }
         if self.limits.bytes.is_some_and(|max| totals.bytes + size > max)
             && evicted_size.is_none_or(|evicted| evicted < size)
         {
-            return Ok(Err(Refusal::MaxBytes));
+            return Ok(Err(AppendRefusal::MaxBytes));
         }
         Ok(Ok(()))
     }
@@ -422,7 +437,7 @@ impl Entering<'_> {
         let Some(max) = self.limits.messages_per_subject else { return Ok(()) };
         let id = appended.subject;
         loop {
-            let state = self.catalog.index.state(id);
+            let state = self.catalog.index().state(id);
             if state.count <= max.max(1) || self.allowance.messages == 0 {
                 return Ok(());
             }
@@ -439,7 +454,7 @@ impl Entering<'_> {
             if first == state.last && state.last_exact {
                 // All others that count were lost with a segment: the new one must not go for them.
                 let only = SubjectState { count: 1, first, first_exact: true, ..state };
-                self.catalog.index.set(id, only);
+                self.catalog.correct_subject(id, only);
                 return Ok(());
             }
             // Of two messages the other one is known.
@@ -452,9 +467,10 @@ impl Entering<'_> {
                 _ => self.catalog.remove_of(id, first)?,
             };
             if removed.messages == 0 {
-                // What the index took for the first message is none (it was lost to damage): it is behind that.
+                // What the index took for the first message is none (it was lost to damage): it is
+                // behind that.
                 let first = first.saturating_add(1);
-                self.catalog.index.set(id, SubjectState { first, first_exact: false, ..state });
+                self.catalog.correct_subject(id, SubjectState { first, first_exact: false, ..state });
                 if first > state.last {
                     return Ok(());
                 }
@@ -463,8 +479,8 @@ impl Entering<'_> {
             self.allowance.take(removed);
             self.deleted.push(first);
             if let Some(next) = leaving.and_then(|leaving| leaving.next) {
-                let state = self.catalog.index.state(id);
-                self.catalog.index.set(id, SubjectState { first: next, first_exact: true, ..state });
+                let state = self.catalog.index().state(id);
+                self.catalog.correct_subject(id, SubjectState { first: next, first_exact: true, ..state });
             }
         }
     }
@@ -473,14 +489,15 @@ impl Entering<'_> {
     fn evict_oldest(&mut self, newest: u64) -> Result<(), StoreError> {
         let messages = self.limits.messages.unwrap_or(u64::MAX);
         let bytes = self.limits.bytes.unwrap_or(u64::MAX);
-        while (self.catalog.totals.messages > messages || self.catalog.totals.bytes > bytes)
-            && self.catalog.totals.messages > 0
+        while (self.catalog.totals().messages > messages || self.catalog.totals().bytes > bytes)
+            && self.catalog.totals().messages > 0
             // A large message may take the place of any number of small ones.
             && (self.allowance.messages > 0 || self.allowance.bytes > 0)
         {
-            if self.catalog.totals.messages == 1 && self.catalog.totals.bytes > newest {
-                // The rest was counted for messages that were lost to damage, which went without their bytes.
-                self.catalog.totals.bytes = newest;
+            if self.catalog.totals().messages == 1 && self.catalog.totals().bytes > newest {
+                // The rest was counted for messages that were lost to damage, which went without
+                // their bytes.
+                self.catalog.correct_bytes(newest);
                 continue;
             }
             let removed = self.catalog.remove_head()?;
@@ -489,11 +506,11 @@ impl Entering<'_> {
         Ok(())
     }
 
-    /// What went is an entry, too: replay does not know the limits of today.
-    fn log_evictions(&mut self, batch: &mut Batch<'_>, now: Timestamp) {
-        let first = self.catalog.totals.first_seq;
+    /// Writes entries for what went: replay does not know the limits of today.
+    fn log_evictions(&mut self, batch: &mut EntryBatch<'_>, now: Timestamp) {
+        let first = self.catalog.totals().first_seq;
         if first != self.first_before {
-            self.catalog.settle_head();
+            self.catalog.apply_head_removals();
         }
         self.deleted.retain(|&seq| seq >= first);
         if first != self.first_before {

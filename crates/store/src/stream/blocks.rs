@@ -1,14 +1,16 @@
 //! Blocks of sealed segment files that are read again and again, in memory.
 //!
-//! Owns copies of the file's bytes, as many as a budget allows, for reads of single messages: the system call that such a
-//! read is otherwise costs more than all the rest of it. A block is kept when it was read for the second time, with no
-//! more between the two than there is room for, roughly: a cold message stays one exact read and drives out nothing. What
-//! was not asked for the longest, roughly, makes room (a clock: one bit per block).
+//! Owns copies of the file's bytes, as many as a budget allows, for reads of single messages: the
+//! system call that such a read is otherwise costs more than all the rest of it. A block is kept
+//! when it was read for the second time, with no more between the two than there is room for,
+//! roughly: a cold message stays one exact read and drives out nothing. What was not asked for the
+//! longest, roughly, makes room (a clock: one bit per block).
 //!
-//! Nothing here gets stale: a sealed file does not change, and one that is written anew has another generation; blocks of
-//! the old one make room in time. Only erasing writes to an old file, and has it forgotten (whoever reads it at that moment
-//! may bring a block back, until it makes room). Blocks are as in the file, so whoever reads them decrypts them and checks
-//! their checksums. Never reads a file itself.
+//! Nothing here gets stale: a sealed file does not change, and one that is written anew has another
+//! generation; blocks of the old one make room in time. Only erasing writes to an old file, and has
+//! it forgotten (whoever reads it at that moment may bring a block back, until it makes room).
+//! Blocks are as in the file, so whoever reads them decrypts them and checks their checksums. Never
+//! reads a file itself.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -19,7 +21,7 @@ use hashbrown::HashTable;
 
 use crate::StreamId;
 
-use super::place::Segment;
+use super::segment_view::Segment;
 
 /// Length of a block; the last one of a file may be shorter.
 pub(super) const BLOCK_BYTES: u64 = 4096;
@@ -29,17 +31,17 @@ const SHARDS: usize = 16;
 /// A shard with fewer blocks would throw out what is in use.
 const SHARD_BLOCKS: usize = 64;
 
-/// See the module.
+/// Cache of blocks of sealed segment files, within a budget of bytes for all streams.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     /// None if there is no room for a block.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<CacheShard>]>,
     hasher: RandomState,
 }
 
-/// What was found of some bytes.
+/// Result of looking some bytes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum CacheLookup {
     /// All of them.
     Whole,
     /// Not all, and what is missing was read before: it is worth keeping.
@@ -48,27 +50,28 @@ pub(super) enum Look {
     Missing,
 }
 
-/// A sealed file: stream, segment, generation, and with what its checksums begin. The last tells it from one that had
-/// the same place in the stream before the stream was opened anew.
+/// A sealed file: stream, segment, generation, and with what its checksums begin. The last tells it
+/// from one that had the same place in the stream before the stream was opened anew.
 type Name = (StreamId, u64, u64, u32);
 
 /// A file and the number of a block in it.
 type Key = (Name, u64);
 
 #[derive(Debug)]
-struct Shard {
+struct CacheShard {
     capacity: usize,
     /// Indices of `slots`.
-    places: HashTable<usize>,
-    slots: Vec<Slot>,
+    slot_of: HashTable<usize>,
+    slots: Vec<CachedBlock>,
     hand: usize,
-    /// Of blocks that were read once: a part of their hash, at a place that another part says. 0 is none.
+    /// Of blocks that were read once: a part of their hash, at a place that another part says. 0 is
+    /// none.
     seen: Box<[u32]>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CachedBlock {
     key: Key,
     hash: u64,
     bytes: Box<[u8]>,
@@ -81,17 +84,17 @@ impl Blocks {
     pub(crate) fn new(budget: usize) -> Self {
         let capacity = budget / BLOCK_BYTES as usize;
         let shards = (capacity / SHARD_BLOCKS).clamp(usize::from(capacity > 0), SHARDS);
-        let shard = |_| Mutex::new(Shard::new(capacity / shards));
+        let shard = |_| Mutex::new(CacheShard::new(capacity / shards));
         Self { shards: (0..shards).map(shard).collect(), hasher: RandomState::default() }
     }
 
     /// Copies what is at hand of the segment's bytes from `offset` on into `buffer`.
-    pub(super) fn read(&self, segment: &Segment, buffer: &mut [u8], offset: u64) -> Look {
+    pub(super) fn read(&self, segment: &Segment, buffer: &mut [u8], offset: u64) -> CacheLookup {
         if self.shards.is_empty() {
-            return Look::Missing;
+            return CacheLookup::Missing;
         }
         let (name, end) = (name(segment), offset + buffer.len() as u64);
-        let mut look = Look::Whole;
+        let mut look = CacheLookup::Whole;
         for block in numbers(offset..end) {
             let begin = block * BLOCK_BYTES;
             let part = begin.max(offset)..(begin + BLOCK_BYTES).min(end);
@@ -101,9 +104,9 @@ impl Blocks {
                 continue;
             }
             if !shard.was_seen(hash) {
-                return Look::Missing;
+                return CacheLookup::Missing;
             }
-            look = Look::Wanted;
+            look = CacheLookup::Wanted;
         }
         look
     }
@@ -127,7 +130,7 @@ impl Blocks {
         }
         let (key, bytes) = ((name(segment), block), Box::from(bytes));
         let (hash, mut shard) = self.shard(&key);
-        let evicted = shard.keep(Slot { key, hash, bytes, used: false });
+        let evicted = shard.keep(CachedBlock { key, hash, bytes, used: false });
         drop(shard);
         // Memory is given back without the lock.
         drop(evicted);
@@ -153,7 +156,7 @@ impl Blocks {
         self.shards.iter().map(|shard| lock(shard).bytes).sum()
     }
 
-    fn shard(&self, key: &Key) -> (u64, MutexGuard<'_, Shard>) {
+    fn shard(&self, key: &Key) -> (u64, MutexGuard<'_, CacheShard>) {
         let hash = self.hasher.hash_one(key);
         // The table goes by the lowest and the highest bits.
         let shard = (hash >> 40) as usize % self.shards.len();
@@ -161,7 +164,7 @@ impl Blocks {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<CacheShard>) -> MutexGuard<'_, CacheShard> {
     // Nothing under the lock panics half-way through a change.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -175,11 +178,11 @@ pub(super) fn numbers(bytes: Range<u64>) -> Range<u64> {
     bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES)
 }
 
-impl Shard {
+impl CacheShard {
     fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            places: HashTable::new(),
+            slot_of: HashTable::new(),
             slots: Vec::new(),
             hand: 0,
             seen: vec![0; capacity.next_power_of_two()].into(),
@@ -189,7 +192,7 @@ impl Shard {
 
     /// Copies bytes of a block from `from` on into `target`, if it is here and has them.
     fn copy(&mut self, hash: u64, key: &Key, target: &mut [u8], from: usize) -> bool {
-        let Some(&index) = self.places.find(hash, |&index| self.slots[index].key == *key) else {
+        let Some(&index) = self.slot_of.find(hash, |&index| self.slots[index].key == *key) else {
             return false;
         };
         let slot = &mut self.slots[index];
@@ -214,14 +217,14 @@ impl Shard {
     }
 
     /// Gives back the slot that had to go.
-    fn keep(&mut self, slot: Slot) -> Option<Slot> {
+    fn keep(&mut self, slot: CachedBlock) -> Option<CachedBlock> {
         let hash = slot.hash;
         if self.was_seen(hash) {
             let at = self.trace(hash);
             self.seen[at] = 0;
         }
         self.bytes += slot.bytes.len();
-        let same = self.places.find(hash, |&index| self.slots[index].key == slot.key);
+        let same = self.slot_of.find(hash, |&index| self.slots[index].key == slot.key);
         if let Some(&index) = same {
             // Another thread was faster.
             return Some(self.replace(index, slot));
@@ -238,7 +241,7 @@ impl Shard {
         Some(evicted)
     }
 
-    fn replace(&mut self, index: usize, slot: Slot) -> Slot {
+    fn replace(&mut self, index: usize, slot: CachedBlock) -> CachedBlock {
         let before = std::mem::replace(&mut self.slots[index], slot);
         self.bytes -= before.bytes.len();
         before
@@ -277,17 +280,17 @@ impl Shard {
 
     fn enter(&mut self, hash: u64, index: usize) {
         let slots = &self.slots;
-        self.places.insert_unique(hash, index, |&index| slots[index].hash);
+        self.slot_of.insert_unique(hash, index, |&index| slots[index].hash);
     }
 
     fn leave(&mut self, index: usize) {
-        if let Ok(place) = self.places.find_entry(self.slots[index].hash, |&at| at == index) {
+        if let Ok(place) = self.slot_of.find_entry(self.slots[index].hash, |&at| at == index) {
             place.remove();
         }
     }
 }
 
-/// What is remembered of a block that was seen; never 0.
+/// Mark of a block that was seen; never 0.
 fn mark(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }

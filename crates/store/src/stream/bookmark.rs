@@ -1,13 +1,13 @@
 //! The segment that a reader goes on with later, if it is still there then.
 //!
-//! Whoever rests holds nothing: a segment that is held keeps its file open, and a removed file that is open keeps its
-//! space on the disk.
+//! Whoever rests holds nothing: a segment that is held keeps its file open, and a removed file that
+//! is open keeps its space on the disk.
 
 use std::sync::{Arc, Weak};
 
-use super::place::Segment;
+use super::segment_view::Segment;
 
-/// See the module.
+/// Weak reference to the segment that a reader goes on with later.
 #[derive(Debug, Default)]
 pub(super) struct Bookmark {
     segment: Weak<Segment>,
@@ -17,7 +17,8 @@ pub(super) struct Bookmark {
 impl Bookmark {
     /// Lets go of `segment`.
     pub(super) fn set(&mut self, segment: Arc<Segment>) {
-        // Perf: mostly it is the one of the last time. Cursors of many shards count on the same segment.
+        // Perf: mostly it is the one of the last time. Cursors of many shards count on the same
+        // segment.
         if self.segment.as_ptr() != Arc::as_ptr(&segment) {
             self.segment = Arc::downgrade(&segment);
         }

@@ -1,15 +1,15 @@
 //! Which message of a table comes next with the same subject.
 //!
-//! A stream that keeps a few messages of each subject removes the oldest of one with every message, and has to know
-//! which is the oldest then. Only such streams pay: a chain is made when it is first asked, and then grows with its
-//! table.
+//! A stream that keeps a few messages of each subject removes the oldest of one with every message,
+//! and has to know which is the oldest then. Only such streams pay: a chain is made when it is
+//! first asked, and then grows with its table.
 
 use hashbrown::HashMap;
 
 /// No row.
 const NONE: u32 = u32::MAX;
 
-/// See the module. Of the rows of one table.
+/// Links between the rows of one table that have one subject.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     /// Row by row, the next row with the same subject.
@@ -22,6 +22,7 @@ impl Chain {
     /// Takes in the rows that were added; `subjects` are those of all rows.
     pub(crate) fn extend(&mut self, subjects: &[u32]) {
         let known = self.next.len();
+        debug_assert!(known <= subjects.len(), "a table only grows");
         self.next.resize(subjects.len(), NONE);
         for (row, &subject) in (known as u32..).zip(&subjects[known..]) {
             let (_, last) = self.ends.entry(subject).or_insert((row, row));

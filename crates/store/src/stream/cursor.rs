@@ -1,7 +1,8 @@
 //! Walking through a stream's messages in order.
 //!
-//! Perf: bytes are read in large pieces and decoded where they lie; the catalog's lock is taken once per piece, and
-//! again only when something was removed meanwhile. Measured by `myelin bench store`.
+//! Perf: bytes are read in large pieces and decoded where they lie; the catalog's lock is taken
+//! once per piece, and again only when something was removed meanwhile. Measured by
+//! `myelin bench store`.
 
 use std::io::ErrorKind;
 use std::ops::{Range, RangeInclusive};
@@ -12,10 +13,11 @@ use crate::{Seq, Storage, Timestamp};
 
 use super::ahead::Ahead;
 use super::bookmark::Bookmark;
+use super::catalog::Catalog;
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::place::{Form, Segment, Source};
-use super::reader::{Reader, Wait, invalid, read_bytes, unpack};
+use super::reader::{StreamReader, Wait, invalid, read_bytes, unpack};
+use super::segment_view::{Form, Segment, SegmentFile};
 
 /// Bytes read at once, unless its owner wants less.
 pub(super) const PIECE: usize = 256 << 10;
@@ -26,20 +28,20 @@ const FIRST: usize = 32 << 10;
 /// Removed ranges looked at ahead.
 const GAPS: usize = 256;
 
-/// See the module. It may be kept while the stream goes on: it sees what is released later, and does not see what was
-/// removed before it came there.
+/// Walk through the messages of a stream in order. It may be kept while the stream goes on: it sees
+/// what is released later, and does not see what was removed before it came there.
 ///
-/// Without a filter all bytes are read, and the messages are found in them. With one the messages are found in the
-/// segments' tables, and only what is near them is read.
+/// Without a filter all bytes are read, and the messages are found in them. With one the messages
+/// are found in the segments' tables, and only what is near them is read.
 #[derive(Debug)]
 pub struct Cursor {
-    pub(super) reader: Reader,
+    pub(super) reader: StreamReader,
     /// Messages that pass, with a filter.
     ahead: Option<Box<Ahead>>,
     /// Where to go on.
     pub(super) next: Seq,
     pub(super) segment: Option<Arc<Segment>>,
-    /// The same while nobody reads.
+    /// Finds `segment` again after a pause in which nothing held it.
     bookmark: Bookmark,
     /// Whether the file may have been removed while nobody read.
     is_resumed: bool,
@@ -67,20 +69,21 @@ struct Gaps {
     removals: u64,
 }
 
-/// What the bytes at hand hold next.
-enum Found {
+/// Entry that the bytes at hand hold next.
+enum NextEntry {
     /// A message, with its parts in the piece.
-    Message(Parts),
+    Message(MessageSpans),
     /// Nothing that can be shown yet.
     Wait,
     /// More bytes are needed, at least so many.
     More(usize),
-    /// What comes next is in another segment.
+    /// The next entry is in another segment.
     Elsewhere,
 }
 
-/// A message by the places of its parts, so that nothing borrows the piece while it may still be replaced.
-pub(super) struct Parts {
+/// A message by the places of its parts, so that nothing borrows the piece while it may still be
+/// replaced.
+pub(super) struct MessageSpans {
     seq: Seq,
     timestamp: Timestamp,
     expires: Option<Timestamp>,
@@ -90,7 +93,7 @@ pub(super) struct Parts {
 }
 
 impl Cursor {
-    pub(super) fn new(reader: Reader, filter: Filter, from: Seq, piece_bytes: usize) -> Self {
+    pub(super) fn new(reader: StreamReader, filter: Filter, from: Seq, piece_bytes: usize) -> Self {
         let (piece, gaps) = (Vec::new(), Gaps::default());
         let ahead = if filter.is_all() { None } else { Some(Box::new(Ahead::new(filter))) };
         Self {
@@ -120,17 +123,19 @@ impl Cursor {
     /// The next message that passes. `None` at the release position: ask again when it has moved.
     ///
     /// # Errors
-    /// A message that is in the stream cannot be read: asking again tries it again, [`Cursor::skip`] passes over it.
-    /// [`ReadError::WouldWait`] and, of a filter that few messages pass, [`ReadError::More`] if it must not wait.
+    /// A message that is in the stream cannot be read: asking again tries it again,
+    /// [`Cursor::skip`] passes over it. [`ReadError::WouldWait`] and, of a filter that few messages
+    /// pass, [`ReadError::More`] if it must not wait.
     pub fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
         self.resume();
-        let mut found = self.look(wait);
+        let mut found = self.next_parts(wait);
         if self.is_resumed
             && matches!(&found, Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound)
         {
-            // The segment was about to be removed when it was taken up again: what comes next is elsewhere.
+            // The segment was about to be removed when it was taken up again: what comes next is
+            // elsewhere.
             self.leave();
-            found = self.look(wait);
+            found = self.next_parts(wait);
         }
         match found {
             Ok(Some(parts)) => Ok(Some(self.message(parts))),
@@ -141,21 +146,34 @@ impl Cursor {
             Err(error) => {
                 // The next call finds the place anew: what is at hand may be half read.
                 self.segment = None;
+                if let ReadError::Damaged(_) = &error {
+                    self.meet();
+                }
                 Err(error)
             }
         }
     }
 
-    fn look(&mut self, wait: Wait) -> Result<Option<Parts>, ReadError> {
+    /// Reports damage in what comes next, and passes it over.
+    fn meet(&mut self) {
+        if self.ahead.is_none()
+            && let Ok(Some((_, seq, _))) = self.next_row()
+        {
+            self.next = seq;
+        }
+        self.reader.shared.meet(self.next);
+    }
+
+    fn next_parts(&mut self, wait: Wait) -> Result<Option<MessageSpans>, ReadError> {
         let Some(mut ahead) = self.ahead.take() else { return self.advance(wait) };
         let found = ahead.advance(self, wait);
         self.ahead = Some(ahead);
         found
     }
 
-    /// Nobody reads for now: lets go of the segment's file, which would stay open for it even when it is removed. To be
-    /// called by whoever keeps a cursor between two turns. What was read ahead is of use again if the segment is still
-    /// there then.
+    /// Nobody reads for now: lets go of the segment's file, which would stay open for it even when
+    /// it is removed. To be called by whoever keeps a cursor between two turns. What was read ahead
+    /// is of use again if the segment is still there then.
     pub fn pause(&mut self) {
         if let Some(segment) = self.segment.take() {
             self.bookmark.set(segment);
@@ -165,16 +183,17 @@ impl Cursor {
         }
     }
 
-    /// Gives back most of what was read ahead, for an owner that may not go on for long: thousands of cursors may stand in
-    /// the middle of their streams. The next bytes are read in small steps at first.
+    /// Gives back most of what was read ahead, for an owner that may not go on for long: thousands
+    /// of cursors may stand in the middle of their streams. The next bytes are read in small steps
+    /// at first.
     pub fn shrink(&mut self) {
         if self.piece.capacity() <= SPARE {
             return;
         }
-        let place_of = |offset: u64| offset.saturating_sub(self.offset) as usize;
+        let segment_of = |offset: u64| offset.saturating_sub(self.offset) as usize;
         let at = match &self.ahead {
             None => self.at,
-            Some(ahead) => ahead.next_offset().map_or(usize::MAX, place_of),
+            Some(ahead) => ahead.next_offset().map_or(usize::MAX, segment_of),
         };
         let begin = at.min(self.piece.len());
         let end = begin.saturating_add(SPARE).min(self.piece.len());
@@ -230,7 +249,7 @@ impl Cursor {
         }
     }
 
-    fn advance(&mut self, wait: Wait) -> Result<Option<Parts>, ReadError> {
+    fn advance(&mut self, wait: Wait) -> Result<Option<MessageSpans>, ReadError> {
         loop {
             if self.next > self.reader.shared.release.seq() {
                 return Ok(None);
@@ -241,32 +260,44 @@ impl Cursor {
             // Before the catalog is asked, which has all that is released.
             let released = self.reader.shared.release.seq();
             if self.segment.is_none() && !self.enter_segment()? {
-                // The log may end with sequences that no message has. Whoever waits, waits for what is released next.
+                // The log may end with sequences that no message has. Whoever waits, waits for what
+                // is released next.
                 self.next = self.next.max(released.saturating_add(1));
                 return Ok(None);
             }
             match self.find()? {
-                Found::Message(parts) => return Ok(Some(parts)),
-                Found::Wait => return Ok(None),
-                Found::Elsewhere => self.segment = None,
-                Found::More(bytes) => {
+                NextEntry::Message(parts) => return Ok(Some(parts)),
+                NextEntry::Wait => return Ok(None),
+                NextEntry::Elsewhere => self.segment = None,
+                NextEntry::More(bytes) => {
                     if !self.read_on(bytes, wait)? {
-                        self.check_end()?;
-                        self.leave_segment();
+                        self.end_segment()?;
                     }
                 }
             }
         }
     }
 
-    /// The bytes of a segment end in the middle of an entry. If that is the message that comes next, nobody would find another
-    /// one for it.
-    fn check_end(&self) -> Result<(), ReadError> {
-        let Some(segment) = &self.segment else { return Ok(()) };
-        let is_next = !self.is_named_elsewhere(self.offset)?;
+    /// The bytes of the segment end in the middle of an entry, or before one.
+    fn end_segment(&mut self) -> Result<(), ReadError> {
+        let Some(segment) = self.segment.clone() else { return Ok(()) };
+        let view = self.offset + self.at as u64;
+        let next = self.next_here()?;
         // Asked last: a message that has just been appended has its bytes here.
-        let is_all = self.offset + self.piece.len() as u64 >= segment.records_end();
-        if is_next && is_all { Err(invalid(segment, self.offset, Invalid::Cut)) } else { Ok(()) }
+        let is_all = segment.sealed().is_some() || view + self.piece.len() as u64 >= segment.records_end();
+        match next {
+            // Nobody would find another one for it.
+            Some((_, offset)) if offset == view && is_all => Err(invalid(&segment, view, Invalid::Cut)),
+            // The bytes here are of no message that counts, and their length means nothing.
+            Some((_, offset)) if offset > view => {
+                self.segment = None;
+                Ok(())
+            }
+            _ => {
+                self.leave_segment();
+                Ok(())
+            }
+        }
     }
 
     /// A sealed segment has shown all it has, whatever else its table names.
@@ -290,8 +321,8 @@ impl Cursor {
         }
     }
 
-    fn message(&self, parts: Parts) -> Message<'_> {
-        let Parts { seq, timestamp, expires, subject, headers, payload } = parts;
+    fn message(&self, parts: MessageSpans) -> Message<'_> {
+        let MessageSpans { seq, timestamp, expires, subject, headers, payload } = parts;
         let piece = &self.piece;
         Message {
             seq,
@@ -307,17 +338,15 @@ impl Cursor {
     fn enter_segment(&mut self) -> Result<bool, ReadError> {
         let catalog = self.reader.shared.catalog();
         self.truncations = self.reader.shared.truncations();
-        self.next = self.next.max(catalog.totals.first_seq);
-        let first = catalog.place_from(self.next);
-        for at in first..catalog.places.len() {
-            let place = &catalog.places[at];
-            let table = catalog.table(at)?;
-            let row = table.row_from(self.next.saturating_sub(place.segment.first_seq));
-            if row < table.len() {
-                self.offset = table.offset(row);
-                self.segment = Some(Arc::clone(&place.segment));
+        self.next = self.next.max(catalog.totals().first_seq);
+        let first = catalog.segment_from(self.next);
+        for at in first..catalog.segments().len() {
+            let view = &catalog.segments()[at];
+            if let Some((_, offset)) = live_row(&catalog, at, self.next)? {
+                self.offset = offset;
+                self.segment = Some(Arc::clone(&view.segment));
                 self.is_resumed = false;
-                self.last = if matches!(place.form, Form::Active) { Seq::MAX } else { place.last_seq };
+                self.last = if matches!(view.form, Form::Active) { Seq::MAX } else { view.last_seq };
                 self.piece.clear();
                 self.at = 0;
                 return Ok(true);
@@ -327,33 +356,43 @@ impl Cursor {
     }
 
     /// Looks for a message in the bytes at hand.
-    fn find(&mut self) -> Result<Found, ReadError> {
-        let Some(segment) = &self.segment else { return Ok(Found::Wait) };
-        let is_trusted =
-            self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
+    fn find(&mut self) -> Result<NextEntry, ReadError> {
+        let Some(segment) = &self.segment else { return Ok(NextEntry::Wait) };
+        let is_trusted = self.reader.shared.storage == Storage::Memory
+            || matches!(segment.source, SegmentFile::Packed(..));
         let released = self.reader.shared.release.seq();
-        // No append writes a message so far from where its segment begins: recovery has reported and passed over it.
+        // No append writes a message so far from where its segment begins: recovery has reported
+        // and passed over it.
         let is_strange = |seq: Seq| seq.saturating_sub(segment.first_seq) > u64::from(u32::MAX);
         loop {
             let at = self.at;
             let offset = self.offset + at as u64;
             let bytes = &mut self.piece[at..];
             let head = match record::peek(bytes) {
-                None => return Ok(Found::More(HEAD_BYTES)),
-                Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
-                Some(head) if is_strange(head.seq) && head.kind == record::Kind::Message => head,
-                // Shown by a later segment, in another message.
-                Some(head) if head.seq > self.last && head.kind == record::Kind::Message => {
+                // No entry begins like this, however many bytes follow.
+                None if bytes.len() >= HEAD_BYTES => return self.unreadable(offset, Invalid::EntryHead),
+                None => return Ok(NextEntry::More(HEAD_BYTES)),
+                Some(head) if head.size() > bytes.len() => return Ok(NextEntry::More(head.size())),
+                Some(head) if is_strange(head.seq) && head.kind == record::EntryKind::Message => head,
+                // Shown by a later segment, in another message; unless the sequence is a wrong one.
+                Some(head) if head.seq > self.last && head.kind == record::EntryKind::Message => {
+                    if self.named_here(offset)?.is_some_and(|seq| seq <= self.last) {
+                        return Err(invalid(segment, offset, Invalid::Checksum));
+                    }
                     self.next = self.last + 1;
-                    return Ok(Found::Elsewhere);
+                    return Ok(NextEntry::Elsewhere);
                 }
                 // Not released yet: it may not be looked at, and its bytes may still change.
-                Some(head) if head.seq > released && head.kind == record::Kind::Message => {
-                    if self.is_named_elsewhere(offset)? {
-                        return Ok(Found::Elsewhere);
+                Some(head) if head.seq > released && head.kind == record::EntryKind::Message => {
+                    match self.named_here(offset)? {
+                        None => return Ok(NextEntry::Elsewhere),
+                        Some(seq) if seq <= released => {
+                            return Err(invalid(segment, offset, Invalid::Checksum));
+                        }
+                        Some(_) => {}
                     }
                     self.next = self.next.max(released.saturating_add(1));
-                    return Ok(Found::Wait);
+                    return Ok(NextEntry::Wait);
                 }
                 Some(head) => head,
             };
@@ -364,12 +403,8 @@ impl Cursor {
             };
             let decoded = match decoded {
                 Ok(decoded) => decoded,
-                Err(Invalid::Cut) => return Ok(Found::More(bytes_after(&self.piece, at))),
-                Err(why) => {
-                    let error = invalid(segment, offset, why);
-                    // What recovery has passed over, it has told.
-                    return if self.is_named_elsewhere(offset)? { Ok(Found::Elsewhere) } else { Err(error) };
-                }
+                Err(Invalid::Cut) => return Ok(NextEntry::More(bytes_after(&self.piece, at))),
+                Err(why) => return self.unreadable(offset, why),
             };
             self.at += decoded.size;
             let message = match decoded.entry {
@@ -389,26 +424,43 @@ impl Cursor {
             if self.gaps.contains(message.seq, &self.reader) {
                 continue;
             }
-            return Ok(Found::Message(Parts::of(&message, at)));
+            return Ok(NextEntry::Message(MessageSpans::of(&message, at)));
         }
     }
 
-    /// Whether what comes next does not stand at `offset` of this segment: then the bytes there are damaged, and those of no
-    /// message that counts.
-    fn is_named_elsewhere(&self, offset: u64) -> Result<bool, ReadError> {
+    /// No entry can be read at `offset`.
+    fn unreadable(&self, offset: u64, why: Invalid) -> Result<NextEntry, ReadError> {
+        match (&self.segment, self.named_here(offset)?) {
+            (Some(segment), Some(_)) => Err(invalid(segment, offset, why)),
+            // What recovery has passed over, it has told.
+            _ => Ok(NextEntry::Elsewhere),
+        }
+    }
+
+    /// The sequence of what comes next, if that stands at `offset` of this segment. Otherwise the
+    /// bytes there, if they are damaged, are those of no message that counts.
+    fn named_here(&self, offset: u64) -> Result<Option<Seq>, ReadError> {
+        Ok(self.next_here()?.filter(|(_, view)| *view == offset).map(|(seq, _)| seq))
+    }
+
+    /// Sequence and place of what comes next, if that is in this segment.
+    fn next_here(&self) -> Result<Option<(Seq, u64)>, ReadError> {
+        Ok(self.next_row()?.filter(|(is_here, ..)| *is_here).map(|(_, seq, offset)| (seq, offset)))
+    }
+
+    /// Whether what comes next is in this segment, its sequence, and where it stands in its
+    /// segment.
+    fn next_row(&self) -> Result<Option<(bool, Seq, u64)>, ReadError> {
         let catalog = self.reader.shared.catalog();
-        let next = self.next.max(catalog.totals.first_seq);
-        for at in catalog.place_from(next)..catalog.places.len() {
-            let place = &catalog.places[at];
-            let table = catalog.table(at)?;
-            let row = table.row_from(next.saturating_sub(place.segment.first_seq));
-            if row < table.len() {
-                let is_here =
-                    self.segment.as_ref().is_some_and(|segment| Arc::ptr_eq(segment, &place.segment));
-                return Ok(!(is_here && table.offset(row) == offset));
+        let next = self.next.max(catalog.totals().first_seq);
+        for at in catalog.segment_from(next)..catalog.segments().len() {
+            if let Some((seq, offset)) = live_row(&catalog, at, next)? {
+                let segment = &catalog.segments()[at].segment;
+                let is_here = self.segment.as_ref().is_some_and(|here| Arc::ptr_eq(here, segment));
+                return Ok(Some((is_here, seq, offset)));
             }
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Whether a message that was there as of a count of removals was removed since.
@@ -420,8 +472,10 @@ impl Cursor {
     fn read_on(&mut self, bytes: usize, wait: Wait) -> Result<bool, ReadError> {
         let Some(segment) = self.segment.clone() else { return Ok(false) };
         self.offset += self.at as u64;
-        if let Source::Packed(file, frames) = &segment.source {
+        if let SegmentFile::Packed(file, frames) = &segment.source {
             if frames.find(self.offset).is_none() {
+                self.piece.clear();
+                self.at = 0;
                 return Ok(false);
             }
             let file = file.open()?;
@@ -442,7 +496,30 @@ impl Cursor {
     }
 }
 
-impl Parts {
+/// The first message at or behind `next` that the segment at `at` shows and that was not removed,
+/// and where it stands: what was removed may be damaged as it likes.
+fn live_row(catalog: &Catalog, at: usize, mut next: Seq) -> Result<Option<(Seq, u64)>, ReadError> {
+    let view = &catalog.segments()[at];
+    let table = catalog.table(at)?;
+    let first = view.segment.first_seq;
+    loop {
+        let row = table.row_from(next.saturating_sub(first));
+        if row == table.len() {
+            return Ok(None);
+        }
+        let seq = first + u64::from(table.delta(row));
+        // Of a segment whose end was truncated, later ones show what comes next.
+        if seq > view.last_seq {
+            return Ok(None);
+        }
+        next = catalog.deleted().next_live(seq);
+        if next == seq {
+            return Ok(Some((seq, table.offset(row))));
+        }
+    }
+}
+
+impl MessageSpans {
     /// The parts of a message whose entry begins at `at` and holds nothing between them.
     pub(super) fn of(message: &record::Message<'_>, at: usize) -> Self {
         let subject_at = at + HEAD_BYTES + if message.expires.is_some() { 8 } else { 0 };
@@ -466,7 +543,7 @@ fn bytes_after(piece: &[u8], at: usize) -> usize {
 
 impl Gaps {
     /// Whether the message was removed.
-    fn contains(&mut self, seq: Seq, reader: &Reader) -> bool {
+    fn contains(&mut self, seq: Seq, reader: &StreamReader) -> bool {
         let removals = reader.shared.removals();
         if removals != self.removals || seq >= self.until {
             self.renew(seq, reader);
@@ -477,13 +554,13 @@ impl Gaps {
         seq < self.first || self.ranges.get(self.at).is_some_and(|range| range.contains(&seq))
     }
 
-    fn renew(&mut self, seq: Seq, reader: &Reader) {
+    fn renew(&mut self, seq: Seq, reader: &StreamReader) {
         let catalog = reader.shared.catalog();
         // Before the lock was there it may have grown: the next call then asks again.
         self.removals = reader.shared.removals();
-        self.first = catalog.totals.first_seq;
+        self.first = catalog.totals().first_seq;
         self.ranges.clear();
-        self.ranges.extend(catalog.deleted.ranges_from(seq).take(GAPS));
+        self.ranges.extend(catalog.deleted().ranges_from(seq).take(GAPS));
         self.at = 0;
         self.until = if self.ranges.len() < GAPS {
             Seq::MAX

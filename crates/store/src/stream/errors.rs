@@ -3,21 +3,22 @@
 use std::fmt;
 use std::io;
 
+use myelin_disk::is_full;
+
 use crate::Seq;
-use crate::disk::is_full;
 
 /// Why one message was not taken. The others of its batch are not concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AppendRefusal {
     /// The stream has as many messages as it may, and discards new ones.
     MaxMessages,
-    /// It would have more bytes than it may, and discards new messages.
+    /// The stream would have more bytes than it may, and discards new messages.
     MaxBytes,
     /// The subject has as many messages as it may, and the stream refuses more.
     MaxMessagesPerSubject,
     /// Headers and payload are larger than the stream allows, or than an entry can be.
     TooLarge,
-    /// It has no subject.
+    /// The message has no subject.
     NoSubject,
     /// The caller named a sequence, and it is not the next one, nor a little behind it.
     WrongSequence {
@@ -26,7 +27,7 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AppendRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The first three are the reference's texts: clients see them.
         match self {
@@ -40,14 +41,15 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for AppendRefusal {}
 
 /// Why nothing of a request was done.
 #[derive(Debug)]
 pub enum StoreError {
     /// The device is full. Nothing has changed; the request may be repeated when there is space.
     Full,
-    /// The stream does not work any more: what is in memory may differ from what is on disk. It must be opened anew.
+    /// The stream does not work any more: what is in memory may differ from what is on disk. It
+    /// must be opened anew.
     Failed(String),
     /// A batch is larger than a segment can be (4 GiB). Nothing has changed.
     TooLarge,
@@ -99,14 +101,15 @@ impl From<ReadError> for StoreError {
 /// Why a stored message or table could not be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// It is not what was written.
+    /// The message is not what was written.
     Damaged(String),
-    /// It is not in memory, and the caller asked not to wait for the device.
+    /// The message is not in memory, and the caller asked not to wait for the device.
     WouldWait,
-    /// What would be found is not released yet, and what was there before it is gone already: ask again when the release
-    /// position has moved.
+    /// The message that would be found is not released yet, and what was there before it is gone
+    /// already: ask again when the release position has moved.
     Unreleased,
-    /// A slice of a long search is done, and the caller asked not to wait: ask again after others had their turn.
+    /// A slice of a long search is done, and the caller asked not to wait: ask again after others
+    /// had their turn.
     More,
     /// The operating system refused.
     Io(io::Error),

@@ -1,14 +1,13 @@
 //! Ends of messages: by the stream's limit of age, or by a lifetime of their own.
 //!
-//! Works in slices: one call removes a bounded number of messages as one batch. That a message has ended is an entry
-//! like any removal, so replay needs no clock.
+//! Works in slices: one call removes a bounded number of messages as one batch. That a message has
+//! ended is an entry like any removal, so replay needs no clock.
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
 
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{self, Batch, Control, Message};
+use crate::record::{self, Control, EntryBatch, Message};
 use crate::{Seq, Timestamp};
 
 use super::append::NewMessage;
@@ -17,7 +16,7 @@ use super::errors::StoreError;
 use super::reader::{self, Wait};
 use super::{Active, Stream};
 
-/// What stands for a subject whose last message has ended.
+/// Marker for a subject whose last message has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The header block of the message that is stored in its place.
@@ -28,15 +27,15 @@ pub struct Marker {
 
 /// Decides where markers are left.
 pub trait Markers {
-    /// The marker for a subject whose last message is `last` and ends now; `None` leaves nothing (for instance, when
-    /// `last` is a marker itself).
+    /// The marker for a subject whose last message is `last` and ends now; `None` leaves nothing
+    /// (for instance, when `last` is a marker itself).
     fn marker(&self, last: &Message<'_>) -> Option<Marker>;
 }
 
-/// What a slice of expiry did.
+/// Result of a slice of expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// What went.
+    /// Messages that were removed, in sum.
     pub removed: Removed,
     /// Markers that were stored.
     pub markers: u64,
@@ -50,7 +49,7 @@ pub struct Expired {
 type Marked = (Box<[u8]>, Marker);
 
 /// A message that has ended, and the marker for its subject.
-struct Ended {
+struct EndedMessage {
     seq: Seq,
     marker: Option<Marked>,
 }
@@ -102,9 +101,9 @@ impl Stream {
     /// The first message cannot be read.
     pub fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
         let catalog = self.shared.catalog();
-        let own = catalog.expiry.next_deadline();
+        let own = catalog.next_deadline();
         let Some(age) = self.age() else { return Ok(own) };
-        let by_age = first_aging(&catalog, catalog.totals.first_seq)?;
+        let by_age = first_aging(&catalog, catalog.totals().first_seq)?;
         let by_age = by_age.map(|(_, timestamp)| timestamp.saturating_add(age));
         Ok(own.into_iter().chain(by_age).min())
     }
@@ -123,7 +122,7 @@ impl Stream {
         let mut ended = Vec::new();
         if due.len() < limit {
             let mut catalog = self.shared.catalog_mut();
-            more |= catalog.expiry.take_due(now, limit - due.len(), &mut ended);
+            more |= catalog.take_due(now, limit - due.len(), &mut ended);
             due.extend(ended.iter().map(|&(_, seq)| seq).filter(|&seq| catalog.contains(seq)));
         }
         due.sort_unstable();
@@ -131,11 +130,12 @@ impl Stream {
         Ok((due, more))
     }
 
-    /// What was taken from the list of lifetimes and could not be removed is due again.
+    /// Makes messages due again that were taken from the list of lifetimes and could not be
+    /// removed.
     fn put_back(&self, seqs: &[Seq], now: Timestamp) {
         let mut catalog = self.shared.catalog_mut();
         for &seq in seqs {
-            catalog.expiry.insert(seq, now);
+            catalog.put_back_due(seq, now);
         }
     }
 
@@ -144,9 +144,9 @@ impl Stream {
         &self,
         due: Vec<Seq>,
         markers: Option<&dyn Markers>,
-    ) -> Result<Vec<Ended>, (Vec<Seq>, StoreError)> {
+    ) -> Result<Vec<EndedMessage>, (Vec<Seq>, StoreError)> {
         let Some(markers) = markers else {
-            return Ok(due.into_iter().map(|seq| Ended { seq, marker: None }).collect());
+            return Ok(due.into_iter().map(|seq| EndedMessage { seq, marker: None }).collect());
         };
         let catalog = self.shared.catalog();
         let mut left = std::collections::HashMap::<SubjectId, u64>::new();
@@ -154,7 +154,7 @@ impl Stream {
         let mut buffer = Vec::new();
         for &seq in &due {
             match self.marker_for(&catalog, seq, &mut left, markers, &mut buffer) {
-                Ok(marker) => ended.push(Ended { seq, marker }),
+                Ok(marker) => ended.push(EndedMessage { seq, marker }),
                 Err(error) => return Err((due, error)),
             }
         }
@@ -170,7 +170,7 @@ impl Stream {
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Marked>, StoreError> {
         let Some((located, subject)) = catalog.locate_named(seq)? else { return Ok(None) };
-        let count = left.entry(subject).or_insert_with(|| catalog.index.state(subject).count);
+        let count = left.entry(subject).or_insert_with(|| catalog.index().state(subject).count);
         *count = count.saturating_sub(1);
         if *count > 0 {
             return Ok(None);
@@ -181,12 +181,12 @@ impl Stream {
 
     fn remove_ended(
         &mut self,
-        ended: &[Ended],
+        ended: &[EndedMessage],
         now: Timestamp,
         buffer: &mut Vec<u8>,
     ) -> Result<(Removed, u64), StoreError> {
         let Active { segment, file } = self.active.clone();
-        let mut batch = Batch::begin(buffer, file.end(), &segment.context);
+        let mut batch = EntryBatch::begin(buffer, file.end(), &segment.context);
         let mut catalog = self.shared.catalog_mut();
         let mut removed = Removed::default();
         for one in ended {
@@ -222,7 +222,7 @@ impl Stream {
 /// Markers are no publisher's messages: no limit refuses them.
 fn enter_marker(
     catalog: &mut Catalog,
-    batch: &mut Batch<'_>,
+    batch: &mut EntryBatch<'_>,
     message: &NewMessage<'_>,
     storage: crate::Storage,
 ) {
@@ -234,7 +234,7 @@ fn enter_marker(
     catalog.append(&NewRow { seq, timestamp, expires, subject, offset, size });
 }
 
-fn room_for(ended: &[Ended]) -> u64 {
+fn room_for(ended: &[EndedMessage]) -> u64 {
     let markers = ended.iter().filter_map(|one| one.marker.as_ref());
     let markers =
         markers.map(|(subject, marker)| record::max_message_len(subject.len(), marker.headers.len(), 0));
@@ -243,35 +243,21 @@ fn room_for(ended: &[Ended]) -> u64 {
 
 /// The first message at or behind `from` that the limit of age concerns, and when it was accepted.
 fn first_aging(catalog: &Catalog, from: Seq) -> Result<Option<(Seq, Timestamp)>, StoreError> {
-    // Messages that never end gather at a stream's beginning: nobody walks through them twice.
-    let known = catalog.lasting_until.load(Ordering::Relaxed).max(catalog.totals.first_seq);
-    let mut seq = from.max(catalog.totals.first_seq);
-    let is_gapless = seq <= known;
-    seq = if is_gapless { known } else { seq };
-    while seq <= catalog.totals.last_seq {
-        seq = catalog.deleted.next_live(seq);
-        if !catalog.lasting.contains(&seq) {
-            break;
-        }
-        seq += 1;
-    }
-    if is_gapless {
-        let behind = catalog.totals.last_seq + 1;
-        catalog.lasting_until.store(seq.min(behind), Ordering::Relaxed);
-    }
+    let seq = catalog.next_aging(from);
     let Some(located) = catalog.locate(seq)? else { return Ok(None) };
     let timestamp = reader::timestamp_at(&located.segment, located.offset, &mut Vec::new())?;
     Ok(Some((seq, timestamp)))
 }
 
-/// Messages accepted at or before `limit_time`, oldest first. Answers whether it stopped at `limit`.
+/// Messages accepted at or before `limit_time`, oldest first. Answers whether it stopped at
+/// `limit`.
 fn aged(
     catalog: &Catalog,
     limit_time: Timestamp,
     limit: usize,
     due: &mut Vec<Seq>,
 ) -> Result<bool, StoreError> {
-    let mut from = catalog.totals.first_seq;
+    let mut from = catalog.totals().first_seq;
     while let Some((seq, timestamp)) = first_aging(catalog, from)? {
         if timestamp > limit_time {
             return Ok(false);
@@ -280,16 +266,16 @@ fn aged(
             return Ok(true);
         }
         // A whole segment that has aged needs no look at each message.
-        let place = catalog.place_of(seq).map(|at| &catalog.places[at]);
-        let end = place.filter(|place| place.times.latest <= limit_time).map_or(seq, |place| place.last_seq);
+        let view = catalog.segment_of(seq).map(|at| &catalog.segments()[at]);
+        let end = view.filter(|view| view.times.latest <= limit_time).map_or(seq, |view| view.last_seq);
         let mut next = seq;
         while due.len() < limit {
             // A segment may show far more sequences than messages.
-            next = catalog.deleted.next_live(next);
+            next = catalog.deleted().next_live(next);
             if next > end {
                 break;
             }
-            if !catalog.lasting.contains(&next) && catalog.contains(next) {
+            if !catalog.never_expires(next) && catalog.contains(next) {
                 due.push(next);
             }
             next += 1;

@@ -1,8 +1,9 @@
 //! Finding messages and reading them, where both must see the same stream.
 //!
-//! Between [`Reader::last_seq`] and [`Reader::get`] a writer may replace the message: of a key-value store, whose every
-//! new value takes the old one away, the key would seem to be missing. Here a message is located under the lock under
-//! which it was found; its bytes stay readable for whoever holds a [`Found`], though it be removed meanwhile.
+//! Between [`StreamReader::last_seq`] and [`StreamReader::get`] a writer may replace the message:
+//! of a key-value store, whose every new value takes the old one away, the key would seem to be
+//! missing. Here a message is located under the lock under which it was found; its bytes stay
+//! readable for whoever holds a [`FoundMessage`], though it be removed meanwhile.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -17,17 +18,18 @@ use crate::record::Message;
 use super::catalog::{Catalog, Located};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
-use super::reader::{Reader, Wait, fetch};
+use super::reader::{StreamReader, Wait, fetch};
 use super::table::Table;
 
-/// A message that was found and can be read later, see [`Reader::fetch`]. Keeps the segment's file or memory.
+/// A message that was found and can be read later, see [`StreamReader::fetch`]. Keeps the segment's
+/// file or memory.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundMessage {
     seq: Seq,
     located: Located,
 }
 
-impl Found {
+impl FoundMessage {
     /// Its sequence.
     #[must_use]
     pub fn seq(&self) -> Seq {
@@ -35,21 +37,23 @@ impl Found {
     }
 }
 
-impl Reader {
+impl StreamReader {
     /// Reads a message that was found before.
     ///
     /// # Errors
     /// It cannot be read, or was erased meanwhile.
     pub fn fetch<'b>(
         &self,
-        found: &Found,
+        found: &FoundMessage,
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Message<'b>, ReadError> {
-        fetch(&self.shared, &found.located, found.seq, wait, buffer)
+        let read = fetch(&self.shared, &found.located, found.seq, wait, buffer);
+        self.shared.watched(found.seq, read)
     }
 
-    /// The last message of a literal subject: one look-up in the index, however many subjects there are.
+    /// The last message of a literal subject: one look-up in the index, however many subjects there
+    /// are.
     ///
     /// # Errors
     /// The message cannot be read; [`ReadError::Unreleased`].
@@ -60,7 +64,7 @@ impl Reader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.catalog();
-        let Some(id) = catalog.index.find(subject) else { return Ok(None) };
+        let Some(id) = catalog.index().find(subject) else { return Ok(None) };
         let last = self.released_last(&catalog, id)?;
         self.read(catalog, last, wait, buffer)
     }
@@ -68,7 +72,7 @@ impl Reader {
     /// The newest message that passes.
     ///
     /// # Errors
-    /// As [`Reader::last_of`].
+    /// As [`StreamReader::last_of`].
     pub fn last<'b>(
         &self,
         filter: &Filter,
@@ -109,7 +113,7 @@ impl Reader {
         filter: &Filter,
         (from, to): (Seq, Seq),
         limit: usize,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundMessage>,
     ) -> Result<(), ReadError> {
         let catalog = self.shared.catalog();
         let to = to.min(self.shared.release.seq());
@@ -119,8 +123,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Of each subject that any of the patterns matches, the last message at or before `to`; oldest first. `None` if these
-    /// are more than `limit`.
+    /// Of each subject that any of the patterns matches, the last message at or before `to`; oldest
+    /// first. `None` if these are more than `limit`.
     ///
     /// # Errors
     /// A table of the stream cannot be read; [`ReadError::Unreleased`].
@@ -129,7 +133,7 @@ impl Reader {
         patterns: &[P],
         to: Seq,
         limit: usize,
-    ) -> Result<Option<Vec<Found>>, ReadError> {
+    ) -> Result<Option<Vec<FoundMessage>>, ReadError> {
         let catalog = self.shared.catalog();
         let released = self.shared.release.seq();
         let seqs = if to >= released {
@@ -156,7 +160,7 @@ impl Reader {
         if last.is_none_or(|seq| seq <= released) {
             return Ok(last);
         }
-        let subject = Filter::Subject(catalog.index.text(id).to_vec());
+        let subject = Filter::Subject(catalog.index().text(id).to_vec());
         lookup::previous(catalog, &subject, released)?.map(Some).ok_or(ReadError::Unreleased)
     }
 
@@ -174,11 +178,12 @@ impl Reader {
     }
 }
 
-fn locate(catalog: &Catalog, seq: Seq) -> Result<Option<Found>, ReadError> {
-    Ok(catalog.locate(seq)?.map(|located| Found { seq, located }))
+fn locate(catalog: &Catalog, seq: Seq) -> Result<Option<FoundMessage>, ReadError> {
+    Ok(catalog.locate(seq)?.map(|located| FoundMessage { seq, located }))
 }
 
-/// The subjects that any of the patterns matches. `None` if one pattern alone matches more than `limit`.
+/// The subjects that any of the patterns matches. `None` if one pattern alone matches more than
+/// `limit`.
 fn subjects_of<P: AsRef<[u8]>>(
     catalog: &Catalog,
     patterns: &[P],
@@ -187,11 +192,11 @@ fn subjects_of<P: AsRef<[u8]>>(
     let mut ids = HashSet::new();
     for pattern in patterns.iter().map(AsRef::as_ref) {
         if !has_wildcard(pattern) {
-            ids.extend(catalog.index.find(pattern));
+            ids.extend(catalog.index().find(pattern));
             continue;
         }
         let mut matched = 0;
-        catalog.index.for_each_matching(pattern, None, &mut |id, _| {
+        catalog.index().for_each_matching(pattern, None, &mut |id, _| {
             matched += 1;
             if matched > limit {
                 return ControlFlow::Break(());
@@ -208,50 +213,50 @@ fn subjects_of<P: AsRef<[u8]>>(
 
 /// The last messages of these subjects at or before `to`, no more than one beyond `limit`.
 ///
-/// Perf: one walk back for all of them, which asks of each row only whether its number within the segment is still of
-/// interest; a walk for each subject would see the same rows a thousand times.
+/// Perf: one walk back for all of them, which asks of each row only whether its number within the
+/// segment is still of interest; a walk for each subject would see the same rows a thousand times.
 fn last_before(
     catalog: &Catalog,
     mut wanted: HashSet<SubjectId>,
     to: Seq,
     limit: usize,
 ) -> Result<Vec<Seq>, ReadError> {
-    wanted.retain(|&id| catalog.index.state(id).first <= to);
+    wanted.retain(|&id| catalog.index().state(id).first <= to);
     let mut seqs = Vec::new();
-    let behind = catalog.places.partition_point(|place| place.first_seq <= to);
+    let behind = catalog.segments().partition_point(|view| view.first_seq <= to);
     for at in (0..behind).rev() {
-        let place = &catalog.places[at];
+        let view = &catalog.segments()[at];
         let table = catalog.table(at)?;
-        let base = place.segment.first_seq;
-        let end = to.min(place.last_seq);
-        let mut settled = Settled::new(&table);
+        let base = view.segment.first_seq;
+        let end = to.min(view.last_seq);
+        let mut seen = SeenSubjects::new(&table);
         let rows = end.checked_sub(base).map_or(0, |delta| table.row_from(delta + 1));
         for row in (0..rows).rev() {
             if wanted.is_empty() || seqs.len() > limit {
                 return Ok(seqs);
             }
             let seq = base + u64::from(table.delta(row));
-            if seq < catalog.totals.first_seq {
+            if seq < catalog.totals().first_seq {
                 return Ok(seqs);
             }
             let number = table.subject(row);
-            if settled.contains(number) || catalog.deleted.contains(seq) {
+            if seen.contains(number) || catalog.deleted().contains(seq) {
                 continue;
             }
-            if table.subject_in(row, &catalog.index).is_some_and(|id| wanted.remove(&id)) {
+            if table.subject_in(row, catalog.index()).is_some_and(|id| wanted.remove(&id)) {
                 seqs.push(seq);
             }
-            settled.insert(number);
+            seen.insert(number);
         }
     }
     Ok(seqs)
 }
 
-/// Numbers of subjects of one sealed table that are found or were never wanted. A growing table has the stream's own
-/// numbers, for which the wanted ones themselves answer as fast.
-struct Settled(Vec<bool>);
+/// Numbers of subjects of one sealed table that are found or were never wanted. A growing table has
+/// the stream's own numbers, for which the wanted ones themselves answer as fast.
+struct SeenSubjects(Vec<bool>);
 
-impl Settled {
+impl SeenSubjects {
     fn new(table: &Table<'_>) -> Self {
         Self(if let Table::Sealed(slots) = table {
             vec![false; slots.dictionary().len()]
@@ -265,8 +270,8 @@ impl Settled {
     }
 
     fn insert(&mut self, number: u32) {
-        if let Some(settled) = self.0.get_mut(number as usize) {
-            *settled = true;
+        if let Some(seen) = self.0.get_mut(number as usize) {
+            *seen = true;
         }
     }
 }

@@ -1,13 +1,15 @@
-//! The two ends of a stream's upkeep that are on its turn: what there is to do, and taking over what was done.
+//! The two ends of a stream's upkeep that are on its turn: what there is to do, and taking over
+//! what was done.
 //!
-//! One job of a stream is out at a time, so no job sees files of another one half-way. Choosing costs a few
-//! comparisons while nothing has changed; finishing swaps a segment in the catalog. Which work is due follows from
-//! sizes alone: no clock but for a pause after a failure.
+//! One job of a stream is out at a time, so no job sees files of another one half-way. Choosing
+//! costs a few comparisons while nothing has changed; finishing swaps a segment in the catalog.
+//! Which work is due follows from sizes alone: no clock but for a pause after a failure.
 
 use std::sync::{Arc, Weak};
 
-use crate::config::Compression;
-use crate::disk::is_full;
+use myelin_disk::is_full;
+
+use crate::config::{Compression, Unsealed};
 use crate::id::nanos;
 use crate::jobs::{
     Compacted, Compaction, Done, Finished, Job, JobEnv, JobError, Merged, Merging, Overwriting, Packing,
@@ -19,29 +21,32 @@ use crate::segment::{HEADER_BYTES, Slots};
 use crate::{AppendFile, SegmentNo, Seq, Timestamp, WriteFailed};
 
 use super::catalog::Catalog;
-use super::place::{Form, Segment, Source};
+use super::segment_view::{Segment, SegmentFile};
 use super::{Removed, StoreError, Stream};
 
 /// Sealed segments behind the manifest that a restart may have to look at.
 const MERGE_BEHIND: u64 = 8;
+/// Segments sealed since the last merge after which one comes before the next seal, if it is due.
+const MERGE_OVERDUE: u64 = 2 * MERGE_BEHIND;
 /// Subjects changed behind the manifest that are not worth a merge, however small the base is.
 const MERGE_SUBJECTS: u64 = 4096;
-/// So many segments may be missing in a row. More are none that were lost: somebody gave a file a strange number.
-const MISSING_MOST: u64 = 1024;
-/// Bytes of dead segments that an empty stream gives back at once.
+/// So many segments may be missing in a row. More are none that were lost: somebody gave a file a
+/// strange number.
+pub(super) const MISSING_MOST: u64 = 1024;
+/// Bytes of retired segments that an empty stream gives back at once.
 const PURGED_BYTES: u64 = 1 << 20;
 /// How long upkeep rests after a failure that may pass, and after what does not pass by itself.
 const REST: i64 = 1_000_000_000;
 const REST_DAMAGED: i64 = 60 * REST;
 
-/// What a stream remembers of its upkeep.
+/// Memory of a stream's upkeep.
 #[derive(Debug, Default)]
-pub(super) struct Upkeep {
+pub(super) struct UpkeepState {
     out: Out,
-    desk: ReturnSlot,
+    return_slot: ReturnSlot,
     /// When there was nothing to do, what it was that had been looked at.
     idle: Option<Sight>,
-    rest_until: Timestamp,
+    paused_until: Timestamp,
     /// Files that no manifest lists.
     doomed: Removal,
     /// Segments worth compacting, once all have been looked at.
@@ -52,6 +57,11 @@ pub(super) struct Upkeep {
     overwritings: Vec<Overwriting>,
     /// Subjects in footers behind the manifest.
     changed: u64,
+    /// Segments sealed since the last merge.
+    seals: u64,
+    /// Whether so many subjects without messages wait for the last seal that nothing more should
+    /// come before it.
+    must_drain: bool,
     /// Whether the next manifest is written whatever it is worth.
     is_forced: bool,
 }
@@ -67,12 +77,12 @@ enum Out {
     Other,
 }
 
-/// What the choice of a job depends on, besides what sets `idle` back.
+/// Facts on which the choice of a job depends, besides what sets `idle` back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sight {
     active: SegmentNo,
-    places: usize,
-    dead: usize,
+    segments: usize,
+    retired: usize,
     /// Of an empty stream, what the active segment holds, in units of what is worth giving back.
     purged: u64,
 }
@@ -82,43 +92,45 @@ struct Sight {
 struct Erasure {
     no: SegmentNo,
     seq: Seq,
-    /// Where the log says that the message is deleted: that has to be durable first. Once nobody has it, it is: another
-    /// file, or a manifest, has taken its place. Not kept: until its turn comes, the file may be removed.
+    /// Where the log says that the message is deleted: that has to be durable first. Once nobody
+    /// has it, it is: another file, or a manifest, has taken its place. Not kept: until its turn
+    /// comes, the file may be removed.
     log: Weak<AppendFile>,
     end: u64,
     /// Not before: its segment is damaged.
-    rest_until: Timestamp,
+    paused_until: Timestamp,
 }
 
 impl Erasure {
     fn is_ready(&self, now: Timestamp) -> bool {
-        self.log.upgrade().is_none_or(|log| log.durable() >= self.end) && self.rest_until <= now
+        self.log.upgrade().is_none_or(|log| log.durable() >= self.end) && self.paused_until <= now
     }
 }
 
-impl Upkeep {
+impl UpkeepState {
     /// Whether a job works on files of the stream.
     pub(super) fn is_out(&self) -> bool {
         self.out != Out::None
     }
 
-    /// Whether something waits for others, so that a job may become due without any change of the stream: for a round, or
-    /// for those who read what is to be overwritten.
+    /// Whether something waits for others, so that a job may become due without any change of the
+    /// stream: for a round, or for those who read what is to be overwritten.
     pub(super) fn waits_for_others(&self) -> bool {
         !self.erasures.is_empty() || !self.overwritings.is_empty()
     }
 }
 
 impl Stream {
-    /// The next piece of upkeep, if any is due. To be asked after appends and removals, and after [`Stream::finish`];
-    /// costs little when there is nothing. While a job is out there is no other one.
+    /// The next piece of upkeep, if any is due. To be asked after appends and removals, and after
+    /// [`Stream::finish`]; costs little when there is nothing. While a job is out there is no other
+    /// one.
     pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
-        let files = self.home.files()?.clone();
-        if let Some(task) = self.upkeep.desk.take() {
+        let files = self.segment_storage.files()?.clone();
+        if let Some(task) = self.upkeep.return_slot.take() {
             self.upkeep.out = Out::None;
             let _ = self.job_failed(task, JobError::Left, now);
         }
-        if self.upkeep.out != Out::None || now < self.upkeep.rest_until || self.shared.failure().is_some() {
+        if self.upkeep.out != Out::None || now < self.upkeep.paused_until || self.shared.failure().is_some() {
             return None;
         }
         let sight = self.sight();
@@ -139,11 +151,12 @@ impl Stream {
             Task::Compact(compaction) => Out::Segment(compaction.segment.no),
             Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) => Out::Other,
         };
-        let errand = self.upkeep.desk.send(task);
-        Some(Job { site: JobEnv { files, shared: Arc::clone(&self.shared) }, errand })
+        let guard = self.upkeep.return_slot.send(task);
+        Some(Job { env: JobEnv { files, shared: Arc::clone(&self.shared) }, guard })
     }
 
-    /// Writes a new base and a new manifest now, whatever they are worth, and does all upkeep that is due.
+    /// Writes a new base and a new manifest now, whatever they are worth, and does all upkeep that
+    /// is due.
     ///
     /// # Errors
     /// Of the disk. It may be repeated.
@@ -161,20 +174,44 @@ impl Stream {
         Ok(())
     }
 
-    fn sight(&self) -> Sight {
-        let catalog = self.shared.catalog();
-        let purged = if catalog.totals.messages == 0 { self.active.file.end() / PURGED_BYTES } else { 0 };
-        let (places, dead) = (catalog.places.len(), catalog.dead.len());
-        Sight { active: self.active.segment.no, places, dead, purged }
+    /// Whether sealing cannot keep up with what is appended: who appends should wait for
+    /// [`Stream::finish`], or closed segments grow without a bound. Not while nothing works on it,
+    /// because a job has failed: no waiting would help then. Costs a comparison while at most one
+    /// segment waits.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        let has_too_much = self.upkeep.must_drain || (self.closed.len() > 1 && self.has_much_unsealed());
+        has_too_much && self.upkeep.is_out()
     }
 
-    /// Seals come first: all else is about sealed segments.
+    fn most_unsealed(&self) -> Unsealed {
+        self.segment_storage.files().map_or_else(Unsealed::default, |files| files.store_env.unsealed)
+    }
+
+    fn has_much_unsealed(&self) -> bool {
+        let messages = self.closed.iter().map(|closed| closed.rows.len()).sum::<usize>();
+        let bytes = self.closed.iter().map(|closed| closed.active.file.end()).sum::<u64>();
+        let most = self.most_unsealed();
+        messages >= most.messages || bytes >= most.bytes
+    }
+
+    fn sight(&self) -> Sight {
+        let catalog = self.shared.catalog();
+        let purged = if catalog.totals().messages == 0 { self.active.file.end() / PURGED_BYTES } else { 0 };
+        let (segments, retired) = (catalog.segments().len(), catalog.retired().len());
+        Sight { active: self.active.segment.no, segments, retired, purged }
+    }
+
+    /// Seals come first, for all else is about sealed segments. But in a rush there is always one
+    /// more to seal: what waits for a merge, files and texts of subjects that nobody needs, must
+    /// not grow meanwhile.
     fn next_task(&mut self, now: Timestamp) -> Option<Task> {
-        if !self.closed.is_empty() {
-            return Some(self.seal());
-        }
         if !self.upkeep.doomed.is_empty() {
             return Some(Task::Remove(std::mem::take(&mut self.upkeep.doomed)));
+        }
+        if !self.closed.is_empty() {
+            let merge = if self.upkeep.seals >= MERGE_OVERDUE { self.merge() } else { None };
+            return merge.or_else(|| Some(self.seal()));
         }
         if let Some(at) = self.upkeep.overwritings.iter().position(Overwriting::is_free) {
             return Some(Task::Overwrite(self.upkeep.overwritings.swap_remove(at)));
@@ -184,10 +221,11 @@ impl Stream {
 
     fn seal(&mut self) -> Task {
         let closed = self.closed.remove(0);
-        let is_dead = self.shared.catalog().dead.iter().any(|dead| dead.no == closed.active.segment.no);
-        // The file of a dead segment is soon removed: only its footer is needed.
+        let is_retired =
+            self.shared.catalog().retired().iter().any(|retired| retired.no == closed.active.segment.no);
+        // The file of a retired segment is soon removed: only its footer is needed.
         let packing = match self.config.compression {
-            Compression::S2 if !is_dead => Packing::Packed,
+            Compression::S2 if !is_retired => Packing::Packed,
             _ => Packing::Plain,
         };
         Task::Seal(Box::new(Sealing { closed, packing }))
@@ -203,12 +241,16 @@ impl Stream {
         let segments = catalog.mergeable(covers);
         let behind = segments.iter().filter(|segment| segment.no > covers).count() as u64;
         let last = segments.last().map_or(covers, |segment| segment.no);
-        let dead =
-            catalog.dead.iter().filter(|dead| dead.no <= last).map(|dead| dead.file_bytes()).sum::<u64>();
+        let retired = catalog
+            .retired()
+            .iter()
+            .filter(|retired| retired.no <= last)
+            .map(|retired| retired.file_bytes())
+            .sum::<u64>();
         let is_due = self.upkeep.is_forced
             || behind >= MERGE_BEHIND
-            || self.upkeep.changed > MERGE_SUBJECTS.max(catalog.index.len() as u64)
-            || self.is_much(&catalog, dead);
+            || self.upkeep.changed > MERGE_SUBJECTS.max(catalog.index().len() as u64)
+            || self.is_much(&catalog, retired);
         if behind == 0 || !is_due {
             return None;
         }
@@ -221,26 +263,27 @@ impl Stream {
         })))
     }
 
-    /// Whether so many bytes of dead files are worth a manifest.
-    fn is_much(&self, catalog: &Catalog, dead: u64) -> bool {
-        if catalog.totals.messages == 0 {
-            return dead >= PURGED_BYTES;
+    /// Whether so many bytes of retired segments are worth a manifest.
+    fn is_much(&self, catalog: &Catalog, retired: u64) -> bool {
+        if catalog.totals().messages == 0 {
+            return retired >= PURGED_BYTES;
         }
-        let live = catalog.places.iter().map(|place| place.segment.file_bytes()).sum::<u64>();
-        dead > (live / 10).max(2 * self.segment_bytes())
+        let live = catalog.segments().iter().map(|view| view.segment.file_bytes()).sum::<u64>();
+        retired > (live / 10).max(2 * self.segment_bytes())
     }
 
-    /// What removed the dead may stand in the active segment, and be in no footer: it is closed then, so that a merge
-    /// can cover it. After a purge of everything the active segment is itself what is to go.
+    /// Closes the active segment where it may hold what removed their messages, which is in no
+    /// footer then: so a merge can cover it. After a purge of everything the active segment is
+    /// itself what is to go.
     fn close_for_removal(&mut self, now: Timestamp) -> Option<Task> {
         let end = self.active.file.end();
         if end <= HEADER_BYTES as u64 {
             return None;
         }
         let catalog = self.shared.catalog();
-        let dead = catalog.dead.iter().map(|dead| dead.file_bytes()).sum::<u64>();
-        let own = if catalog.totals.messages == 0 { end } else { 0 };
-        let is_due = self.is_much(&catalog, dead + own) && catalog.is_sealed_behind(self.covers());
+        let retired = catalog.retired().iter().map(|retired| retired.file_bytes()).sum::<u64>();
+        let own = if catalog.totals().messages == 0 { end } else { 0 };
+        let is_due = self.is_much(&catalog, retired + own) && catalog.is_sealed_behind(self.covers());
         drop(catalog);
         if !is_due {
             return None;
@@ -249,18 +292,18 @@ impl Stream {
             self.rest(now, REST);
             return None;
         }
-        self.shared.catalog_mut().bury_dead();
+        self.shared.catalog_mut().retire_emptied();
         Some(self.seal())
     }
 
     fn compaction(&mut self) -> Option<Task> {
         let catalog = self.shared.catalog();
         while let Some(no) = self.upkeep.sparse.pop() {
-            // One that is dead is removed as a whole.
-            if let Some(place) =
-                catalog.places.iter().find(|place| place.segment.no == no && place.segment.is_sealed())
+            // One that is retired is removed as a whole.
+            if let Some(view) =
+                catalog.segments().iter().find(|view| view.segment.no == no && view.segment.is_sealed())
             {
-                let segment = Arc::clone(&place.segment);
+                let segment = Arc::clone(&view.segment);
                 let (manifest, erased) = (self.manifest.clone(), Ranges::new());
                 return Some(Task::Compact(Box::new(Compaction { segment, manifest, erased })));
             }
@@ -287,16 +330,17 @@ impl Stream {
     }
 
     fn rest(&mut self, now: Timestamp, time: i64) {
-        self.upkeep.rest_until = now.saturating_add(time);
+        self.upkeep.paused_until = now.saturating_add(time);
     }
 
     /// Takes over what a job did.
     ///
     /// # Errors
-    /// The job failed. The stream is as before and tries again after a pause, unless it has failed itself.
+    /// The job failed. The stream is as before and tries again after a pause, unless it has failed
+    /// itself.
     pub fn finish(&mut self, done: Done, now: Timestamp) -> Result<(), StoreError> {
         self.upkeep.out = Out::None;
-        let task = done.errand.end();
+        let task = done.guard.end();
         match done.result {
             Ok(Finished::Sealed(sealed)) => {
                 if let Task::Seal(sealing) = &task {
@@ -315,9 +359,14 @@ impl Stream {
     fn sealed(&mut self, sealed: Sealed) {
         let Sealed { segment, slots, subjects, appended } = sealed;
         self.upkeep.changed += subjects;
+        self.upkeep.seals += 1;
         self.shared.durable_to(segment.no, appended);
         self.replace(segment, slots);
-        self.shared.catalog_mut().sealed_one();
+        let most = self.most_unsealed().messages;
+        let mut catalog = self.shared.catalog_mut();
+        catalog.sealed_one();
+        // Subjects are given back while no segment waits, and in a rush there is always one.
+        self.upkeep.must_drain = catalog.numbers_are_out() && catalog.index().backlog() >= most;
     }
 
     fn compacted(&mut self, compacted: Compacted) {
@@ -326,21 +375,22 @@ impl Stream {
     }
 
     fn replace(&mut self, segment: Arc<Segment>, slots: Arc<Slots>) {
-        let Some(files) = self.home.files() else { return };
-        files.ground.slots.insert(&segment, slots);
+        let Some(files) = self.segment_storage.files() else { return };
+        files.store_env.slots.insert(&segment, slots);
         let before = self.shared.catalog_mut().replace(segment);
         if let Some(before) = before.filter(|before| before.is_sealed()) {
-            files.ground.slots.forget(&before);
-            files.ground.blocks.forget(&before);
+            files.store_env.slots.forget(&before);
+            files.store_env.blocks.forget(&before);
         }
     }
 
     fn merged(&mut self, merged: Merged) {
-        let Merged { manifest, dead, old_base, sparse } = merged;
+        let Merged { manifest, retired, old_base, sparse } = merged;
         // Before the files go, nobody is to find them any more.
-        let segments = self.shared.catalog_mut().forget(&dead);
-        self.upkeep.doomed = Removal { segments, numbers: dead, files: old_base.into_iter().collect() };
+        let segments = self.shared.catalog_mut().forget(&retired);
+        self.upkeep.doomed = Removal { segments, numbers: retired, files: old_base.into_iter().collect() };
         self.upkeep.changed = 0;
+        self.upkeep.seals = 0;
         self.upkeep.is_forced = false;
         self.upkeep.is_surveyed = true;
         self.upkeep.sparse.extend(sparse);
@@ -352,7 +402,8 @@ impl Stream {
     fn job_failed(&mut self, task: Task, error: JobError, now: Timestamp) -> StoreError {
         // What panics once does so again.
         let is_damaged = matches!(error, JobError::Damage(..) | JobError::Left);
-        // A merge gives space back, and needs some itself: at once, before publishers take what is given up here.
+        // A merge gives space back, and needs some itself: at once, before publishers take what is
+        // given up here.
         let is_full = matches!(&error, JobError::Io(error) if is_full(error));
         let has_room_now = is_full && self.release_headroom();
         // An erasure rests by itself: other upkeep need not wait for it.
@@ -385,24 +436,25 @@ impl Stream {
 
     fn erase_again(&mut self, compaction: &Compaction, now: Timestamp, is_damaged: bool) {
         let no = compaction.segment.no;
-        let rest_until = if is_damaged { now.saturating_add(REST_DAMAGED) } else { now };
+        let paused_until = if is_damaged { now.saturating_add(REST_DAMAGED) } else { now };
         // That they are deleted is durable, wherever it was written.
         let log = &self.active.file;
         let seqs = compaction.erased.iter().flatten();
-        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::downgrade(log), end: 0, rest_until });
+        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::downgrade(log), end: 0, paused_until });
         self.upkeep.erasures.extend(again);
     }
 
-    /// Removes one message as [`Stream::delete`] does, and its bytes from the disk. Nothing is removed if there is none
-    /// with this sequence.
+    /// Removes one message as [`Stream::delete`] does, and its bytes from the disk. Nothing is
+    /// removed if there is none with this sequence.
     ///
-    /// On return nobody sees the message any more. Its bytes are overwritten with the next round if its segment is not
-    /// sealed; else when a job has written the segment anew, which begins once the deletion is durable:
-    /// [`Stream::erasing`] says how many still wait. In a compressed segment a last job follows, when no cursor stands in
-    /// the old file any more. A loss of power, or a restart, before that leaves the bytes where they are, in a message
-    /// that is deleted (or in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
-    /// from what was deleted, and does not go on with it. Copies in the journal, and in file systems that write elsewhere, are overwritten when
-    /// their space is used again, not before.
+    /// On return nobody sees the message any more. Its bytes are overwritten with the next round if
+    /// its segment is not sealed; else when a job has written the segment anew, which begins once
+    /// the deletion is durable: [`Stream::erasing`] says how many still wait. In a compressed
+    /// segment a last job follows, when no cursor stands in the old file any more. A loss of power,
+    /// or a restart, before that leaves the bytes where they are, in a message that is deleted (or
+    /// in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
+    /// from what was deleted, and does not go on with it. Copies in the journal, and in file
+    /// systems that write elsewhere, are overwritten when their space is used again, not before.
     ///
     /// # Errors
     /// The message is still there, unless the stream has failed.
@@ -411,7 +463,7 @@ impl Stream {
         let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(Removed::default()) };
         let removed = self.delete(seq, now)?;
         let segment = &located.segment;
-        if let Source::Appended(file) = &segment.source
+        if let SegmentFile::Appended(file) = &segment.source
             && let Err(error) = erase_appended(segment, file, located.offset, now)
         {
             return Err(self.fail(&format!("erasing failed: {error}")));
@@ -419,13 +471,19 @@ impl Stream {
         // A job may have copied it already.
         if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
             let (log, end) = (Arc::downgrade(&self.active.file), self.active.file.end());
-            self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end, rest_until: Timestamp::MIN });
+            self.upkeep.erasures.push(Erasure {
+                no: segment.no,
+                seq,
+                log,
+                end,
+                paused_until: Timestamp::MIN,
+            });
         }
         Ok(removed)
     }
 
-    /// Messages that were erased since the stream was opened, and whose bytes are still in a sealed file, or in one that
-    /// was replaced.
+    /// Messages that were erased since the stream was opened, and whose bytes are still in a sealed
+    /// file, or in one that was replaced.
     #[must_use]
     pub fn erasing(&self) -> usize {
         let replaced = self.upkeep.overwritings.iter().map(|rest| rest.messages as usize).sum::<usize>();
@@ -449,63 +507,4 @@ fn erase_appended(
     record::erase(&mut entry, &segment.context).map_err(|_| invalid())?;
     file.overwrite(offset, &entry, nanos(now))?;
     Ok(())
-}
-
-impl Catalog {
-    fn all_sealed(&self) -> impl Iterator<Item = &Arc<Segment>> {
-        let visible = self.places.iter().map(|place| &place.segment);
-        visible.chain(&self.dead).filter(|segment| segment.is_sealed())
-    }
-
-    /// What a merge behind `covers` takes, in order: everything that is sealed, up to the first segment that is not. One
-    /// that is missing or cannot be read does not end it: the footers behind it say what the stream was like after it,
-    /// and the manifest lists it as lost.
-    fn mergeable(&self, covers: SegmentNo) -> Vec<Arc<Segment>> {
-        let all = self.places.iter().map(|place| &place.segment).chain(&self.dead);
-        let mut all: Vec<_> = all.cloned().collect();
-        all.sort_unstable_by_key(|segment| segment.no);
-        all.dedup_by_key(|segment| segment.no);
-        let mut before = covers;
-        let is_next = |segment: &&Arc<Segment>| {
-            if segment.no <= covers {
-                return segment.is_sealed();
-            }
-            let missing = segment.no.0 - before.0 - 1;
-            before = segment.no;
-            segment.is_sealed() && missing <= MISSING_MOST
-        };
-        let taken = all.iter().take_while(is_next).count();
-        all.truncate(taken);
-        all
-    }
-
-    /// Whether a merge can come up to the active segment.
-    fn is_sealed_behind(&self, covers: SegmentNo) -> bool {
-        let Some(active) = self.places.last().map(|place| place.segment.no) else { return false };
-        let last = self.mergeable(covers).last().map_or(covers, |segment| segment.no);
-        let all = self.places.iter().map(|place| &place.segment).chain(&self.dead);
-        all.into_iter().all(|segment| segment.no <= last || segment.no == active)
-    }
-
-    /// Puts a sealed segment in the place of what it was before, and answers that.
-    fn replace(&mut self, segment: Arc<Segment>) -> Option<Arc<Segment>> {
-        if let Some(place) = self.places.iter_mut().find(|place| place.segment.no == segment.no) {
-            let before = std::mem::replace(&mut place.segment, segment);
-            place.form = Form::Sealed;
-            place.removed = 0;
-            self.forget_head();
-            return Some(before);
-        }
-        let dead = self.dead.iter_mut().find(|dead| dead.no == segment.no)?;
-        Some(std::mem::replace(dead, segment))
-    }
-
-    /// Takes out segments that no manifest lists, by sorted numbers.
-    fn forget(&mut self, numbers: &[SegmentNo]) -> Vec<Arc<Segment>> {
-        let is_gone = |segment: &Arc<Segment>| numbers.binary_search(&segment.no).is_ok();
-        let places = self.places.extract_if(.., |place| is_gone(&place.segment)).map(|place| place.segment);
-        let mut gone: Vec<_> = places.collect();
-        gone.extend(self.dead.extract_if(.., |segment| is_gone(segment)));
-        gone
-    }
 }

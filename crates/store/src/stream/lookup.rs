@@ -1,8 +1,9 @@
 //! Finding messages by subject.
 //!
-//! A stream's index knows of each subject how many messages it has and about where the first and last are. Exactly
-//! where is found in the segments' tables, which say of each message its subject: a few bytes to look at per message,
-//! and a segment that never had the subject is passed over by its dictionary.
+//! A stream's index knows of each subject how many messages it has and about where the first and
+//! last are. Exactly where is found in the segments' tables, which say of each message its subject:
+//! a few bytes to look at per message, and a segment that never had the subject is passed over by
+//! its dictionary.
 
 use std::ops::ControlFlow;
 
@@ -22,12 +23,13 @@ pub enum Filter {
     All,
     /// Exactly this one.
     Subject(Vec<u8>),
-    /// What any of these patterns matches.
+    /// Subjects that any of these patterns matches.
     Patterns(Vec<Vec<u8>>),
 }
 
 impl Filter {
-    /// The filter that a consumer or request means with one subject or pattern; an empty one means all.
+    /// The filter that a consumer or request means with one subject or pattern; an empty one means
+    /// all.
     #[must_use]
     pub fn new(pattern: &[u8]) -> Self {
         match pattern {
@@ -67,40 +69,40 @@ impl Filter {
 
 /// The first message of a subject. `None` only if its record was lost to damage.
 pub(crate) fn first_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
-    let state = catalog.index.state(id);
+    let state = catalog.index().state(id);
     if state.count == 0 {
         return Ok(None);
     }
     if state.first_exact {
         return Ok(Some(state.first));
     }
-    next_of_subject(catalog, catalog.index.text(id), state.first, state.last)
+    next_of_subject(catalog, catalog.index().text(id), state.first, state.last)
 }
 
 /// The last message of a subject. `None` only if its record was lost to damage.
 pub(crate) fn last_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
-    let state = catalog.index.state(id);
+    let state = catalog.index().state(id);
     if state.count == 0 {
         return Ok(None);
     }
     if state.last_exact {
         return Ok(Some(state.last));
     }
-    previous_of_subject(catalog, catalog.index.text(id), state.last, state.first)
+    previous_of_subject(catalog, catalog.index().text(id), state.last, state.first)
 }
 
 /// The first message at or behind `from` that passes, no later than `to`.
 pub(crate) fn next(catalog: &Catalog, filter: &Filter, from: Seq, to: Seq) -> Result<Option<Seq>, ReadError> {
-    let from = from.max(catalog.totals.first_seq);
-    let to = to.min(catalog.totals.last_seq);
+    let from = from.max(catalog.totals().first_seq);
+    let to = to.min(catalog.totals().last_seq);
     match filter {
         Filter::All => {
-            let seq = catalog.deleted.next_live(from);
-            Ok((seq <= to && catalog.totals.messages > 0).then_some(seq))
+            let seq = catalog.deleted().next_live(from);
+            Ok((seq <= to && catalog.totals().messages > 0).then_some(seq))
         }
         Filter::Subject(text) => {
-            let Some(id) = catalog.index.find(text) else { return Ok(None) };
-            let state = catalog.index.state(id);
+            let Some(id) = catalog.index().find(text) else { return Ok(None) };
+            let state = catalog.index().state(id);
             if state.first_exact && state.first >= from {
                 return Ok((state.first <= to).then_some(state.first));
             }
@@ -112,11 +114,11 @@ pub(crate) fn next(catalog: &Catalog, filter: &Filter, from: Seq, to: Seq) -> Re
 
 /// The last message at or before `from` that passes.
 pub(crate) fn previous(catalog: &Catalog, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
-    let from = from.min(catalog.totals.last_seq);
-    let first = catalog.totals.first_seq;
+    let from = from.min(catalog.totals().last_seq);
+    let first = catalog.totals().first_seq;
     if let Filter::Subject(text) = filter {
-        let Some(id) = catalog.index.find(text) else { return Ok(None) };
-        let state = catalog.index.state(id);
+        let Some(id) = catalog.index().find(text) else { return Ok(None) };
+        let state = catalog.index().state(id);
         if state.last_exact && state.last <= from {
             return Ok(Some(state.last));
         }
@@ -134,8 +136,8 @@ pub(crate) fn last(catalog: &Catalog, filter: &Filter) -> Result<Option<Seq>, Re
     let mut best: Option<Seq> = None;
     let mut failure = None;
     for pattern in patterns {
-        catalog.index.for_each_matching(pattern, None, &mut |id, _| {
-            if best.is_some_and(|best| catalog.index.state(id).last <= best) {
+        catalog.index().for_each_matching(pattern, None, &mut |id, _| {
+            if best.is_some_and(|best| catalog.index().state(id).last <= best) {
                 return ControlFlow::Continue(());
             }
             match last_of(catalog, id) {
@@ -154,15 +156,15 @@ pub(crate) fn last(catalog: &Catalog, filter: &Filter) -> Result<Option<Seq>, Re
 /// How many messages pass.
 pub(crate) fn count(catalog: &Catalog, filter: &Filter) -> u64 {
     match filter {
-        Filter::All => catalog.totals.messages,
-        Filter::Subject(text) => catalog.index.find(text).map_or(0, |id| catalog.index.state(id).count),
+        Filter::All => catalog.totals().messages,
+        Filter::Subject(text) => catalog.index().find(text).map_or(0, |id| catalog.index().state(id).count),
         Filter::Patterns(patterns) => match patterns.as_slice() {
-            [one] => catalog.index.summary(one).messages,
+            [one] => catalog.index().summary(one).messages,
             many => {
                 let mut messages = 0;
-                catalog.index.for_each_matching(b">", None, &mut |id, text| {
+                catalog.index().for_each_matching(b">", None, &mut |id, text| {
                     if many.iter().any(|pattern| matches(pattern, text)) {
-                        messages += catalog.index.state(id).count;
+                        messages += catalog.index().state(id).count;
                     }
                     ControlFlow::Continue(())
                 });
@@ -192,7 +194,7 @@ pub(crate) fn collect(
 
 /// How many messages from `from` on pass, as of one moment.
 pub(crate) fn pending(catalog: &Catalog, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
-    let totals = &catalog.totals;
+    let totals = &catalog.totals();
     if totals.messages == 0 || from > totals.last_seq {
         return Ok(0);
     }
@@ -200,7 +202,7 @@ pub(crate) fn pending(catalog: &Catalog, filter: &Filter, from: Seq) -> Result<u
         return Ok(count(catalog, filter));
     }
     if filter.is_all() {
-        return Ok(totals.last_seq - from + 1 - catalog.deleted.count_in(from..=totals.last_seq));
+        return Ok(totals.last_seq - from + 1 - catalog.deleted().count_in(from..=totals.last_seq));
     }
     // The shorter way round: count what is behind, or take away what is before.
     let mut met = 0;
@@ -224,12 +226,12 @@ pub(crate) fn visit(
     to: Seq,
     visitor: &mut dyn FnMut(Seq) -> ControlFlow<()>,
 ) -> Result<(), ReadError> {
-    let from = from.max(catalog.totals.first_seq);
-    let to = to.min(catalog.totals.last_seq);
+    let from = from.max(catalog.totals().first_seq);
+    let to = to.min(catalog.totals().last_seq);
     match filter {
         Filter::Subject(text) => {
-            let Some(id) = catalog.index.find(text) else { return Ok(()) };
-            let state = catalog.index.state(id);
+            let Some(id) = catalog.index().find(text) else { return Ok(()) };
+            let state = catalog.index().state(id);
             visit_subject(catalog, text, from.max(state.first), to.min(state.last), visitor)
         }
         Filter::All => walk(catalog, from, to, |_| Some(|_: &Table<'_>, _| true), visitor),
@@ -254,7 +256,7 @@ fn visit_subject(
     visitor: &mut dyn FnMut(Seq) -> ControlFlow<()>,
 ) -> Result<(), ReadError> {
     let prepare = |table: &Table<'_>| {
-        let number = table.number_of(text, &catalog.index)?;
+        let number = table.number_of(text, catalog.index())?;
         Some(move |table: &Table<'_>, row: usize| table.subjects()[row] == number)
     };
     walk(catalog, from, to, prepare, visitor)
@@ -271,12 +273,12 @@ fn next_of_subject(catalog: &Catalog, text: &[u8], from: Seq, to: Seq) -> Result
 
 fn previous_of_subject(catalog: &Catalog, text: &[u8], from: Seq, to: Seq) -> Result<Option<Seq>, ReadError> {
     walk_back(catalog, from, to, |table| {
-        let number = table.number_of(text, &catalog.index)?;
+        let number = table.number_of(text, catalog.index())?;
         Some(move |table: &Table<'_>, row: usize| table.subjects()[row] == number)
     })
 }
 
-/// What a filter said of the subjects of one sealed table.
+/// Memo of what a filter said of the subjects of one sealed table.
 struct Memo<'f> {
     filter: &'f Filter,
     known: Vec<Option<bool>>,
@@ -293,7 +295,7 @@ impl<'f> Memo<'f> {
         if let Some(Some(known)) = self.known.get(number as usize) {
             return *known;
         }
-        let accepted = self.filter.accepts(table.text(number, &catalog.index));
+        let accepted = self.filter.accepts(table.text(number, catalog.index()));
         if let Some(known) = self.known.get_mut(number as usize) {
             *known = Some(accepted);
         }
@@ -301,8 +303,8 @@ impl<'f> Memo<'f> {
     }
 }
 
-/// Shows messages from `from` to `to` that pass, in order. `prepare` makes the test for one table, or says that nothing
-/// in it can pass.
+/// Shows messages from `from` to `to` that pass, in order. `prepare` makes the test for one table,
+/// or says that nothing in it can pass.
 fn walk<T>(
     catalog: &Catalog,
     from: Seq,
@@ -313,22 +315,22 @@ fn walk<T>(
 where
     T: FnMut(&Table<'_>, usize) -> bool,
 {
-    let from = from.max(catalog.totals.first_seq);
-    for at in catalog.place_from(from)..catalog.places.len() {
-        let place = &catalog.places[at];
-        if place.first_seq > to {
+    let from = from.max(catalog.totals().first_seq);
+    for at in catalog.segment_from(from)..catalog.segments().len() {
+        let view = &catalog.segments()[at];
+        if view.first_seq > to {
             break;
         }
         let table = catalog.table(at)?;
         let Some(mut test) = prepare(&table) else { continue };
-        let base = place.segment.first_seq;
-        let end = to.min(place.last_seq);
+        let base = view.segment.first_seq;
+        let end = to.min(view.last_seq);
         for row in table.row_from(from.saturating_sub(base))..table.len() {
             let seq = base + u64::from(table.delta(row));
             if seq > end {
                 break;
             }
-            if test(&table, row) && !catalog.deleted.contains(seq) && visitor(seq).is_break() {
+            if test(&table, row) && !catalog.deleted().contains(seq) && visitor(seq).is_break() {
                 return Ok(());
             }
         }
@@ -346,24 +348,24 @@ fn walk_back<T>(
 where
     T: FnMut(&Table<'_>, usize) -> bool,
 {
-    let to = to.max(catalog.totals.first_seq);
-    let behind = catalog.places.partition_point(|place| place.first_seq <= from);
+    let to = to.max(catalog.totals().first_seq);
+    let behind = catalog.segments().partition_point(|view| view.first_seq <= from);
     for at in (0..behind).rev() {
-        let place = &catalog.places[at];
-        if place.last_seq < to {
+        let view = &catalog.segments()[at];
+        if view.last_seq < to {
             break;
         }
         let table = catalog.table(at)?;
         let Some(mut test) = prepare(&table) else { continue };
-        let base = place.segment.first_seq;
-        let end = from.min(place.last_seq);
+        let base = view.segment.first_seq;
+        let end = from.min(view.last_seq);
         let behind = end.checked_sub(base).map_or(0, |delta| table.row_from(delta + 1));
         for row in (0..behind).rev() {
             let seq = base + u64::from(table.delta(row));
             if seq < to {
                 break;
             }
-            if test(&table, row) && !catalog.deleted.contains(seq) {
+            if test(&table, row) && !catalog.deleted().contains(seq) {
                 return Ok(Some(seq));
             }
         }
@@ -371,7 +373,8 @@ where
     Ok(None)
 }
 
-/// Shows the subjects of messages from `from` to `to`, equal neighbours once, until the visitor has enough.
+/// Shows the subjects of messages from `from` to `to`, equal neighbours once, until the visitor has
+/// enough.
 ///
 /// Perf: a stream that wakes its consumers asks for each batch; equal neighbours cost a comparison.
 pub(crate) fn each_subject(
@@ -380,23 +383,23 @@ pub(crate) fn each_subject(
     to: Seq,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<(), ReadError> {
-    let from = from.max(catalog.totals.first_seq);
-    for at in catalog.place_from(from)..catalog.places.len() {
-        let place = &catalog.places[at];
-        if place.first_seq > to {
+    let from = from.max(catalog.totals().first_seq);
+    for at in catalog.segment_from(from)..catalog.segments().len() {
+        let view = &catalog.segments()[at];
+        if view.first_seq > to {
             break;
         }
         let table = catalog.table(at)?;
-        let base = place.segment.first_seq;
+        let base = view.segment.first_seq;
         let begin = table.row_from(from.saturating_sub(base));
-        let end = (to.min(place.last_seq) + 1).checked_sub(base).map_or(0, |delta| table.row_from(delta));
+        let end = (to.min(view.last_seq) + 1).checked_sub(base).map_or(0, |delta| table.row_from(delta));
         let mut shown = None;
         for (row, &number) in (begin..).zip(table.subjects().get(begin..end).unwrap_or_default()) {
-            if shown == Some(number) || catalog.deleted.contains(base + u64::from(table.delta(row))) {
+            if shown == Some(number) || catalog.deleted().contains(base + u64::from(table.delta(row))) {
                 continue;
             }
             shown = Some(number);
-            if visit(table.text(number, &catalog.index)).is_break() {
+            if visit(table.text(number, catalog.index())).is_break() {
                 return Ok(());
             }
         }

@@ -1,11 +1,15 @@
 //! A stream: one log of messages and of everything that happened to them.
 //!
-//! [`Stream`] is the one writer and belongs to a turn; [`Reader`]s are cloned from it and need none. Both share the
-//! [`Catalog`] and the release position. All that changes a stream is first decided on the catalog, then written as one
-//! batch of entries, then released; replay after a restart walks the same entries through the same catalog.
+//! [`Stream`] is the one writer and belongs to a turn; [`StreamReader`]s are cloned from it and
+//! need none. Both share the [`Catalog`] and the release position. All that changes a stream is
+//! first decided on the catalog, then written as one batch of entries, then released; replay after
+//! a restart walks the same entries through the same catalog.
 //!
-//! Sealing, merging and compacting of segments happen elsewhere (`jobs`), on threads that the embedder has for it; a
-//! stream only says what there is to do. Nothing here knows a clock.
+//! Sealing, merging and compacting of segments happen elsewhere (`jobs`), on threads that the
+//! embedder has for it; a stream only says what there is to do. Nothing here knows a clock.
+//!
+//! Segment files that are sealed never change; a rewritten one has a new generation, and a reader
+//! that holds the old one can go on reading it.
 
 mod ahead;
 mod append;
@@ -17,25 +21,24 @@ mod cursor;
 mod errors;
 mod expire;
 mod find;
-mod home;
 mod jobs;
 mod lookup;
+mod met;
 mod own;
-mod place;
 mod reader;
 mod reclaim;
 mod release;
-mod removal;
 mod remove;
 mod roll;
 mod search;
-mod slots_cache;
+mod segment_storage;
+mod segment_view;
 mod table;
+mod table_cache;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod tidy;
-mod truncate;
 mod usage;
 
 use std::fmt;
@@ -46,37 +49,40 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use crate::append_file::{AppendFile, OnDurable};
 use crate::config::{Durability, Storage, StreamConfig};
-use crate::id::{Part, nanos};
+use crate::id::{StreamPart, nanos};
 use crate::manifest::Manifest;
 use crate::record::Control;
 use crate::segment::Totals;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
-pub use append::{Admission, GAP_MAX, NewMessage, Outcome};
+pub use append::{Admission, AppendResult, GAP_MAX, NewMessage};
 pub use catalog::Removed;
 pub use cursor::Cursor;
-pub use errors::{ReadError, Refusal, StoreError};
+pub use errors::{AppendRefusal, ReadError, StoreError};
 pub use expire::{Expired, Marker, Markers};
-pub use find::Found;
+pub use find::FoundMessage;
 pub use lookup::Filter;
-pub use reader::{Reader, Removals, Wait};
+pub use reader::{Removals, StreamReader, Wait};
 pub(crate) use release::Need;
 pub use release::{OnRelease, Release, Ticket};
-pub use remove::{MAX_SEQ, Progress, Purge};
-pub use usage::Usage;
+pub use remove::{MAX_SEQ, Purge, RemovalProgress};
+pub use usage::StreamUsage;
 
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
-pub(crate) use home::{Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number};
-pub(crate) use place::{Form, Place, SealedFile, Segment, Source, Times};
-pub(crate) use roll::{Closed, Origin};
-pub(crate) use slots_cache::SlotsCache;
+pub(crate) use roll::{Closed, SegmentOrigin};
+pub(crate) use segment_storage::{
+    Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number,
+};
+pub(crate) use segment_view::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times};
 pub(crate) use table::Rows;
+pub(crate) use table_cache::TableCache;
 
 /// Segments are closed at this size unless limits ask for smaller ones.
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// The same in memory: memory of removed messages comes back by whole segments, or by copying what is left of one.
+/// Segments in memory are closed at this size: memory of removed messages comes back by whole
+/// segments, or by copying what is left of one.
 const SEGMENT_BYTES_IN_MEMORY: u64 = 1 << 20;
 /// No segment is closed before this size for the sake of limits.
 const SEGMENT_BYTES_MIN: u64 = 128 << 10;
@@ -84,15 +90,15 @@ const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 /// The one writer of a stream.
 #[derive(Debug)]
 pub struct Stream {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
     config: StreamConfig,
-    home: SegmentStorage,
+    segment_storage: SegmentStorage,
     active: Active,
     /// Segments that were closed and wait to be sealed.
     closed: Vec<Closed>,
-    /// What the files on disk said last; `None` before the first merge.
+    /// Manifest as the files on disk said it last; `None` before the first merge.
     manifest: Option<Arc<Manifest>>,
-    upkeep: jobs::Upkeep,
+    upkeep: jobs::UpkeepState,
     /// Up to where a copy may have shown sequences before a loss of power.
     owed: Option<Seq>,
     /// Where the log last said that it is synced.
@@ -100,7 +106,7 @@ pub struct Stream {
     /// Buffers kept between batches.
     buffer: Vec<u8>,
     evicted: Vec<Seq>,
-    /// What the last append evicted.
+    /// Sequences that the last append evicted.
     gone: Vec<RangeInclusive<Seq>>,
     /// Whether memory can be given back, and the last sequence when that was last looked at.
     is_untidy: bool,
@@ -114,27 +120,29 @@ pub(crate) struct Active {
     pub(crate) file: Arc<AppendFile>,
 }
 
-/// What a stream's writer, readers, rounds and jobs share.
+/// State that a stream's writer, readers, rounds and jobs share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct StreamShared {
     pub(crate) id: StreamId,
     pub(crate) storage: Storage,
     catalog: RwLock<Catalog>,
     pub(crate) release: Release,
-    /// Those of the store.
+    /// Blocks of the store.
     pub(crate) blocks: Arc<Blocks>,
     /// Counts changes that took messages away: readers that remember what is there look again.
     removals: Arc<AtomicU64>,
     truncations: Arc<AtomicU64>,
     failure: OnceLock<String>,
-    /// Whether another has taken over the files: a round that ends now says nothing about this stream any more.
+    /// Whether another has taken over the files: a round that ends now says nothing about this
+    /// stream any more.
     is_left: AtomicBool,
-    on_release: OnceLock<Listener>,
+    on_release: OnceLock<ReleaseListener>,
+    met: met::Met,
 }
 
-struct Listener(Arc<dyn OnRelease>);
+struct ReleaseListener(Arc<dyn OnRelease>);
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for ReleaseListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Listener")
     }
@@ -153,11 +161,10 @@ pub struct StreamState {
     pub released: Seq,
 }
 
-impl Shared {
+impl StreamShared {
     pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog, blocks: Arc<Blocks>) -> Arc<Self> {
-        let released = catalog.totals.last_seq;
-        let removals = Arc::clone(&catalog.removals);
-        let truncations = Arc::clone(&catalog.truncations);
+        let released = catalog.totals().last_seq;
+        let (removals, truncations) = catalog.change_counters();
         Arc::new(Self {
             id,
             storage,
@@ -169,6 +176,7 @@ impl Shared {
             failure: OnceLock::new(),
             is_left: AtomicBool::new(false),
             on_release: OnceLock::new(),
+            met: met::Met::default(),
         })
     }
 
@@ -190,10 +198,11 @@ impl Shared {
         self.truncations.load(Ordering::Acquire)
     }
 
-    /// Marks the stream as failed; the first reason stays. Not to be called under the catalog's lock.
+    /// Marks the stream as failed; the first reason stays. Not to be called under the catalog's
+    /// lock.
     pub(crate) fn fail(&self, why: &str) {
         if self.failure.set(why.to_owned()).is_ok()
-            && let Some(Listener(listener)) = self.on_release.get()
+            && let Some(ReleaseListener(listener)) = self.on_release.get()
         {
             listener.failed(self.id, why);
         }
@@ -202,7 +211,7 @@ impl Shared {
     /// A segment is synced up to `offset`.
     pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
         if self.release.durable(no, offset) {
-            self.tell_released();
+            self.notify_released();
         }
     }
 
@@ -210,14 +219,15 @@ impl Shared {
     pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
         let (has_moved, need) = self.release.set_mark(mark);
         if has_moved {
-            self.tell_released();
+            self.notify_released();
         }
         need
     }
 
-    fn tell_released(&self) {
-        if let Some(Listener(listener)) = self.on_release.get() {
-            // In this order, no sequence is told before its time: the position may only have grown in between.
+    fn notify_released(&self) {
+        if let Some(ReleaseListener(listener)) = self.on_release.get() {
+            // In this order, no sequence is told before its time: the position may only have grown
+            // in between.
             let ticket = self.release.ticket();
             listener.released(self.id, self.release.seq(), ticket);
         }
@@ -246,30 +256,26 @@ impl LogEnd {
 impl Stream {
     /// Puts a stream together from a catalog with an active segment.
     pub(crate) fn assemble(
-        shared: Arc<Shared>,
+        shared: Arc<StreamShared>,
         config: StreamConfig,
-        home: SegmentStorage,
+        segment_storage: SegmentStorage,
         active: Active,
         closed: Vec<Closed>,
         manifest: Option<Manifest>,
     ) -> Self {
         let durable_mark = (active.segment.no.0, active.file.durable());
-        if !home.is_memory() {
-            let is_walked = |place: &Place| {
-                let is_to_be_sealed = || closed.iter().any(|one| one.active.segment.no == place.segment.no);
-                matches!(place.form, Form::Closed(_)) && !is_to_be_sealed()
-            };
-            let mut catalog = shared.catalog_mut();
-            catalog.has_walked = catalog.places.iter().any(is_walked);
+        if !segment_storage.is_memory() {
+            let to_be_sealed = |no| closed.iter().any(|one| one.active.segment.no == no);
+            shared.catalog_mut().note_walked(to_be_sealed);
         }
         Self {
             shared,
             config,
-            home,
+            segment_storage,
             active,
             closed,
             manifest: manifest.map(Arc::new),
-            upkeep: jobs::Upkeep::default(),
+            upkeep: jobs::UpkeepState::default(),
             owed: None,
             durable_mark,
             buffer: Vec::new(),
@@ -285,12 +291,11 @@ impl Stream {
     #[must_use]
     pub fn in_memory(config: StreamConfig, seed: u64, now: Timestamp) -> Self {
         let config = StreamConfig { storage: Storage::Memory, ..config };
-        let mut catalog = Catalog::new(seed, Arc::new(SlotsCache::new(0)), config.first_seq);
-        catalog.keeps_dead = false;
+        let mut catalog = Catalog::in_memory(seed, config.first_seq);
         let (id, no) = (StreamId(0), SegmentNo(1));
-        let active = home::begin_in_memory(id, Beginning::anew(no, catalog.next_seq()), now);
+        let active = segment_storage::begin_in_memory(id, Beginning::anew(no, catalog.next_seq()), now);
         catalog.begin_segment(Arc::clone(&active.segment));
-        let shared = Shared::new(id, Storage::Memory, catalog, Arc::new(Blocks::new(0)));
+        let shared = StreamShared::new(id, Storage::Memory, catalog, Arc::new(Blocks::new(0)));
         Self::assemble(shared, config, SegmentStorage::Memory, active, Vec::new(), None)
     }
 
@@ -300,21 +305,21 @@ impl Stream {
         self.shared.id
     }
 
-    /// What it was told.
+    /// Configuration of the stream.
     #[must_use]
     pub fn config(&self) -> &StreamConfig {
         &self.config
     }
 
-    /// What its readers see, for a check of it.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    /// State that its readers see, for a check of it.
+    pub(crate) fn shared(&self) -> &Arc<StreamShared> {
         &self.shared
     }
 
     /// A reader of this stream.
     #[must_use]
-    pub fn reader(&self) -> Reader {
-        Reader::new(Arc::clone(&self.shared))
+    pub fn reader(&self) -> StreamReader {
+        StreamReader::new(Arc::clone(&self.shared))
     }
 
     /// The stream in numbers, as of the last append, released or not.
@@ -329,7 +334,8 @@ impl Stream {
         self.shared.release.seq()
     }
 
-    /// Names everything that was done so far: it is safe once [`Release::is_released`] says so of this ticket.
+    /// Names everything that was done so far: it is safe once [`Release::is_released`] says so of
+    /// this ticket.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         self.shared.release.last_ticket()
@@ -341,7 +347,8 @@ impl Stream {
         LogEnd { segment: self.active.segment.no, offset: self.active.file.end() }
     }
 
-    /// Whether all that was before `end` survives a loss of power, whatever the stream's durability asks.
+    /// Whether all that was before `end` survives a loss of power, whatever the stream's durability
+    /// asks.
     #[must_use]
     pub fn is_synced(&self, end: LogEnd) -> bool {
         let closed = self.closed.iter().map(|closed| &closed.active);
@@ -359,25 +366,28 @@ impl Stream {
         &self.shared.release
     }
 
-    /// Has `listener` told when batches that had to wait are released. Before the first append; the first one stays.
-    /// [`Store::reopen_stream`](crate::store::Store::reopen_stream) gives it to the stream that it opens.
+    /// Has `listener` told when batches that had to wait are released. Before the first append; the
+    /// first one stays. [`Store::reopen_stream`](crate::store::Store::reopen_stream) gives it to
+    /// the stream that it opens.
     pub fn on_release(&self, listener: Arc<dyn OnRelease>) {
-        let _ = self.shared.on_release.set(Listener(listener));
+        let _ = self.shared.on_release.set(ReleaseListener(listener));
     }
 
     /// Hands the listener on to the stream that takes the place of this one.
     pub(crate) fn hand_on(&self, to: &Self) {
-        if let Some(Listener(listener)) = self.shared.on_release.get() {
+        if let Some(ReleaseListener(listener)) = self.shared.on_release.get() {
             to.on_release(Arc::clone(listener));
         }
     }
 
-    /// Notes that a copy had perhaps shown sequences up to `last`, some of which it has not any more.
+    /// Notes that a copy had perhaps shown sequences up to `last`, some of which it has not any
+    /// more.
     pub(crate) fn owe(&mut self, last: Seq) {
         self.owed = Some(last);
     }
 
-    /// Marks the stream as failed: its embedder has lost track of what it did, by a panic for instance.
+    /// Marks the stream as failed: its embedder has lost track of what it did, by a panic for
+    /// instance.
     pub fn give_up(&self, why: &str) {
         self.shared.fail(why);
     }
@@ -407,9 +417,9 @@ impl Stream {
             Ok(end) => end,
             Err(error) => return Err(self.fail(&format!("a write failed: {error}"))),
         };
-        let last = self.shared.catalog().totals.last_seq;
+        let last = self.shared.catalog().totals().last_seq;
         let release = &self.shared.release;
-        if self.home.is_memory() || append::is_released_at_once(self.config.durability) {
+        if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
             if let Some(need) = release.at_once(last) {
                 self.need_mark(need);
             }
@@ -424,9 +434,9 @@ impl Stream {
     /// Has the next round move the mark.
     #[cold]
     fn need_mark(&self, need: Need) {
-        if let Some(files) = self.home.files() {
-            files.ground.watermarks.need(self.shared.id, need);
-            files.ground.journal.wake();
+        if let Some(files) = self.segment_storage.files() {
+            files.store_env.watermarks.need(self.shared.id, need);
+            files.store_env.journal.wake();
         }
     }
 
@@ -449,14 +459,14 @@ impl Stream {
         if let Some(bytes) = self.config.segment_bytes {
             return u64::from(bytes);
         }
-        let most = if self.home.is_memory() { SEGMENT_BYTES_IN_MEMORY } else { SEGMENT_BYTES };
+        let most = if self.segment_storage.is_memory() { SEGMENT_BYTES_IN_MEMORY } else { SEGMENT_BYTES };
         let by_limit = self.config.limits.bytes.map_or(u64::MAX, |max| max / 8);
         by_limit.clamp(SEGMENT_BYTES_MIN, most)
     }
 
     /// An entry that says how far the log is synced, if it has grown by `step` since the last one.
     fn take_durable_mark(&mut self, step: u64) -> Option<Control<'static>> {
-        if self.home.is_memory() {
+        if self.segment_storage.is_memory() {
             return None;
         }
         let segment = self.active.segment.no;
@@ -467,7 +477,8 @@ impl Stream {
         }
         self.durable_mark = (segment.0, offset);
         match self.closed.last().filter(|_| segment.0 != marked_segment) {
-            // Of a new segment nothing is synced yet. That the one before is shows what it is, should its header be lost.
+            // Of a new segment nothing is synced yet. That the one before is shows what it is,
+            // should its header be lost.
             Some(before) => {
                 let Active { segment, file } = &before.active;
                 Some(Control::Durable { segment: segment.no, offset: file.durable() })
@@ -476,7 +487,8 @@ impl Stream {
         }
     }
 
-    /// Changes limits and the like from here on; what exceeds new limits goes with [`Stream::enforce`].
+    /// Changes limits and the like from here on; what exceeds new limits goes with
+    /// [`Stream::enforce`].
     ///
     /// `storage` and `first_seq` of a stream stay as they were.
     ///
@@ -488,7 +500,7 @@ impl Stream {
         }
         let StreamConfig { storage, first_seq, .. } = self.config;
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
-        if before.durability != config.durability && !self.home.is_memory() {
+        if before.durability != config.durability && !self.segment_storage.is_memory() {
             let old = self.active.clone();
             if let Err(error) = self.roll(now) {
                 self.config = before;
@@ -499,7 +511,7 @@ impl Stream {
             if append::is_released_at_once(config.durability) {
                 let (has_moved, need) = self.shared.release.all();
                 if has_moved {
-                    self.shared.tell_released();
+                    self.shared.notify_released();
                 }
                 need.into_iter().for_each(|need| self.need_mark(need));
             }
@@ -507,8 +519,8 @@ impl Stream {
         Ok(())
     }
 
-    /// A copy that has become a stream of its own does not give out what its origin had given out through it before a loss of
-    /// power.
+    /// A copy that has become a stream of its own does not give out what its origin had given out
+    /// through it before a loss of power.
     fn take_up_own_sequences(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let Some(last) = self.owed else { return Ok(()) };
         self.skip(last, now)?;
@@ -516,8 +528,8 @@ impl Stream {
         Ok(())
     }
 
-    /// What is synced of the new segment counts only once the old one is synced: after a loss of power the log ends
-    /// where the first of both does.
+    /// Makes the new segment wait for the old one: what is synced of it counts only once the old
+    /// one is synced, for after a loss of power the log ends where the first of both does.
     fn wait_for(&self, old: &Active) {
         if self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);
@@ -537,13 +549,14 @@ impl Stream {
         self.closed.iter().for_each(|closed| closed.active.file.abandon());
     }
 
-    /// Lets go of the files, so that another can open them. All that was released is in them then, and this stream
-    /// releases nothing more. May be repeated after an error.
+    /// Lets go of the files, so that another can open them. All that was released is in them then,
+    /// and this stream releases nothing more. May be repeated after an error.
     pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
         self.shared.fail("the stream was opened anew");
-        let Some(files) = self.home.files() else { return Ok(()) };
+        let Some(files) = self.segment_storage.files() else { return Ok(()) };
         let own = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
-        let left = files.ground.journal.leave(self.shared.id, Part::Messages, own.cloned().collect());
+        let left =
+            files.store_env.journal.leave(self.shared.id, StreamPart::Messages, own.cloned().collect());
         left.map_err(|error| StoreError::from_io(error.to_io()))?;
         self.shared.is_left.store(true, Ordering::Release);
         Ok(())
@@ -551,7 +564,7 @@ impl Stream {
 
     /// Where its files are; `None` in memory.
     pub(crate) fn files(&self) -> Option<&Files> {
-        self.home.files()
+        self.segment_storage.files()
     }
 
     /// Whether a job works on its files.
@@ -559,7 +572,8 @@ impl Stream {
         self.upkeep.is_out()
     }
 
-    /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.
+    /// Gives memory of the tail to the operating system: what was appended in
+    /// [`Durability::Memory`] is written.
     ///
     /// # Errors
     /// The stream has failed.
@@ -569,7 +583,7 @@ impl Stream {
     }
 }
 
-impl OnDurable for Shared {
+impl OnDurable for StreamShared {
     fn durable(&self, file: FileId, offset: u64) {
         if let FileKind::Segment(no) = file.kind
             && !self.is_left.load(Ordering::Acquire)
@@ -583,14 +597,14 @@ impl OnDurable for Shared {
     }
 }
 
-fn state_of(shared: &Shared) -> StreamState {
+fn state_of(shared: &StreamShared) -> StreamState {
     let catalog = shared.catalog();
     StreamState {
-        totals: catalog.totals,
-        subjects: catalog.index.len() as u64,
+        totals: catalog.totals(),
+        subjects: catalog.index().len() as u64,
         // What was lost to damage may be counted in one of them only.
-        deleted: (catalog.totals.last_seq + 1 - catalog.totals.first_seq)
-            .saturating_sub(catalog.totals.messages),
+        deleted: (catalog.totals().last_seq + 1 - catalog.totals().first_seq)
+            .saturating_sub(catalog.totals().messages),
         released: shared.release.seq(),
     }
 }

@@ -1,6 +1,8 @@
-//! What the writer reads of its own stream: released or not, since what it decides next follows what it appended last.
+//! Reading for the writer of a stream: released or not, since what it decides next follows what it
+//! appended last.
 //!
-//! Reads wait for the device where a message is not at hand: what is read here was mostly written a moment ago.
+//! Reads wait for the device where a message is not at hand: what is read here was mostly written a
+//! moment ago.
 
 use crate::Seq;
 use crate::record::Message;
@@ -22,7 +24,8 @@ impl Stream {
     /// The message is in the stream and cannot be read.
     pub fn read<'b>(&self, seq: Seq, buffer: &'b mut Vec<u8>) -> Result<Option<Message<'b>>, ReadError> {
         let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(None) };
-        fetch(&self.shared, &located, seq, Wait::Allowed, buffer).map(Some)
+        let read = fetch(&self.shared, &located, seq, Wait::Allowed, buffer);
+        self.shared.watched(seq, read).map(Some)
     }
 
     /// The last message of a literal subject.
@@ -35,7 +38,7 @@ impl Stream {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.catalog();
-        let Some(id) = catalog.index.find(subject) else { return Ok(None) };
+        let Some(id) = catalog.index().find(subject) else { return Ok(None) };
         let last = lookup::last_of(&catalog, id)?;
         drop(catalog);
         match last {

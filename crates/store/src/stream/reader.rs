@@ -1,27 +1,30 @@
 //! Reading a stream without its turn.
 //!
-//! A [`Reader`] sees what is released and not removed. It takes the catalog's lock to find a message and reads the bytes
-//! without it; a segment file that is replaced meanwhile stays readable for whoever has found it before. What single reads
-//! of sealed segments ask for again and again comes out of [`Blocks`].
+//! A [`StreamReader`] sees what is released and not removed. It takes the catalog's lock to find a
+//! message and reads the bytes without it; a segment file that is replaced meanwhile stays readable
+//! for whoever has found it before. What single reads of sealed segments ask for again and again
+//! comes out of [`Blocks`].
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use myelin_disk::File;
+
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::pack::{FrameTable, unpack_frame};
-use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid, Message};
+use crate::record::{self, Entry, FileContext, HEAD_BYTES, Invalid, Message};
+use crate::recovery::Lost;
 use crate::{Seq, Storage, Timestamp};
 
-use super::blocks::{self, BLOCK_BYTES, Blocks, Look};
+use super::blocks::{self, BLOCK_BYTES, Blocks, CacheLookup};
 use super::catalog::{Catalog, Located};
 use super::cursor::{Cursor, PIECE};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
-use super::place::{SealedFile, Segment, Source};
-use super::{Release, Shared, StreamState, search, state_of};
+use super::segment_view::{SealedFile, Segment, SegmentFile};
+use super::{Release, StreamShared, StreamState, search, state_of};
 
-/// What an entry is longer than its message's stored size, at most.
+/// Bytes by which an entry is longer than its message's stored size, at most.
 pub(super) const ENTRY_SURPLUS: u64 = 64;
 
 /// Longer entries are not looked for in blocks: a system call is little of what reading them costs.
@@ -32,12 +35,14 @@ const LONGEST_IN_BLOCKS: usize = 4 * BLOCK_BYTES as usize;
 pub enum Wait {
     /// On a disk thread.
     Allowed,
-    /// On a shard: [`ReadError::WouldWait`] instead, and [`ReadError::More`] where a long search would hold it up. Tables of
-    /// segments are read nevertheless, except by a [`Cursor`] with a filter.
+    /// On a shard: [`ReadError::WouldWait`] instead, and [`ReadError::More`] where a long search
+    /// would hold it up. Tables of segments are read nevertheless, except by a [`Cursor`] with a
+    /// filter.
     Forbidden,
 }
 
-/// What was removed from a stream. While `interior` stays the same, all that went was before `first_seq`.
+/// Removals from a stream so far. While `interior` stays equal, all that went was before
+/// `first_seq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removals {
     /// Messages that were removed otherwise than from the front, since the stream was opened.
@@ -46,14 +51,14 @@ pub struct Removals {
     pub first_seq: Seq,
 }
 
-/// See the module. Cheap to clone.
+/// Access to a stream for reading, without its turn. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Reader {
-    pub(super) shared: Arc<Shared>,
+pub struct StreamReader {
+    pub(super) shared: Arc<StreamShared>,
 }
 
-impl Reader {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+impl StreamReader {
+    pub(crate) fn new(shared: Arc<StreamShared>) -> Self {
         Self { shared }
     }
 
@@ -75,7 +80,14 @@ impl Reader {
         &self.shared.release
     }
 
-    /// Reads the message with this sequence into `buffer`. `None` if there is none, or it is not released.
+    /// Damage that readers have met since the stream was opened.
+    #[must_use]
+    pub fn met_damage(&self) -> Vec<Lost> {
+        self.shared.met.all()
+    }
+
+    /// Reads the message with this sequence into `buffer`. `None` if there is none, or it is not
+    /// released.
     ///
     /// # Errors
     /// The message is in the stream and cannot be read.
@@ -94,7 +106,8 @@ impl Reader {
             return if catalog.contains(seq) { Err(lost(seq)) } else { Ok(None) };
         };
         drop(catalog);
-        fetch(&self.shared, &located, seq, wait, buffer).map(Some)
+        let read = fetch(&self.shared, &located, seq, wait, buffer);
+        self.shared.watched(seq, read).map(Some)
     }
 
     /// The first message at or behind `from` that passes.
@@ -108,7 +121,7 @@ impl Reader {
     /// The last message at or before `from` that passes.
     ///
     /// # Errors
-    /// As [`Reader::next_seq`].
+    /// As [`StreamReader::next_seq`].
     pub fn previous_seq(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
         lookup::previous(&self.shared.catalog(), filter, from.min(self.shared.release.seq()))
     }
@@ -116,7 +129,7 @@ impl Reader {
     /// The newest message that passes.
     ///
     /// # Errors
-    /// As [`Reader::next_seq`].
+    /// As [`StreamReader::next_seq`].
     pub fn last_seq(&self, filter: &Filter) -> Result<Option<Seq>, ReadError> {
         let catalog = self.shared.catalog();
         let released = self.shared.release.seq();
@@ -130,16 +143,17 @@ impl Reader {
     /// How many released messages from `from` on pass.
     ///
     /// # Errors
-    /// As [`Reader::next_seq`].
+    /// As [`StreamReader::next_seq`].
     pub fn pending(&self, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
         self.count(filter, from, Seq::MAX)
     }
 
-    /// How many released messages from `from` to `to` pass. What the index does not know is counted in slices, between
-    /// which others may change the stream: [`Reader::removals`] says whether they did.
+    /// How many released messages from `from` to `to` pass. What the index does not know is counted
+    /// in slices, between which others may change the stream: [`StreamReader::removals`] says
+    /// whether they did.
     ///
     /// # Errors
-    /// As [`Reader::next_seq`].
+    /// As [`StreamReader::next_seq`].
     pub fn count(&self, filter: &Filter, from: Seq, to: Seq) -> Result<u64, ReadError> {
         let shared = &*self.shared;
         let to = to.min(shared.release.seq());
@@ -147,7 +161,7 @@ impl Reader {
         if let Some(met) = search::count_at_once(&catalog, filter, from, to) {
             return Ok(met);
         }
-        let (totals, removals) = (catalog.totals, shared.removals());
+        let (totals, removals) = (catalog.totals(), shared.removals());
         let (first, last) = (from.max(totals.first_seq), to.min(totals.last_seq));
         // The shorter way round: count what is there, or take away what is before and behind.
         if last - first < (totals.last_seq - totals.first_seq) / 2 {
@@ -164,28 +178,27 @@ impl Reader {
         search::count(shared, filter, first, last)
     }
 
-    /// What has been removed so far, for those who keep a count of messages.
+    /// Removals so far, for those who keep a count of messages.
     #[must_use]
     pub fn removals(&self) -> Removals {
         let catalog = self.shared.catalog();
-        Removals { interior: catalog.interior, first_seq: catalog.totals.first_seq }
+        Removals { interior: catalog.interior(), first_seq: catalog.totals().first_seq }
     }
 
-    /// The messages that were removed otherwise than from the front since [`Removals::interior`] was `seen`; `None` where
-    /// that was so long ago that they are not known any more.
+    /// The messages that were removed otherwise than from the front since [`Removals::interior`]
+    /// was `seen`; `None` where that was so long ago that they are not known any more.
     #[must_use]
     pub fn removed_since(&self, seen: u64) -> Option<Vec<Seq>> {
         let catalog = self.shared.catalog();
-        let count = usize::try_from(catalog.interior.checked_sub(seen)?).ok()?;
-        let from = catalog.taken_out.len().checked_sub(count)?;
-        Some(catalog.taken_out.range(from..).copied().collect())
+        catalog.gaps_since(seen)
     }
 
-    /// Shows the subjects of released messages from `from` to `to`, oldest first and equal neighbours once, until the
-    /// visitor has enough. It is called under the catalog's lock: it must not call the stream.
+    /// Shows the subjects of released messages from `from` to `to`, oldest first and equal
+    /// neighbours once, until the visitor has enough. It is called under the catalog's lock: it
+    /// must not call the stream.
     ///
     /// # Errors
-    /// As [`Reader::next_seq`]. Of messages that are not in sealed segments, none.
+    /// As [`StreamReader::next_seq`]. Of messages that are not in sealed segments, none.
     pub fn each_subject(
         &self,
         from: Seq,
@@ -197,8 +210,9 @@ impl Reader {
         lookup::each_subject(&catalog, from, to, visit)
     }
 
-    /// Reads, waiting for the device, what a cursor that stands at `from` would read next: a cursor that must not wait finds
-    /// it in memory then. Answers the sequence of its next message: with [`Cursor::skip_to`] it has not to look for it again.
+    /// Reads, waiting for the device, what a cursor that stands at `from` would read next: a cursor
+    /// that must not wait finds it in memory then. Answers the sequence of its next message: with
+    /// [`Cursor::skip_to`] it has not to look for it again.
     ///
     /// # Errors
     /// What the cursor would answer.
@@ -209,8 +223,8 @@ impl Reader {
         Ok(cursor.next(Wait::Allowed)?.map(|message| message.seq))
     }
 
-    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`. As of
-    /// the last append, released or not.
+    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of
+    /// them behind `after`. As of the last append, released or not.
     #[must_use]
     pub fn subjects(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, u64)> {
         let catalog = self.shared.catalog();
@@ -218,8 +232,8 @@ impl Reader {
         if limit == 0 {
             return found;
         }
-        catalog.index.for_each_matching(pattern, after, &mut |id, text| {
-            found.push((Box::from(text), catalog.index.state(id).count));
+        catalog.index().for_each_matching(pattern, after, &mut |id, text| {
+            found.push((Box::from(text), catalog.index().state(id).count));
             if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         found
@@ -228,22 +242,23 @@ impl Reader {
     /// Sequences that were removed, and are neither before the first nor behind the last message.
     #[must_use]
     pub fn deleted(&self) -> Vec<std::ops::RangeInclusive<Seq>> {
-        self.shared.catalog().deleted.ranges().collect()
+        self.shared.catalog().deleted().ranges().collect()
     }
 
-    /// The first released message accepted at `time` or later; one behind the last if there is none.
+    /// The first released message accepted at `time` or later; one behind the last if there is
+    /// none.
     ///
     /// # Errors
-    /// As [`Reader::get`].
+    /// As [`StreamReader::get`].
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
         let catalog = self.shared.catalog();
-        let behind = catalog.totals.last_seq.min(self.shared.release.seq()) + 1;
-        let from = catalog.places.partition_point(|place| place.reached < time);
-        for at in from..catalog.places.len() {
-            if catalog.places[at].times.latest >= time
+        let behind = catalog.totals().last_seq.min(self.shared.release.seq()) + 1;
+        let from = catalog.segments().partition_point(|place| place.reached < time);
+        for at in from..catalog.segments().len() {
+            if catalog.segments()[at].times.latest >= time
                 && let Some(seq) = seq_in(&catalog, at, time)?
             {
-                return Ok(catalog.deleted.next_live(seq.max(catalog.totals.first_seq)).min(behind));
+                return Ok(catalog.deleted().next_live(seq.max(catalog.totals().first_seq)).min(behind));
             }
         }
         Ok(behind)
@@ -252,16 +267,16 @@ impl Reader {
     /// When the first message that there is was accepted; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Reader::get`].
+    /// As [`StreamReader::get`].
     pub fn first_time(&self) -> Result<Option<Timestamp>, ReadError> {
         let (segment, offset) = {
             let catalog = self.shared.catalog();
-            let first = catalog.totals.first_seq;
-            if catalog.totals.messages == 0 {
+            let first = catalog.totals().first_seq;
+            if catalog.totals().messages == 0 {
                 return Ok(None);
             }
-            let Some(at) = catalog.place_of(first) else { return Err(lost(first)) };
-            let segment = Arc::clone(&catalog.places[at].segment);
+            let Some(at) = catalog.segment_of(first) else { return Err(lost(first)) };
+            let segment = Arc::clone(&catalog.segments()[at].segment);
             let table = catalog.table(at)?;
             let Some(row) = table.row_of(first - segment.first_seq) else { return Err(lost(first)) };
             (segment, table.offset(row))
@@ -275,7 +290,7 @@ impl Reader {
         Cursor::new(self.clone(), filter, from, PIECE)
     }
 
-    /// The same for one who wants about so many bytes: no more are read at once.
+    /// Walks messages from `from` on, in order, and reads no more than about `bytes` at once.
     #[must_use]
     pub fn short_cursor(&self, filter: Filter, from: Seq, bytes: usize) -> Cursor {
         Cursor::new(self.clone(), filter, from, bytes.min(PIECE))
@@ -284,10 +299,10 @@ impl Reader {
 
 /// The first message that the segment at `at` shows and that was accepted at `time` or later.
 ///
-/// Compat: where the clock went back within the segment it may be a later one that is, as in the reference. But only if
-/// there is none, there is none.
+/// Compat: where the clock went back within the segment it may be a later one that is, as in the
+/// reference. But only if there is none, there is none.
 fn seq_in(catalog: &Catalog, at: usize, time: Timestamp) -> Result<Option<Seq>, ReadError> {
-    let place = &catalog.places[at];
+    let place = &catalog.segments()[at];
     let table = catalog.table(at)?;
     let base = place.segment.first_seq;
     // Of a segment whose end was truncated, later ones show what comes next.
@@ -324,7 +339,7 @@ pub(super) fn timestamp_at(
     offset: u64,
     buffer: &mut Vec<u8>,
 ) -> Result<Timestamp, ReadError> {
-    if let Source::Packed(file, frames) = &segment.source {
+    if let SegmentFile::Packed(file, frames) = &segment.source {
         let file = file.open()?;
         let from = unpack(segment, &*file, frames, offset, Wait::Allowed, buffer)?;
         let head = buffer.get((offset - from) as usize..).and_then(record::peek);
@@ -337,14 +352,14 @@ pub(super) fn timestamp_at(
 
 /// Reads the message that was located.
 pub(super) fn fetch<'b>(
-    shared: &Shared,
+    shared: &StreamShared,
     located: &Located,
     seq: Seq,
     wait: Wait,
     buffer: &'b mut Vec<u8>,
 ) -> Result<Message<'b>, ReadError> {
     let segment = &*located.segment;
-    if let Source::Packed(file, frames) = &segment.source {
+    if let SegmentFile::Packed(file, frames) = &segment.source {
         let file = file.open()?;
         let from = unpack(segment, &*file, frames, located.offset, wait, buffer)?;
         let entry = buffer
@@ -356,7 +371,7 @@ pub(super) fn fetch<'b>(
     let longest = located.size + ENTRY_SURPLUS;
     buffer.resize(usize::try_from(longest).unwrap_or(usize::MAX).min(record::MAX_ENTRY_BYTES), 0);
     let read = match &segment.source {
-        Source::Plain(file) => read_single(&shared.blocks, segment, file, buffer, located.offset, wait)?,
+        SegmentFile::Plain(file) => read_single(&shared.blocks, segment, file, buffer, located.offset, wait)?,
         _ => read_bytes(segment, buffer, located.offset, wait)?,
     };
     let bytes = &mut buffer[..read];
@@ -373,7 +388,8 @@ pub(super) fn fetch<'b>(
     as_message(decoded.entry, segment, located.offset, seq)
 }
 
-/// As [`read_bytes`], of one message of a sealed segment: from memory if it is at hand there. Then no file is opened.
+/// As [`read_bytes`], of one message of a sealed segment: from memory if it is at hand there. Then
+/// no file is opened.
 fn read_single(
     blocks: &Blocks,
     segment: &Segment,
@@ -388,9 +404,9 @@ fn read_single(
     }
     let range = offset..offset + room as u64;
     match blocks.read(segment, &mut buffer[..room], offset) {
-        Look::Whole => return Ok(room),
-        Look::Wanted if read_blocks(blocks, segment, file, buffer, range, wait) => return Ok(room),
-        Look::Wanted | Look::Missing => {}
+        CacheLookup::Whole => return Ok(room),
+        CacheLookup::Wanted if read_blocks(blocks, segment, file, buffer, range, wait) => return Ok(room),
+        CacheLookup::Wanted | CacheLookup::Missing => {}
     }
     let read = read_bytes(segment, &mut buffer[..room], offset, wait)?;
     // Not before: one who may not wait is followed by one who may, and both are one read.
@@ -398,8 +414,8 @@ fn read_single(
     Ok(read)
 }
 
-/// Reads the blocks of a message whole and keeps them; its bytes are then first in `buffer`. False if a block cannot be
-/// read, which is no matter if the message's own bytes can.
+/// Reads the blocks of a message whole and keeps them; its bytes are then first in `buffer`. False
+/// if a block cannot be read, which is no matter if the message's own bytes can.
 fn read_blocks(
     blocks: &Blocks,
     segment: &Segment,
@@ -459,11 +475,11 @@ pub(super) fn read_bytes(
     wait: Wait,
 ) -> Result<usize, ReadError> {
     match (&segment.source, wait) {
-        (Source::Appended(file), Wait::Allowed) => Ok(file.read_at(buffer, offset)?),
-        (Source::Appended(file), Wait::Forbidden) => {
+        (SegmentFile::Appended(file), Wait::Allowed) => Ok(file.read_at(buffer, offset)?),
+        (SegmentFile::Appended(file), Wait::Forbidden) => {
             file.read_cached_at(buffer, offset)?.ok_or(ReadError::WouldWait)
         }
-        (Source::Plain(sealed) | Source::Packed(sealed, _), wait) => {
+        (SegmentFile::Plain(sealed) | SegmentFile::Packed(sealed, _), wait) => {
             // What is behind the entries is none.
             let room = sealed.records_end.saturating_sub(offset).min(buffer.len() as u64) as usize;
             let file = sealed.open()?;
@@ -477,7 +493,8 @@ pub(super) fn read_bytes(
     }
 }
 
-/// Reads the frame that holds the raw `offset`; answers the raw offset of what is now first in `buffer`.
+/// Reads the frame that holds the raw `offset`; answers the raw offset of what is now first in
+/// `buffer`.
 pub(super) fn unpack(
     segment: &Segment,
     file: &dyn File,
@@ -495,7 +512,7 @@ pub(super) fn unpack(
     if read < buffer.len() {
         return Err(not_there(segment, offset));
     }
-    let Context { seed, cipher } = &segment.context;
+    let FileContext { seed, cipher } = &segment.context;
     unpack_frame(place, *seed, cipher.as_ref(), buffer)
         .map_err(|error| ReadError::Damaged(format!("segment {}: {error}", segment.no.0)))?;
     Ok(place.raw_offset)

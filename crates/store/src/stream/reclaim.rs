@@ -1,45 +1,46 @@
 //! Memory of a stream in memory: segments that are mostly removed are copied together.
 //!
-//! What files leave to jobs on workers, memory does at once: its segments are small, and so is a copy.
+//! What files leave to jobs on workers, memory does at once: its segments are small, and so is a
+//! copy.
 
 use std::sync::Arc;
 
+use myelin_disk::memory::MemoryFile;
+
 use crate::append_file::AppendFile;
-use crate::disk::memory::MemoryFile;
 use crate::segment::HEADER_BYTES;
 use crate::{FileId, FileKind};
 
 use super::catalog::Catalog;
-use super::place::{Form, Place, Segment, Source};
+use super::segment_view::{Segment, SegmentFile, SegmentView};
 use super::table::Rows;
 use super::{ReadError, Stream};
 
 impl Stream {
-    /// Copies one segment in memory of which more than half was removed. Answers whether there was one.
+    /// Copies one segment in memory of which more than half was removed. Answers whether there was
+    /// one.
     ///
     /// # Errors
     /// Its messages cannot be read; nothing has changed.
     pub fn reclaim(&mut self) -> Result<bool, ReadError> {
-        if !self.home.is_memory() {
+        if !self.segment_storage.is_memory() {
             return Ok(false);
         }
         let mut catalog = self.shared.catalog_mut();
-        let Some(at) = catalog.places.iter().position(Place::is_mostly_removed) else { return Ok(false) };
+        let Some(at) = catalog.segments().iter().position(SegmentView::is_mostly_removed) else {
+            return Ok(false);
+        };
         let (segment, rows) = copy_live(&catalog, at)?;
-        let place = &mut catalog.places[at];
-        place.segment = Arc::new(segment);
-        place.form = Form::Closed(Arc::new(rows));
-        place.removed = 0;
-        catalog.forget_head();
+        catalog.replace_sparse(at, segment, rows);
         Ok(true)
     }
 }
 
-/// The messages of a place that are still there, in a file of their own.
+/// The messages of a segment that are still there, in a file of their own.
 fn copy_live(catalog: &Catalog, at: usize) -> Result<(Segment, Rows), ReadError> {
-    let place = &catalog.places[at];
+    let view = &catalog.segments()[at];
     let table = catalog.table(at)?;
-    let old = &place.segment;
+    let old = &view.segment;
     let id = FileId { stream: old.stream, kind: FileKind::Segment(old.no) };
     let file = AppendFile::in_memory(id, Arc::new(MemoryFile::new()));
     let mut bytes = vec![0; HEADER_BYTES];
@@ -47,7 +48,7 @@ fn copy_live(catalog: &Catalog, at: usize) -> Result<(Segment, Rows), ReadError>
     let mut entry = Vec::new();
     for row in 0..table.len() {
         let seq = old.first_seq + u64::from(table.delta(row));
-        if seq > place.last_seq || !catalog.contains(seq) {
+        if seq > view.last_seq || !catalog.contains(seq) {
             continue;
         }
         super::reader::read_entry(old, table.offset(row), table.size(row), &mut entry)?;
@@ -57,7 +58,7 @@ fn copy_live(catalog: &Catalog, at: usize) -> Result<(Segment, Rows), ReadError>
         rows.push(table.delta(row), offset, size, table.subject(row));
     }
     file.append(&bytes, 0).expect("memory takes what is written");
-    let source = Source::Appended(file);
+    let source = SegmentFile::Appended(file);
     let Segment { stream, no, generation, first_seq, .. } = **old;
     let context = old.context.clone();
     Ok((Segment { stream, no, generation: generation + 1, first_seq, context, source }, rows))

@@ -1,16 +1,19 @@
 //! The release position of a stream: up to where its log may be seen and acknowledged.
 //!
-//! Batches are released in the order in which they were appended, whatever the order in which rounds sync the files
-//! that hold them. Written by the stream and by rounds, read by everyone without a lock.
+//! Batches are released in the order in which they were appended, whatever the order in which
+//! rounds sync the files that hold them. Written by the stream and by rounds, read by everyone
+//! without a lock.
 //!
-//! A batch waits for the sync of its file, or for nothing but the *mark*: a sequence that is stated durably as one that may
-//! have been given out (`watermarks`), so that it is not given out again where the sync comes too late. The mark moves ahead
-//! of the messages, so that on an ordinary run nobody waits for it.
+//! A batch waits for the sync of its file, or for nothing but the *mark*: a sequence that is stated
+//! durably as one that may have been given out (`watermarks`), so that it is not given out again
+//! where the sync comes too late. The mark moves ahead of the messages, so that on an ordinary run
+//! nobody waits for it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::recovery::Lost;
 use crate::{SegmentNo, Seq, StreamId};
 
 /// From the half of a longer step on the mark is to be moved, from the eighth of a shorter one.
@@ -20,21 +23,28 @@ const LONG_STEP: u64 = 8192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Who wants to know that batches which had to wait are released, or never will be. Called outside of all locks: from
-/// the thread of a round, or from a call of the stream itself if a round was faster than the append. Must not wait, nor
-/// call the stream or the journal. Calls may overtake each other: the highest position counts.
+/// Listener that is told when batches which had to wait are released, or never will be. Called
+/// outside of all locks: from the thread of a round, or from a call of the stream itself if a round
+/// was faster than the append. Must not wait, nor call the stream or the journal. Calls may
+/// overtake each other: the highest position counts.
 ///
-/// Batches that are released when they are appended (in memory, [`Durability::Written`](crate::Durability::Written),
+/// Batches that are released when they are appended (in memory,
+/// [`Durability::Written`](crate::Durability::Written),
 /// [`Durability::Memory`](crate::Durability::Memory)) are not told.
 pub trait OnRelease: Send + Sync {
     /// Messages up to `seq`, and the batch of `ticket` and all before it, are released.
     fn released(&self, stream: StreamId, seq: Seq, ticket: Ticket);
-    /// The stream has failed, was deleted, or opened anew. What waits may never be released, though some of it may be
-    /// on disk.
+    /// The stream has failed, was deleted, or opened anew. What waits may never be released, though
+    /// some of it may be on disk.
     fn failed(&self, stream: StreamId, why: &str);
+    /// A reader has met messages that are not what was written, for the first time since the stream
+    /// was opened; `count` messages with these. Not everybody wants to know.
+    fn damaged(&self, stream: StreamId, lost: &Lost, count: usize) {
+        let _ = (stream, lost, count);
+    }
 }
 
-/// What a stream needs of its mark.
+/// Need of a stream for its mark to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// That it moves: much of the way to it has been gone.
@@ -43,33 +53,33 @@ pub(crate) enum Need {
     Now,
 }
 
-/// See the module.
+/// Release position of a stream, and the batches that wait for it to move.
 #[derive(Debug)]
 pub struct Release {
     seq: AtomicU64,
     ticket: AtomicU64,
     last_ticket: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<ReleaseState>,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    batches: VecDeque<Batch>,
+struct ReleaseState {
+    batches: VecDeque<WaitingBatch>,
     /// Sequences up to here are released without a look at the mark.
     near: Seq,
     /// None behind it is released, but by a sync.
     mark: Seq,
     /// How far ahead of what is durable the mark is, as long as it is not stated.
     ahead: Option<u64>,
-    /// What was asked for since the mark was moved.
+    /// Need that was told since the mark was moved.
     asked: Option<Need>,
     /// How far each file is synced, of files that have waiting batches; a few at most.
     durable: Vec<(SegmentNo, u64)>,
 }
 
 #[derive(Debug)]
-struct Batch {
-    /// What has to be synced; `None`: it waits for the mark.
+struct WaitingBatch {
+    /// Position that has to be synced; `None`: the batch waits for the mark.
     synced: Option<(SegmentNo, u64)>,
     last_seq: Seq,
     ticket: Ticket,
@@ -81,7 +91,7 @@ impl Release {
             seq: AtomicU64::new(seq),
             ticket: AtomicU64::new(0),
             last_ticket: AtomicU64::new(0),
-            waiting: Mutex::new(Waiting {
+            waiting: Mutex::new(ReleaseState {
                 batches: VecDeque::new(),
                 near: Seq::MAX,
                 mark: Seq::MAX,
@@ -116,7 +126,8 @@ impl Release {
         Ticket(self.last_ticket.load(Ordering::Acquire))
     }
 
-    /// A batch that need not be synced. It is released, unless it has to wait for the mark. Answers what is to be asked for.
+    /// A batch that need not be synced. It is released, unless it has to wait for the mark. Answers
+    /// what is to be asked for.
     ///
     /// Perf: for all batches but a few of a thousand one comparison more than without a mark.
     pub(crate) fn at_once(&self, last_seq: Seq) -> Option<Need> {
@@ -126,21 +137,26 @@ impl Release {
             self.move_to(last_seq, ticket);
             return None;
         }
-        waiting.batches.push_back(Batch { synced: None, last_seq, ticket });
-        self.settle(&mut waiting);
+        debug_assert!(
+            waiting.batches.back().is_none_or(|last| last.ticket < ticket),
+            "batches wait in order"
+        );
+        waiting.batches.push_back(WaitingBatch { synced: None, last_seq, ticket });
+        self.release_ready(&mut waiting);
         self.need(&mut waiting)
     }
 
-    /// What waits for a sync waits for nothing but the mark now: this is what a change from `always` to a weaker mode means.
-    /// Answers whether anything was released, and what is to be asked for.
+    /// Lets what waits for a sync wait for nothing but the mark: this is what a change from
+    /// `always` to a weaker mode means. Returns whether anything was released, and what is to be
+    /// asked for.
     pub(crate) fn all(&self) -> (bool, Option<Need>) {
         let mut waiting = self.lock();
         waiting.batches.iter_mut().for_each(|batch| batch.synced = None);
-        (self.settle(&mut waiting), self.need(&mut waiting))
+        (self.release_ready(&mut waiting), self.need(&mut waiting))
     }
 
-    /// What has to be asked for, and was not since the mark was moved.
-    fn need(&self, waiting: &mut Waiting) -> Option<Need> {
+    /// Finds the need that has to be told, and was not since the mark was moved.
+    fn need(&self, waiting: &mut ReleaseState) -> Option<Need> {
         let is_waited_for = waiting.batches.front().is_some_and(|batch| batch.synced.is_none());
         let is_near = self.seq() > waiting.near;
         let need = if is_waited_for { Some(Need::Now) } else { is_near.then_some(Need::Soon) };
@@ -158,17 +174,17 @@ impl Release {
         waiting.ahead = Some(ahead);
     }
 
-    /// Sequences up to `mark` may have been given out, and this is stated. Answers whether anything was released, and what is
-    /// to be asked for again.
+    /// Sequences up to `mark` may have been given out, and this is stated. Answers whether anything
+    /// was released, and what is to be asked for again.
     pub(crate) fn set_mark(&self, mark: Seq) -> (bool, Option<Need>) {
         let mut waiting = self.lock();
         let last = waiting.last_seq().max(self.seq());
         waiting.set_mark(mark, last);
-        (self.settle(&mut waiting), self.need(&mut waiting))
+        (self.release_ready(&mut waiting), self.need(&mut waiting))
     }
 
-    /// Brings the mark back to at most `ahead` behind what is released; where it is then, if that moved it. What waits keeps it
-    /// where it is.
+    /// Brings the mark back to at most `ahead` behind what is released; where it is then, if that
+    /// moved it. What waits keeps it where it is.
     pub(crate) fn lower_mark(&self, ahead: u64) -> Option<Seq> {
         let mut waiting = self.lock();
         let mark = self.seq().saturating_add(ahead);
@@ -189,7 +205,8 @@ impl Release {
         self.lock().last_seq().max(self.seq())
     }
 
-    /// Sequences behind `last` are gone, and those that are given out again are not released before their batches.
+    /// Sequences behind `last` are gone, and those that are given out again are not released before
+    /// their batches.
     pub(crate) fn truncated(&self, last: Seq) {
         let mut waiting = self.lock();
         waiting.batches.iter_mut().for_each(|batch| batch.last_seq = batch.last_seq.min(last));
@@ -198,6 +215,7 @@ impl Release {
             // Less may be found, and this is counted from there.
             waiting.mark = waiting.mark.min(last.saturating_add(ahead));
             waiting.near = waiting.near.min(waiting.mark);
+            debug_assert!(waiting.near <= waiting.mark, "the mark is asked for before it is reached");
         }
     }
 
@@ -205,18 +223,22 @@ impl Release {
     pub(crate) fn appended(&self, segment: SegmentNo, end: u64, last_seq: Seq) {
         let mut waiting = self.lock();
         let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1);
-        waiting.batches.push_back(Batch { synced: Some((segment, end)), last_seq, ticket });
+        debug_assert!(
+            waiting.batches.back().is_none_or(|last| last.ticket < ticket),
+            "batches wait in order"
+        );
+        waiting.batches.push_back(WaitingBatch { synced: Some((segment, end)), last_seq, ticket });
     }
 
     /// `segment` is synced up to `offset`. Answers whether the position moved.
     pub(crate) fn durable(&self, segment: SegmentNo, offset: u64) -> bool {
         let mut waiting = self.lock();
         waiting.note(segment, offset);
-        self.settle(&mut waiting)
+        self.release_ready(&mut waiting)
     }
 
     /// Releases what need not wait any more, in order. Answers whether that is anything.
-    fn settle(&self, waiting: &mut Waiting) -> bool {
+    fn release_ready(&self, waiting: &mut ReleaseState) -> bool {
         let mut reached = None;
         let mut seq = self.seq();
         while let Some(batch) = waiting.batches.pop_front() {
@@ -235,22 +257,25 @@ impl Release {
 
     /// Under the lock.
     fn move_to(&self, seq: Seq, ticket: Ticket) {
+        debug_assert!(ticket > self.ticket(), "batches are released in order");
+        debug_assert!(ticket <= self.last_ticket(), "what is released was appended");
+        debug_assert!(seq >= self.seq(), "only a truncation takes the position back");
         self.seq.store(seq, Ordering::Release);
         self.ticket.fetch_max(ticket.0, Ordering::AcqRel);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, ReleaseState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Batch {
+impl WaitingBatch {
     fn is_of(&self, segment: SegmentNo) -> bool {
         self.synced.is_some_and(|(no, _)| no == segment)
     }
 }
 
-impl Waiting {
+impl ReleaseState {
     /// The last of what waits; 0 if nothing does.
     fn last_seq(&self) -> Seq {
         self.batches.back().map_or(0, |batch| batch.last_seq)
@@ -264,7 +289,7 @@ impl Waiting {
     }
 
     /// Whether a batch need not wait, where sequences up to `released` are released.
-    fn covers(&self, batch: &Batch, released: Seq) -> bool {
+    fn covers(&self, batch: &WaitingBatch, released: Seq) -> bool {
         match batch.synced {
             Some((segment, end)) => self.durable.iter().any(|&(no, offset)| no == segment && end <= offset),
             None => batch.last_seq <= self.mark.max(released),
@@ -279,16 +304,19 @@ impl Waiting {
         self.mark = mark;
         // Where it has to move at once, the first batch asks.
         self.near = if step == 0 { mark.saturating_sub(1) } else { from.saturating_add(step / part) };
+        debug_assert!(self.near <= self.mark, "the mark is asked for before it is reached");
         self.ahead = None;
         self.asked = None;
     }
 
-    /// Files of which nothing waits need not be remembered, except the newest: a sync may be told before the batch.
+    /// Files of which nothing waits need not be remembered, except the newest: a sync may be told
+    /// before the batch.
     fn forget_idle(&mut self) {
         if self.durable.len() > 1 {
             let newest = self.durable.iter().map(|&(no, _)| no).max();
             let batches = &self.batches;
             self.durable.retain(|&(no, _)| Some(no) == newest || batches.iter().any(|batch| batch.is_of(no)));
+            debug_assert!(!self.durable.is_empty(), "the newest file is remembered");
         }
     }
 }

@@ -1,22 +1,21 @@
-//! What takes messages out of a stream: delete, erase, purge, compact, truncate, skip.
+//! Removal of messages from a stream: delete, erase, purge, compact, truncate, skip.
 //!
-//! Each decides on the catalog, writes one entry and answers what went. A removal that may concern many messages works
-//! in slices and says where it stopped, so that nobody holds a turn for long.
+//! Each decides on the catalog, writes one entry and answers what went. A removal that may concern
+//! many messages works in slices and says where it stopped, so that nobody holds a turn for long.
 
 use std::borrow::Cow;
 
 use crate::record::Control;
 use crate::{Seq, Timestamp};
 
+use super::catalog::RemovalRecord;
 use super::catalog::Removed;
 use super::errors::StoreError;
 use super::lookup::Filter;
-use super::removal::Taken;
 use super::{Stream, lookup};
 
-/// Streams move on to this sequence at the request of a client, and no further: counting messages from here on never
-/// overflows.
-pub const MAX_SEQ: Seq = 1 << 62;
+pub use myelin_stdx::seq::MAX_SEQ;
+
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 pub(super) const CONTROL_ROOM: u64 = 256;
 
@@ -29,15 +28,15 @@ pub struct Purge {
     pub below: Seq,
     /// How many of the newest to spare.
     pub keep: u64,
-    /// The last sequence that it concerns; 0 stands for the stream's last one when the first slice runs, which notes it
-    /// here.
+    /// The last sequence that it concerns; 0 stands for the stream's last one when the first slice
+    /// runs, which notes it here.
     pub through: Seq,
 }
 
 /// How far a removal in slices has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// What went in this slice.
+pub struct RemovalProgress {
+    /// Messages that were removed in this slice, in sum.
     pub removed: Removed,
     /// Whether the caller should call again.
     pub more: bool,
@@ -52,14 +51,15 @@ impl Stream {
         self.delete_all(&[seq], now)
     }
 
-    /// Removes several messages as one batch. They may come in any order; sequences without a message are passed over.
+    /// Removes several messages as one batch. They may come in any order; sequences without a
+    /// message are passed over.
     ///
     /// # Errors
     /// All of them are still there, unless the stream has failed.
     pub fn delete_all(&mut self, seqs: &[Seq], now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
         self.make_room_for_removal(2 * CONTROL_ROOM + 20 * seqs.len() as u64, now)?;
-        let mut taken = Taken::default();
+        let mut taken = RemovalRecord::default();
         let mut catalog = self.shared.catalog_mut();
         let result = catalog.remove_all(seqs, &mut taken);
         self.is_untidy |= result.is_ok() && catalog.tidy_after(seqs.len());
@@ -69,7 +69,7 @@ impl Stream {
             Err(error) => return Err(self.fail(&error.to_string())),
             Ok(()) => {}
         }
-        let Taken { removed, first, rest } = taken;
+        let RemovalRecord { removed, first, rest } = taken;
         let rest = Some(rest).filter(|rest| !rest.is_empty()).map(|rest| Control::Delete(Cow::Owned(rest)));
         // In this order: what is behind the new first message is removed one by one in any case.
         let controls: Vec<Control<'_>> =
@@ -80,11 +80,12 @@ impl Stream {
         Ok(removed)
     }
 
-    /// Removes messages of a stream, at most about `budget` in one call. What is stored between two slices stays, and
-    /// counts for nothing: further slices take the same `purge`.
+    /// Removes messages of a stream, at most about `budget` in one call. What is stored between two
+    /// slices stays, and counts for nothing: further slices take the same `purge`.
     ///
-    /// Compat: without a filter `keep` counts over all messages, and a bound is a [`Stream::compact`]; with both a filter
-    /// and a bound `keep` spares the newest of all that match, as the reference does.
+    /// Compat: without a filter `keep` counts over all messages, and a bound is a
+    /// [`Stream::compact`]; with both a filter and a bound `keep` spares the newest of all that
+    /// match, as the reference does.
     ///
     /// # Errors
     /// What earlier slices removed stays removed.
@@ -93,13 +94,13 @@ impl Stream {
         purge: &mut Purge,
         budget: usize,
         now: Timestamp,
-    ) -> Result<Progress, StoreError> {
+    ) -> Result<RemovalProgress, StoreError> {
         self.check()?;
         check_seq(purge.below)?;
         if purge.below == 1 {
-            return Ok(Progress::default());
+            return Ok(RemovalProgress::default());
         }
-        let last = self.shared.catalog().totals.last_seq;
+        let last = self.shared.catalog().totals().last_seq;
         if purge.through == 0 || purge.through > last {
             purge.through = last;
         }
@@ -114,10 +115,10 @@ impl Stream {
         let filter = purge.filter.as_ref().unwrap_or(&every);
         let (doomed, more) = self.doomed(filter, purge, budget)?;
         if doomed.is_empty() {
-            return Ok(Progress::default());
+            return Ok(RemovalProgress::default());
         }
         let removed = self.delete_all(&doomed, now)?;
-        Ok(Progress { removed, more })
+        Ok(RemovalProgress { removed, more })
     }
 
     /// The oldest messages that a purge with a filter removes, and whether there are more.
@@ -136,11 +137,17 @@ impl Stream {
         Ok((doomed, more))
     }
 
-    /// Removes everything below `first`. If that is behind the last sequence, the stream is empty and goes on there.
+    /// Removes everything below `first`. If that is behind the last sequence, the stream is empty
+    /// and goes on there.
     ///
     /// # Errors
     /// What earlier slices removed stays removed.
-    pub fn compact(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
+    pub fn compact(
+        &mut self,
+        first: Seq,
+        budget: usize,
+        now: Timestamp,
+    ) -> Result<RemovalProgress, StoreError> {
         self.check()?;
         check_seq(first)?;
         if first == 0 {
@@ -150,12 +157,12 @@ impl Stream {
         self.trim(first, budget, now)
     }
 
-    fn trim(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
+    fn trim(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<RemovalProgress, StoreError> {
         self.make_room_for_removal(CONTROL_ROOM, now)?;
         let mut catalog = self.shared.catalog_mut();
-        let totals = catalog.totals;
+        let totals = catalog.totals();
         if first <= totals.first_seq {
-            return Ok(Progress::default());
+            return Ok(RemovalProgress::default());
         }
         // A stream that is emptied needs no look at each message.
         let target = if first > totals.last_seq {
@@ -164,7 +171,7 @@ impl Stream {
             first.min(totals.first_seq.saturating_add(budget as u64))
         };
         let result = catalog.trim(target);
-        let reached = catalog.totals.first_seq;
+        let reached = catalog.totals().first_seq;
         let gone = result.as_ref().map_or(0, |removed| removed.messages.min(budget as u64));
         self.is_untidy |= result.is_ok() && catalog.tidy_after(gone as usize);
         drop(catalog);
@@ -176,11 +183,12 @@ impl Stream {
         if first > totals.last_seq + 1 {
             self.begin_behind_gap(now)?;
         }
-        Ok(Progress { removed, more: reached < first })
+        Ok(RemovalProgress { removed, more: reached < first })
     }
 
-    /// After a jump the sequences of a segment might span too much. The jump is logged, so a full disk is no reason to say
-    /// that it was not made: the next entry has to make room in any case, and begins the segment then.
+    /// After a jump the sequences of a segment might span too much. The jump is logged, so a full
+    /// disk is no reason to say that it was not made: the next entry has to make room in any case,
+    /// and begins the segment then.
     fn begin_behind_gap(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
         if span < super::append::SEGMENT_SPAN {
@@ -198,18 +206,19 @@ impl Stream {
     /// Nothing has changed, unless the stream has failed.
     pub fn truncate(&mut self, last: Seq, now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
-        if last >= self.shared.catalog().totals.last_seq {
+        if last >= self.shared.catalog().totals().last_seq {
             return Ok(Removed::default());
         }
-        // Sequences are used again: they go to a new segment, whose beginning says what older ones still show. It has
-        // room for the entry.
+        // Sequences are used again: they go to a new segment, whose beginning says what older ones
+        // still show. It has room for the entry.
         let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
         self.shared.release.truncated(last);
         self.log(&[Control::Truncate { last }], now)?;
         Ok(removed)
     }
 
-    /// Passes over the sequences up to `last`: they are used and hold nothing. The last time of the stream is `now` then.
+    /// Passes over the sequences up to `last`: they are used and hold nothing. The last time of the
+    /// stream is `now` then.
     ///
     /// # Errors
     /// Nothing has changed, unless the stream has failed.
@@ -231,7 +240,8 @@ impl Stream {
         self.log(&[Control::Skip { last }], now)
     }
 
-    /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the headroom.
+    /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the
+    /// headroom.
     pub(super) fn make_room_for_removal(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
         self.or_from_headroom(|stream| stream.make_room(bytes, now))
     }
@@ -248,7 +258,7 @@ impl Stream {
     }
 
     pub(super) fn release_headroom(&self) -> bool {
-        self.home.files().is_some_and(|files| files.ground.headroom.release().unwrap_or(false))
+        self.segment_storage.files().is_some_and(|files| files.store_env.headroom.release().unwrap_or(false))
     }
 }
 

@@ -4,19 +4,19 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::index::{SubjectId, SubjectState};
-use crate::record::{Batch, Control};
+use crate::record::{Control, EntryBatch};
 use crate::segment::Totals;
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::catalog::{Catalog, Removed};
+use super::catalog::Removed;
 use super::errors::StoreError;
-use super::home::Beginning;
-use super::place::{Segment, Times};
+use super::segment_storage::Beginning;
+use super::segment_view::Times;
 use super::table::Rows;
 use super::{Active, Stream};
 
-/// A segment that was closed, with what its footer will say. Everything is as of the moment of closing: the stream has
-/// gone on since.
+/// A segment that was closed, with what its footer will say. Everything is as of the moment of
+/// closing: the stream has gone on since.
 #[derive(Debug)]
 pub(crate) struct Closed {
     pub(crate) active: Active,
@@ -33,54 +33,22 @@ pub(crate) struct Closed {
     pub(crate) times: Times,
     /// Lifetimes of its messages.
     pub(crate) expiries: Vec<(Seq, Timestamp)>,
-    pub(crate) origin: Origin,
+    pub(crate) origin: SegmentOrigin,
 }
 
 /// Where a closed segment comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SegmentOrigin {
     /// This process wrote all of it.
     Written,
-    /// It was found on disk: what stood behind its end before is not known.
+    /// The segment was found on disk: what stood behind its end before is not known.
     Recovered,
 }
 
 impl Closed {
-    /// The same, as recovery found it.
+    /// Marks the segment as one that recovery found.
     pub(crate) fn recovered(self) -> Self {
-        Self { origin: Origin::Recovered, ..self }
-    }
-}
-
-impl Catalog {
-    /// Begins `next` and takes together what the footer of the segment before has to say.
-    pub(crate) fn close_segment(&mut self, active: Active, next: Arc<Segment>) -> Closed {
-        let closed = self.close_only(active);
-        self.begin_segment(next);
-        closed
-    }
-
-    /// Takes together what the footer of the active segment has to say. There is no active one then.
-    pub(crate) fn close_only(&mut self, active: Active) -> Closed {
-        let totals = self.totals;
-        let index_epoch = self.index_epoch;
-        let touched = self.index.take_touched();
-        let deleted = std::mem::take(&mut self.deleted_here);
-        let expiries = std::mem::take(&mut self.expiries_here);
-        let times =
-            self.places.last().filter(|_| self.rows.len() > 0).map_or(Times::NONE, |place| place.times);
-        let rows = self.close_active().unwrap_or_default();
-        self.unsealed += 1;
-        let origin = Origin::Written;
-        Closed { active, rows, totals, touched, index_epoch, deleted, times, expiries, origin }
-    }
-
-    /// Closes the active segment, which is not to be sealed: it is a sealed file that has lost its footer.
-    pub(crate) fn close_walked(&mut self) {
-        let _ = self.index.take_touched();
-        self.deleted_here.clear();
-        self.expiries_here.clear();
-        let _ = self.close_active();
+        Self { origin: SegmentOrigin::Recovered, ..self }
     }
 }
 
@@ -93,28 +61,26 @@ impl Stream {
         self.roll_behind(None, now).map(drop)
     }
 
-    /// As [`Stream::roll`]; what is behind `last` goes, and the new segment gives those sequences out again. The old one
-    /// is closed as it was, so that its footer says no more than its entries.
+    /// As [`Stream::roll`]; what is behind `last` goes, and the new segment gives those sequences
+    /// out again. The old one is closed as it was, so that its footer says no more than its
+    /// entries.
     pub(super) fn roll_behind(&mut self, last: Option<Seq>, now: Timestamp) -> Result<Removed, StoreError> {
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
         let at = Beginning { no: next, first_seq, before: self.active.file.end() };
-        let told = Some(Arc::clone(&self.shared));
-        let begun = self.home.begin_segment(self.id(), at, self.durability(), told, now);
+        let listener = Some(Arc::clone(&self.shared));
+        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
         let begun = begun.map_err(|error| match error {
             StoreError::Failed(why) => self.fail(&why),
             error => error,
         })?;
         let old = std::mem::replace(&mut self.active, begun.clone());
         let mut catalog = self.shared.catalog_mut();
-        let closed = (!self.home.is_memory()).then(|| catalog.close_only(old));
+        let closed = (!self.segment_storage.is_memory()).then(|| catalog.close_only(old));
         let cut = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
         catalog.begin_segment(begun.segment);
         if closed.is_none() {
-            // No footer will tell.
-            let _ = catalog.index.take_touched();
-            catalog.deleted_here.clear();
-            catalog.expiries_here.clear();
+            catalog.forget_footer_changes();
         }
         drop(catalog);
         let file = closed.as_ref().map(|closed| Arc::clone(&closed.active.file));
@@ -122,7 +88,8 @@ impl Stream {
         self.closed.extend(closed);
         let removed = cut.map_err(|error| self.fail(&error.to_string()))?;
         if let Some(file) = file {
-            // What is still in memory is written by the round that makes it durable, or by the seal.
+            // What is still in memory is written by the round that makes it durable, or by the
+            // seal.
             file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
@@ -134,7 +101,7 @@ impl Stream {
     /// Nothing has changed.
     pub fn close_segment(&mut self, at_least: u64, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
-        if self.home.is_memory()
+        if self.segment_storage.is_memory()
             || self.active.file.end() < at_least.max(1 + crate::segment::HEADER_BYTES as u64)
         {
             return Ok(());
@@ -147,7 +114,7 @@ impl Stream {
         let Active { segment, file } = self.active.clone();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let mut batch = Batch::begin(&mut buffer, file.end(), &segment.context);
+        let mut batch = EntryBatch::begin(&mut buffer, file.end(), &segment.context);
         for control in controls {
             batch.control(control, now);
         }

@@ -1,11 +1,12 @@
 //! Looking for messages of some subjects, a slice at a time.
 //!
-//! Owns the walk through the segments' tables, which say of each message its subject: a few bytes per message, and a
-//! segment whose dictionary has none of the subjects is passed over. No slice holds the catalog's lock for long: tables
-//! of sealed segments never change, and are looked through without it.
+//! Owns the walk through the segments' tables, which say of each message its subject: a few bytes
+//! per message, and a segment whose dictionary has none of the subjects is passed over. No slice
+//! holds the catalog's lock for long: tables of sealed segments never change, and are looked
+//! through without it.
 //!
-//! Perf: numbers of subjects are compared many at once, and what a filter says of a number is remembered. Measured by
-//! `myelin bench store --rows 'sparse-*'`.
+//! Perf: numbers of subjects are compared many at once, and what a filter says of a number is
+//! remembered. Measured by `myelin bench store --rows 'sparse-*'`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use crate::segment::{Dictionary, Slots};
 use super::catalog::Catalog;
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::place::{Form, Segment};
 use super::reader::Wait;
+use super::segment_view::{Form, Segment};
 use super::table::Table;
-use super::{Shared, lookup};
+use super::{StreamShared, lookup};
 
 /// The work of one slice, in rows that are looked at one by one (one or two nanoseconds each).
 const SLICE: usize = 16 << 10;
@@ -39,9 +40,9 @@ const NO_NUMBER: u32 = u32::MAX >> 1;
 /// Patterns whose beginnings are looked for in a dictionary.
 const FEW_PATTERNS: usize = 8;
 
-/// See the module.
+/// Search for messages that pass a filter, a slice of the stream at a time.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct FilterSearch {
     filter: Filter,
     verdicts: Verdicts,
     /// Rows of the table at hand that pass.
@@ -56,7 +57,7 @@ pub(super) struct Match {
     pub(super) size: u64,
 }
 
-/// What a slice has done.
+/// Result of a slice.
 #[derive(Debug)]
 pub(super) struct Slice {
     /// Where the matches are, if there are any.
@@ -70,7 +71,7 @@ pub(super) struct Slice {
     pub(super) truncations: u64,
 }
 
-/// What a filter said of numbers of subjects, of one table: the latest of each slot.
+/// Verdicts of a filter on numbers of subjects, of one table: the latest of each slot.
 #[derive(Debug, Default)]
 struct Verdicts {
     /// The sealed table that the numbers are of.
@@ -86,7 +87,7 @@ struct Aim {
     is_sure: bool,
 }
 
-impl Search {
+impl FilterSearch {
     pub(super) fn new(filter: Filter) -> Self {
         Self { filter, verdicts: Verdicts::default(), rows: Vec::new() }
     }
@@ -97,14 +98,14 @@ impl Search {
         self.rows = Vec::new();
     }
 
-    /// Looks at some messages from `from` to `to`, and adds up to `limit` that pass to `matches`, which is empty. `to` is
-    /// not behind the release position.
+    /// Looks at some messages from `from` to `to`, and adds up to `limit` that pass to `matches`,
+    /// which is empty. `to` is not behind the release position.
     ///
     /// # Errors
     /// A table cannot be read; [`ReadError::WouldWait`].
     pub(super) fn slice(
         &mut self,
-        shared: &Shared,
+        shared: &StreamShared,
         (from, to): (Seq, Seq),
         limit: usize,
         wait: Wait,
@@ -114,20 +115,20 @@ impl Search {
         let (removals, truncations) = (shared.removals(), shared.truncations());
         let done = Slice { segment: None, next: to.saturating_add(1), work: BEGIN, removals, truncations };
         let Some((first, last)) = self.bounds(&catalog, from, to) else { return Ok(done) };
-        let at = catalog.place_from(first);
-        let Some(place) = catalog.places.get(at).filter(|place| place.first_seq <= last) else {
+        let at = catalog.segment_from(first);
+        let Some(view) = catalog.segments().get(at).filter(|view| view.first_seq <= last) else {
             return Ok(done);
         };
-        let segment = Arc::clone(&place.segment);
-        let end = last.min(place.last_seq);
+        let segment = Arc::clone(&view.segment);
+        let end = last.min(view.last_seq);
         // Behind the last one that the stream has of a subject there is nothing to look for.
         let behind = if end == last { done.next } else { end + 1 };
-        if !matches!(place.form, Form::Sealed) {
+        if !matches!(view.form, Form::Sealed) {
             let table = catalog.table(at)?;
             self.verdicts.begin(None);
-            let aim = self.growing_aim(&catalog.index);
+            let aim = self.growing_aim(catalog.index());
             // Rows of removed messages are asked about, too.
-            let text = |number| catalog.index.text_or_other(number);
+            let text = |number| catalog.index().text_or_other(number);
             let (stop, work) = self.pick(&table, &segment, (first, end), &aim, text, limit);
             add(&catalog, &table, &segment, &self.rows, matches);
             let next = stop.unwrap_or(behind);
@@ -153,12 +154,12 @@ impl Search {
         Ok(Slice { segment: Some(segment), next, work, removals, truncations })
     }
 
-    /// What is to be looked at of a range. `None`: nothing.
+    /// Narrows a range to what is to be looked at. `None`: nothing.
     fn bounds(&self, catalog: &Catalog, from: Seq, to: Seq) -> Option<(Seq, Seq)> {
-        let (first, last) = (from.max(catalog.totals.first_seq), to.min(catalog.totals.last_seq));
+        let (first, last) = (from.max(catalog.totals().first_seq), to.min(catalog.totals().last_seq));
         let (first, last) = match &self.filter {
             Filter::Subject(text) => {
-                let state = catalog.index.state(catalog.index.find(text)?);
+                let state = catalog.index().state(catalog.index().find(text)?);
                 (first.max(state.first), last.min(state.last))
             }
             _ => (first, last),
@@ -190,7 +191,8 @@ impl Search {
         }
     }
 
-    /// Notes the rows that pass, of a range of sequences. Answers where it stopped early, and the work.
+    /// Notes the rows that pass, of a range of sequences. Answers where it stopped early, and the
+    /// work.
     fn pick<'t>(
         &mut self,
         table: &Table<'_>,
@@ -241,17 +243,18 @@ impl Search {
 
 /// Adds the messages of `rows` that are there.
 fn add(catalog: &Catalog, table: &Table<'_>, segment: &Segment, rows: &[u32], matches: &mut Vec<Match>) {
-    let mut deleted = catalog.deleted.cursor();
+    let mut deleted = catalog.deleted().cursor();
     for &row in rows {
         let row = row as usize;
         let seq = segment.first_seq + u64::from(table.delta(row));
-        if seq >= catalog.totals.first_seq && !deleted.contains(seq) {
+        if seq >= catalog.totals().first_seq && !deleted.contains(seq) {
             matches.push(Match { seq, offset: table.offset(row), size: table.size(row) });
         }
     }
 }
 
-/// Which numbers of a dictionary may pass: those between the first and the last that begin as a pattern does.
+/// Which numbers of a dictionary may pass: those between the first and the last that begin as a
+/// pattern does.
 fn aim_at(filter: &Filter, dictionary: &Dictionary) -> Aim {
     let patterns = match filter {
         Filter::Subject(text) => {
@@ -266,7 +269,7 @@ fn aim_at(filter: &Filter, dictionary: &Dictionary) -> Aim {
     Aim { numbers: hull.unwrap_or(0..0), is_sure: false }
 }
 
-/// What every subject that the pattern matches begins with.
+/// Beginning that every subject has which the pattern matches.
 fn literal_beginning(pattern: &[u8]) -> &[u8] {
     let mut end = 0;
     for token in pattern.split(|&byte| byte == b'.') {
@@ -280,7 +283,8 @@ fn literal_beginning(pattern: &[u8]) -> &[u8] {
 }
 
 impl Verdicts {
-    /// What is known of another table's numbers, or of numbers that may mean something else by now, is forgotten.
+    /// Forgets what is known of another table's numbers, or of numbers that may mean something else
+    /// by now.
     fn begin(&mut self, table: Option<(u64, u64)>) {
         if table.is_none() || self.table != table {
             self.known.fill(u32::MAX);
@@ -307,8 +311,8 @@ impl Verdicts {
 }
 
 /// How many messages from `from` to `to` pass, counted in slices.
-pub(super) fn count(shared: &Shared, filter: &Filter, from: Seq, to: Seq) -> Result<u64, ReadError> {
-    let mut search = Search::new(filter.clone());
+pub(super) fn count(shared: &StreamShared, filter: &Filter, from: Seq, to: Seq) -> Result<u64, ReadError> {
+    let mut search = FilterSearch::new(filter.clone());
     let mut matches = Vec::new();
     let (mut next, mut met) = (from, 0);
     while next <= to {
@@ -319,9 +323,10 @@ pub(super) fn count(shared: &Shared, filter: &Filter, from: Seq, to: Seq) -> Res
     Ok(met)
 }
 
-/// The same, if the index or the set of removed sequences know it without a walk.
+/// Counts the messages from `from` to `to` that pass, if the index or the set of removed sequences
+/// knows it without a walk.
 pub(super) fn count_at_once(catalog: &Catalog, filter: &Filter, from: Seq, to: Seq) -> Option<u64> {
-    let totals = &catalog.totals;
+    let totals = &catalog.totals();
     let (first, last) = (from.max(totals.first_seq), to.min(totals.last_seq));
     if first > last {
         return Some(0);
@@ -330,10 +335,10 @@ pub(super) fn count_at_once(catalog: &Catalog, filter: &Filter, from: Seq, to: S
         return Some(lookup::count(catalog, filter));
     }
     match filter {
-        Filter::All => Some(last - first + 1 - catalog.deleted.count_in(first..=last)),
+        Filter::All => Some(last - first + 1 - catalog.deleted().count_in(first..=last)),
         Filter::Subject(text) => {
-            let Some(id) = catalog.index.find(text) else { return Some(0) };
-            let state = catalog.index.state(id);
+            let Some(id) = catalog.index().find(text) else { return Some(0) };
+            let state = catalog.index().state(id);
             (first <= state.first && state.last <= last).then_some(state.count)
         }
         Filter::Patterns(_) => None,

@@ -1,8 +1,9 @@
 //! Where the messages of one segment lie: sequence → place, size and subject.
 //!
-//! The table of the active segment grows with every message and names subjects by their number in the stream's index.
-//! When the segment is closed the table is frozen, and once a footer is on disk it can be dropped from memory and read
-//! back ([`Slots`]), where subjects have numbers of that segment only.
+//! The table of the active segment grows with every message and names subjects by their number in
+//! the stream's index. When the segment is closed the table is frozen, and once a footer is on disk
+//! it can be dropped from memory and read back ([`Slots`]), where subjects have numbers of that
+//! segment only.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,8 @@ use crate::segment::Slots;
 
 use super::chain::Chain;
 
-/// The table of a segment that has no footer yet. Parallel columns, one row per message, sequences ascending.
+/// The table of a segment that has no footer yet. Parallel columns, one row per message, sequences
+/// ascending.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     /// Sequence less the segment's first.
@@ -28,14 +30,15 @@ pub(crate) struct Rows {
 impl Rows {
     pub(crate) fn push(&mut self, delta: u32, offset: u32, size: u32, subject: SubjectId) {
         debug_assert!(self.deltas.last().is_none_or(|&last| last < delta), "sequences ascend");
+        debug_assert_eq!(self.deltas.len(), self.subjects.len(), "a row has all columns");
         self.deltas.push(delta);
         self.offsets.push(offset);
         self.sizes.push(size);
         self.subjects.push(subject);
     }
 
-    /// As [`Rows::push`], for rows of a file that may be damaged: one out of order is left out. Answers
-    /// whether it was not.
+    /// As [`Rows::push`], for rows of a file that may be damaged: one out of order is left out.
+    /// Answers whether it was not.
     pub(crate) fn push_if_ascending(
         &mut self,
         delta: u32,
@@ -64,8 +67,8 @@ impl Rows {
 
     /// Whether no sequence was passed over, so that a message's row is its delta.
     ///
-    /// Perf: looking at the last delta alone spares the miss that reading the one asked for would be; with one message
-    /// for each of 100,000 subjects that was a fifth of an append.
+    /// Perf: looking at the last delta alone spares the miss that reading the one asked for would
+    /// be; with one message for each of 100,000 subjects that was a fifth of an append.
     fn is_gapless(&self) -> bool {
         self.deltas.last().is_none_or(|&last| last as usize + 1 == self.deltas.len())
     }
@@ -87,7 +90,8 @@ impl Rows {
     }
 }
 
-/// A table in memory, whichever its form. Cheap to clone except while it grows, when it is borrowed.
+/// A table in memory, whichever its form. Cheap to clone except while it grows, when it is
+/// borrowed.
 #[derive(Clone, Debug)]
 pub(crate) enum Table<'a> {
     /// Of a segment without a footer, for as long as nothing changes.
@@ -149,8 +153,8 @@ impl Table<'_> {
         self.rows().map_or_else(Slots::subjects, |rows| &rows.subjects)
     }
 
-    /// The text of a subject that this table calls `number`. In memory it may be another one if all messages of the subject
-    /// were removed: its number is used again before its rows go.
+    /// The text of a subject that this table calls `number`. In memory it may be another one if all
+    /// messages of the subject were removed: its number is used again before its rows go.
     pub(crate) fn text<'t>(&'t self, number: u32, index: &'t SubjectIndex) -> &'t [u8] {
         match self {
             Self::Growing(_) | Self::Closed(_) => index.text_or_other(number),
@@ -158,7 +162,7 @@ impl Table<'_> {
         }
     }
 
-    /// What this table calls the subject `text`, if any message of it had that subject.
+    /// Number of the subject `text` in this table, if any message of it had that subject.
     pub(crate) fn number_of(&self, text: &[u8], index: &SubjectIndex) -> Option<u32> {
         match self {
             Self::Growing(_) | Self::Closed(_) => index.find(text),

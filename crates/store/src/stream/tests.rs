@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use myelin_disk::Disk;
+use myelin_disk::memory::MemoryDisk;
+
 use super::*;
 use crate::config::{Discard, Limits};
-use crate::disk::memory::MemoryDisk;
 use crate::entropy::SeededEntropy;
 use crate::store::{Store, StoreOptions};
-use crate::{Disk, Message, StreamReport};
+use crate::{Message, StreamReport};
 
 mod blocks;
 mod bounds;
@@ -57,7 +59,7 @@ impl Bench {
     }
 }
 
-fn put(stream: &mut Stream, subject: &str, payload: &str, timestamp: Timestamp) -> Outcome {
+fn put(stream: &mut Stream, subject: &str, payload: &str, timestamp: Timestamp) -> AppendResult {
     let message = NewMessage {
         subject: subject.as_bytes(),
         payload: payload.as_bytes(),
@@ -171,7 +173,7 @@ fn new_messages_are_refused() {
         for n in 1..=3 {
             put(stream, "a", "x", n).unwrap();
         }
-        assert_eq!(put(stream, "a", "x", 9), Err(Refusal::MaxMessages));
+        assert_eq!(put(stream, "a", "x", 9), Err(AppendRefusal::MaxMessages));
         assert_eq!(stream.delete(2, 9).unwrap().messages, 1);
         assert_eq!(put(stream, "b", "x", 9), Ok(4));
     });
@@ -296,7 +298,8 @@ fn a_message_may_end_another_with_its_arrival() {
         }
         let ending = |ends, timestamp| NewMessage { subject: b"b", ends, timestamp, ..NewMessage::default() };
         let mut outcomes = Vec::new();
-        // The first one, one in the middle, one that is gone, one that never was, and one of the same batch.
+        // The first one, one in the middle, one that is gone, one that never was, and one of the
+        // same batch.
         let messages = [ending(1, 6), ending(3, 7), ending(3, 8), ending(99, 9), ending(9, 10)];
         stream.append(&messages, Admission::Check, 10, &mut outcomes).unwrap();
         assert_eq!(outcomes, [Ok(6), Ok(7), Ok(8), Ok(9), Ok(10)]);

@@ -1,19 +1,20 @@
-//! What a stream costs: files and memory.
+//! Usage of a stream: files and memory.
 
 use super::Stream;
 
-/// What a stream takes, besides what its messages count.
+/// Resources that a stream takes, besides what its messages count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct StreamUsage {
     /// Segments with visible messages, the active one included.
     pub segments: u64,
     /// Bytes of their files; in a stream in memory, of memory.
     pub segment_bytes: u64,
     /// Segments without visible messages whose files are not removed yet.
-    pub dead_segments: u64,
+    pub retired_segments: u64,
     /// Bytes of their files.
-    pub dead_bytes: u64,
-    /// Subjects that take memory: those with messages, and those without that were not given back yet.
+    pub retired_bytes: u64,
+    /// Subjects that take memory: those with messages, and those without that were not given back
+    /// yet.
     pub index_subjects: u64,
     /// Memory for subjects, texts included.
     pub index_bytes: u64,
@@ -22,24 +23,25 @@ pub struct Usage {
 }
 
 impl Stream {
-    /// What the stream takes now.
+    /// Resources that the stream takes now.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> StreamUsage {
         let catalog = self.shared.catalog();
         let bytes = |segments: &mut dyn Iterator<Item = u64>| {
             segments.fold((0, 0), |(n, sum), one| (n + 1, sum + one))
         };
         let (segments, segment_bytes) =
-            bytes(&mut catalog.places.iter().map(|place| place.segment.file_bytes()));
-        let (dead_segments, dead_bytes) = bytes(&mut catalog.dead.iter().map(|segment| segment.file_bytes()));
-        Usage {
+            bytes(&mut catalog.segments().iter().map(|view| view.segment.file_bytes()));
+        let (retired_segments, retired_bytes) =
+            bytes(&mut catalog.retired().iter().map(|segment| segment.file_bytes()));
+        StreamUsage {
             segments,
             segment_bytes,
-            dead_segments,
-            dead_bytes,
-            index_subjects: catalog.index.held() as u64,
-            index_bytes: catalog.index.memory_bytes() as u64,
-            bookkeeping_bytes: (catalog.deleted.memory_bytes() + catalog.expiry.memory_bytes()) as u64,
+            retired_segments,
+            retired_bytes,
+            index_subjects: catalog.index().held() as u64,
+            index_bytes: catalog.index().memory_bytes() as u64,
+            bookkeeping_bytes: catalog.bookkeeping_bytes() as u64,
         }
     }
 }

@@ -1,36 +1,39 @@
-//! From entries to a count: what each entry of a segment does to the stream, and what the segment's table says of it.
+//! From entries to a count: what each entry of a segment does to the stream, and what the segment's
+//! table says of it.
 
 use std::collections::HashSet;
 
 use crate::config::Storage;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::record::{Control, Entry, stored_size};
-use crate::segment::{Header, Scanned, Slots};
+use crate::segment::{Scanned, SegmentHeader, Slots};
 use crate::stream::Times;
 use crate::{Seq, Timestamp};
 
 use super::MOST_MESSAGES;
-use super::state::State;
+use super::state::CountedStream;
 
-/// What the entries of a segment are to the count.
+/// Role of a segment's entries in the count.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Role<'m> {
+pub(super) enum SegmentRole<'m> {
     /// The file stands for nothing any more.
     Ignored,
     /// They are walked like on the day they were written.
     Replayed,
-    /// Of what it holds only what the manifest says is visible counts: the rest of the log may be gone.
+    /// Of what it holds only what the manifest says is visible counts: the rest of the log may be
+    /// gone.
     Visible(&'m Manifest, &'m SegmentEntry),
 }
 
 /// The count of a stream.
 #[derive(Debug)]
 pub(super) struct Counting {
-    pub(super) state: State,
-    /// Whether everything up to here could be read: if not, a comparison would only repeat what was told.
+    pub(super) state: CountedStream,
+    /// Whether everything up to here could be read: if not, a comparison would only repeat what was
+    /// told.
     pub(super) is_trusted: bool,
-    /// Whether a segment was written again after messages of it were erased: footers from there on count some that are
-    /// not in the files, until the one that says that they are deleted.
+    /// Whether a segment was written again after messages of it were erased: footers from there on
+    /// count some that are not in the files, until the one that says that they are deleted.
     pub(super) is_ahead: bool,
     /// Whether there are more messages than are counted.
     pub(super) is_too_large: bool,
@@ -38,17 +41,18 @@ pub(super) struct Counting {
 
 impl Counting {
     pub(super) fn new(next: Seq) -> Self {
-        Self { state: State::new(next), is_trusted: true, is_ahead: false, is_too_large: false }
+        Self { state: CountedStream::new(next), is_trusted: true, is_ahead: false, is_too_large: false }
     }
 
-    /// A file that was written again has been walked, whose footer names `last_seq` as the last sequence.
+    /// A file that was written again has been walked, whose footer names `last_seq` as the last
+    /// sequence.
     pub(super) fn passed_rewritten(&mut self, has_gap: bool, last_seq: Seq) {
         self.is_ahead |= has_gap || self.state.last_seq < last_seq;
         self.state.skip(last_seq);
     }
 
-    /// The next segment begins with `first_seq`. A stream is truncated first and gets a new segment then, so a footer
-    /// is that of the truncated stream.
+    /// The next segment begins with `first_seq`. A stream is truncated first and gets a new segment
+    /// then, so a footer is that of the truncated stream.
     pub(super) fn before(&mut self, first_seq: Seq) {
         if first_seq <= self.state.last_seq {
             self.state.truncate(first_seq.saturating_sub(1));
@@ -62,7 +66,7 @@ impl Counting {
 
     pub(super) fn apply(
         &mut self,
-        role: Role<'_>,
+        role: SegmentRole<'_>,
         scanned: &Scanned<'_>,
         slots: Option<&Slots>,
         slot: Option<usize>,
@@ -75,9 +79,9 @@ impl Counting {
             return;
         }
         match role {
-            Role::Ignored => {}
-            Role::Replayed => self.replay(&scanned.entry, slots.zip(slot)),
-            Role::Visible(manifest, entry) => {
+            SegmentRole::Ignored => {}
+            SegmentRole::Replayed => self.replay(&scanned.entry, slots.zip(slot)),
+            SegmentRole::Visible(manifest, entry) => {
                 if let Some(seq) = sequence(&scanned.entry)
                     && (entry.first_seq..=entry.last_seq).contains(&seq)
                     && (manifest.totals.first_seq..=manifest.totals.last_seq).contains(&seq)
@@ -128,7 +132,7 @@ fn sequence(entry: &Entry<'_>) -> Option<Seq> {
 
 /// The messages of one segment, held against its table.
 #[derive(Debug)]
-pub(super) struct Rows<'a> {
+pub(super) struct TableCheck<'a> {
     first_seq: Seq,
     slots: Option<&'a Slots>,
     /// By index in the table.
@@ -145,14 +149,15 @@ pub(super) struct Rows<'a> {
     pub(super) last_seq: Seq,
     /// Messages with a lifetime of their own.
     pub(super) expiries: Vec<(Seq, Timestamp)>,
-    /// Messages that were erased in place: what else is known of them is from before or from after that.
+    /// Messages that were erased in place: what else is known of them is from before or from after
+    /// that.
     pub(super) erased: HashSet<Seq>,
     /// When the messages of the table were accepted.
     pub(super) times: Times,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(header: &Header, slots: Option<&'a Slots>) -> Self {
+impl<'a> TableCheck<'a> {
+    pub(super) fn new(header: &SegmentHeader, slots: Option<&'a Slots>) -> Self {
         Self {
             first_seq: header.first_seq,
             slots,

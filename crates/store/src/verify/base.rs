@@ -23,8 +23,8 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, manifest: &Manifest, counti
     let name = base_name(listed.number);
     match read(checking, manifest, &name, counting) {
         Ok(None) => {}
-        Ok(Some(what)) => checking.tell(Finding::damage(checking.path(&name), what, DISAGREE)),
-        Err(damage) => checking.tell(Finding::damage(checking.path(&name), damage.to_string(), REBUILT)),
+        Ok(Some(what)) => checking.emit(Finding::damage(checking.path(&name), what, DISAGREE)),
+        Err(damage) => checking.emit(Finding::damage(checking.path(&name), damage.to_string(), REBUILT)),
     }
 }
 
@@ -35,29 +35,29 @@ fn totals(checking: &mut Checking<'_, '_>, manifest: &Manifest, counting: &Count
     let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
     if told != counted {
         let what = format!("it says {}, counted were {}", Sum(told), Sum(counted));
-        checking.tell(Finding::damage(&*path, what, DISAGREE));
+        checking.emit(Finding::damage(&*path, what, DISAGREE));
     }
     let there = manifest.deleted.iter().find_map(|range| state.any_in(*range.start(), *range.end()));
     if let Some(seq) = there {
         let finding = Finding::damage(&*path, "it says that a message was deleted that is there", DISAGREE);
-        checking.tell(finding.messages(seq, seq));
+        checking.emit(finding.messages(seq, seq));
     }
     let span = state.last_seq.saturating_add(1).saturating_sub(state.first_seq);
     if manifest.deleted.count() != span.saturating_sub(state.messages) {
         let what = "its deleted sequences are not those without a message";
-        checking.tell(Finding::damage(&*path, what, DISAGREE));
+        checking.emit(Finding::damage(&*path, what, DISAGREE));
     }
     for entry in &manifest.segments {
         let counted = state.count_in(entry.first_seq, entry.last_seq);
         if counted != (entry.messages, entry.bytes) {
             let what = format!("it says that segment {} shows other messages than it has", entry.no.0);
             checking
-                .tell(Finding::suspicious(&*path, what, DISAGREE).messages(entry.first_seq, entry.last_seq));
+                .emit(Finding::suspicious(&*path, what, DISAGREE).messages(entry.first_seq, entry.last_seq));
         }
     }
 }
 
-/// What the base says that is not so; nothing if it is right.
+/// Reads a base and reports what it says that is not so; nothing if it is right.
 fn read(
     checking: &Checking<'_, '_>,
     manifest: &Manifest,
@@ -65,7 +65,7 @@ fn read(
     counting: &Counting,
 ) -> Result<Option<String>, Damage> {
     let file = checking.open(name)?;
-    let header = base::Header::read(&*file)?;
+    let header = base::BaseHeader::read(&*file)?;
     if header.stream != checking.id() || header.covers != manifest.covers {
         return Err(Damage::Content("base of another state"));
     }

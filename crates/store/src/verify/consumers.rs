@@ -1,7 +1,8 @@
 //! The logs of a stream's consumers.
 
+use myelin_disk::File;
+
 use crate::consumer::{self, Inspected, Unreadable};
-use crate::disk::File;
 
 use super::Finding;
 use super::stream::Checking;
@@ -12,7 +13,7 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, numbers: &[u64]) {
     numbers.sort_unstable();
     numbers.reverse();
     let mut is_chosen = false;
-    let mut in_force = (consumer::Report::default(), None);
+    let mut in_force = (consumer::LogReport::default(), None);
     for number in numbers {
         let name = consumer::file_name(number);
         let path = checking.path(&name);
@@ -21,15 +22,15 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, numbers: &[u64]) {
             Err(error) => checking.unreadable(path, &error.into()),
             Ok(Err(Unreadable::Empty)) => {
                 let meaning = "It was begun when the process or the power failed; an older log is in force.";
-                checking.tell(Finding::note(path, "nothing was written to it", meaning));
+                checking.emit(Finding::note(path, "nothing was written to it", meaning));
             }
             Ok(Err(Unreadable::Damaged(damage))) => {
                 let meaning = "What it says of consumers is lost: they begin where an older log, if there is one, ends.";
-                checking.tell(Finding::damage(path, damage.to_string(), meaning));
+                checking.emit(Finding::damage(path, damage.to_string(), meaning));
             }
             Ok(Ok(_)) if is_chosen => {
                 let meaning = "A newer log is in force; it is removed in the course of operation.";
-                checking.tell(Finding::note(path, "no one needs it any more", meaning));
+                checking.emit(Finding::note(path, "no one needs it any more", meaning));
             }
             Ok(Ok(inspected)) => {
                 is_chosen |= inspected.is_complete;
@@ -43,8 +44,8 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, numbers: &[u64]) {
     compare(checking, &in_force.0, in_force.1);
 }
 
-/// What the watermarks say that there was more.
-fn compare(checking: &mut Checking<'_, '_>, report: &consumer::Report, consumers: Option<usize>) {
+/// Compares with the watermarks: reports what these say that there was more.
+fn compare(checking: &mut Checking<'_, '_>, report: &consumer::LogReport, consumers: Option<usize>) {
     let known = checking.looking.statement(checking.id());
     let stated = consumer::Stated { log: known.log.0, end: known.log.1, consumers: known.consumers };
     // Without its key nobody knows how many there are.
@@ -52,7 +53,7 @@ fn compare(checking: &mut Checking<'_, '_>, report: &consumer::Report, consumers
     if let Some(set_back) = stated.compare(report, present) {
         let path = checking.path(consumer::file_name(stated.log));
         let meaning = "Restore it from a backup before the next start, or go on with what is there.";
-        checking.tell(Finding::damage(path, set_back.to_string(), meaning));
+        checking.emit(Finding::damage(path, set_back.to_string(), meaning));
     }
 }
 
@@ -68,31 +69,31 @@ fn report(checking: &mut Checking<'_, '_>, name: &str, inspected: &Inspected) {
     for bad in &report.bad {
         let about = if names.is_empty() { String::new() } else { format!(" (consumers {names})") };
         let what = format!("these bytes are not what was written{about}");
-        checking.tell(Finding::damage(&*path, what, again).at(bad.range.clone()));
+        checking.emit(Finding::damage(&*path, what, again).at(bad.range.clone()));
     }
     for bit in &report.corrected {
         let (byte, what) = (bit / 8, crate::flipped::words(*bit as usize));
         let meaning =
             "It can be told which; the next start writes the log anew as it was, and nothing is lost.";
-        checking.tell(Finding::damage(&*path, what, meaning).at(byte..byte + 1));
+        checking.emit(Finding::damage(&*path, what, meaning).at(byte..byte + 1));
     }
     if let Some(torn) = report.torn {
         let bytes = torn.offset..torn.offset.saturating_add(torn.bytes);
         let meaning =
             "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
-        checking.tell(Finding::note(&*path, "it ends with an incomplete entry", meaning).at(bytes));
+        checking.emit(Finding::note(&*path, "it ends with an incomplete entry", meaning).at(bytes));
     }
     let lost = "They have to be created again.";
     if !report.orphans.is_empty() {
         let what = format!("{} consumers have lost their name and configuration", report.orphans.len());
-        checking.tell(Finding::damage(&*path, what, lost));
+        checking.emit(Finding::damage(&*path, what, lost));
     }
     if report.missing > 0 {
         let what = format!("{} consumers that it began with are not there any more", report.missing);
-        checking.tell(Finding::damage(&*path, what, lost));
+        checking.emit(Finding::damage(&*path, what, lost));
     }
     if !inspected.is_complete {
         let meaning = "The part of it that is missing had been synced.";
-        checking.tell(Finding::damage(&*path, "it ends before its first states do", meaning));
+        checking.emit(Finding::damage(&*path, "it ends before its first states do", meaning));
     }
 }

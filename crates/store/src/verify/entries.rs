@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use crate::damage::Damage;
-use crate::disk::File;
-use crate::pack::{self, FrameTable};
-use crate::record::{self, Context};
-use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
+use myelin_disk::File;
 
-/// What a walk passed by.
+use crate::damage::Damage;
+use crate::pack::{self, FrameTable};
+use crate::record::{self, FileContext};
+use crate::segment::{self, Damaged, Extent, HEADER_BYTES, ScanEnd, Scanned, SegmentHeader};
+
+/// Sum of what a walk passed by.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     /// Ranges that were synced and are not what was written.
@@ -25,8 +26,8 @@ pub(super) struct Walked {
 /// `Io`, and `Locked` without a key.
 pub(super) fn walk(
     file: &dyn File,
-    header: &Header,
-    context: &Context,
+    header: &SegmentHeader,
+    context: &FileContext,
     (to, durable): (u64, u64),
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<Walked, Damage> {
@@ -45,8 +46,8 @@ pub(super) fn walk(
 /// The frames of a packed segment, and their entries.
 fn unpack(
     file: &dyn File,
-    header: &Header,
-    context: &Context,
+    header: &SegmentHeader,
+    context: &FileContext,
     to: u64,
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<Walked, Damage> {
@@ -90,10 +91,11 @@ fn unpack_entries(raw: &[u8], begin: u64, visit: &mut dyn FnMut(Scanned<'_>)) ->
     true
 }
 
-/// The frames before `to`, the ranges between them that are none, and whether the table behind them is not theirs.
+/// The frames before `to`, the ranges between them that are none, and whether the table behind them
+/// is not theirs.
 pub(super) fn frames(
     file: &dyn File,
-    context: &Context,
+    context: &FileContext,
     to: u64,
 ) -> Result<(FrameTable, Vec<Range<u64>>, bool), Damage> {
     let rebuilt = pack::rebuild(file, context.seed, HEADER_BYTES as u64..to)?;
@@ -101,8 +103,8 @@ pub(super) fn frames(
     let mut expected = Vec::new();
     segment::encode_frames(&rebuilt.table, context, &mut expected);
     let begin = to.saturating_sub(expected.len() as u64);
-    // What is no frame at the end is the table; where a frame is damaged the table has one more, and a range before
-    // it is damaged, too.
+    // What is no frame at the end is the table; where a frame is damaged the table has one more,
+    // and a range before it is damaged, too.
     let last = rebuilt.table.frames().last().map_or(HEADER_BYTES as u64, |frame| frame.file().end);
     let mut found = vec![0; expected.len()];
     let read = file.read_at(&mut found, begin)?;

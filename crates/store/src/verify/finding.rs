@@ -1,4 +1,4 @@
-//! What a check says: one finding per place, with what it means for whoever runs the server.
+//! Findings of a check: one per place, with what it means for whoever runs the server.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -11,13 +11,13 @@ use crate::{Seq, StreamId};
 pub enum Severity {
     /// Worth knowing; nothing is lost.
     Note,
-    /// It should not be like that, and nothing shows that a message is lost.
+    /// The place should not be like that, and nothing shows that a message is lost.
     Suspicious,
     /// Bytes that were safe are not what was written, or are not there.
     Damage,
 }
 
-/// Whose file it is.
+/// Name of the stream that a file belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamName {
     /// The number in the name of its directory.
@@ -41,9 +41,9 @@ pub struct Finding {
     pub bytes: Option<Range<u64>>,
     /// Messages that it concerns, or may concern.
     pub sequences: Option<RangeInclusive<Seq>>,
-    /// What is wrong.
+    /// Fault that was found.
     pub what: String,
-    /// What that means, in one sentence.
+    /// Consequence of the fault, in one sentence.
     pub meaning: &'static str,
 }
 

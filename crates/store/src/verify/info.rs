@@ -4,12 +4,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+
 use crate::damage::Damage;
-use crate::disk::Disk;
 use crate::keys::{Keys, StreamKey};
 use crate::manifest;
 use crate::meta::{MARKER, Marker, Meta};
-use crate::segment::{Header, Totals};
+use crate::segment::{SegmentHeader, Totals};
 use crate::store::{COPY, number};
 use crate::stream::{segment_name, segment_number};
 use crate::{SegmentNo, StreamId, Timestamp};
@@ -18,9 +19,9 @@ use super::recovered::recover;
 use super::root::{self, Looking};
 use super::{Reporter, Summary};
 
-/// What a store holds.
+/// Contents of a store.
 #[derive(Clone, Debug, Default)]
-pub struct Info {
+pub struct StoreInfo {
     /// The store's random id.
     pub id: [u8; 16],
     /// Files of the journal.
@@ -30,23 +31,24 @@ pub struct Info {
     /// The number of the last round in the journal; 0 if it holds none.
     pub last_round: u64,
     /// By number.
-    pub streams: Vec<StreamInfo>,
+    pub streams: Vec<StreamDetails>,
 }
 
-/// What a stream holds.
+/// Contents of a stream.
 #[derive(Clone, Debug)]
-pub struct StreamInfo {
+pub struct StreamDetails {
     /// Its number.
     pub id: StreamId,
-    /// Whose it is; empty if its `meta` cannot be read.
+    /// Account of the stream; empty if its `meta` cannot be read.
     pub account: String,
-    /// What it is called.
+    /// Name of the stream.
     pub name: String,
     /// When it was made.
     pub created: Timestamp,
     /// Whether its messages are encrypted.
     pub is_encrypted: bool,
-    /// Messages, bytes, first and last, as the next start would find them; or why that is not known.
+    /// Messages, bytes, first and last, as the next start would find them; or why that is not
+    /// known.
     pub totals: Result<Totals, String>,
     /// Distinct subjects, if `totals` are known.
     pub subjects: u64,
@@ -56,15 +58,15 @@ pub struct StreamInfo {
     pub file_bytes: u64,
 }
 
-/// Looks at the store in `root`. Nothing on `disk` is changed. `keys` open what is encrypted; without them totals of
-/// encrypted streams are not known.
+/// Looks at the store in `root`. Nothing on `disk` is changed. `keys` open what is encrypted;
+/// without them totals of encrypted streams are not known.
 ///
 /// # Errors
 /// There is no store in `root`, or the disk does not let it be read.
-pub fn info(disk: &Arc<dyn Disk>, root: &Path, keys: Option<&Keys>) -> io::Result<Info> {
+pub fn info(disk: &Arc<dyn Disk>, root: &Path, keys: Option<&Keys>) -> io::Result<StoreInfo> {
     let mut reporter = Reporter { root, progress: &mut |_| {}, summary: Summary::default() };
-    let looking = root::look(disk, root, keys, &mut reporter)?;
-    let mut info = Info::default();
+    let looking = root::check_root(disk, root, keys, &mut reporter)?;
+    let mut info = StoreInfo::default();
     let markers = [MARKER, COPY].map(|name| Marker::read(&**disk, root, name));
     if let Some(marker) = markers.into_iter().find_map(Result::ok) {
         info.id = marker.id;
@@ -76,14 +78,14 @@ pub fn info(disk: &Arc<dyn Disk>, root: &Path, keys: Option<&Keys>) -> io::Resul
     Ok(info)
 }
 
-fn journal(disk: &dyn Disk, root: &Path, store: u64, info: &mut Info) {
+fn journal(disk: &dyn Disk, root: &Path, store: u64, info: &mut StoreInfo) {
     let Ok(files) = crate::journal::inspect(disk, &root.join("journal"), store) else { return };
     info.journal_files = files.len() as u64;
     info.journal_bytes = files.iter().map(|file| file.length).sum();
     info.last_round = files.iter().map(|file| file.round).max().unwrap_or(0);
 }
 
-fn stream(looking: &Looking<'_>, id: StreamId, directory: &Path) -> io::Result<StreamInfo> {
+fn stream(looking: &Looking<'_>, id: StreamId, directory: &Path) -> io::Result<StreamDetails> {
     let (mut segments, mut file_bytes, mut first) = (0, 0, None);
     for entry in looking.disk.list(directory)?.iter().filter(|entry| !entry.is_directory) {
         if let Ok(file) = looking.disk.open_read_only(&directory.join(&entry.name)) {
@@ -110,7 +112,7 @@ fn stream(looking: &Looking<'_>, id: StreamId, directory: &Path) -> io::Result<S
     };
     let Meta { created, account, name, sealed_keys, .. } = meta.unwrap_or_else(unnamed);
     let is_encrypted = !sealed_keys.is_empty();
-    Ok(StreamInfo { id, account, name, created, is_encrypted, totals, subjects, segments, file_bytes })
+    Ok(StreamDetails { id, account, name, created, is_encrypted, totals, subjects, segments, file_bytes })
 }
 
 fn totals(
@@ -130,7 +132,7 @@ fn totals(
     let covers_none = manifest::read(&*looking.disk, directory).best.is_none();
     let begin = first.filter(|_| covers_none).and_then(|no| {
         let file = looking.disk.open_read_only(&directory.join(segment_name(no))).ok()?;
-        Header::read(&*file).ok()
+        SegmentHeader::read(&*file).ok()
     });
     let recovered = recover(looking, meta.stream, directory, key, begin.map_or(1, |header| header.first_seq));
     match recovered {

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::disk::Disk;
+use myelin_disk::Disk;
+
 use crate::journal::{Problem, ReplayReport, inspect};
 
 use super::{Finding, Reporter};
@@ -16,7 +17,7 @@ pub(super) fn check(disk: &dyn Disk, root: &Path, store: u64, reporter: &mut Rep
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => {
             let meaning = "The server does not start with this journal.";
-            reporter.tell(Finding::damage(directory, format!("it cannot be read: {error}"), meaning));
+            reporter.emit(Finding::damage(directory, format!("it cannot be read: {error}"), meaning));
             return;
         }
     };
@@ -26,7 +27,7 @@ pub(super) fn check(disk: &dyn Disk, root: &Path, store: u64, reporter: &mut Rep
         let Some(range) = file.broken else { continue };
         let meaning = "The last round was being written when the process or the power failed, or was damaged since; \
                        nothing of a round that was not finished had been confirmed.";
-        reporter.tell(Finding::note(file.path, "the last block is not whole", meaning).at(range));
+        reporter.emit(Finding::note(file.path, "the last block is not whole", meaning).at(range));
     }
 }
 
@@ -37,7 +38,7 @@ fn kept(disk: &dyn Disk, directory: &Path, reporter: &mut Reporter<'_>) {
             let meaning = "It may hold the only copy of some bytes: keep it until the store was checked against a \
                            backup.";
             let what = "an earlier start could not use all of it and set it aside";
-            reporter.tell(Finding::suspicious(directory.join(entry.name), what, meaning));
+            reporter.emit(Finding::suspicious(directory.join(entry.name), what, meaning));
         }
     }
 }
@@ -53,20 +54,20 @@ pub(super) fn judge(report: &ReplayReport, directory: &Path, reporter: &mut Repo
             | Problem::Malformed { file, .. } => file,
             _ => directory,
         };
-        reporter.tell(Finding::damage(file, problem.to_string(), LOST));
+        reporter.emit(Finding::damage(file, problem.to_string(), LOST));
     }
     for (path, bit) in &report.corrected {
         let byte = bit / 8;
         let what = crate::flipped::words(*bit as usize);
         let meaning = "It can be told which; the next start reads it as it was, and nothing is lost.";
-        reporter.tell(Finding::damage(path, what, meaning).at(byte..byte + 1));
+        reporter.emit(Finding::damage(path, what, meaning).at(byte..byte + 1));
     }
     if report.cut > 0 {
         let what = format!("{} rounds were not finished", report.cut);
-        reporter.tell(Finding::note(directory, what, "Nothing of them had been confirmed as safe."));
+        reporter.emit(Finding::note(directory, what, "Nothing of them had been confirmed as safe."));
     }
     for path in &report.unknown {
-        reporter.tell(Finding::note(
+        reporter.emit(Finding::note(
             path,
             "it is none of the journal's files",
             "The server leaves it alone.",

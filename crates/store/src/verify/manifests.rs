@@ -10,7 +10,8 @@ const OTHER_COPY: &str = "The other copy is good; the next manifest that is writ
 const NO_COPY: &str =
     "The server does not open this stream without a manifest: restore one copy from a backup.";
 
-/// Checks both copies. The one in force, if there is one; and whether the stream can be opened without it.
+/// Checks both copies. The one in force, if there is one; and whether the stream can be opened
+/// without it.
 pub(super) fn check(checking: &mut Checking<'_, '_>) -> Result<Option<Manifest>, ()> {
     let mut valid: Vec<Option<Manifest>> = Vec::new();
     let mut faults: Vec<(&'static str, Damage)> = Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn check(checking: &mut Checking<'_, '_>) -> Result<Option<Manifest>,
             ),
             damage => Finding::damage(path, damage.to_string(), if has_other { OTHER_COPY } else { NO_COPY }),
         };
-        checking.tell(finding);
+        checking.emit(finding);
     }
     if let [Some(first), Some(second)] = &valid[..] {
         compare(checking, first, second);
@@ -68,7 +69,7 @@ fn compare(checking: &mut Checking<'_, '_>, first: &Manifest, second: &Manifest)
     let (one, other) = (first.generation, second.generation);
     let what = format!("generation {one}, the other copy has {other}");
     let path = checking.path(COPIES[1]);
-    checking.tell(if one == other {
+    checking.emit(if one == other {
         let meaning =
             "Two manifests of the same generation never differ: one of them is another stream's state.";
         Finding::damage(path, "it differs from the other copy", meaning)

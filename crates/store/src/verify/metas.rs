@@ -1,6 +1,6 @@
-//! `meta` and its twin: valid, and equal?
+//! The two copies of `meta`: valid, and equal?
 
-use crate::meta::{Fault, Meta, Twins, read_twins};
+use crate::meta::{Meta, MetaCopies, MetaFault, read_copies};
 
 use super::stream::Checking;
 use super::{Finding, Severity};
@@ -12,32 +12,32 @@ const LATER: &str = "Use a server of that version: this one leaves the stream al
 
 /// Checks both copies; the one that counts.
 pub(super) fn check(checking: &mut Checking<'_, '_>) -> Option<Meta> {
-    let Twins { best, faults } = read_twins(&*checking.looking.disk, checking.directory, checking.id());
+    let MetaCopies { best, faults } = read_copies(&*checking.looking.disk, checking.directory, checking.id());
     if let Ok(meta) = &best {
         // Findings name the stream.
         checking.call(meta);
     }
     for (name, fault) in faults {
         let (severity, meaning) = judge(&fault, &best);
-        checking.tell(Finding::new(severity, checking.path(name), fault.to_string(), meaning));
+        checking.emit(Finding::new(severity, checking.path(name), fault.to_string(), meaning));
     }
     best.ok()
 }
 
-fn judge(fault: &Fault, best: &Result<Meta, crate::damage::Damage>) -> (Severity, &'static str) {
+fn judge(fault: &MetaFault, best: &Result<Meta, crate::damage::Damage>) -> (Severity, &'static str) {
     match (fault, best) {
         (_, Err(crate::damage::Damage::Version(..))) => (Severity::Damage, LATER),
         (_, Err(_)) => (Severity::Damage, NO_COPY),
-        (Fault::Missing { is_first: true }, _) => {
+        (MetaFault::Missing { is_first: true }, _) => {
             (Severity::Note, "An earlier version wrote one copy; the next start writes the other one.")
         }
-        (Fault::Older { generation, newest }, _) if generation + 1 == *newest => {
+        (MetaFault::Older { generation, newest }, _) if generation + 1 == *newest => {
             (Severity::Note, "A crash came between the two copies; the newer one is in force.")
         }
-        (Fault::Older { .. }, _) => {
+        (MetaFault::Older { .. }, _) => {
             (Severity::Suspicious, "The newer one is in force; the older one is an old copy that came back.")
         }
-        (Fault::Elsewhere(_), _) => {
+        (MetaFault::Elsewhere(_), _) => {
             (Severity::Damage, "The other copy is good; the next start moves this one to quarantine.")
         }
         _ => (Severity::Damage, OTHER_COPY),

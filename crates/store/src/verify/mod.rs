@@ -1,13 +1,15 @@
-//! A check of a whole store that changes nothing: is every byte what was written, and do all files say the same?
+//! A check of a whole store that changes nothing: is every byte what was written, and do all files
+//! say the same?
 //!
-//! Owns judgement, not repair. It reads the disk given to it through an `overlay`, in which the journal is replayed
-//! and streams are recovered as the next start would do it; and it walks every entry of every segment into a second,
-//! plain count of each stream (`state`), which footers, bases, manifests and the recovered stream must agree with.
-//! It takes no lock and needs none, but a store that is in use changes while it is read: torn tails, and files that
-//! are gone before they were looked at, mean nothing then.
+//! Owns judgement, not repair. It reads the disk given to it through an `overlay`, in which the
+//! journal is replayed and streams are recovered as the next start would do it; and it walks every
+//! entry of every segment into a second, plain count of each stream (`state`), which footers,
+//! bases, manifests and the recovered stream must agree with. It takes no lock and needs none, but
+//! a store that is in use changes while it is read: torn tails, and files that are gone before they
+//! were looked at, mean nothing then.
 //!
-//! Memory: 16 bytes per message of the stream that is being looked at, and its subjects. A stream with more than
-//! [`MOST_MESSAGES`] is checked file by file, and not counted.
+//! Memory: 16 bytes per message of the stream that is being looked at, and its subjects. A stream
+//! with more than [`MOST_MESSAGES`] is checked file by file, and not counted.
 
 mod apply;
 mod base;
@@ -30,17 +32,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::disk::Disk;
+use myelin_disk::Disk;
+
 use crate::keys::Keys;
 
 pub use finding::{Finding, Severity, StreamName};
-pub use info::{Info, StreamInfo, info};
+pub use info::{StoreInfo, StreamDetails, info};
 pub(crate) use overlay::Overlay;
 
 /// Messages of one stream that are counted, at most: 1 GiB of memory.
 pub const MOST_MESSAGES: usize = 64 << 20;
 
-/// What a check found, in numbers.
+/// Result of a check, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Streams that were looked at.
@@ -67,7 +70,8 @@ impl Summary {
     }
 }
 
-/// Checks the store in `root` and calls `progress` with each finding as it is made. Nothing on `disk` is changed.
+/// Checks the store in `root` and calls `progress` with each finding as it is made. Nothing on
+/// `disk` is changed.
 ///
 /// Without `keys` an encrypted store is checked as far as its structure goes, and a note says so.
 ///
@@ -80,9 +84,9 @@ pub fn check(
     progress: &mut dyn FnMut(&Finding),
 ) -> io::Result<Summary> {
     let mut reporter = Reporter { root, progress, summary: Summary::default() };
-    let ground = root::look(disk, root, keys, &mut reporter)?;
-    for (id, directory) in root::streams(&ground, &mut reporter)? {
-        stream::check(&ground, id, &directory, &mut reporter);
+    let looking = root::check_root(disk, root, keys, &mut reporter)?;
+    for (id, directory) in root::streams(&looking, &mut reporter)? {
+        stream::check(&looking, id, &directory, &mut reporter);
     }
     Ok(reporter.summary)
 }
@@ -95,7 +99,7 @@ struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    fn tell(&mut self, mut finding: Finding) {
+    fn emit(&mut self, mut finding: Finding) {
         match finding.severity {
             Severity::Damage => self.summary.damage += 1,
             Severity::Suspicious => self.summary.suspicious += 1,

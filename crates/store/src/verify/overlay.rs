@@ -1,7 +1,7 @@
 //! A disk over another one: reads go through, changes stay in memory.
 //!
-//! Owns what makes a check harmless: replaying the journal and recovering a stream write files, and here they do it
-//! without touching any. Memory grows with what is written, not with what is there.
+//! Owns what makes a check harmless: replaying the journal and recovering a stream write files, and
+//! here they do it without touching any. Memory grows with what is written, not with what is there.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -9,46 +9,47 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{DirectoryEntry, Disk, File, Lock};
+use myelin_disk::{DirectoryEntry, Disk, File, Lock};
 
 const PAGE: u64 = 4096;
 
-/// See the module.
+/// Disk that reads from another one and keeps all changes in memory.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     below: Arc<dyn Disk>,
     changes: Arc<Mutex<Changes>>,
 }
 
-type Changes = BTreeMap<PathBuf, Change>;
+type Changes = BTreeMap<PathBuf, OverlayEntry>;
 
-/// What a path stands for here, if not for what is below.
+/// Entry of a path here, in place of what is below.
 #[derive(Clone, Debug)]
-enum Change {
+enum OverlayEntry {
     Gone,
     Directory,
-    File(Arc<Contents>),
+    File(Arc<OverlayContents>),
 }
 
 /// A file's bytes: pages that were written, over those below.
 #[derive(Debug)]
-struct Contents {
+struct OverlayContents {
     below: Option<Arc<dyn File>>,
-    state: Mutex<State>,
+    state: Mutex<OverlayPages>,
 }
 
 #[derive(Debug)]
-struct State {
+struct OverlayPages {
     length: u64,
     /// From here on nothing is seen of the file below.
     cut: u64,
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
-/// A file opened here. It takes its name over when it is changed, so that files that are only read are closed again.
+/// A file opened here. It takes its name over when it is changed, so that files that are only read
+/// are closed again.
 #[derive(Debug)]
 struct OverlayFile {
-    contents: Arc<Contents>,
+    contents: Arc<OverlayContents>,
     path: PathBuf,
     changes: Arc<Mutex<Changes>>,
 }
@@ -64,28 +65,28 @@ impl Overlay {
         Self { below, changes: Arc::default() }
     }
 
-    fn file(&self, contents: Arc<Contents>, path: &Path) -> Arc<dyn File> {
+    fn file(&self, contents: Arc<OverlayContents>, path: &Path) -> Arc<dyn File> {
         Arc::new(OverlayFile { contents, path: path.to_owned(), changes: Arc::clone(&self.changes) })
     }
 
-    fn contents(&self, path: &Path) -> io::Result<Arc<Contents>> {
+    fn contents(&self, path: &Path) -> io::Result<Arc<OverlayContents>> {
         match lock(&self.changes).get(path) {
-            Some(Change::File(contents)) => return Ok(Arc::clone(contents)),
-            Some(Change::Directory) => return Err(ErrorKind::IsADirectory.into()),
-            Some(Change::Gone) => return Err(ErrorKind::NotFound.into()),
+            Some(OverlayEntry::File(contents)) => return Ok(Arc::clone(contents)),
+            Some(OverlayEntry::Directory) => return Err(ErrorKind::IsADirectory.into()),
+            Some(OverlayEntry::Gone) => return Err(ErrorKind::NotFound.into()),
             None => {}
         }
         let below = self.below.open_read_only(path)?;
         let length = below.len()?;
-        let state = Mutex::new(State { length, cut: length, pages: BTreeMap::new() });
-        Ok(Arc::new(Contents { below: Some(below), state }))
+        let state = Mutex::new(OverlayPages { length, cut: length, pages: BTreeMap::new() });
+        Ok(Arc::new(OverlayContents { below: Some(below), state }))
     }
 
     /// Where what was written here differs from what is below, other than by filling zeros.
     pub(super) fn replaced(&self) -> io::Result<Vec<(PathBuf, Range<u64>)>> {
         let mut replaced = Vec::new();
         for (path, change) in lock(&self.changes).iter() {
-            let Change::File(contents) = change else { continue };
+            let OverlayEntry::File(contents) = change else { continue };
             if let Some(range) = contents.replaced()? {
                 replaced.push((path.clone(), range));
             }
@@ -93,7 +94,7 @@ impl Overlay {
         Ok(replaced)
     }
 
-    fn set(&self, path: &Path, change: Change) {
+    fn set(&self, path: &Path, change: OverlayEntry) {
         lock(&self.changes).insert(path.to_owned(), change);
     }
 }
@@ -105,9 +106,9 @@ impl Disk for Overlay {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             Err(_) => {}
         }
-        let state = Mutex::new(State { length: 0, cut: 0, pages: BTreeMap::new() });
-        let contents = Arc::new(Contents { below: None, state });
-        self.set(path, Change::File(Arc::clone(&contents)));
+        let state = Mutex::new(OverlayPages { length: 0, cut: 0, pages: BTreeMap::new() });
+        let contents = Arc::new(OverlayContents { below: None, state });
+        self.set(path, OverlayEntry::File(Arc::clone(&contents)));
         Ok(self.file(contents, path))
     }
 
@@ -117,12 +118,12 @@ impl Disk for Overlay {
 
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
         let changes = lock(&self.changes);
-        if matches!(changes.get(directory), Some(Change::Gone)) {
+        if matches!(changes.get(directory), Some(OverlayEntry::Gone)) {
             return Err(ErrorKind::NotFound.into());
         }
         let mut names: BTreeMap<String, bool> = match self.below.list(directory) {
             Ok(entries) => entries.into_iter().map(|entry| (entry.name, entry.is_directory)).collect(),
-            Err(_) if matches!(changes.get(directory), Some(Change::Directory)) => BTreeMap::new(),
+            Err(_) if matches!(changes.get(directory), Some(OverlayEntry::Directory)) => BTreeMap::new(),
             Err(error) => return Err(error),
         };
         for (path, change) in changes.iter().filter(|(path, _)| path.parent() == Some(directory)) {
@@ -130,8 +131,8 @@ impl Disk for Overlay {
                 continue;
             };
             match change {
-                Change::Gone => names.remove(&name),
-                change => names.insert(name, matches!(change, Change::Directory)),
+                OverlayEntry::Gone => names.remove(&name),
+                change => names.insert(name, matches!(change, OverlayEntry::Directory)),
             };
         }
         Ok(names.into_iter().map(|(name, is_directory)| DirectoryEntry { name, is_directory }).collect())
@@ -142,7 +143,7 @@ impl Disk for Overlay {
             if self.below.list(path).is_ok() {
                 break;
             }
-            self.set(path, Change::Directory);
+            self.set(path, OverlayEntry::Directory);
         }
         Ok(())
     }
@@ -150,19 +151,19 @@ impl Disk for Overlay {
     /// A directory goes with what is in it, which is not to be seen in its new place.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if self.list(from).is_ok() {
-            self.set(to, Change::Directory);
-            self.set(from, Change::Gone);
+            self.set(to, OverlayEntry::Directory);
+            self.set(from, OverlayEntry::Gone);
             return Ok(());
         }
         let contents = self.contents(from)?;
-        self.set(to, Change::File(contents));
-        self.set(from, Change::Gone);
+        self.set(to, OverlayEntry::File(contents));
+        self.set(from, OverlayEntry::Gone);
         Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.contents(path)?;
-        self.set(path, Change::Gone);
+        self.set(path, OverlayEntry::Gone);
         Ok(())
     }
 
@@ -170,7 +171,7 @@ impl Disk for Overlay {
         if !self.list(path)?.is_empty() {
             return Err(ErrorKind::DirectoryNotEmpty.into());
         }
-        self.set(path, Change::Gone);
+        self.set(path, OverlayEntry::Gone);
         Ok(())
     }
 
@@ -182,7 +183,7 @@ impl Disk for Overlay {
         self.below.free_bytes(path)
     }
 
-    /// What changes stays here, so nobody has to be kept out.
+    /// Locks nothing: what changes stays here, so nobody has to be kept out.
     fn lock(&self, _path: &Path) -> io::Result<Box<dyn Lock>> {
         Ok(Box::new(()))
     }
@@ -192,9 +193,9 @@ impl Disk for Overlay {
     }
 }
 
-impl Contents {
+impl OverlayContents {
     /// Reads within one page; the rest of the page behind the end reads as zeros.
-    fn read_page(&self, state: &State, page: u64, buffer: &mut [u8], skip: usize) -> io::Result<()> {
+    fn read_page(&self, state: &OverlayPages, page: u64, buffer: &mut [u8], skip: usize) -> io::Result<()> {
         if let Some(bytes) = state.pages.get(&page) {
             buffer.copy_from_slice(&bytes[skip..skip + buffer.len()]);
             return Ok(());
@@ -212,7 +213,7 @@ impl Contents {
     }
 }
 
-impl Contents {
+impl OverlayContents {
     fn replaced(&self) -> io::Result<Option<Range<u64>>> {
         let Some(file) = &self.below else { return Ok(None) };
         let state = lock(&self.state);
@@ -234,11 +235,12 @@ impl Contents {
 impl OverlayFile {
     fn take_name(&self) {
         let mut changes = lock(&self.changes);
-        changes.entry(self.path.clone()).or_insert_with(|| Change::File(Arc::clone(&self.contents)));
+        changes.entry(self.path.clone()).or_insert_with(|| OverlayEntry::File(Arc::clone(&self.contents)));
     }
 }
 
-/// The parts of `length` bytes at `offset` that lie in one page each: page, where in it, where in the bytes.
+/// The parts of `length` bytes at `offset` that lie in one page each: page, where in it, where in
+/// the bytes.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -309,8 +311,9 @@ impl File for OverlayFile {
 
 #[cfg(test)]
 mod tests {
+    use myelin_disk::memory::MemoryDisk;
+
     use super::*;
-    use crate::disk::memory::MemoryDisk;
 
     #[test]
     fn what_is_below_stays_as_it_was() {

@@ -1,10 +1,11 @@
-//! What the next start would make of a stream, against the count: the server's own recovery, run on the overlay.
+//! Stream that the next start would make, against the count: the server's own recovery, run on the
+//! overlay.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
-use crate::id::Part;
+use crate::id::StreamPart;
 use crate::recovery::{self, Notice, OpenError, StreamReport};
 use crate::segment::SubjectChange;
 use crate::stream::{Files, Stream};
@@ -32,7 +33,7 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
         Some(Err(error)) => {
             let (what, meaning) =
                 (format!("it cannot be opened: {error}"), "The server starts without this stream.");
-            return checking.tell(Finding::damage(checking.directory, what, meaning));
+            return checking.emit(Finding::damage(checking.directory, what, meaning));
         }
     };
     if let Some(lost) = report.notices.iter().find(|notice| matches!(notice, Notice::EndLost { .. })) {
@@ -40,7 +41,7 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
                        them.";
         let finding = Finding::damage(checking.directory, lost.to_string(), meaning);
         let Notice::EndLost { sequences } = lost else { return };
-        checking.tell(finding.messages(*sequences.start(), *sequences.end()));
+        checking.emit(finding.messages(*sequences.start(), *sequences.end()));
     }
     if let Some(uncertain) = &report.uncertain {
         let (first, last) = (*uncertain.start(), *uncertain.end());
@@ -48,14 +49,14 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
             "whether sequences {first} to {last} were given out before the machine stopped is not known"
         );
         let meaning = "The next start goes on behind them, unless the stream is a mirror.";
-        checking.tell(Finding::note(checking.directory, what, meaning).messages(first, last));
+        checking.emit(Finding::note(checking.directory, what, meaning).messages(first, last));
     }
     if counting.is_trusted && checking.faults == 0 {
         compare(checking, &stream, counting);
         if report.is_damaged() && checking.faults == 0 {
             let what = report.notices.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             let meaning = "The server reports damage that this check did not find: please report this.";
-            checking.tell(Finding::suspicious(checking.directory, what, meaning));
+            checking.emit(Finding::suspicious(checking.directory, what, meaning));
         }
     }
 }
@@ -69,10 +70,10 @@ pub(super) fn recover(
     key: Option<crate::keys::StreamKey>,
     first_seq: u64,
 ) -> Option<Result<(Stream, StreamReport), OpenError>> {
-    let ground = Arc::clone(looking.ground.as_ref()?);
+    let store_env = Arc::clone(looking.store_env.as_ref()?);
     // Streams are looked at one after the other.
-    let claim = ground.claims.take((id, Part::Messages)).map(Arc::new)?;
-    let files = Files { ground, directory: directory.to_owned(), key, _claim: claim };
+    let claim = store_env.claims.take((id, StreamPart::Messages)).map(Arc::new)?;
+    let files = Files { store_env, directory: directory.to_owned(), key, _claim: claim };
     // What is passed over is told and not done: what is found is compared with the files.
     let config = StreamConfig { first_seq, is_copy: true, ..StreamConfig::default() };
     Some(recovery::open_stream(id, files, config, (0, 0), &mut |_, _| {}))
@@ -83,18 +84,22 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
     let shared = stream.shared();
     let catalog = shared.catalog();
     let mut wrong = Vec::new();
-    let totals = &catalog.totals;
+    let totals = &catalog.totals();
     let told = (totals.first_seq, totals.last_seq, totals.messages, totals.bytes);
     let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
     if told != counted {
         wrong.push(format!("recovered are {}, counted were {}", Sum(told), Sum(counted)));
     }
     let tallies = state.tallies();
-    if catalog.index.len() != tallies.len() {
-        wrong.push(format!("recovered subjects are {}, counted were {}", catalog.index.len(), tallies.len()));
+    if catalog.index().len() != tallies.len() {
+        wrong.push(format!(
+            "recovered subjects are {}, counted were {}",
+            catalog.index().len(),
+            tallies.len()
+        ));
     }
-    catalog.index.for_each_matching(b">", None, &mut |id, text| {
-        let found = catalog.index.state(id);
+    catalog.index().for_each_matching(b">", None, &mut |id, text| {
+        let found = catalog.index().state(id);
         let change = SubjectChange {
             text,
             count: found.count,
@@ -115,13 +120,13 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
         ControlFlow::Break(())
     });
     let gaps: u64 =
-        catalog.deleted.ranges().map(|range| (range.end() - range.start()).saturating_add(1)).sum();
+        catalog.deleted().ranges().map(|range| (range.end() - range.start()).saturating_add(1)).sum();
     let span = state.last_seq.saturating_add(1).saturating_sub(state.first_seq);
     if state.messages > 0 && gaps != span.saturating_sub(state.messages) {
         wrong.push(format!("recovered {gaps} sequences without a message in a span of {span}"));
     }
     drop(catalog);
     for what in wrong {
-        checking.tell(Finding::damage(checking.directory, what, DISAGREE));
+        checking.emit(Finding::damage(checking.directory, what, DISAGREE));
     }
 }

@@ -1,21 +1,24 @@
-//! The store's own directory: markers, names, quarantine; and the ground on which streams are looked at.
+//! The store's own directory: markers, names, quarantine; and what a check of streams needs of the
+//! store.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::claim::ClaimSet;
+use myelin_disk::handles::Handles;
+use myelin_disk::headroom::Headroom;
+
 use crate::StreamId;
-use crate::claim::Claims;
-use crate::disk::Disk;
-use crate::disk::handles::Handles;
-use crate::disk::headroom::Headroom;
+use crate::config::Unsealed;
 use crate::entropy::SeededEntropy;
 use crate::journal::{Journal, JournalConfig};
 use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::{Notice, QUARANTINE};
 use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
-use crate::stream::{Blocks, SlotsCache, StoreEnv};
+use crate::stream::{Blocks, StoreEnv, TableCache};
 use crate::watermarks::{self, After, Mark, Reserve, Statement, Watermarks};
 
 use super::overlay::Overlay;
@@ -25,26 +28,26 @@ use super::{Finding, Reporter, journal};
 const TABLE_BYTES: usize = 64 << 20;
 const OPEN_FILES: usize = 64;
 
-/// What every stream is looked at with.
+/// Tools with which every stream is looked at.
 pub(super) struct Looking<'a> {
     /// The store as the next start would find it, with the journal replayed.
     pub(super) disk: Arc<dyn Disk>,
     pub(super) root: &'a Path,
     pub(super) keys: Option<&'a Keys>,
-    /// What recovery needs; `None` if the journal cannot be used.
-    pub(super) ground: Option<Arc<StoreEnv>>,
+    /// Environment for recovery; `None` if the journal cannot be used.
+    pub(super) store_env: Option<Arc<StoreEnv>>,
 }
 
 impl Looking<'_> {
-    /// What is known of a stream from elsewhere.
+    /// Statement about a stream from elsewhere.
     pub(super) fn statement(&self, id: StreamId) -> Statement {
-        let known = self.ground.as_ref().map(|ground| ground.watermarks.statement(id));
+        let known = self.store_env.as_ref().map(|store_env| store_env.watermarks.statement(id));
         known.unwrap_or(Statement::nothing(After::Unknown, Mark::Found))
     }
 }
 
 /// Looks at everything but the streams.
-pub(super) fn look<'a>(
+pub(super) fn check_root<'a>(
     disk: &Arc<dyn Disk>,
     root: &'a Path,
     keys: Option<&'a Keys>,
@@ -58,26 +61,26 @@ pub(super) fn look<'a>(
     for entry in &names {
         let path = root.join(&entry.name);
         if entry.name.ends_with(".tmp") {
-            reporter.tell(Finding::note(path, "it was not finished", UNFINISHED));
+            reporter.emit(Finding::note(path, "it was not finished", UNFINISHED));
         } else if !OURS.contains(&entry.name.as_str()) {
-            reporter.tell(Finding::note(path, "it is none of the store's", "The server leaves it alone."));
+            reporter.emit(Finding::note(path, "it is none of the store's", "The server leaves it alone."));
         }
     }
     quarantine(&**disk, root, reporter)?;
     let overlay = Arc::new(Overlay::new(Arc::clone(disk)));
     let disk_above: Arc<dyn Disk> = Arc::clone(&overlay) as Arc<dyn Disk>;
-    let ground = store.and_then(|store| {
+    let store_env = store.and_then(|store| {
         journal::check(&**disk, root, store, reporter);
-        ground(&disk_above, root, store, keys, reporter)
+        store_env(&disk_above, root, store, keys, reporter)
     });
     for (path, range) in overlay.replaced()? {
         if path.starts_with(root.join("streams")) {
             let what = "the journal holds other bytes for it";
             let meaning = "The next start writes those of the journal, and nothing is lost.";
-            reporter.tell(Finding::note(path, what, meaning).at(range));
+            reporter.emit(Finding::note(path, what, meaning).at(range));
         }
     }
-    Ok(Looking { disk: disk_above, root, keys, ground })
+    Ok(Looking { disk: disk_above, root, keys, store_env })
 }
 
 pub(super) const UNFINISHED: &str = "Left by a crash while it was written; the next start removes it.";
@@ -98,13 +101,13 @@ fn markers(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> Option<
         "The other copy is good; the next start writes this one again."
     };
     for (name, damage) in faults {
-        reporter.tell(Finding::damage(root.join(name), damage.to_string(), meaning));
+        reporter.emit(Finding::damage(root.join(name), damage.to_string(), meaning));
     }
     if let [first, second] = &valid[..]
         && first != second
     {
         let meaning = "One of them came from another store: the journal belongs to the one that opens it.";
-        reporter.tell(Finding::damage(root.join(COPY), "it differs from the other copy", meaning));
+        reporter.emit(Finding::damage(root.join(COPY), "it differs from the other copy", meaning));
     }
     valid.first().map(number)
 }
@@ -118,13 +121,13 @@ fn quarantine(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> io::
     for entry in entries {
         let meaning =
             "An earlier start moved it here; nothing reads it, and you may remove it once it is understood.";
-        reporter.tell(Finding::note(directory.join(entry.name), "it is in quarantine", meaning));
+        reporter.emit(Finding::note(directory.join(entry.name), "it is in quarantine", meaning));
     }
     Ok(())
 }
 
 /// Replays the journal into the overlay and makes what recovery works with.
-fn ground(
+fn store_env(
     overlay: &Arc<dyn Disk>,
     root: &Path,
     store: u64,
@@ -148,7 +151,7 @@ fn ground(
             Some(Arc::new(StoreEnv {
                 disk: Arc::clone(overlay),
                 handles: Arc::new(Handles::new(Arc::clone(overlay), OPEN_FILES)),
-                slots: Arc::new(SlotsCache::new(TABLE_BYTES)),
+                slots: Arc::new(TableCache::new(TABLE_BYTES)),
                 blocks: Arc::new(Blocks::new(0)),
                 journal,
                 headroom,
@@ -156,32 +159,33 @@ fn ground(
                 // What it is needed for is written to the overlay only.
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),
-                claims: Claims::default(),
+                unsealed: Unsealed::default(),
+                claims: ClaimSet::default(),
                 _lock: Box::new(()),
             }))
         }
         Err(error) => {
             let meaning = "The server does not start with this journal.";
-            reporter.tell(Finding::damage(directory, format!("it cannot be replayed: {error}"), meaning));
+            reporter.emit(Finding::damage(directory, format!("it cannot be replayed: {error}"), meaning));
             None
         }
     }
 }
 
-/// What is wrong with the watermarks, or with what they say.
+/// Reports what is wrong with the watermarks, or with what they say.
 fn stated(notice: &Notice, root: &Path, reporter: &mut Reporter<'_>) {
     match notice {
         Notice::Damaged { file, what } if file.starts_with("streams/") => {
             let meaning = "All of the stream is lost unless its directory can be restored from a backup.";
-            reporter.tell(Finding::damage(root.join(file), what.as_str(), meaning));
+            reporter.emit(Finding::damage(root.join(file), what.as_str(), meaning));
         }
         Notice::Damaged { file, what } => {
             let meaning = "The next start writes it again from the other copy, as far as that goes.";
-            reporter.tell(Finding::damage(root.join(file), what.as_str(), meaning));
+            reporter.emit(Finding::damage(root.join(file), what.as_str(), meaning));
         }
         other => {
             let meaning = "Without it, messages that are missing at the end of a stream are not missed.";
-            reporter.tell(Finding::note(root.join(watermarks::NAMES[0]), other.to_string(), meaning));
+            reporter.emit(Finding::note(root.join(watermarks::NAMES[0]), other.to_string(), meaning));
         }
     }
 }
@@ -202,9 +206,9 @@ pub(super) fn streams(
         match stream_number(&entry.name).filter(|_| entry.is_directory) {
             Some(id) => streams.push((id, path)),
             None if is_unfinished(&entry.name) => {
-                reporter.tell(Finding::note(path, "a stream that was being made or removed", UNFINISHED))
+                reporter.emit(Finding::note(path, "a stream that was being made or removed", UNFINISHED))
             }
-            None => reporter.tell(Finding::suspicious(
+            None => reporter.emit(Finding::suspicious(
                 path,
                 "it is not the directory of a stream",
                 "The next start moves it to quarantine.",

@@ -5,12 +5,12 @@ use crate::damage::Damage;
 use crate::segment::{self, Changes, Slots, Trailer};
 
 use super::Finding;
-use super::apply::{Counting, Role, Rows};
-use super::segment::Open;
-use super::state::{State, Sum};
+use super::apply::{Counting, SegmentRole, TableCheck};
+use super::segment::OpenSegment;
+use super::state::{CountedStream, Sum};
 use super::stream::Checking;
 
-/// What of a footer could be read.
+/// Sections of a footer that could be read.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
     pub(super) slots: Option<Slots>,
@@ -28,7 +28,7 @@ const ENTRIES_REMAIN: &str = "Its messages can still be read one by one, which m
 const DISAGREE: &str = "The server would show another state than that of the messages it has.";
 
 /// Reads the sections of the footer.
-pub(super) fn read(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer) -> Sections {
+pub(super) fn read(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, trailer: &Trailer) -> Sections {
     let slots = segment::read_slots(&*open.file, trailer, &open.context);
     let changes = segment::read_changes(&*open.file, trailer, &open.context);
     // The dictionary belongs to both: told once.
@@ -36,41 +36,41 @@ pub(super) fn read(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &T
         (Err(one), Err(other)) => one.to_string() == other.to_string(),
         _ => false,
     };
-    let slots = slots.map_err(|damage| tell_section(checking, open, trailer, &damage)).ok();
+    let slots = slots.map_err(|damage| emit_section(checking, open, trailer, &damage)).ok();
     let changes = changes
         .map_err(|damage| {
             if !same {
-                tell_section(checking, open, trailer, &damage)
+                emit_section(checking, open, trailer, &damage)
             }
         })
         .ok();
     Sections { slots, changes }
 }
 
-fn tell_section(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer, damage: &Damage) {
+fn emit_section(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, trailer: &Trailer, damage: &Damage) {
     let bytes = trailer.records_end..open.length;
-    checking.tell(Finding::damage(&*open.path, damage.to_string(), ENTRIES_REMAIN).at(bytes));
+    checking.emit(Finding::damage(&*open.path, damage.to_string(), ENTRIES_REMAIN).at(bytes));
 }
 
 /// Whether the sections are what was written, without the key to read them.
-pub(super) fn check_locked(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer) {
+pub(super) fn check_locked(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, trailer: &Trailer) {
     if let Err(damage) = segment::check_sections(&*open.file, trailer, &open.context) {
-        tell_section(checking, open, trailer, &damage);
+        emit_section(checking, open, trailer, &damage);
     }
 }
 
 /// Holds the footer against what was read of the entries.
 pub(super) fn check(
     checking: &mut Checking<'_, '_>,
-    open: &Open<'_>,
+    open: &OpenSegment<'_>,
     trailer: &Trailer,
     sections: &Sections,
-    rows: &Rows<'_>,
+    rows: &TableCheck<'_>,
     counting: &Counting,
 ) {
     let bytes = trailer.records_end..open.length;
     let mut wrong = |what: String| {
-        checking.tell(Finding::damage(&*open.path, what, DISAGREE).at(bytes.clone()));
+        checking.emit(Finding::damage(&*open.path, what, DISAGREE).at(bytes.clone()));
     };
     if let Some(slots) = &sections.slots {
         summary(open, trailer, slots, rows, &mut wrong);
@@ -78,7 +78,7 @@ pub(super) fn check(
     if let Some(changes) = &sections.changes
         && counting.is_trusted
         && !counting.is_ahead
-        && matches!(open.place.role, Role::Replayed)
+        && matches!(open.place.role, SegmentRole::Replayed)
     {
         totals(changes, &counting.state, &mut wrong);
         subjects(changes, &counting.state, &mut wrong);
@@ -87,10 +87,10 @@ pub(super) fn check(
 }
 
 fn summary(
-    open: &Open<'_>,
+    open: &OpenSegment<'_>,
     trailer: &Trailer,
     slots: &Slots,
-    rows: &Rows<'_>,
+    rows: &TableCheck<'_>,
     wrong: &mut dyn FnMut(String),
 ) {
     let first_seq = open.header.first_seq;
@@ -106,7 +106,7 @@ fn summary(
     }
 }
 
-fn totals(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
+fn totals(changes: &Changes, state: &CountedStream, wrong: &mut dyn FnMut(String)) {
     let told = &changes.totals;
     let told = (told.first_seq, told.last_seq, told.messages, told.bytes);
     let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
@@ -115,7 +115,7 @@ fn totals(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
     }
 }
 
-fn subjects(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
+fn subjects(changes: &Changes, state: &CountedStream, wrong: &mut dyn FnMut(String)) {
     for change in changes.subjects.iter() {
         let count = state.count(change.text);
         if change.count != count {
@@ -134,7 +134,7 @@ fn subjects(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
     }
 }
 
-fn removals(changes: &Changes, state: &State, rows: &Rows<'_>, wrong: &mut dyn FnMut(String)) {
+fn removals(changes: &Changes, state: &CountedStream, rows: &TableCheck<'_>, wrong: &mut dyn FnMut(String)) {
     for range in changes.deleted.iter() {
         if let Some(seq) = state.any_in(*range.start(), *range.end()) {
             return wrong(format!("it says that message {seq} was deleted, but it is there"));

@@ -3,26 +3,27 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::disk::File;
+use myelin_disk::File;
+
 use crate::flipped;
 use crate::manifest::SegmentEntry;
-use crate::record::{Context, Control, Entry};
-use crate::segment::{self, Damaged, HEADER_BYTES, Header, TRAILER_BYTES, Trailer};
+use crate::record::{Control, Entry, FileContext};
+use crate::segment::{self, Damaged, HEADER_BYTES, SegmentHeader, TRAILER_BYTES, Trailer};
 use crate::stream::segment_name;
 use crate::{SegmentNo, Seq};
 
 use super::Finding;
-use super::apply::{Counting, Role, Rows};
+use super::apply::{Counting, SegmentRole, TableCheck};
 use super::entries::{self, Walked};
 use super::sealed::{self, Sections};
 use super::stream::Checking;
 
 /// A segment among the others.
-pub(super) struct Place<'a> {
+pub(super) struct SegmentPosition<'a> {
     pub(super) no: SegmentNo,
-    /// What the manifest says of it.
+    /// Line of the manifest about it.
     pub(super) listed: Option<&'a SegmentEntry>,
-    pub(super) role: Role<'a>,
+    pub(super) role: SegmentRole<'a>,
     /// The segment before it.
     pub(super) before: Option<SegmentNo>,
     /// The segments that follow.
@@ -32,22 +33,23 @@ pub(super) struct Place<'a> {
 }
 
 /// A file whose header is good.
-pub(super) struct Open<'a> {
+pub(super) struct OpenSegment<'a> {
     pub(super) file: Arc<dyn File>,
     pub(super) path: PathBuf,
-    pub(super) header: Header,
-    pub(super) context: Context,
+    pub(super) header: SegmentHeader,
+    pub(super) context: FileContext,
     pub(super) length: u64,
-    pub(super) place: &'a Place<'a>,
+    pub(super) place: &'a SegmentPosition<'a>,
 }
 
 const LOST: &str = "Messages that were safe cannot be read here any more; everything around them can.";
 const WHOLE_LOST: &str = "Nothing in this file can be read; restore it from a backup.";
 
-/// Checks a segment and counts what it holds; answers the sequence that the log goes on with behind it.
+/// Checks a segment and counts what it holds; answers the sequence that the log goes on with behind
+/// it.
 pub(super) fn check(
     checking: &mut Checking<'_, '_>,
-    place: &Place<'_>,
+    place: &SegmentPosition<'_>,
     counting: &mut Counting,
 ) -> Option<Seq> {
     let name = segment_name(place.no);
@@ -63,10 +65,10 @@ pub(super) fn check(
     };
     let Some(header) = header(checking, place, &*file, &path) else {
         counting.distrust();
-        return None;
+        return hidden(checking, place).map(|(_, last)| last + 1);
     };
     let context = checking.context(&header);
-    let open = Open { file, path, header, context, length, place };
+    let open = OpenSegment { file, path, header, context, length, place };
     begins(checking, &open, counting);
     open.against_manifest(checking);
     let (trailer, has_lost_footer) = trailer(checking, &open);
@@ -81,17 +83,31 @@ pub(super) fn check(
     Some(last_seq.max(sections.last_seq()) + 1)
 }
 
+fn hidden(checking: &Checking<'_, '_>, place: &SegmentPosition<'_>) -> Option<(Seq, Seq)> {
+    match place.listed {
+        Some(entry) => Some((entry.first_seq, entry.last_seq)),
+        None => checking.hidden(place.no, place.next_seq, place.behind),
+    }
+}
+
+fn with_hidden(finding: Finding, checking: &Checking<'_, '_>, place: &SegmentPosition<'_>) -> Finding {
+    match hidden(checking, place) {
+        Some((first, last)) => finding.messages(first, last),
+        None => finding,
+    }
+}
+
 fn header(
     checking: &mut Checking<'_, '_>,
-    place: &Place<'_>,
+    place: &SegmentPosition<'_>,
     file: &dyn File,
     path: &PathBuf,
-) -> Option<Header> {
-    let damage = match Header::read_corrected(file) {
+) -> Option<SegmentHeader> {
+    let damage = match SegmentHeader::read_corrected(file) {
         Ok((header, wrong)) if header.stream == checking.id() && header.segment == place.no => {
             if let Some(bit) = wrong {
                 let (byte, meaning) = ((bit / 8) as u64, "It can be told which; the next start corrects it.");
-                checking.tell(Finding::damage(path, flipped::words(bit), meaning).at(byte..byte + 1));
+                checking.emit(Finding::damage(path, flipped::words(bit), meaning).at(byte..byte + 1));
             }
             return Some(header);
         }
@@ -99,7 +115,8 @@ fn header(
             let (stream, no) = (header.stream.0, header.segment.0);
             let what = format!("it is segment {no} of stream {stream:016x}");
             let meaning = "Files were exchanged: put each of them back under its own name.";
-            checking.tell(Finding::damage(path, what, meaning).at(0..HEADER_BYTES as u64));
+            let finding = Finding::damage(path, what, meaning).at(0..HEADER_BYTES as u64);
+            checking.emit(with_hidden(finding, checking, place));
             return None;
         }
         Err(damage) => damage,
@@ -107,16 +124,13 @@ fn header(
     let is_empty = is_zero(file, HEADER_BYTES as u64).unwrap_or(false);
     let is_stated = checking.looking.statement(checking.id()).covers(place.no, HEADER_BYTES as u64);
     let is_last = place.behind.is_empty() && place.listed.is_none() && !is_stated;
-    checking.tell(if is_empty && is_last {
+    checking.emit(if is_empty && is_last {
         let meaning =
             "It was begun when the process or the power failed; the next start moves it to quarantine.";
         Finding::note(path, "nothing was written to it", meaning)
     } else {
         let finding = Finding::damage(path, damage.to_string(), WHOLE_LOST).at(0..HEADER_BYTES as u64);
-        match place.listed {
-            Some(entry) => finding.messages(entry.first_seq, entry.last_seq),
-            None => finding,
-        }
+        with_hidden(finding, checking, place)
     });
     None
 }
@@ -128,44 +142,45 @@ fn is_zero(file: &dyn File, length: u64) -> std::io::Result<bool> {
 }
 
 /// Whether it goes on where the one before ended.
-fn begins(checking: &mut Checking<'_, '_>, open: &Open<'_>, counting: &mut Counting) {
+fn begins(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, counting: &mut Counting) {
     let first = open.header.first_seq;
-    if !matches!(open.place.role, Role::Replayed) {
+    if !matches!(open.place.role, SegmentRole::Replayed) {
         return;
     }
     if let Some(next) = open.place.next_seq.filter(|next| *next < first) {
         let path = open.place.before.map_or_else(|| open.path.clone(), |no| checking.path(segment_name(no)));
         let what = format!("its end is missing: segment {} does not begin where it ends", open.place.no.0);
         let finding = Finding::damage(path, what, "What was in it is lost unless the file can be restored.");
-        checking.tell(finding.messages(next, first - 1));
+        checking.emit(finding.messages(next, first - 1));
         counting.distrust();
     }
-    // Packing writes it once, and leaves out what was erased; only erasing writes it again before a manifest covers it.
+    // Packing writes it once, and leaves out what was erased; only erasing writes it again before a
+    // manifest covers it.
     counting.is_ahead |= open.header.generation > u64::from(open.header.packed);
     if counting.is_trusted {
         counting.state.begin_segment(first);
     }
 }
 
-impl Open<'_> {
+impl OpenSegment<'_> {
     fn against_manifest(&self, checking: &mut Checking<'_, '_>) {
         let Some(entry) = self.place.listed else { return };
         let (header, path) = (&self.header, &*self.path);
         if header.generation < entry.generation {
             let what = format!("generation {}, the manifest lists {}", header.generation, entry.generation);
             let meaning = "It is an old copy of the file: messages that were removed since may come back.";
-            checking.tell(Finding::damage(path, what, meaning));
+            checking.emit(Finding::damage(path, what, meaning));
         } else if header.generation == entry.generation && entry.sealed && self.length != entry.file_len {
             let what = format!("{} bytes, the manifest lists {}", self.length, entry.file_len);
             let meaning = "It was cut or has grown after it was complete.";
             checking
-                .tell(Finding::damage(path, what, meaning).at(self.length.min(entry.file_len)..self.length));
+                .emit(Finding::damage(path, what, meaning).at(self.length.min(entry.file_len)..self.length));
         } else if header.generation == entry.generation && header.through != entry.through {
             let what = format!(
                 "it stands for segments up to {}, the manifest says {}",
                 header.through.0, entry.through.0
             );
-            checking.tell(Finding::suspicious(
+            checking.emit(Finding::suspicious(
                 path,
                 what,
                 "The file and the manifest were not written together.",
@@ -173,7 +188,7 @@ impl Open<'_> {
         }
     }
 
-    /// What the whole file's messages are, as far as the manifest says it.
+    /// Adds to a finding which messages the whole file has, as far as the manifest says it.
     fn told_messages(&self, finding: Finding) -> Finding {
         match self.place.listed {
             Some(entry) => finding.messages(entry.first_seq, entry.last_seq),
@@ -183,39 +198,39 @@ impl Open<'_> {
 }
 
 /// The trailer, and whether there should be one that cannot be read.
-fn trailer(checking: &mut Checking<'_, '_>, open: &Open<'_>) -> (Option<Trailer>, bool) {
+fn trailer(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>) -> (Option<Trailer>, bool) {
     let at = open.length.saturating_sub(TRAILER_BYTES as u64)..open.length;
     let meaning = "Its messages can still be read one by one, which makes starting slower.";
     match segment::read_trailer(&*open.file, &open.context) {
         Ok(Some(trailer)) => (Some(trailer), false),
         Ok(None) if open.place.listed.is_some_and(|entry| entry.sealed) || open.header.packed => {
             let finding = Finding::damage(&*open.path, "it has lost its footer", meaning).at(at);
-            checking.tell(open.told_messages(finding));
+            checking.emit(open.told_messages(finding));
             (None, true)
         }
         Ok(None) => (None, false),
         Err(damage) => {
-            checking.tell(Finding::damage(&*open.path, damage.to_string(), meaning).at(at));
+            checking.emit(Finding::damage(&*open.path, damage.to_string(), meaning).at(at));
             (None, true)
         }
     }
 }
 
 /// An encrypted file without its key.
-fn locked(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: Option<&Trailer>) {
+fn locked(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, trailer: Option<&Trailer>) {
     if let Some(trailer) = trailer {
         sealed::check_locked(checking, open, trailer);
     }
     let end = trailer.map_or(open.length, |trailer| trailer.records_end);
     let durable = trailer.map_or(0, |trailer| trailer.records_end);
-    let mut tell = |range: std::ops::Range<u64>| {
+    let mut emit = |range: std::ops::Range<u64>| {
         let what = "these bytes are not what was written";
-        checking.tell(Finding::damage(&*open.path, what, LOST).at(range));
+        checking.emit(Finding::damage(&*open.path, what, LOST).at(range));
     };
     if open.header.packed {
         match entries::frames(&*open.file, &open.context, end) {
             Ok((_, damaged, is_wrong)) => {
-                damaged.into_iter().for_each(&mut tell);
+                damaged.into_iter().for_each(&mut emit);
                 if is_wrong {
                     table_of_frames(checking, open, end);
                 }
@@ -226,7 +241,7 @@ fn locked(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: Option<&Tra
     }
     match segment::check_structure(&*open.file, &open.header, end, durable) {
         Ok(found) => {
-            found.damaged.into_iter().for_each(&mut tell);
+            found.damaged.into_iter().for_each(&mut emit);
             if let Some(at) = found.torn {
                 torn(checking, open, at, false);
             }
@@ -235,16 +250,16 @@ fn locked(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: Option<&Tra
     }
 }
 
-fn table_of_frames(checking: &mut Checking<'_, '_>, open: &Open<'_>, end: u64) {
+fn table_of_frames(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, end: u64) {
     let meaning = "The table of its frames is made again at each start; no message is lost.";
     let finding = Finding::damage(&*open.path, "the table of frames is not that of its frames", meaning);
-    checking.tell(finding.at(end.saturating_sub(16)..end));
+    checking.emit(finding.at(end.saturating_sub(16)..end));
 }
 
 /// Walks the entries; answers the last sequence in use.
 fn walk(
     checking: &mut Checking<'_, '_>,
-    open: &Open<'_>,
+    open: &OpenSegment<'_>,
     (trailer, has_lost_footer): (Option<&Trailer>, bool),
     sections: &Sections,
     counting: &mut Counting,
@@ -258,7 +273,7 @@ fn walk(
         durable
     };
     let slots = sections.slots.as_ref();
-    let mut rows = Rows::new(&open.header, slots);
+    let mut rows = TableCheck::new(&open.header, slots);
     let role = open.place.role;
     let walked = entries::walk(&*open.file, &open.header, &open.context, (to, durable), &mut |scanned| {
         let slot = rows.note(&scanned);
@@ -280,7 +295,7 @@ fn walk(
     }
     report(checking, open, &walked, &rows, has_lost_footer);
     rows_against_table(checking, open, &rows, walked.damaged.is_empty());
-    if counting.is_trusted && matches!(role, Role::Replayed) {
+    if counting.is_trusted && matches!(role, SegmentRole::Replayed) {
         if open.header.packed {
             counting.passed_rewritten(rows.has_gap, sections.last_seq());
         }
@@ -297,7 +312,7 @@ fn walk(
 }
 
 /// How much of an unsealed file later segments prove to have been synced.
-fn proven(checking: &Checking<'_, '_>, open: &Open<'_>, to: u64) -> u64 {
+fn proven(checking: &Checking<'_, '_>, open: &OpenSegment<'_>, to: u64) -> u64 {
     let mut durable = 0;
     let (no, behind) = (open.place.no, open.place.behind);
     let is_whole = || {
@@ -323,7 +338,8 @@ fn proven(checking: &Checking<'_, '_>, open: &Open<'_>, to: u64) -> u64 {
             }
         });
     }
-    // Space that was allocated ahead was synced, too; that it lacks entries is seen where the next segment begins.
+    // Space that was allocated ahead was synced, too; that it lacks entries is seen where the next
+    // segment begins.
     durable.min(used(&*open.file, to).unwrap_or(0))
 }
 
@@ -345,9 +361,9 @@ fn used(file: &dyn File, length: u64) -> std::io::Result<u64> {
 
 fn report(
     checking: &mut Checking<'_, '_>,
-    open: &Open<'_>,
+    open: &OpenSegment<'_>,
     walked: &Walked,
-    rows: &Rows<'_>,
+    rows: &TableCheck<'_>,
     has_lost_footer: bool,
 ) {
     for Damaged { bytes, first_seq, last_seq } in &walked.damaged {
@@ -355,7 +371,7 @@ fn report(
             Finding::damage(&*open.path, "these bytes are not what was written", LOST).at(bytes.clone());
         // The table knows what is missing; else it is what may have been between the neighbors.
         let (first, last) = rows.lost().or(last_seq.map(|last| (*first_seq, last))).unwrap_or((1, 0));
-        checking.tell(finding.messages(first, last));
+        checking.emit(finding.messages(first, last));
     }
     match walked.torn {
         Some((at, has_more)) if !has_lost_footer => torn(checking, open, at, has_more),
@@ -363,7 +379,7 @@ fn report(
     }
 }
 
-fn torn(checking: &mut Checking<'_, '_>, open: &Open<'_>, at: u64, has_more: bool) {
+fn torn(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, at: u64, has_more: bool) {
     let bytes = at..open.length;
     let finding = if !open.place.behind.is_empty() {
         let meaning = "The next start ends the log here and moves the segments behind it to quarantine: if the power \
@@ -382,25 +398,30 @@ fn torn(checking: &mut Checking<'_, '_>, open: &Open<'_>, at: u64, has_more: boo
             "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
         Finding::note(&*open.path, "it ends with an incomplete batch", meaning)
     };
-    checking.tell(finding.at(bytes));
+    checking.emit(finding.at(bytes));
 }
 
-fn rows_against_table(checking: &mut Checking<'_, '_>, open: &Open<'_>, rows: &Rows<'_>, is_whole: bool) {
+fn rows_against_table(
+    checking: &mut Checking<'_, '_>,
+    open: &OpenSegment<'_>,
+    rows: &TableCheck<'_>,
+    is_whole: bool,
+) {
     let path = &*open.path;
     if let Some(seq) = rows.disorder {
         let meaning = "Messages that were written twice: the first of each counts.";
-        checking.tell(Finding::suspicious(path, "sequences do not grow", meaning).messages(seq, seq));
+        checking.emit(Finding::suspicious(path, "sequences do not grow", meaning).messages(seq, seq));
     }
     if let Some((first, last)) = rows.lost().filter(|_| is_whole) {
         let what = "the footer names messages that are not in the file";
-        checking.tell(Finding::damage(path, what, LOST).messages(first, last));
+        checking.emit(Finding::damage(path, what, LOST).messages(first, last));
     }
     let unread = "The footer was not written for these entries: messages are there that readers do not find.";
     if let (Some(first), Some(last)) = (rows.unlisted.first(), rows.unlisted.last()) {
         checking
-            .tell(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
+            .emit(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
     }
     if let Some((seq, what)) = rows.wrong {
-        checking.tell(Finding::damage(path, what, unread).messages(seq, seq));
+        checking.emit(Finding::damage(path, what, unread).messages(seq, seq));
     }
 }

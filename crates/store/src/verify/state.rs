@@ -1,8 +1,9 @@
-//! A stream counted from scratch: every message that is there, found by walking entries one after the other.
+//! A stream counted from scratch: every message that is there, found by walking entries one after
+//! the other.
 //!
-//! Owns a second, plain version of the rules that `stream::catalog` has, on purpose not shared with it: a twin that
-//! borrowed the rules could not find a mistake in them. 16 bytes per message that was ever appended since the start of
-//! the walk, and the text of each subject once.
+//! Owns a second, plain version of the rules that `stream::catalog` has, on purpose not shared with
+//! it: a twin that borrowed the rules could not find a mistake in them. 16 bytes per message that
+//! was ever appended since the start of the walk, and the text of each subject once.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -15,13 +16,13 @@ use crate::{Seq, Timestamp};
 const GONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct CountedRow {
     seq: Seq,
     subject: u32,
     size: u32,
 }
 
-/// What is there of one subject.
+/// Messages of one subject, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) count: u64,
@@ -45,25 +46,25 @@ impl fmt::Display for Sum {
     }
 }
 
-/// See the module.
+/// Contents of a stream, counted by walking its entries one after the other.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct CountedStream {
     pub(super) first_seq: Seq,
     pub(super) last_seq: Seq,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     /// Ascending.
-    rows: Vec<Row>,
+    rows: Vec<CountedRow>,
     numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     counts: Vec<u64>,
     texts: Vec<Box<[u8]>>,
-    /// Subjects that changed since [`State::begin_segment`].
+    /// Subjects that changed since [`CountedStream::begin_segment`].
     pub(super) touched: HashSet<u32>,
     /// Messages with a lifetime of their own.
     pub(super) expiries: BTreeMap<Seq, Timestamp>,
 }
 
-impl State {
+impl CountedStream {
     /// An empty stream that goes on with `next`.
     pub(super) fn new(next: Seq) -> Self {
         Self {
@@ -102,7 +103,7 @@ impl State {
             self.first_seq = seq;
         }
         let number = self.number(subject);
-        self.rows.push(Row { seq, subject: number, size });
+        self.rows.push(CountedRow { seq, subject: number, size });
         self.counts[number as usize] += 1;
         self.touched.insert(number);
         (self.messages, self.bytes, self.last_seq) = (self.messages + 1, self.bytes + u64::from(size), seq);

@@ -1,21 +1,23 @@
-//! One stream: its names, its key, which files are there, and the order in which they are looked at.
+//! One stream: its names, its key, which files are there, and the order in which they are looked
+//! at.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::File;
+
 use crate::damage::Damage;
-use crate::disk::File;
 use crate::keys::{KeyError, StreamKey};
 use crate::manifest::{COPIES, Manifest};
-use crate::meta::TWINS;
-use crate::record::Context;
+use crate::meta::META_COPIES;
+use crate::record::FileContext;
 use crate::recovery::{base_name, base_number};
-use crate::segment::Header;
+use crate::segment::SegmentHeader;
 use crate::stream::{segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
-use super::apply::{Counting, Role};
+use super::apply::{Counting, SegmentRole};
 use super::finding::StreamName;
 use super::root::{Looking, UNFINISHED};
 use super::{
@@ -35,9 +37,9 @@ pub(super) struct Checking<'a, 'r> {
     pub(super) faults: u64,
 }
 
-/// What the directory holds.
+/// Files of the directory.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct DirectoryFiles {
     pub(super) segments: Vec<SegmentNo>,
     pub(super) bases: Vec<SegmentNo>,
     pub(super) logs: Vec<u64>,
@@ -61,7 +63,7 @@ impl Checking<'_, '_> {
         self.name.id
     }
 
-    /// What findings call the stream.
+    /// Names the stream for findings.
     pub(super) fn call(&mut self, meta: &crate::meta::Meta) {
         (self.name.account, self.name.name) = (meta.account.clone(), meta.name.clone());
     }
@@ -70,13 +72,13 @@ impl Checking<'_, '_> {
         self.directory.join(name)
     }
 
-    pub(super) fn tell(&mut self, finding: Finding) {
+    pub(super) fn emit(&mut self, finding: Finding) {
         self.faults += u64::from(finding.severity != Severity::Note);
-        self.reporter.tell(Finding { stream: Some(self.name.clone()), ..finding });
+        self.reporter.emit(Finding { stream: Some(self.name.clone()), ..finding });
     }
 
     pub(super) fn unreadable(&mut self, path: PathBuf, damage: &Damage) {
-        self.tell(Finding::damage(
+        self.emit(Finding::damage(
             path,
             damage.to_string(),
             "It cannot be read; what it holds is not known.",
@@ -97,8 +99,8 @@ impl Checking<'_, '_> {
         Ok(bytes)
     }
 
-    /// What opens the entries of a segment: without its key, only what checks them.
-    pub(super) fn context(&self, header: &Header) -> Context {
+    /// Context that opens the entries of a segment: without its key, only what checks them.
+    pub(super) fn context(&self, header: &SegmentHeader) -> FileContext {
         let cipher = header.encryption.zip(self.key.as_ref());
         header.context(
             cipher.map(|(kind, key)| key.file_cipher(kind, "segment", header.segment.0, &header.salt)),
@@ -114,47 +116,47 @@ impl Checking<'_, '_> {
     }
 
     fn open_key(&mut self, sealed: &[u8]) {
-        let path = self.path(TWINS[0]);
+        let path = self.path(META_COPIES[0]);
         let meaning = "Its structure was checked, its content could not be.";
         let opened = self.looking.keys.map(|keys| StreamKey::open(sealed, self.id(), keys));
         self.is_locked = !matches!(opened, Some(Ok(_)));
         self.reporter.summary.locked += u64::from(self.is_locked);
         match opened {
             Some(Ok((key, _))) => self.key = Some(key),
-            None => self.tell(Finding::note(path, "the stream is encrypted, and no key was given", meaning)),
+            None => self.emit(Finding::note(path, "the stream is encrypted, and no key was given", meaning)),
             Some(Err(error @ KeyError::Damaged { .. })) => {
-                self.tell(Finding::damage(
+                self.emit(Finding::damage(
                     path,
                     error.to_string(),
                     "The stream's messages cannot be decrypted.",
                 ));
             }
-            Some(Err(error)) => self.tell(Finding::suspicious(path, error.to_string(), meaning)),
+            Some(Err(error)) => self.emit(Finding::suspicious(path, error.to_string(), meaning)),
         }
     }
 
-    fn list(&mut self) -> io::Result<Found> {
-        let mut found = Found::default();
+    fn list(&mut self) -> io::Result<DirectoryFiles> {
+        let mut found = DirectoryFiles::default();
         for entry in self.looking.disk.list(self.directory)? {
             let (name, path) = (entry.name.as_str(), self.path(&entry.name));
             if let Some(no) = segment_number(name) {
                 found.segments.push(no);
             } else if let Some(no) = base_number(name) {
                 found.bases.push(no);
-            } else if let crate::consumer::Name::Log(number) = crate::consumer::read_name(name) {
+            } else if let crate::consumer::LogFileName::Log(number) = crate::consumer::read_name(name) {
                 found.logs.push(number);
             } else if name.ends_with(".tmp") && !entry.is_directory {
-                self.tell(Finding::note(path, "it was not finished", UNFINISHED));
-            } else if !TWINS.contains(&name) && !COPIES.contains(&name) {
+                self.emit(Finding::note(path, "it was not finished", UNFINISHED));
+            } else if !META_COPIES.contains(&name) && !COPIES.contains(&name) {
                 let meaning = "The next start moves it to quarantine.";
-                self.tell(Finding::suspicious(path, "it is not a file of a stream", meaning));
+                self.emit(Finding::suspicious(path, "it is not a file of a stream", meaning));
             }
         }
         found.segments.sort_unstable();
         Ok(found)
     }
 
-    fn files(&mut self, found: &Found) {
+    fn files(&mut self, found: &DirectoryFiles) {
         let manifest = manifests::check(self);
         let covers = manifest.as_ref().ok().and_then(Option::as_ref).map_or(SegmentNo(0), |one| one.covers);
         let known = manifest.as_ref().ok().and_then(Option::as_ref);
@@ -168,7 +170,7 @@ impl Checking<'_, '_> {
         if counting.is_too_large {
             let what = format!("it has more than {MOST_MESSAGES} messages");
             let meaning = "Each file was checked; whether they agree with each other was not.";
-            self.tell(Finding::note(self.directory, what, meaning));
+            self.emit(Finding::note(self.directory, what, meaning));
         }
         if counting.is_trusted {
             self.reporter.summary.messages += counting.state.messages;
@@ -177,7 +179,7 @@ impl Checking<'_, '_> {
     }
 
     /// Segments and bases that should be there, and those that need not.
-    fn missing(&mut self, found: &Found, manifest: Option<&Manifest>) {
+    fn missing(&mut self, found: &DirectoryFiles, manifest: Option<&Manifest>) {
         let Some(manifest) = manifest else {
             return found.bases.iter().for_each(|no| self.obsolete(base_name(*no)));
         };
@@ -186,7 +188,7 @@ impl Checking<'_, '_> {
                 let meaning = "The messages in it are lost unless the file can be restored from a backup.";
                 let finding =
                     Finding::damage(self.path(segment_name(entry.no)), "the segment is missing", meaning);
-                self.tell(finding.messages(entry.first_seq, entry.last_seq));
+                self.emit(finding.messages(entry.first_seq, entry.last_seq));
             }
         }
         let is_listed = |no: SegmentNo| manifest.segments.iter().any(|entry| entry.no == no);
@@ -200,7 +202,7 @@ impl Checking<'_, '_> {
         if !found.segments.iter().any(|no| *no > manifest.covers) {
             let no = SegmentNo(manifest.covers.0 + 1);
             let meaning = "Messages that were written last may be lost unless the file can be restored.";
-            self.tell(Finding::suspicious(
+            self.emit(Finding::suspicious(
                 self.path(segment_name(no)),
                 "the newest segment is missing",
                 meaning,
@@ -210,12 +212,12 @@ impl Checking<'_, '_> {
 
     fn obsolete(&mut self, name: String) {
         let meaning = "A crash came before it was removed; the next start removes it.";
-        self.tell(Finding::note(self.path(name), "no manifest needs it any more", meaning));
+        self.emit(Finding::note(self.path(name), "no manifest needs it any more", meaning));
     }
 
     fn segments(
         &mut self,
-        found: &Found,
+        found: &DirectoryFiles,
         manifest: Option<&Manifest>,
         covers: SegmentNo,
         counting: &mut Counting,
@@ -223,7 +225,7 @@ impl Checking<'_, '_> {
         let is_whole = covers.0 == 0 || self.has_whole_log(found, covers);
         let first = found.segments.first().and_then(|no| self.header(*no));
         if let Some(first) = first.filter(|_| is_whole) {
-            counting.state = super::state::State::new(first.first_seq);
+            counting.state = super::state::CountedStream::new(first.first_seq);
         }
         let mut at_covers = (covers.0 > 0).then_some(manifest).flatten();
         let mut next_seq = None;
@@ -242,14 +244,20 @@ impl Checking<'_, '_> {
             }
             let listed = manifest.and_then(|one| one.segments.iter().find(|entry| entry.no == no));
             let role = match (no > covers || is_whole, manifest.zip(listed)) {
-                (true, _) => Role::Replayed,
-                (false, Some((manifest, entry))) => Role::Visible(manifest, entry),
-                (false, None) => Role::Ignored,
+                (true, _) => SegmentRole::Replayed,
+                (false, Some((manifest, entry))) => SegmentRole::Visible(manifest, entry),
+                (false, None) => SegmentRole::Ignored,
             };
             self.reporter.summary.segments += 1;
             let before = at.checked_sub(1).map(|at| found.segments[at]);
-            let place =
-                segment::Place { no, listed, role, before, behind: &found.segments[at + 1..], next_seq };
+            let place = segment::SegmentPosition {
+                no,
+                listed,
+                role,
+                before,
+                behind: &found.segments[at + 1..],
+                next_seq,
+            };
             next_seq = segment::check(self, &place, counting);
         }
         if let Some(manifest) = at_covers {
@@ -278,7 +286,7 @@ impl Checking<'_, '_> {
     }
 
     /// Whether all entries that were ever written up to `covers` are still there.
-    fn has_whole_log(&self, found: &Found, covers: SegmentNo) -> bool {
+    fn has_whole_log(&self, found: &DirectoryFiles, covers: SegmentNo) -> bool {
         let numbers = found.segments.iter().take_while(|no| **no <= covers);
         let is_original = |no: SegmentNo| {
             self.header(no).is_some_and(|header| header.generation == 0 && header.through == no)
@@ -286,22 +294,39 @@ impl Checking<'_, '_> {
         numbers.clone().map(|no| no.0).eq(1..=covers.0) && numbers.copied().all(is_original)
     }
 
-    pub(super) fn header(&self, no: SegmentNo) -> Option<Header> {
-        Header::read(&*self.open(&segment_name(no)).ok()?).ok()
+    pub(super) fn header(&self, no: SegmentNo) -> Option<SegmentHeader> {
+        SegmentHeader::read(&*self.open(&segment_name(no)).ok()?).ok()
+    }
+
+    /// The sequences of a segment that cannot be read, as far as what is around it tells.
+    pub(super) fn hidden(
+        &self,
+        no: SegmentNo,
+        next_seq: Option<crate::Seq>,
+        behind: &[SegmentNo],
+    ) -> Option<(crate::Seq, crate::Seq)> {
+        let first = next_seq.or((no.0 == 1).then_some(1))?;
+        let next = behind.iter().find_map(|no| self.header(*no));
+        let last = match next {
+            Some(header) => header.first_seq.saturating_sub(1),
+            None => self.looking.statement(self.id()).last_seq,
+        };
+        (first <= last).then_some((first, last))
     }
 
     fn gap(&mut self, no: SegmentNo, expected: u64, next_seq: Option<crate::Seq>) {
         let path = self.path(segment_name(SegmentNo(expected)));
         let begins = self.header(no).map(|header| header.first_seq);
+        let next_seq = next_seq.or((expected == 1).then_some(1));
         let what = format!("segments {expected} to {} are missing", no.0.saturating_sub(1));
         if begins.is_some() && begins == next_seq {
             let meaning =
                 "The messages around it follow each other: it can have held deletions only, or nothing.";
-            return self.tell(Finding::suspicious(path, what, meaning));
+            return self.emit(Finding::suspicious(path, what, meaning));
         }
         let meaning = "The messages in it are lost unless the file can be restored from a backup.";
         let finding = Finding::damage(path, what, meaning);
-        self.tell(match (next_seq, begins) {
+        self.emit(match (next_seq, begins) {
             (Some(first), Some(begins)) => finding.messages(first, begins.saturating_sub(1)),
             _ => finding,
         });

@@ -1,17 +1,21 @@
 //! The two files: what they hold when a store is opened, and writing them.
 //!
-//! Both are written alike, and of two valid slots or heads the newer one counts, so either may be lost or damaged.
+//! Both are written alike, and of two valid slots or heads the newer one counts, so either may be
+//! lost or damaged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use myelin_disk::{Disk, File};
+
 use crate::StreamId;
 use crate::damage::Damage;
-use crate::disk::{Disk, File};
 
-use super::format::{Fault, HEAD_BYTES, Head, SLOT_BYTES, Slot, length_for, offset_of, seed};
+use super::format::{
+    HEAD_BYTES, SLOT_BYTES, SectorFault, WatermarkHead, WatermarkSlot, length_for, offset_of, seed,
+};
 
 /// The files' names, in a store's root.
 pub(crate) const NAMES: [&str; 2] = ["watermarks", "watermarks.copy"];
@@ -20,24 +24,25 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Slots between two that are written are written, too, if there are no more.
 const BRIDGED: usize = 8;
 
-/// What both files say.
+/// Contents of both files.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct WatermarkContents {
     /// `None`: no valid one.
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<WatermarkHead>,
     /// As they stand in the files; free ones have stream 0.
-    pub(crate) slots: Vec<Slot>,
-    /// What is wrong with which file.
+    pub(crate) slots: Vec<WatermarkSlot>,
+    /// Faults, with the file of each.
     pub(crate) faults: Vec<(&'static str, String)>,
-    /// The same where the other copy says it, so that nothing is lost: a write that was cut short leaves this, too.
+    /// Faults of one file where the other copy says it, so that nothing is lost: a write that was
+    /// cut short leaves this, too.
     pub(crate) healed: Vec<(&'static str, String)>,
     /// Whether a copy is not as it should be, and both have to be written.
     pub(crate) must_write: bool,
 }
 
 /// Reads both files, for the store with this number.
-pub(crate) fn read(disk: &dyn Disk, root: &Path, store: u64) -> Result<Read, Damage> {
-    let mut read = Read::default();
+pub(crate) fn read(disk: &dyn Disk, root: &Path, store: u64) -> Result<WatermarkContents, Damage> {
+    let mut read = WatermarkContents::default();
     let mut contents = Vec::new();
     for name in NAMES {
         let bytes = match load(disk, &root.join(name)) {
@@ -48,7 +53,7 @@ pub(crate) fn read(disk: &dyn Disk, root: &Path, store: u64) -> Result<Read, Dam
                 Vec::new()
             }
         };
-        match Head::decode(&bytes) {
+        match WatermarkHead::decode(&bytes) {
             Ok(head) if head.store != store => {
                 read.faults.push((name, "it belongs to another store".to_owned()));
                 continue;
@@ -58,9 +63,9 @@ pub(crate) fn read(disk: &dyn Disk, root: &Path, store: u64) -> Result<Read, Dam
                     read.head = Some(head);
                 }
             }
-            Err(Fault::Blank) => {}
-            Err(Fault::Damaged) => read.healed.push((name, "its head is damaged".to_owned())),
-            Err(Fault::Version(version)) => return Err(Damage::Version("watermarks", version)),
+            Err(SectorFault::Blank) => {}
+            Err(SectorFault::Damaged) => read.healed.push((name, "its head is damaged".to_owned())),
+            Err(SectorFault::Version(version)) => return Err(Damage::Version("watermarks", version)),
         }
         contents.push((name, bytes));
     }
@@ -72,10 +77,10 @@ pub(crate) fn read(disk: &dyn Disk, root: &Path, store: u64) -> Result<Read, Dam
     Ok(read)
 }
 
-/// The number of the store that the files were written for, if one of them still says it: for a store that has lost its
-/// own mark.
+/// The number of the store that the files were written for, if one of them still says it: for a
+/// store that has lost its own mark.
 pub(crate) fn store_number(disk: &dyn Disk, root: &Path) -> Option<u64> {
-    let head = |name| Head::decode(&load(disk, &root.join(name)).ok()?).ok();
+    let head = |name| WatermarkHead::decode(&load(disk, &root.join(name)).ok()?).ok();
     NAMES.into_iter().find_map(head).map(|head| head.store)
 }
 
@@ -91,22 +96,22 @@ fn load(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Read {
+impl WatermarkContents {
     /// Takes of each slot the newer valid one.
     fn merge(&mut self, contents: &[(&'static str, Vec<u8>)], store: u64) {
         let longest = contents.iter().map(|(_, bytes)| bytes.len()).max().unwrap_or(0);
         let count = longest.saturating_sub(HEAD_BYTES) / SLOT_BYTES;
         for index in 0..count {
-            let mut best = Slot::new(StreamId(0));
+            let mut best = WatermarkSlot::new(StreamId(0));
             let mut damaged = Vec::new();
             for (name, bytes) in contents {
                 let at = offset_of(index);
                 let Some(bytes) = bytes.get(at..at + SLOT_BYTES).and_then(|slot| slot.first_chunk()) else {
                     continue;
                 };
-                match Slot::decode(bytes, seed(store, index)) {
+                match WatermarkSlot::decode(bytes, seed(store, index)) {
                     Ok(slot) if slot.serial > best.serial => best = slot,
-                    Err(Fault::Damaged) => damaged.push((*name, format!("damaged at {at}"))),
+                    Err(SectorFault::Damaged) => damaged.push((*name, format!("damaged at {at}"))),
                     _ => {}
                 }
             }
@@ -116,7 +121,8 @@ impl Read {
         self.forget_older();
     }
 
-    /// A slot that was free in one copy and not in the other may have brought a stream back that has a newer one.
+    /// A slot that was free in one copy and not in the other may have brought a stream back that
+    /// has a newer one.
     fn forget_older(&mut self) {
         let mut newest: BTreeMap<StreamId, u64> = BTreeMap::new();
         for slot in self.slots.iter().filter(|slot| slot.stream.0 != 0) {
@@ -125,7 +131,7 @@ impl Read {
         }
         for slot in &mut self.slots {
             if newest.get(&slot.stream).is_some_and(|serial| *serial > slot.serial) {
-                *slot = Slot { serial: slot.serial, ..Slot::new(StreamId(0)) };
+                *slot = WatermarkSlot { serial: slot.serial, ..WatermarkSlot::new(StreamId(0)) };
             }
         }
     }
@@ -143,12 +149,14 @@ pub(super) struct Copies {
     files: [Option<Arc<dyn File>>; 2],
     /// The least of their lengths.
     length: usize,
-    /// Whether one was made and nothing of it is synced: also where its making found no room at first.
+    /// Whether one was made and nothing of it is synced: also where its making found no room at
+    /// first.
     is_new: bool,
 }
 
 impl Copies {
-    /// Opens or makes both, with room for `slots`. Whatever they hold stays; new ones are zeros. Answers whether one is new.
+    /// Opens or makes both, with room for `slots`. Whatever they hold stays; new ones are zeros.
+    /// Answers whether one is new.
     pub(super) fn open(&mut self, disk: &dyn Disk, root: &Path, slots: usize) -> io::Result<bool> {
         let length = length_for(slots);
         for (file, name) in self.files.iter_mut().zip(NAMES) {
@@ -177,8 +185,8 @@ impl Copies {
     pub(super) fn write(
         &self,
         store: u64,
-        head: Option<&Head>,
-        slots: &[Slot],
+        head: Option<&WatermarkHead>,
+        slots: &[WatermarkSlot],
         which: &BTreeSet<usize>,
     ) -> io::Result<()> {
         let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();

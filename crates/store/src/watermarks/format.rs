@@ -1,6 +1,8 @@
-//! The bytes of `watermarks`: a head, and one slot of a fixed size for each stream (docs/formats/watermarks.md).
+//! The bytes of `watermarks`: a head, and one slot of a fixed size for each stream
+//! (docs/formats/watermarks.md).
 //!
-//! Slots are written in place. None crosses a sector, so that a loss of power leaves the old one or the new one.
+//! Slots are written in place. None crosses a sector, so that a loss of power leaves the old one or
+//! the new one.
 
 use crate::document::Fields;
 use crate::{SegmentNo, Seq, StreamId};
@@ -16,9 +18,9 @@ const MAGIC: [u8; 8] = *b"MYELMARK";
 const VERSION: u32 = 1;
 const CLEAN: u32 = 1;
 
-/// What is wrong with a head or a slot.
+/// Fault of a head or a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum SectorFault {
     /// Nothing was ever written there.
     Blank,
     Damaged,
@@ -28,7 +30,7 @@ pub(super) enum Fault {
 
 /// The first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Head {
+pub(crate) struct WatermarkHead {
     /// Whether nothing was written to the store after the slots.
     pub(crate) is_clean: bool,
     /// The store's number.
@@ -37,13 +39,14 @@ pub(crate) struct Head {
     pub(crate) serial: u64,
     /// In which run of the machine it was written; 0: not known.
     pub(crate) boot: u64,
-    /// How many sequences a stream that states no mark may have given out behind those that are found.
+    /// How many sequences a stream that states no mark may have given out behind those that are
+    /// found.
     pub(crate) ahead: u64,
 }
 
 /// How far one stream had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct WatermarkSlot {
     /// 0: the slot is free.
     pub(crate) stream: StreamId,
     pub(crate) serial: u64,
@@ -52,17 +55,19 @@ pub(crate) struct Slot {
     /// Whether nothing was appended after this was written; counts only if the head says so, too.
     pub(crate) is_clean: bool,
     /// Everything before this place was written, into the file or into the journal.
-    pub(crate) written: Position,
+    pub(crate) written: LogPosition,
     /// Which rewrite of that segment.
     pub(crate) generation: u64,
     /// Everything before this place was synced.
-    pub(crate) synced: Position,
+    pub(crate) synced: LogPosition,
     /// The last sequence that was released, and how many messages there were.
     pub(crate) last_seq: Seq,
     pub(crate) messages: u64,
-    /// No sequence behind this one was released. `None`: none but a few behind those that are found, see [`Head::ahead`].
+    /// No sequence behind this one was released. `None`: none but a few behind those that are
+    /// found, see [`WatermarkHead::ahead`].
     pub(crate) reserved: Option<Seq>,
-    /// The log of the consumers' states: its number, how far it was written and synced, and how many consumers it had.
+    /// The log of the consumers' states: its number, how far it was written and synced, and how
+    /// many consumers it had.
     pub(crate) log: u64,
     pub(crate) log_written: u64,
     pub(crate) log_synced: u64,
@@ -71,17 +76,17 @@ pub(crate) struct Slot {
 
 /// A place in a stream's log. Later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
+pub(crate) struct LogPosition {
     pub(crate) segment: SegmentNo,
     pub(crate) offset: u64,
 }
 
-impl Position {
+impl LogPosition {
     /// Before everything.
     pub(crate) const START: Self = Self { segment: SegmentNo(0), offset: 0 };
 }
 
-impl Head {
+impl WatermarkHead {
     pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -95,32 +100,32 @@ impl Head {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, SectorFault> {
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES)];
         if bytes.iter().all(|byte| *byte == 0) {
-            return Err(Fault::Blank);
+            return Err(SectorFault::Blank);
         }
         if bytes.len() < HEAD_BYTES {
-            return Err(Fault::Damaged);
+            return Err(SectorFault::Damaged);
         }
         let (body, checksum) = bytes.split_at(HEAD_BYTES - 4);
         if body[..8] != MAGIC || crc32c::crc32c(body).to_le_bytes() != *checksum {
-            return Err(Fault::Damaged);
+            return Err(SectorFault::Damaged);
         }
         let mut fields = Fields(&body[8..]);
-        let mut next = || fields.u64().ok_or(Fault::Damaged);
+        let mut next = || fields.u64().ok_or(SectorFault::Damaged);
         let (first, store, serial, boot, ahead) = (next()?, next()?, next()?, next()?, next()?);
         match (first as u32, (first >> 32) as u32) {
             (VERSION, flags) if flags & !CLEAN == 0 => {
                 Ok(Self { is_clean: flags == CLEAN, store, serial, boot, ahead })
             }
-            (VERSION, _) => Err(Fault::Damaged),
-            (version, _) => Err(Fault::Version(version)),
+            (VERSION, _) => Err(SectorFault::Damaged),
+            (version, _) => Err(SectorFault::Version(version)),
         }
     }
 }
 
-impl Slot {
+impl WatermarkSlot {
     /// Of a stream of which nothing is known.
     pub(super) fn new(stream: StreamId) -> Self {
         Self {
@@ -128,9 +133,9 @@ impl Slot {
             serial: 0,
             boot: 0,
             is_clean: false,
-            written: Position::START,
+            written: LogPosition::START,
             generation: 0,
-            synced: Position::START,
+            synced: LogPosition::START,
             last_seq: 0,
             messages: 0,
             reserved: None,
@@ -170,24 +175,24 @@ impl Slot {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; SLOT_BYTES], seed: u32) -> Result<Self, Fault> {
+    pub(super) fn decode(bytes: &[u8; SLOT_BYTES], seed: u32) -> Result<Self, SectorFault> {
         if bytes.iter().all(|byte| *byte == 0) {
-            return Err(Fault::Blank);
+            return Err(SectorFault::Blank);
         }
         let (body, checksum) = bytes.split_at(SLOT_BYTES - 4);
         if crc32c::crc32c_append(seed, body).to_le_bytes() != *checksum {
-            return Err(Fault::Damaged);
+            return Err(SectorFault::Damaged);
         }
         let mut fields = Fields(body);
-        let mut next = || fields.u64().ok_or(Fault::Damaged);
+        let mut next = || fields.u64().ok_or(SectorFault::Damaged);
         let mut slot = Self {
             stream: StreamId(next()?),
             serial: next()?,
             boot: next()?,
             is_clean: false,
-            written: Position { segment: SegmentNo(next()?), offset: next()? },
+            written: LogPosition { segment: SegmentNo(next()?), offset: next()? },
             generation: next()?,
-            synced: Position { segment: SegmentNo(next()?), offset: next()? },
+            synced: LogPosition { segment: SegmentNo(next()?), offset: next()? },
             last_seq: next()?,
             messages: next()?,
             reserved: next()?.checked_sub(1),
@@ -196,10 +201,10 @@ impl Slot {
             log_synced: next()?,
             consumers: 0,
         };
-        slot.consumers = fields.u32().ok_or(Fault::Damaged)?;
-        let flags = fields.u32().ok_or(Fault::Damaged)?;
+        slot.consumers = fields.u32().ok_or(SectorFault::Damaged)?;
+        let flags = fields.u32().ok_or(SectorFault::Damaged)?;
         if flags & !CLEAN != 0 || fields.0.iter().any(|byte| *byte != 0) {
-            return Err(Fault::Damaged);
+            return Err(SectorFault::Damaged);
         }
         slot.is_clean = flags == CLEAN;
         Ok(slot)
@@ -211,7 +216,7 @@ pub(super) fn offset_of(index: usize) -> usize {
     HEAD_BYTES + index * SLOT_BYTES
 }
 
-/// What the checksum of slot `index` begins with: a slot elsewhere, or of another store, is none.
+/// Seed of the checksum of slot `index`: a slot elsewhere, or of another store, is none.
 pub(super) fn seed(store: u64, index: usize) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&store.to_le_bytes()), &(offset_of(index) as u64).to_le_bytes())
 }
@@ -225,14 +230,14 @@ pub(super) fn length_for(slots: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn slot() -> Slot {
-        Slot {
+    fn slot() -> WatermarkSlot {
+        WatermarkSlot {
             serial: 2,
             boot: 3,
             is_clean: true,
-            written: Position { segment: SegmentNo(4), offset: 5 },
+            written: LogPosition { segment: SegmentNo(4), offset: 5 },
             generation: 6,
-            synced: Position { segment: SegmentNo(7), offset: 8 },
+            synced: LogPosition { segment: SegmentNo(7), offset: 8 },
             last_seq: 9,
             messages: 10,
             reserved: Some(11),
@@ -240,40 +245,40 @@ mod tests {
             log_written: 13,
             log_synced: 14,
             consumers: 15,
-            ..Slot::new(StreamId(1))
+            ..WatermarkSlot::new(StreamId(1))
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let head = Head { is_clean: true, store: 7, serial: 8, boot: 9, ahead: 10 };
-        assert_eq!(Head::decode(&head.encode()), Ok(head));
+        let head = WatermarkHead { is_clean: true, store: 7, serial: 8, boot: 9, ahead: 10 };
+        assert_eq!(WatermarkHead::decode(&head.encode()), Ok(head));
         let seed = seed(7, 3);
-        assert_eq!(Slot::decode(&slot().encode(seed), seed), Ok(slot()));
+        assert_eq!(WatermarkSlot::decode(&slot().encode(seed), seed), Ok(slot()));
     }
 
     #[test]
     fn no_flipped_bit_is_believed() {
-        let head = Head { is_clean: false, store: 7, serial: 8, boot: 9, ahead: 10 };
+        let head = WatermarkHead { is_clean: false, store: 7, serial: 8, boot: 9, ahead: 10 };
         for bit in 0..HEAD_BYTES * 8 {
             let mut bytes = head.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Head::decode(&bytes), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(WatermarkHead::decode(&bytes), Err(SectorFault::Damaged), "bit {bit}");
         }
         let seed = seed(7, 3);
         for bit in 0..SLOT_BYTES * 8 {
             let mut bytes = slot().encode(seed);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Slot::decode(&bytes, seed), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(WatermarkSlot::decode(&bytes, seed), Err(SectorFault::Damaged), "bit {bit}");
         }
     }
 
     #[test]
     fn a_slot_of_another_place_is_none() {
         let bytes = slot().encode(seed(7, 3));
-        assert_eq!(Slot::decode(&bytes, seed(7, 4)), Err(Fault::Damaged));
-        assert_eq!(Slot::decode(&bytes, seed(8, 3)), Err(Fault::Damaged));
-        assert_eq!(Slot::decode(&[0; SLOT_BYTES], seed(7, 3)), Err(Fault::Blank));
+        assert_eq!(WatermarkSlot::decode(&bytes, seed(7, 4)), Err(SectorFault::Damaged));
+        assert_eq!(WatermarkSlot::decode(&bytes, seed(8, 3)), Err(SectorFault::Damaged));
+        assert_eq!(WatermarkSlot::decode(&[0; SLOT_BYTES], seed(7, 3)), Err(SectorFault::Blank));
     }
 
     #[test]

@@ -1,22 +1,27 @@
-//! Marks: up to which sequence each stream may have released messages that were not synced, stated before it does.
+//! Marks: up to which sequence each stream may have released messages that were not synced, stated
+//! before it does.
 //!
-//! After a loss of power a stream goes on behind its mark, or, where none is stated, behind so many sequences as the head says
-//! ([`Head::ahead`](super::Head)): so a new stream needs no mark for its first messages. A mark moves ahead in steps, by the
-//! round that comes next, with one write and one sync for all streams; a stream that waits for it must be told whatever
-//! becomes of that. At rest it comes back to what was released, so that a stream at rest leaves no gap.
+//! After a loss of power a stream goes on behind its mark, or, where none is stated, behind so many
+//! sequences as the head says ([`WatermarkHead::ahead`](super::WatermarkHead)): so a new stream
+//! needs no mark for its first messages. A mark moves ahead in steps, by the round that comes next,
+//! with one write and one sync for all streams; a stream that waits for it must be told whatever
+//! becomes of that. At rest it comes back to what was released, so that a stream at rest leaves no
+//! gap.
 //!
-//! It must never be released ([`Shared::move_mark`]) what a loss of power could take out of both files.
+//! It must never be released ([`StreamShared::move_mark`]) what a loss of power could take out of
+//! both files.
 
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use myelin_disk::File;
+
 use crate::config::Durability;
-use crate::disk::File;
 use crate::journal;
-use crate::stream::{MAX_SEQ, Need, Shared};
+use crate::stream::{MAX_SEQ, Need, StreamShared};
 use crate::{Seq, StreamId};
 
-use super::{State, Watermarks};
+use super::{WatermarkState, Watermarks};
 
 /// The shortest step, and how far a mark is ahead of a stream that rests for a moment.
 const LEAST: u64 = 4096;
@@ -27,16 +32,17 @@ const SECOND: u64 = 1_000_000_000;
 const PAUSE: u64 = SECOND / 10;
 /// How often it is looked whether streams rest.
 const LOOK: u64 = SECOND;
-/// How long a stream rests until its mark comes back all the way: the message after that has to wait for a sync.
+/// How long a stream rests until its mark comes back all the way: the message after that has to
+/// wait for a sync.
 const LONG_REST: u64 = 60 * SECOND;
 
 /// How a store keeps sequences from being given out twice after a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// It does not.
+    /// Sequences are not kept from that.
     Nothing,
-    /// By marks that are synced ahead. A stream that was opened gives out so many sequences before its first mark; with 0 it
-    /// waits for it, and none is passed over where no mark was needed.
+    /// By marks that are synced ahead. A stream that was opened gives out so many sequences before
+    /// its first mark; with 0 it waits for it, and none is passed over where no mark was needed.
     Ahead(u64),
 }
 
@@ -57,15 +63,15 @@ impl Reserve {
 
 /// How a stream was opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedStream {
     /// The last sequence that its log had, durably.
     pub(crate) found: Seq,
     pub(crate) durability: Durability,
 }
 
-/// What is known of a stream's mark besides what its slot says.
+/// State of a stream's mark besides what its slot says.
 #[derive(Debug, Default)]
-pub(super) struct Marked {
+pub(super) struct MarkState {
     /// Where every loss of power leaves it, at least.
     durable: Seq,
     /// Whether messages are released before they are synced.
@@ -78,36 +84,36 @@ pub(super) struct Marked {
     rests: bool,
 }
 
-/// What has to be done about marks.
+/// Requests of streams about their marks.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct MarkRequests {
     streams: Vec<StreamId>,
     /// Whether somebody waits.
     is_urgent: bool,
     /// When those for whom nobody waits have their turn.
     not_before: u64,
     /// When to look for streams that rest; `None`: all do.
-    look_at: Option<u64>,
+    idle_check_at: Option<u64>,
 }
 
-impl Asked {
+impl MarkRequests {
     /// Nanoseconds until the streams have their turn. A clock that went back counts as due.
     fn due(&self, now: u64) -> Option<u64> {
         let rest = |at: u64, most: u64| at.checked_sub(now).filter(|rest| *rest <= most).unwrap_or(0);
         let asked =
             (!self.streams.is_empty()).then(|| if self.is_urgent { 0 } else { rest(self.not_before, PAUSE) });
-        asked.into_iter().chain(self.look_due(now)).min()
+        asked.into_iter().chain(self.idle_check_due(now)).min()
     }
 
-    fn look_due(&self, now: u64) -> Option<u64> {
-        self.look_at.map(|at| at.checked_sub(now).filter(|rest| *rest <= LOOK).unwrap_or(0))
+    fn idle_check_due(&self, now: u64) -> Option<u64> {
+        self.idle_check_at.map(|at| at.checked_sub(now).filter(|rest| *rest <= LOOK).unwrap_or(0))
     }
 }
 
 /// A mark on its way.
 struct Raised {
     id: StreamId,
-    stream: Arc<Shared>,
+    stream: Arc<StreamShared>,
     mark: Seq,
 }
 
@@ -148,12 +154,14 @@ impl Watermarks {
     /// How far a stream that was opened may go for now. `before`: as it was in this process before.
     pub(super) fn begin_mark(
         &self,
-        state: &mut State,
+        state: &mut WatermarkState,
         at: usize,
-        (stream, opened): (&Arc<Shared>, Opened),
-        before: Option<&Marked>,
-    ) -> Marked {
-        let Reserve::Ahead(ahead) = self.reserve else { return Marked { rests: true, ..Marked::default() } };
+        (stream, opened): (&Arc<StreamShared>, OpenedStream),
+        before: Option<&MarkState>,
+    ) -> MarkState {
+        let Reserve::Ahead(ahead) = self.reserve else {
+            return MarkState { rests: true, ..MarkState::default() };
+        };
         let has_begun = state.has_begun;
         let slot = &mut state.slots[at];
         let unstated = opened.found.saturating_add(ahead);
@@ -178,21 +186,21 @@ impl Watermarks {
         } else {
             release.set_mark(durable);
         }
-        self.asked().look_at.get_or_insert(0);
+        self.asked().idle_check_at.get_or_insert(0);
         // One that syncs first needs no mark.
-        Marked { durable, is_lazy, rests: !is_lazy, ..Marked::default() }
+        MarkState { durable, is_lazy, rests: !is_lazy, ..MarkState::default() }
     }
 
-    /// What is due, and whether to look for streams that rest.
+    /// Takes the requests that are due, and tells whether to look for streams that rest.
     fn take(&self, now: u64, with_all: bool) -> Option<(Vec<StreamId>, bool)> {
         let mut asked = self.asked();
-        let looks = asked.look_due(now) == Some(0);
+        let looks = asked.idle_check_due(now) == Some(0);
         let is_due = with_all || asked.due(now) == Some(0);
         if !is_due {
             return None;
         }
         if looks {
-            asked.look_at = None;
+            asked.idle_check_at = None;
         }
         asked.is_urgent = false;
         asked.not_before = now.saturating_add(PAUSE);
@@ -201,7 +209,7 @@ impl Watermarks {
     }
 
     /// Brings back marks of streams that rest. Answers whether there were any.
-    fn rest(&self, state: &mut State, now: u64) -> bool {
+    fn rest(&self, state: &mut WatermarkState, now: u64) -> bool {
         let mut lowered = Vec::new();
         let mut is_any_awake = false;
         for (id, open) in &mut state.open {
@@ -210,7 +218,7 @@ impl Watermarks {
             is_any_awake |= !open.marked.rests;
         }
         if is_any_awake {
-            self.asked().look_at = Some(now.saturating_add(LOOK));
+            self.asked().idle_check_at = Some(now.saturating_add(LOOK));
         }
         for (id, mark) in &lowered {
             state.reserve(*id, *mark);
@@ -244,7 +252,7 @@ impl Watermarks {
         }
         drop(state);
         if !raised.is_empty() {
-            self.asked().look_at.get_or_insert(0);
+            self.asked().idle_check_at.get_or_insert(0);
         }
         for Raised { id, stream, mark } in raised.iter().filter(|one| one.stream.failure().is_none()) {
             if let Some(need) = stream.move_mark(*mark) {
@@ -253,7 +261,7 @@ impl Watermarks {
         }
     }
 
-    /// Who waits hears of it; for the others it is tried again.
+    /// Tells those who wait that a mark could not be moved; for the others it is tried again.
     fn could_not_move(&self, raised: &[Raised], error: io::Error) {
         for Raised { id, stream, .. } in raised {
             if stream.release.waits_for_mark() {
@@ -265,16 +273,16 @@ impl Watermarks {
         self.lock().trouble = Some(error);
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, MarkRequests> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_same(open: &super::Open, stream: &Arc<Shared>) -> bool {
+fn is_same(open: &super::OpenStream, stream: &Arc<StreamShared>) -> bool {
     std::ptr::eq(open.stream.as_ptr(), Arc::as_ptr(stream))
 }
 
-impl State {
+impl WatermarkState {
     /// Moves marks ahead, in the slots.
     fn raise(&mut self, streams: &[StreamId], now: u64) -> Vec<Raised> {
         let mut raised: Vec<Raised> = Vec::new();
@@ -293,17 +301,18 @@ impl State {
     }
 
     fn reserve(&mut self, id: StreamId, mark: Seq) {
-        if let Some(&at) = self.places.get(&id)
+        if let Some(&at) = self.slot_of.get(&id)
             && self.slots[at].reserved != Some(mark)
         {
             self.slots[at].reserved = Some(mark);
-            self.touch(at);
+            self.mark_unwritten(at);
         }
     }
 }
 
-impl Marked {
-    /// Where the mark goes when messages up to `last` were appended: ahead by what comes in about a second.
+impl MarkState {
+    /// Where the mark goes when messages up to `last` were appended: ahead by what comes in about a
+    /// second.
     fn raise(&mut self, last: Seq, now: u64) -> Seq {
         let step = self.moved.map_or(0, |(from, since)| {
             let used = u128::from(last.saturating_sub(from));
@@ -317,7 +326,7 @@ impl Marked {
     }
 
     /// Brings it back if the stream rests. Answers where it is then.
-    fn rest(&mut self, stream: &Shared, now: u64) -> Option<Seq> {
+    fn rest(&mut self, stream: &StreamShared, now: u64) -> Option<Seq> {
         let last = stream.release.last_seq();
         let since = match self.seen {
             Some((seen, since)) if seen == last && since <= now => since,

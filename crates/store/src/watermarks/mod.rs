@@ -1,15 +1,16 @@
 //! How far each stream had come, stated in two small files that are none of the streams' own.
 //!
-//! Recovery compares it with what it finds: what is missing is reported and never taken for a torn end, and no sequence
-//! is given out twice. A slot is written in place, without a sync, some 50 ms after its stream has changed
-//! ([`Watermarks::write`]); a clean stop makes all of them exact and durable. A statement is a lower bound that stays
-//! true: a log only grows. It must never say more than a process that comes after can find on an undamaged disk.
+//! Recovery compares it with what it finds: what is missing is reported and never taken for a torn
+//! end, and no sequence is given out twice. A slot is written in place, without a sync, some 50 ms
+//! after its stream has changed ([`Watermarks::write`]); a clean stop makes all of them exact and
+//! durable. A statement is a lower bound that stays true: a log only grows. It must never say more
+//! than a process that comes after can find on an undamaged disk.
 //!
-//! Besides, it states *ahead* up to which sequence each stream may have released messages, durably (`marks`): what a loss of
-//! power takes of them is then not given out again.
+//! Besides, it states *ahead* up to which sequence each stream may have released messages, durably
+//! (`marks`): what a loss of power takes of them is then not given out again.
 //!
-//! What is looked at here is atomic numbers of files and streams: appends neither wait for this nor know of it, unless they
-//! have come to the mark.
+//! What is looked at here is atomic numbers of files and streams: appends neither wait for this nor
+//! know of it, unless they have come to the mark.
 
 mod copies;
 mod format;
@@ -24,48 +25,48 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::append_file::AppendFile;
-use crate::disk::{Disk, is_full};
-use crate::journal::Changed;
+use crate::journal::ChangedFiles;
 use crate::recovery::{Notice, OpenError};
 use crate::store::Directories;
-use crate::stream::Shared;
+use crate::stream::StreamShared;
 use crate::{FileKind, SegmentNo, StreamId};
 
 use copies::Copies;
 pub(crate) use copies::{NAMES, read, store_number};
-pub(crate) use format::{Head, Position, Slot};
-pub(crate) use marks::Opened;
+pub(crate) use format::{LogPosition, WatermarkHead, WatermarkSlot};
+pub(crate) use marks::OpenedStream;
 pub use marks::Reserve;
-use marks::{Asked, Marked};
+use marks::{MarkRequests, MarkState};
+use myelin_disk::{Disk, is_full};
 pub(crate) use statement::{After, Mark, Statement};
 
-/// See the module.
+/// Watermarks of all streams: how far each had come, in two files of the store.
 #[derive(Debug)]
 pub(crate) struct Watermarks {
     disk: Arc<dyn Disk>,
     root: PathBuf,
     boot: u64,
     reserve: Reserve,
-    state: Mutex<State>,
+    state: Mutex<WatermarkState>,
     /// Marks that have to move. Its lock is a leaf.
-    asked: Mutex<Asked>,
+    asked: Mutex<MarkRequests>,
     /// One moves them at a time.
     turn: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct State {
+struct WatermarkState {
     copies: Copies,
-    head: Head,
-    slots: Vec<Slot>,
-    places: BTreeMap<StreamId, usize>,
+    head: WatermarkHead,
+    slots: Vec<WatermarkSlot>,
+    slot_of: BTreeMap<StreamId, usize>,
     /// Slots of no stream.
     free: BTreeSet<usize>,
-    /// What was found, of streams that were not opened since.
+    /// Statements that were found, of streams that were not opened since.
     found: HashMap<StreamId, Statement>,
     /// For streams without a slot.
     otherwise: Statement,
-    open: HashMap<StreamId, Open>,
+    open: HashMap<StreamId, OpenStream>,
     /// Slots that the files do not have yet.
     unwritten: BTreeSet<usize>,
     must_write_head: bool,
@@ -77,15 +78,15 @@ struct State {
 
 /// A stream that is open.
 #[derive(Debug)]
-struct Open {
+struct OpenStream {
     /// Neither is kept alive by this.
-    stream: Weak<Shared>,
+    stream: Weak<StreamShared>,
     /// Ascending: the active one, and closed ones that may not be whole on the disk.
     segments: Vec<(SegmentNo, Weak<AppendFile>)>,
     log: Option<(u64, Weak<AppendFile>)>,
     /// How many consumers there are.
     consumers: Weak<AtomicU32>,
-    marked: Marked,
+    marked: MarkState,
 }
 
 impl Watermarks {
@@ -110,9 +111,9 @@ impl Watermarks {
         let serial = read.serial();
         // What was not stopped may still depend on what its head said.
         let before = read.head.filter(|head| !head.is_clean).map_or(0, |head| head.ahead);
-        let mut state = State::found(read, boot);
+        let mut state = WatermarkState::found(read, boot);
         let ahead = reserve.ahead().max(before);
-        state.head = Head { is_clean: false, store, serial: serial + 1, boot, ahead };
+        state.head = WatermarkHead { is_clean: false, store, serial: serial + 1, boot, ahead };
         for vanished in state.forget_vanished(streams) {
             notices.push(vanished);
         }
@@ -146,25 +147,25 @@ impl Watermarks {
         Ok(())
     }
 
-    /// What is known of a stream that is to be opened.
+    /// Statement about a stream that is to be opened.
     pub(crate) fn statement(&self, id: StreamId) -> Statement {
         let state = self.lock();
-        if let (Some(_), Some(at)) = (state.open.get(&id), state.places.get(&id)) {
+        if let (Some(_), Some(at)) = (state.open.get(&id), state.slot_of.get(&id)) {
             // It was open in this process, which cannot have lost what it had written.
-            let slot = Slot { boot: 1, ..state.slots[*at] };
+            let slot = WatermarkSlot { boot: 1, ..state.slots[*at] };
             return Statement::of(&slot, &state.head, 1).of_this_process();
         }
         state.found.get(&id).copied().unwrap_or(state.otherwise)
     }
 
-    /// A stream was opened: it is stated from now on, first of all as it is. `files` are its segments that are not sealed,
-    /// in order.
+    /// A stream was opened: it is stated from now on, first of all as it is. `files` are its
+    /// segments that are not sealed, in order.
     pub(crate) fn attach(
         &self,
         id: StreamId,
-        stream: &Arc<Shared>,
+        stream: &Arc<StreamShared>,
         files: &[&Arc<AppendFile>],
-        opened: Opened,
+        opened: OpenedStream,
     ) {
         let mut state = self.lock();
         let found = state.found.remove(&id);
@@ -175,13 +176,15 @@ impl Watermarks {
         let (log, consumers) = before.map(|open| (open.log, open.consumers)).unwrap_or_default();
         let segments =
             files.iter().filter_map(|file| Some((segment_of(file)?, Arc::downgrade(file)))).collect();
-        state.open.insert(id, Open { stream: Arc::downgrade(stream), segments, log, consumers, marked });
+        state
+            .open
+            .insert(id, OpenStream { stream: Arc::downgrade(stream), segments, log, consumers, marked });
         if let Some(found) = found {
             // What is no fact now must not be taken for one when the consumers are opened.
             state.slots[at].log_written = found.log.1;
         }
         let before = state.slots[at].written;
-        (state.slots[at].written, state.slots[at].synced) = (Position::START, Position::START);
+        (state.slots[at].written, state.slots[at].synced) = (LogPosition::START, LogPosition::START);
         state.sample(id, self.boot);
         let is_back = state.slots[at].written < before;
         // What cannot be written now is written with what comes.
@@ -208,9 +211,9 @@ impl Watermarks {
         let _ = self.write_out(&mut state);
     }
 
-    /// States what has changed. What only the journal and memory hold of a file is written to it first, so that it does
-    /// not go with the journal.
-    pub(crate) fn write(&self, changed: &Changed) -> io::Result<()> {
+    /// States what has changed. What only the journal and memory hold of a file is written to it
+    /// first, so that it does not go with the journal.
+    pub(crate) fn write(&self, changed: &ChangedFiles) -> io::Result<()> {
         let files: Vec<Arc<AppendFile>> = changed.take().iter().filter_map(Weak::upgrade).collect();
         let mut again = Vec::new();
         let mut streams = BTreeSet::new();
@@ -238,22 +241,23 @@ impl Watermarks {
         self.lock().trouble.take().map_or(Ok(()), Err)
     }
 
-    /// Nothing is appended any more, and everything is synced: states all exactly, and says so. Both are durable then.
+    /// Nothing is appended any more, and everything is synced: states all exactly, and says so.
+    /// Both are durable then.
     pub(crate) fn close(&self) -> io::Result<()> {
         let mut state = self.lock();
-        let ids: Vec<StreamId> = state.places.keys().copied().collect();
+        let ids: Vec<StreamId> = state.slot_of.keys().copied().collect();
         for id in ids {
-            state.settle(id, self.boot);
+            state.finalize(id, self.boot);
         }
         self.write_out(&mut state)?;
         state.copies.sync()?;
-        state.head = Head { is_clean: true, serial: state.next_serial(), ..state.head };
+        state.head = WatermarkHead { is_clean: true, serial: state.next_serial(), ..state.head };
         state.must_write_head = true;
         self.write_out(&mut state)?;
         state.copies.sync()
     }
 
-    fn write_out(&self, state: &mut State) -> io::Result<()> {
+    fn write_out(&self, state: &mut WatermarkState) -> io::Result<()> {
         if state.unwritten.is_empty() && !state.must_write_head {
             return Ok(());
         }
@@ -273,14 +277,14 @@ impl Watermarks {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WatermarkState> {
         // Whatever is half done is written again with the next change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn found(read: copies::Read, boot: u64) -> Self {
+impl WatermarkState {
+    fn found(read: copies::WatermarkContents, boot: u64) -> Self {
         let otherwise = match &read.head {
             Some(head) if !head.is_clean => statement::after(false, head.boot, boot),
             _ => After::Unknown,
@@ -291,7 +295,7 @@ impl State {
             copies: Copies::default(),
             head,
             slots: read.slots,
-            places: BTreeMap::new(),
+            slot_of: BTreeMap::new(),
             free: BTreeSet::new(),
             found: HashMap::new(),
             otherwise: Statement::nothing(otherwise, mark),
@@ -304,7 +308,7 @@ impl State {
         for at in 0..state.slots.len() {
             let slot = state.slots[at];
             if slot.stream.0 != 0 {
-                state.places.insert(slot.stream, at);
+                state.slot_of.insert(slot.stream, at);
                 state.found.insert(slot.stream, Statement::of(&slot, &head, boot));
             } else {
                 state.free.insert(at);
@@ -321,8 +325,8 @@ impl State {
         state
     }
 
-    /// Frees the slots of streams that have no directory. One that was deleted has none either, but its slot is free, or its
-    /// directory still has the name under which it is removed.
+    /// Frees the slots of streams that have no directory. One that was deleted has none either, but
+    /// its slot is free, or its directory still has the name under which it is removed.
     fn forget_vanished(&mut self, streams: &Directories) -> Vec<Notice> {
         let is_gone = |id: &StreamId| !streams.there.contains(id);
         let gone: BTreeMap<StreamId, Statement> =
@@ -339,16 +343,16 @@ impl State {
         notices
     }
 
-    /// After a loss of power, streams without a slot get one that says so: the head will speak of this run of the machine,
-    /// and this process may be killed before it has opened them.
+    /// After a loss of power, streams without a slot get one that says so: the head will speak of
+    /// this run of the machine, and this process may be killed before it has opened them.
     fn keep_doubts(&mut self, streams: &Directories) {
         if self.otherwise.after != After::PowerLoss {
             return;
         }
         for id in &streams.there {
-            if !self.places.contains_key(id) {
+            if !self.slot_of.contains_key(id) {
                 let at = self.place(*id);
-                self.touch(at);
+                self.mark_unwritten(at);
                 self.found.insert(*id, self.otherwise);
             }
         }
@@ -357,10 +361,10 @@ impl State {
     fn forget(&mut self, id: StreamId) {
         self.open.remove(&id);
         self.found.remove(&id);
-        if let Some(at) = self.places.remove(&id) {
-            self.slots[at] = Slot::new(StreamId(0));
+        if let Some(at) = self.slot_of.remove(&id) {
+            self.slots[at] = WatermarkSlot::new(StreamId(0));
             self.free.insert(at);
-            self.touch(at);
+            self.mark_unwritten(at);
         }
     }
 
@@ -369,22 +373,22 @@ impl State {
         self.head.serial
     }
 
-    fn touch(&mut self, at: usize) {
+    fn mark_unwritten(&mut self, at: usize) {
         self.slots[at].serial = self.next_serial();
         self.unwritten.insert(at);
     }
 
     /// The slot of a stream.
     fn place(&mut self, id: StreamId) -> usize {
-        if let Some(&at) = self.places.get(&id) {
+        if let Some(&at) = self.slot_of.get(&id) {
             return at;
         }
         let at = self.free.pop_first().unwrap_or(self.slots.len());
         if at == self.slots.len() {
-            self.slots.push(Slot::new(id));
+            self.slots.push(WatermarkSlot::new(id));
         }
-        self.slots[at] = Slot::new(id);
-        self.places.insert(id, at);
+        self.slots[at] = WatermarkSlot::new(id);
+        self.slot_of.insert(id, at);
         at
     }
 
@@ -407,28 +411,28 @@ impl State {
 
     /// Looks where an open stream ends, and whether its slot says so.
     fn sample(&mut self, id: StreamId, boot: u64) {
-        let (Some(open), Some(&at)) = (self.open.get_mut(&id), self.places.get(&id)) else { return };
+        let (Some(open), Some(&at)) = (self.open.get_mut(&id), self.slot_of.get(&id)) else { return };
         let Some(stream) = open.stream.upgrade().filter(|stream| stream.failure().is_none()) else { return };
-        let mut slot = Slot { boot, is_clean: false, ..self.slots[at] };
+        let mut slot = WatermarkSlot { boot, is_clean: false, ..self.slots[at] };
         // Before the positions: what is released was written before.
         slot.last_seq = stream.release.seq();
         open.sample(&mut slot);
         if slot != self.slots[at] || slot.serial == 0 {
             self.slots[at] = slot;
-            self.touch(at);
+            self.mark_unwritten(at);
         }
     }
 
     /// The last word on a stream, at a stop.
-    fn settle(&mut self, id: StreamId, boot: u64) {
+    fn finalize(&mut self, id: StreamId, boot: u64) {
         self.sample(id, boot);
-        let Some(&at) = self.places.get(&id) else { return };
+        let Some(&at) = self.slot_of.get(&id) else { return };
         let is_exact = match self.open.get(&id) {
             None => self.found.get(&id).is_some_and(|found| found.after == After::Stop),
             Some(open) => {
                 let messages = open.stream.upgrade().and_then(|stream| {
                     let is_whole = stream.failure().is_none() && open.is_synced();
-                    is_whole.then(|| stream.catalog().totals.messages)
+                    is_whole.then(|| stream.catalog().totals().messages)
                 });
                 self.slots[at].messages = messages.unwrap_or(0);
                 messages.is_some()
@@ -439,11 +443,11 @@ impl State {
             // The next process begins without waiting for a mark.
             self.slots[at].reserved = None;
         }
-        self.touch(at);
+        self.mark_unwritten(at);
     }
 }
 
-impl Open {
+impl OpenStream {
     fn files(&self) -> impl Iterator<Item = (SegmentNo, Arc<AppendFile>)> {
         self.segments.iter().filter_map(|(no, file)| Some((*no, file.upgrade()?)))
     }
@@ -454,8 +458,9 @@ impl Open {
         self.files().map(|(_, file)| file).chain(log).all(|file| file.durable() == file.end())
     }
 
-    /// The first place where something may be missing: in a closed segment whose tail is in memory, or at the end.
-    fn sample(&mut self, slot: &mut Slot) {
+    /// The first place where something may be missing: in a closed segment whose tail is in memory,
+    /// or at the end.
+    fn sample(&mut self, slot: &mut WatermarkSlot) {
         let files: Vec<_> = self.files().collect();
         let (mut written, mut synced) = (None, None);
         for (at, (no, file)) in files.iter().enumerate() {
@@ -463,10 +468,10 @@ impl Open {
             // Nothing is appended to any but the last one.
             let (durable, kept, end) = (file.durable(), file.kept(), file.end());
             if written.is_none() && (is_last || kept < end) {
-                written = Some((Position { segment: *no, offset: kept }, file.generation()));
+                written = Some((LogPosition { segment: *no, offset: kept }, file.generation()));
             }
             if synced.is_none() && (is_last || durable < end) {
-                synced = Some(Position { segment: *no, offset: durable });
+                synced = Some(LogPosition { segment: *no, offset: durable });
             }
         }
         if let Some((position, generation)) = written

@@ -1,17 +1,18 @@
-//! What a start may take for a fact about a stream, from a place that is not the stream's own files.
+//! Statement that a start may take for a fact about a stream, from a place that is not the stream's
+//! own files.
 
 use crate::segment::HEADER_BYTES;
 use crate::stream::MAX_SEQ;
 use crate::{SegmentNo, Seq};
 
-use super::format::{Head, Position, Slot};
+use super::format::{LogPosition, WatermarkHead, WatermarkSlot};
 
 /// How the process before ended, as far as a stream is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// All was written and synced, and said so.
     Stop,
-    /// It was killed: what it had written is there.
+    /// The process was killed: what it had written is there.
     Kill,
     /// The power may have failed: what it had synced is there.
     PowerLoss,
@@ -30,12 +31,12 @@ pub(crate) enum Mark {
     Through(Seq),
 }
 
-/// See the module.
+/// Statement of what a start may take for a fact about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub(crate) after: After,
     /// Everything before it is there, unless it was damaged since.
-    pub(crate) position: Position,
+    pub(crate) position: LogPosition,
     /// Which rewrite of that segment is meant. `None`: any.
     generation: Option<u64>,
     /// The last sequence that was released.
@@ -54,7 +55,7 @@ impl Statement {
     pub(crate) const fn nothing(after: After, mark: Mark) -> Self {
         Self {
             after,
-            position: Position::START,
+            position: LogPosition::START,
             generation: None,
             last_seq: 0,
             messages: None,
@@ -64,8 +65,8 @@ impl Statement {
         }
     }
 
-    /// What a slot says in this run of the machine.
-    pub(crate) fn of(slot: &Slot, head: &Head, boot: u64) -> Self {
+    /// Statement of a slot in this run of the machine.
+    pub(crate) fn of(slot: &WatermarkSlot, head: &WatermarkHead, boot: u64) -> Self {
         let after = after(head.is_clean && slot.is_clean, slot.boot, boot);
         let is_whole = after != After::PowerLoss;
         let position = if is_whole { slot.written } else { slot.synced };
@@ -84,13 +85,15 @@ impl Statement {
         }
     }
 
-    /// The same of a stream that is opened a second time by one process: that has lost nothing.
+    /// Statement about a stream that is opened a second time by one process, which has lost
+    /// nothing: no message was released that is not found.
     pub(super) fn of_this_process(self) -> Self {
         Self { mark: Mark::Found, ..self }
     }
 
-    /// The last sequence that may have been released, where the log that was found ends with `found`. What a process wrote is
-    /// there after it was killed, and what it keeps in memory (`persist_mode: async`) it writes some 20 times a second.
+    /// The last sequence that may have been released, where the log that was found ends with
+    /// `found`. What a process wrote is there after it was killed, and what it keeps in memory
+    /// (`persist_mode: async`) it writes some 20 times a second.
     pub(crate) fn given_out(&self, found: Seq) -> Seq {
         let may_lack = self.after == After::PowerLoss;
         let given = match self.mark {
@@ -101,8 +104,8 @@ impl Statement {
         given.clamp(found, MAX_SEQ.max(found))
     }
 
-    /// Where the entries of a segment that is not sealed must reach at least: `None` if nothing is known of it, or if it is
-    /// an earlier one and whole.
+    /// Where the entries of a segment that is not sealed must reach at least: `None` if nothing is
+    /// known of it, or if it is an earlier one and whole.
     pub(crate) fn end_of(&self, no: SegmentNo, generation: u64) -> Option<u64> {
         let is_it = self.position.segment == no && self.generation.is_none_or(|stated| stated == generation);
         is_it.then_some(self.position.offset)
@@ -110,7 +113,7 @@ impl Statement {
 
     /// The last segment whose header must be there.
     pub(crate) fn last_segment(&self) -> SegmentNo {
-        let Position { segment, offset } = self.position;
+        let LogPosition { segment, offset } = self.position;
         if offset >= HEADER_BYTES as u64 { segment } else { SegmentNo(segment.0.saturating_sub(1)) }
     }
 

@@ -1,9 +1,10 @@
-//! Crash enumeration of the store: a script that touches everything, ended at every point in every way.
+//! Crash enumeration of the store: a script that touches everything, ended at every point in every
+//! way.
 //!
-//! Each operation on a stream is one batch, so a stream has a history of states, and what a crash leaves must be one of
-//! them: none older than what was promised in the stream's mode, none newer than what was begun. That covers order and
-//! content, what was deleted, and gaps. Besides, nothing panics, nothing is called damaged, opening again finds the
-//! same, and messages can be appended.
+//! Each operation on a stream is one batch, so a stream has a history of states, and what a crash
+//! leaves must be one of them: none older than what was promised in the stream's mode, none newer
+//! than what was begun. That covers order and content, what was deleted, and gaps. Besides, nothing
+//! panics, nothing is called damaged, opening again finds the same, and messages can be appended.
 
 mod consumers;
 mod metas;
@@ -12,15 +13,15 @@ mod script;
 
 use std::collections::BTreeSet;
 
-use myelin_store::disk::faulty::{Fault, FaultyDisk, Operation, Step};
+use myelin_disk::faulty::{DiskFault, DiskOperation, DiskStep, FaultyDisk};
 use myelin_store::{Compression, Durability};
 
 use crate::enumeration::{Enumeration, Script};
 use script::{Rounds, Workload};
 
-/// Every fault at every point, and a second loss of power at every point of every recovery: with `MYELIN_CRASH_DEEP`, which
-/// takes half an hour. Without it fewer ways to survive a loss of power, and a second one at some points of each recovery,
-/// others each time.
+/// Every fault at every point, and a second loss of power at every point of every recovery: with
+/// `MYELIN_CRASH_DEEP`, which takes half an hour. Without it fewer ways to survive a loss of power,
+/// and a second one at some points of each recovery, others each time.
 fn enumerate(name: &'static str, workload: &impl Script) {
     let mut plan = Enumeration::new(name, 7);
     if std::env::var_os("MYELIN_CRASH_DEEP").is_none() {
@@ -37,23 +38,23 @@ fn enumerate(name: &'static str, workload: &impl Script) {
 fn journal_files(workload: &impl Script) -> (usize, usize) {
     let disk = FaultyDisk::new(7);
     workload.work(&disk, &mut Default::default());
-    let begun = |step: &Step| {
+    let begun = |step: &DiskStep| {
         let is_journal = step.path.extension().is_some_and(|extension| extension == "jnl");
-        is_journal && matches!(step.operation, Operation::Write { offset: 0, .. })
+        is_journal && matches!(step.operation, DiskOperation::Write { offset: 0, .. })
     };
     let begun: Vec<_> = disk.journal().into_iter().filter(begun).map(|step| step.path).collect();
     (begun.iter().collect::<BTreeSet<_>>().len(), begun.len())
 }
 
-/// The disk fills up at each point: no removal and no acknowledgement is refused as long as there is headroom. The script
-/// looks itself.
+/// The disk fills up at each point: no removal and no acknowledgement is refused as long as there
+/// is headroom. The script looks itself.
 fn fill_everywhere(workload: &impl Script) {
     let healthy = FaultyDisk::new(7);
     workload.work(&healthy, &mut Default::default());
     for point in 0..healthy.points() {
         for room in [0, 4096, 8192, 32768] {
             let disk = FaultyDisk::new(7);
-            disk.fail_at(point, Fault::FullAfter(room));
+            disk.fail_at(point, DiskFault::FullAfter(room));
             workload.work(&disk, &mut Default::default());
         }
     }

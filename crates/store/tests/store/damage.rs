@@ -1,15 +1,17 @@
-//! Files are damaged while nobody uses the store: what is missing is said, and no sequence is given out twice.
+//! Files are damaged while nobody uses the store: what is missing is said, and no sequence is given
+//! out twice.
 //!
 //! After a clean stop, and after a kill once the watermarks were written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use myelin_store::consumer::Rules;
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::Disk;
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_store::consumer::AckRules;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{
-    Admission, Disk, Durability, Filter, NewMessage, Reserve, Seq, Store, StoreOptions, StoreReport, Stream,
+    Admission, Durability, Filter, NewMessage, Reserve, Seq, Store, StoreOptions, StoreReport, Stream,
     StreamConfig, StreamReport, Wait, verify,
 };
 
@@ -158,7 +160,8 @@ fn goes_on(disk: &FaultyDisk, durability: Durability, what: &str) -> Vec<Seq> {
     let Found { mut stream, .. } = reopen(&killed, durability, 3);
     assert_eq!(stream.state().totals.last_seq, MESSAGES + 1, "{what}");
     assert_eq!(append(&mut stream, "a.new"), MESSAGES + 2, "{what}");
-    // Without the watermarks' word, as after a loss of power that takes what was not synced of them.
+    // Without the watermarks' word, as after a loss of power that takes what was not synced of
+    // them.
     let off = disk.power_cycle(Survival::None);
     let Found { stream, .. } = reopen(&off, durability, 4);
     assert!(stream.state().totals.last_seq > MESSAGES, "{what}");
@@ -361,7 +364,7 @@ fn with_consumers(end: End) -> (FaultyDisk, PathBuf) {
     append(&mut stream, "a.b");
     let (mut consumers, _) = store.open_consumers(stream.id(), Durability::Written, None).expect("new");
     for name in ["one", "two", "three"] {
-        consumers.create(name, Rules::default(), b"{}").expect("it is new");
+        consumers.create(name, AckRules::default(), b"{}").expect("it is new");
         consumers.flush(5).expect("the disk works");
     }
     store.journal().round_now(&|| 5).expect("the disk works");
@@ -384,7 +387,7 @@ fn consumers(disk: &FaultyDisk, turn: u64) -> (usize, Vec<String>) {
     let id = report.streams[0].id;
     let (stream, _) = store.open_stream(id, config(Durability::Written), 7).expect("it opens");
     let (mut consumers, report) = store.open_consumers(id, Durability::Written, None).expect("they open");
-    consumers.create(&format!("made {turn}"), Rules::default(), b"{}").expect("it is new");
+    consumers.create(&format!("made {turn}"), AckRules::default(), b"{}").expect("it is new");
     consumers.flush(7).expect("the disk works");
     drop(store.put_away(&mut consumers));
     store.journal().round_now(&|| 7).expect("the disk works");

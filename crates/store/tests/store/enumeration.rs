@@ -1,28 +1,28 @@
 //! Crash enumeration: one workload, every point, every kind of fault, several ways to survive.
 //!
-//! The workload runs on a fresh [`FaultyDisk`] and notes what it promised to its callers, as it promises it.
-//! Then the process is killed or power is lost, and a check opens what is left and holds it against the
-//! promises. Runs are reproducible: a [`Failure`] names its [`Case`], and [`Enumeration::replay`] runs that
-//! one alone.
+//! The workload runs on a fresh [`FaultyDisk`] and notes what it promised to its callers, as it
+//! promises it. Then the process is killed or power is lost, and a check opens what is left and
+//! holds it against the promises. Runs are reproducible: a [`Failure`] names its [`Case`], and
+//! [`Enumeration::replay`] runs that one alone.
 
 use std::fmt;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use myelin_disk::faulty::{DiskFault, DiskStep, FaultyDisk, Survival};
 use myelin_stdx::rng::Rng;
-use myelin_store::disk::faulty::{Fault, FaultyDisk, Step, Survival};
 
 /// What is enumerated. It must do the same each time, and never panic.
 pub(crate) trait Script {
     /// What the store said to its callers in one run.
     type Promises: Clone + Default + fmt::Debug;
 
-    /// Uses the store on an empty disk, and notes what it promises as it promises it. Returns when it is done
-    /// or can do no more.
+    /// Uses the store on an empty disk, and notes what it promises as it promises it. Returns when
+    /// it is done or can do no more.
     fn work(&self, disk: &FaultyDisk, promises: &mut Self::Promises);
 
-    /// Opens what is left, as the next process would, and notes what it promises by showing it. Power may be
-    /// lost meanwhile: errors are as good as success.
+    /// Opens what is left, as the next process would, and notes what it promises by showing it.
+    /// Power may be lost meanwhile: errors are as good as success.
     fn recover(&self, disk: &FaultyDisk, promises: &mut Self::Promises);
 
     /// Opens what is left, on a healthy disk, and says what does not agree with the promises.
@@ -44,7 +44,7 @@ pub(crate) enum Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     /// What strikes, and where; `None` is the healthy run.
-    pub(crate) fault: Option<(u64, Fault)>,
+    pub(crate) fault: Option<(u64, DiskFault)>,
     pub(crate) loss: Loss,
     /// Power is lost once more at this point of the recovery (or after it), and this is left.
     pub(crate) again: Option<(u64, Survival)>,
@@ -57,7 +57,7 @@ pub(crate) struct Failure {
     seed: u64,
     pub(crate) case: Case,
     pub(crate) reason: String,
-    journal: Vec<Step>,
+    journal: Vec<DiskStep>,
 }
 
 impl fmt::Display for Failure {
@@ -87,26 +87,28 @@ pub(crate) struct Enumeration {
     pub(crate) name: &'static str,
     pub(crate) seed: u64,
     /// Tried at every point.
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<DiskFault>,
     /// How many prefixes of the unsynced changes are tried, besides none and all.
     pub(crate) prefixes: u64,
     /// How many random survivals are tried.
     pub(crate) randoms: u64,
-    /// Whether power is lost a second time: after every recovery, and at every point of those from a crash.
+    /// Whether power is lost a second time: after every recovery, and at every point of those from
+    /// a crash.
     pub(crate) crash_recovery: bool,
-    /// At every how many points of a recovery it is lost; where it begins rotates, so that all of them have their turn.
+    /// At every how many points of a recovery it is lost; where it begins rotates, so that all of
+    /// them have their turn.
     pub(crate) recovery_step: u64,
 }
 
 impl Enumeration {
     pub(crate) fn new(name: &'static str, seed: u64) -> Self {
         let faults = vec![
-            Fault::Crash,
-            Fault::Error(ErrorKind::Other),
-            Fault::ErrorsFrom(ErrorKind::Other),
-            Fault::Error(ErrorKind::StorageFull),
-            Fault::FullAfter(0),
-            Fault::FullAfter(8192),
+            DiskFault::Crash,
+            DiskFault::Error(ErrorKind::Other),
+            DiskFault::ErrorsFrom(ErrorKind::Other),
+            DiskFault::Error(ErrorKind::StorageFull),
+            DiskFault::FullAfter(0),
+            DiskFault::FullAfter(8192),
         ];
         Self { name, seed, faults, prefixes: 4, randoms: 4, crash_recovery: true, recovery_step: 1 }
     }
@@ -159,7 +161,7 @@ impl<S: Script> Run<'_, S> {
     }
 
     /// Runs the workload on a fresh disk.
-    fn work(&self, fault: Option<(u64, Fault)>) -> Result<(FaultyDisk, S::Promises), Box<Failure>> {
+    fn work(&self, fault: Option<(u64, DiskFault)>) -> Result<(FaultyDisk, S::Promises), Box<Failure>> {
         let disk = FaultyDisk::new(self.plan.seed);
         if let Some((point, fault)) = fault {
             disk.fail_at(point, fault);
@@ -188,13 +190,13 @@ impl<S: Script> Run<'_, S> {
         &self,
         disk: &FaultyDisk,
         promises: &S::Promises,
-        fault: Option<(u64, Fault)>,
+        fault: Option<(u64, DiskFault)>,
         summary: &mut Summary,
     ) -> Result<(), Box<Failure>> {
         let point = fault.map_or(summary.points, |(point, _)| point);
         let survivals = self.plan.survivals(point, disk.unsynced());
         let mut losses = vec![Loss::Process];
-        if matches!(fault, Some((_, Fault::FullAfter(_)))) {
+        if matches!(fault, Some((_, DiskFault::FullAfter(_)))) {
             losses.push(Loss::ProcessOnFullDisk);
         }
         losses.extend(survivals.iter().map(|survival| Loss::Power(*survival)));
@@ -211,8 +213,9 @@ impl<S: Script> Run<'_, S> {
 
     /// Loses power during one recovery and after it. Gives back how many checks there were.
     ///
-    /// After it matters even where nothing was lost before: a process that was killed after a failed sync
-    /// leaves a cache that shows what the device does not have, and the next process must not believe it.
+    /// After it matters even where nothing was lost before: a process that was killed after a
+    /// failed sync leaves a cache that shows what the device does not have, and the next process
+    /// must not believe it.
     fn crash_the_recovery(
         &self,
         disk: &FaultyDisk,
@@ -223,7 +226,7 @@ impl<S: Script> Run<'_, S> {
         self.recovered(&probe, promises, case)?;
         let behind = probe.points();
         self.settle(disk, promises, Case { again: Some((behind, Survival::None)), ..case })?;
-        if !matches!(case.fault, Some((_, Fault::Crash))) {
+        if !matches!(case.fault, Some((_, DiskFault::Crash))) {
             return Ok(1);
         }
         let step = self.plan.recovery_step;
@@ -249,7 +252,7 @@ impl<S: Script> Run<'_, S> {
         let Some((point, survival)) = case.again else {
             return self.checked(&left, promises, case, case.loss);
         };
-        left.fail_at(point, Fault::Crash);
+        left.fail_at(point, DiskFault::Crash);
         let promises = self.recovered(&left, promises, case)?;
         // Even where the process was only killed at first, now power was lost.
         let last = left.power_cycle(survival);

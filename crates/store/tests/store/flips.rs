@@ -1,20 +1,21 @@
-//! One bit of a small store is flipped, at many places of every file: what is opened then is what it was, or is
-//! reported, and nothing else is lost than what the report speaks of.
+//! One bit of a small store is flipped, at many places of every file: what is opened then is what
+//! it was, or is reported, and nothing else is lost than what the report speaks of.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_store::cipher::CipherKind;
-use myelin_store::consumer::{Consumer, ConsumerState, Consumers, DeliverySeq, Delta, Rules};
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_store::consumer::{AckRules, Consumer, ConsumerState, Consumers, DeliverySeq, Delta};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, Compression, Disk, Durability, NewMessage, Notice, Reserve, Seq, Store, StoreOptions,
-    StoreReport, Stream, StreamConfig, Wait,
+    Admission, Compression, Durability, NewMessage, Notice, Reserve, Seq, Store, StoreOptions, StoreReport,
+    Stream, StreamConfig, Wait,
 };
 
 use crate::twin::Kept;
@@ -98,7 +99,8 @@ impl Kind {
             store.open_consumers(stream.id(), Durability::Synced, None).expect("a healthy disk").0;
         consume(consumers, &store);
         drop((stream, store));
-        // The journal's last block cannot be told from one that was never written. A replay leaves nothing that needs it.
+        // The journal's last block cannot be told from one that was never written. A replay leaves
+        // nothing that needs it.
         drop(self.open(&disk, 3).expect("a healthy disk"));
         (disk.power_cycle(Survival::None), written)
     }
@@ -106,7 +108,7 @@ impl Kind {
 
 /// A consumer that has worked through a few messages.
 fn consume(mut consumers: Consumers, store: &Store) {
-    let id = consumers.create("C", Rules::default(), b"blob").expect("it is the first");
+    let id = consumers.create("C", AckRules::default(), b"blob").expect("it is the first");
     for n in 1..=6 {
         let delivery = DeliverySeq(n);
         let delivered = Delta::Delivered { delivery, seq: n, count: 1, timestamp: 100 };
@@ -219,9 +221,10 @@ fn is_found_by_a_check(kind: Kind, disk: &FaultyDisk) -> bool {
     checked.is_err() || worst > Severity::Note
 }
 
-/// Whether every bit of a file counts. It does not in `headroom`, whose content nobody reads; in the journal, which has
-/// padding and what earlier uses left; and in the newest segment, whose last write cannot be told from one that never
-/// happened. What is allocated and was never written is behind what [`used`] gives.
+/// Whether every bit of a file counts. It does not in `headroom`, whose content nobody reads; in
+/// the journal, which has padding and what earlier uses left; and in the newest segment, whose last
+/// write cannot be told from one that never happened. What is allocated and was never written is
+/// behind what [`used`] gives.
 fn counts(disk: &FaultyDisk, path: &Path) -> bool {
     let name = path.file_name().expect("a file has a name").to_string_lossy();
     if name.ends_with(".seg") {
@@ -260,7 +263,8 @@ fn flip_everywhere(kind: Kind) {
     println!("{kind:?}: {flips} flips, {reports} reports, {lost} messages lost by one of them");
 }
 
-/// Holds what is there after a flip in `path` against what was there. Gives back how many messages are missing.
+/// Holds what is there after a flip in `path` against what was there. Gives back how many messages
+/// are missing.
 fn compare(
     whole: &Seen,
     written: &BTreeMap<Seq, Kept>,

@@ -1,7 +1,8 @@
 //! Real processes on a real disk that are killed while they write with `always`.
 //!
-//! The test starts itself as a child, which appends and reports each sequence when it is released. Once it has reported
-//! a number of them that the seed says, it is killed, and what it reported must be there.
+//! The test starts itself as a child, which appends and reports each sequence when it is released.
+//! Once it has reported a number of them that the seed says, it is killed, and what it reported
+//! must be there.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use myelin_disk::real::RealDisk;
 use myelin_stdx::rng::Rng;
-use myelin_store::disk::real::RealDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Admission, Durability, NewMessage, Seq, Store, StoreOptions, Stream, StreamConfig, Wait};
 
@@ -47,7 +48,8 @@ fn payload(seq: Seq) -> Vec<u8> {
     (0..seq % 300).map(|at| (at * 7 + seq) as u8).collect()
 }
 
-/// Appends until it is killed; a thread runs rounds. Says `released N` whenever the position has moved.
+/// Appends until it is killed; a thread runs rounds. Says `released N` whenever the position has
+/// moved.
 fn child(root: &Path, turn: u64) {
     let (store, stream) = open(root, turn);
     let mut stream = stream.expect("the parent made it");

@@ -1,7 +1,7 @@
 //! The store from outside: what it promises to whoever embeds it, on disks that fail.
 //!
-//! `enumeration` is the machine that crashes a workload at every point; `toy` shows that it finds what it
-//! must find.
+//! `enumeration` is the machine that crashes a workload at every point; `toy` shows that it finds
+//! what it must find.
 
 mod crash;
 mod damage;

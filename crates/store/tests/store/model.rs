@@ -1,14 +1,17 @@
-//! The model test: long random stories, told to a stream and to its naive twin, which must agree on everything.
+//! The model test: long random stories, told to a stream and to its twin, which must agree on
+//! everything.
 //!
-//! There are always as many, so that a run can be repeated; `MYELIN_MODEL_SECONDS` tells more of them, to find what these do
-//! not, and `MYELIN_MODEL_SEED` one alone. A story that goes wrong is cut down to the operations that matter and printed with its seed.
+//! There are always as many, so that a run can be repeated. `MYELIN_RANDOM_SECONDS` tells others
+//! for so long, from a seed that is new each time and printed first; `MYELIN_MODEL_SEED` tells one
+//! alone. A story that goes wrong is cut down to the operations that matter and printed with its
+//! seed.
 
 mod compare;
 mod operation;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use myelin_stdx::rng::Rng;
 
@@ -17,7 +20,7 @@ use world::World;
 
 /// Operations of a story.
 const LENGTH: usize = 160;
-/// The first seed: another one each day would find more, and nobody would know why.
+/// The first seed of the stories that are always told.
 const SEED: u64 = 1;
 /// Stories of a usual run: some of each variant of a stream.
 const STORIES: u64 = 20 * world::VARIANTS;
@@ -124,12 +127,27 @@ fn streams_do_what_their_twin_does() {
     if let Some(seed) = number_from("MYELIN_MODEL_SEED") {
         return check(seed);
     }
-    let time = Duration::from_secs(number_from("MYELIN_MODEL_SECONDS").unwrap_or(0));
+    println!("{STORIES} stories from MYELIN_MODEL_SEED={SEED} on");
+    (SEED..SEED + STORIES).for_each(check);
+    let seconds = number_from("MYELIN_RANDOM_SECONDS").unwrap_or(0);
+    if seconds > 0 {
+        tell_others(Duration::from_secs(seconds));
+    }
+}
+
+/// Tells stories for some time, from `MYELIN_RANDOM_SEED` or a seed that nobody has chosen.
+fn tell_others(time: Duration) {
+    let fresh = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1969");
+        now.as_secs()
+    };
+    let first = number_from("MYELIN_RANDOM_SEED").unwrap_or_else(fresh) << 20;
+    println!("for {} s stories from MYELIN_MODEL_SEED={first} on", time.as_secs());
     let began = Instant::now();
-    let mut seed = SEED;
-    while seed < SEED + STORIES || began.elapsed() < time {
+    let mut seed = first;
+    while began.elapsed() < time {
         check(seed);
         seed += 1;
     }
-    println!("{} stories, seeds {SEED} to {}", seed - SEED, seed - 1);
+    println!("{} stories", seed - first);
 }

@@ -1,16 +1,17 @@
-//! Loss of power where messages are acknowledged before they are synced: no sequence that was given out is given out again,
-//! wherever it strikes; nobody waits for that on an ordinary run; and a stream at rest leaves no gap.
+//! Loss of power where messages are acknowledged before they are synced: no sequence that was given
+//! out is given out again, wherever it strikes; nobody waits for that on an ordinary run; and a
+//! stream at rest leaves no gap.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use myelin_store::disk::faulty::{Fault, FaultyDisk, Operation, Survival};
+use myelin_disk::Disk;
+use myelin_disk::faulty::{DiskFault, DiskOperation, FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
-
 use myelin_store::verify::{self, Severity};
 use myelin_store::{
-    Admission, Disk, Durability, NewMessage, Notice, OnRelease, Reserve, Seq, Store, StoreOptions, Stream,
+    Admission, Durability, Lost, NewMessage, Notice, OnRelease, Reserve, Seq, Store, StoreOptions, Stream,
     StreamConfig, StreamId, StreamReport, Ticket,
 };
 
@@ -72,7 +73,8 @@ fn durability(name: &str) -> Durability {
     STREAMS.iter().find(|(other, _)| *other == name).expect("it is one of them").1
 }
 
-/// Works until the disk is off, and notes the last sequence of each stream that was released while it was on.
+/// Works until the disk is off, and notes the last sequence of each stream that was released while
+/// it was on.
 fn work(disk: &FaultyDisk, turn: u64, given: &mut BTreeMap<&'static str, Seq>) -> Option<()> {
     let (store, found) = open(disk, turn, AHEAD)?;
     let mut streams = Vec::new();
@@ -155,7 +157,7 @@ fn no_sequence_is_given_out_twice_wherever_the_power_fails() {
     assert!(points > 200 && moved > 7, "{points} points, {moved} moves");
     for point in 0..=points {
         let disk = FaultyDisk::new(3);
-        disk.fail_at(point, Fault::Crash);
+        disk.fail_at(point, DiskFault::Crash);
         let mut given = BTreeMap::new();
         let _ = work(&disk, 1, &mut given);
         for survival in
@@ -165,7 +167,7 @@ fn no_sequence_is_given_out_twice_wherever_the_power_fails() {
         }
         // The next process is killed before it has done much: the doubt stays.
         let next = disk.power_cycle(Survival::None);
-        next.fail_at(point % 61, Fault::Crash);
+        next.fail_at(point % 61, DiskFault::Crash);
         let mut later = given.clone();
         let _ = work(&next, 2, &mut later);
         // What a kill takes out of memory is another matter.
@@ -174,7 +176,7 @@ fn no_sequence_is_given_out_twice_wherever_the_power_fails() {
         // The next process works on, and loses power, too.
         for behind in [point % 23, 60 + point % 31] {
             let next = disk.power_cycle(Survival::Random(behind));
-            next.fail_at((point + behind) % points, Fault::Crash);
+            next.fail_at((point + behind) % points, DiskFault::Crash);
             let mut given = given.clone();
             let _ = work(&next, 2, &mut given);
             check(&next.power_cycle(Survival::None), &given, &format!("{point}, then {behind}"));
@@ -182,8 +184,8 @@ fn no_sequence_is_given_out_twice_wherever_the_power_fails() {
     }
 }
 
-fn is_sync_of_marks(step: &myelin_store::disk::faulty::Step) -> bool {
-    step.path == Path::new(ROOT).join("watermarks") && step.operation == Operation::Sync
+fn is_sync_of_marks(step: &myelin_disk::faulty::DiskStep) -> bool {
+    step.path == Path::new(ROOT).join("watermarks") && step.operation == DiskOperation::Sync
 }
 
 /// What is lost may be given out again after all where nothing is stated: the test above can fail.
@@ -209,6 +211,9 @@ impl OnRelease for Told {
     }
     fn failed(&self, _: StreamId, _: &str) {
         self.0.lock().expect("nobody panics").push(0);
+    }
+    fn damaged(&self, _: StreamId, lost: &Lost, _: usize) {
+        panic!("nothing is damaged: {lost:?}");
     }
 }
 
@@ -247,7 +252,7 @@ fn a_mark_that_cannot_be_stated_fails_who_waits_for_it_and_one_copy_is_enough() 
         put(&mut twin, 5000);
         round(&other, 1);
         let at = healthy.journal().into_iter().rfind(is_sync_of_marks).expect("they are synced").point;
-        let fault = if fails_both { Fault::ErrorsFrom } else { Fault::Error };
+        let fault = if fails_both { DiskFault::ErrorsFrom } else { DiskFault::Error };
         disk.fail_at(at, fault(std::io::ErrorKind::Other));
         put(&mut stream, 5000);
         let _ = store.journal().round_now(&|| 1);

@@ -1,4 +1,5 @@
-//! The index keeps its promise about memory: everything counted, at every size on the way to a million subjects.
+//! The index keeps its promise about memory: everything counted, at every size on the way to a
+//! million subjects.
 
 use myelin_store::index::SubjectIndex;
 

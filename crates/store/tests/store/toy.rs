@@ -1,16 +1,16 @@
-//! A log so small that its right order of writes and syncs is plain, and the same log with one flaw at a
-//! time.
+//! A log so small that its right order of writes and syncs is plain, and the same log with one flaw
+//! at a time.
 //!
-//! The right one must pass the enumeration, and each flaw must be found by it: that is what the enumeration
-//! is tested with.
+//! The right one must pass the enumeration, and each flaw must be found by it: that is what the
+//! enumeration is tested with.
 
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use myelin_store::disk::faulty::FaultyDisk;
-use myelin_store::disk::{Disk, File};
+use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::{Disk, File};
 
 use crate::enumeration::{Enumeration, Loss, Script};
 
@@ -34,7 +34,8 @@ enum Flaw {
     HasNoChecksums,
     /// Writes the mark of the first record over itself while it recovers.
     RecoversInPlace,
-    /// Takes for safe, after a sync, what it reads from a file whose sync may have failed in another process.
+    /// Takes for safe, after a sync, what it reads from a file whose sync may have failed in
+    /// another process.
     TrustsTheCache,
     /// Stays failed after the disk was full.
     GivesUpWhenFull,
@@ -82,7 +83,8 @@ struct Toy<'a> {
 }
 
 impl<'a> Toy<'a> {
-    /// Opens or creates it: cuts the log at the first record that is not whole, and makes that safe.
+    /// Opens or creates it: cuts the log at the first record that is not whole, and makes that
+    /// safe.
     fn open(disk: &'a FaultyDisk, flaw: Flaw) -> io::Result<Self> {
         disk.make_directory(Path::new("/toy"))?;
         let log = match disk.open(log_path()) {
@@ -96,8 +98,8 @@ impl<'a> Toy<'a> {
             toy.records += 1;
         }
         toy.log.set_len(toy.end())?;
-        // A process that was killed may have left what is seen, but not safe. If its last sync failed, the next
-        // sync would save nothing that is not written again.
+        // A process that was killed may have left what is seen, but not safe. If its last sync
+        // failed, the next sync would save nothing that is not written again.
         if flaw != Flaw::TrustsTheCache {
             let mut bytes = vec![0; toy.end() as usize];
             toy.log.read_at(&mut bytes, 0)?;

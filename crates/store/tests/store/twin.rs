@@ -1,15 +1,15 @@
 //! A stream as its promises describe it, in the plainest way: a map from sequence to message.
 //!
-//! It owns no file, no index and no shortcut: every answer is a walk over all messages. What a stream in memory or in
-//! files shows must be what this shows.
+//! It owns no file, no index and no shortcut: every answer is a walk over all messages. What a
+//! stream in memory or in files shows must be what this shows.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use myelin_store::{
-    Discard, Filter, Limits, Marker, Message, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage,
-    Timestamp,
+    AppendRefusal, AppendResult, Discard, Filter, Limits, Marker, Message, NewMessage, Purge, Removed, Seq,
+    Storage, Timestamp,
 };
 
 /// A stored message.
@@ -45,7 +45,7 @@ impl fmt::Debug for Kept {
     }
 }
 
-/// See the module.
+/// Plain stream: a map from sequence to message, with the limits of a real one.
 #[derive(Clone, Debug)]
 pub(crate) struct Twin {
     storage: Storage,
@@ -119,13 +119,13 @@ impl Twin {
         self.messages.iter().find(|(_, kept)| kept.subject == subject).map(|(&seq, _)| seq)
     }
 
-    pub(crate) fn append(&mut self, message: &NewMessage<'_>, checked: bool) -> Outcome {
+    pub(crate) fn append(&mut self, message: &NewMessage<'_>, checked: bool) -> AppendResult {
         let length = message.headers.len() + message.payload.len();
         if self.limits.message_size.is_some_and(|max| length > max as usize) {
-            return Err(Refusal::TooLarge);
+            return Err(AppendRefusal::TooLarge);
         }
         if message.seq != 0 && message.seq <= self.last_seq {
-            return Err(Refusal::WrongSequence { last: self.last_seq });
+            return Err(AppendRefusal::WrongSequence { last: self.last_seq });
         }
         let kept = Kept {
             timestamp: message.timestamp,
@@ -142,22 +142,22 @@ impl Twin {
     }
 
     /// Whether a stream that discards new messages takes this one.
-    fn admit(&self, kept: &Kept, is_rollup: bool) -> Result<(), Refusal> {
+    fn admit(&self, kept: &Kept, is_rollup: bool) -> Result<(), AppendRefusal> {
         let max = self.limits.messages_per_subject;
         let is_full = max.is_some_and(|max| self.count_of(&kept.subject) >= max);
         if is_full && self.limits.discard_new_per_subject && !is_rollup {
-            return Err(Refusal::MaxMessagesPerSubject);
+            return Err(AppendRefusal::MaxMessagesPerSubject);
         }
         let replaced =
             self.first_of(&kept.subject).filter(|_| is_full).map(|seq| self.size(&self.messages[&seq]));
         let messages = self.messages.len() as u64;
         if replaced.is_none() && self.limits.messages.is_some_and(|max| messages >= max) {
-            return Err(Refusal::MaxMessages);
+            return Err(AppendRefusal::MaxMessages);
         }
         let size = self.size(kept);
         let is_over = self.limits.bytes.is_some_and(|max| self.bytes() + size > max);
         if is_over && replaced.is_none_or(|replaced| replaced < size) {
-            return Err(Refusal::MaxBytes);
+            return Err(AppendRefusal::MaxBytes);
         }
         Ok(())
     }
@@ -261,7 +261,8 @@ impl Twin {
         self.messages.iter().filter(|(_, kept)| has_ended(kept)).map(|(&seq, _)| seq).collect()
     }
 
-    /// Removes what has ended; a subject that is gone with it leaves the marker that `marker` makes of its last message.
+    /// Removes what has ended; a subject that is gone with it leaves the marker that `marker` makes
+    /// of its last message.
     pub(crate) fn expire(
         &mut self,
         now: Timestamp,

@@ -5,15 +5,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::memory::MemoryDisk;
 use myelin_stdx::rng::Rng;
 use myelin_store::cipher::CipherKind;
-use myelin_store::consumer::{DeliverySeq, Delta, Rules};
-use myelin_store::disk::memory::MemoryDisk;
+use myelin_store::consumer::{AckRules, DeliverySeq, Delta};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity, Summary};
 use myelin_store::{
-    Admission, Compression, Disk, Durability, NewMessage, Store, StoreOptions, Stream, StreamConfig,
+    Admission, Compression, Durability, NewMessage, Store, StoreOptions, Stream, StreamConfig,
 };
 
 const ROOT: &str = "/store";
@@ -37,7 +38,8 @@ impl Ground {
         ground
     }
 
-    /// One that was closed in order, with all segments but the last sealed: its journal repairs nothing any more.
+    /// One that was closed in order, with all segments but the last sealed: its journal repairs
+    /// nothing any more.
     fn closed(compression: Compression) -> Self {
         let mut ground = Self::new(None, compression);
         let (store, mut streams) = ground.open();
@@ -76,7 +78,8 @@ impl Ground {
         let (store, mut streams) = self.open();
         let mut consumers = store.open_consumers(streams[0].id(), Durability::Written, None).unwrap().0;
         assert_eq!(store.put_away(&mut consumers), []);
-        let id = consumers.find("c").or_else(|| consumers.create("c", Rules::default(), b"it").ok()).unwrap();
+        let id =
+            consumers.find("c").or_else(|| consumers.create("c", AckRules::default(), b"it").ok()).unwrap();
         for at in 0..messages {
             let now = from + at as i64 + 1;
             for (number, stream) in streams.iter_mut().enumerate() {
@@ -228,8 +231,9 @@ fn without_a_key_the_structure_is_checked() {
     assert_eq!((summary.locked, summary.damage, summary.suspicious), (STREAMS as u64, 0, STREAMS as u64));
 }
 
-/// Every file of a stream and both markers are covered, byte for byte: whatever bit is flipped is found, with a finding
-/// for the file that has it. Bits behind the end of what was appended look like a write that was not finished.
+/// Every file of a stream and both markers are covered, byte for byte: whatever bit is flipped is
+/// found, with a finding for the file that has it. Bits behind the end of what was appended look
+/// like a write that was not finished.
 fn flips_are_found(ground: &Ground, keys: Option<&Keys>, seed: u64, flips: usize) {
     let mut rng = Rng::seeded(seed);
     let mut files = ground.files("streams");
@@ -263,8 +267,8 @@ fn flipped_bits_are_found() {
     }
 }
 
-/// What nothing covers in a journal: the padding of blocks, what earlier uses of a file left, and the last block, whose
-/// loss looks like a write that never happened.
+/// What nothing covers in a journal: the padding of blocks, what earlier uses of a file left, and
+/// the last block, whose loss looks like a write that never happened.
 #[test]
 fn a_flipped_bit_in_the_journal_never_panics() {
     let ground = Ground::new(None, Compression::None);
@@ -413,7 +417,7 @@ fn a_store_is_shown_in_numbers() {
 /// The lock is for those who write.
 #[test]
 fn an_open_store_can_be_checked() {
-    use myelin_store::disk::real::RealDisk;
+    use myelin_disk::real::RealDisk;
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);

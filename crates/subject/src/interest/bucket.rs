@@ -13,9 +13,9 @@ pub(super) enum Bucket<M> {
     Many(Box<Many<M>>),
 }
 
-/// What a removal did.
+/// Result of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Removal {
+pub(super) enum MemberRemoval {
     /// There was no such member.
     Absent,
     /// The member is gone, others stay.
@@ -45,18 +45,18 @@ impl<M: Member> Bucket<M> {
         }
     }
 
-    pub(super) fn remove(&mut self, m: &M, hashing: &Hashing) -> Removal {
+    pub(super) fn remove(&mut self, m: &M, hashing: &Hashing) -> MemberRemoval {
         match self {
-            Self::One(only) if only.same(m) => Removal::Last,
-            Self::One(_) => Removal::Absent,
+            Self::One(only) if only.same(m) => MemberRemoval::Last,
+            Self::One(_) => MemberRemoval::Absent,
             Self::Many(many) => {
                 if !many.remove(m, hashing) {
-                    return Removal::Absent;
+                    return MemberRemoval::Absent;
                 }
                 if let Some(only) = many.sole() {
                     *self = Self::One(only.clone());
                 }
-                Removal::Done
+                MemberRemoval::Done
             }
         }
     }

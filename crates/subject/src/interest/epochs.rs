@@ -1,8 +1,9 @@
 //! Counts changes of the index, so that a kept result can be checked without looking at the data.
 //!
-//! A subject can be affected by patterns that begin with its own first token and by patterns that begin
-//! with a wildcard: one counter for a hash of each first token, and one for all of the latter. A change
-//! touches the data first and its counter after; a reader reads the counters first and the data after.
+//! A subject can be affected by patterns that begin with its own first token and by patterns that
+//! begin with a wildcard: one counter for a hash of each first token, and one for all of the
+//! latter. A change touches the data first and its counter after; a reader reads the counters first
+//! and the data after.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use super::hashing::{FirstToken, shard_of};
 
 /// Says how old a result is. Only [`Interest::is_current`](super::Interest::is_current) can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct EpochStamp {
     shard: u8,
     /// The counter of the subject's first token.
     first: u64,
@@ -22,8 +23,8 @@ pub struct Stamp {
 pub(super) struct Epochs {
     /// How many counters there will be.
     breadth: usize,
-    /// First tokens that share a counter outdate each other's results. Made for the first change: before it all are zero,
-    /// and of ten thousand accounts most never see one.
+    /// First tokens that share a counter outdate each other's results. Made for the first change:
+    /// before it all are zero, and of ten thousand accounts most never see one.
     first: OnceLock<Box<[AtomicU64]>>,
     wild: AtomicU64,
 }
@@ -35,9 +36,9 @@ impl Epochs {
     }
 
     /// The counters that decide about subjects which begin with `first`, as they are now.
-    pub(super) fn stamp(&self, first: &FirstToken<'_>) -> Stamp {
+    pub(super) fn stamp(&self, first: &FirstToken<'_>) -> EpochStamp {
         let shard = shard_of(first.hash, self.breadth) as u8;
-        Stamp { shard, first: self.count(shard), wild: self.wild.load(Ordering::Acquire) }
+        EpochStamp { shard, first: self.count(shard), wild: self.wild.load(Ordering::Acquire) }
     }
 
     #[inline]
@@ -52,13 +53,14 @@ impl Epochs {
     }
 
     #[inline]
-    pub(super) fn is_current(&self, stamp: &Stamp) -> bool {
+    pub(super) fn is_current(&self, stamp: &EpochStamp) -> bool {
         self.count(stamp.shard) == stamp.first && self.wild.load(Ordering::Acquire) == stamp.wild
     }
 
-    /// Falls between any two changes that can affect subjects which begin with `first`: those before it are seen by whoever
-    /// comes after it, and those after it see what was written before it.
-    pub(super) fn meet(&self, first: &FirstToken<'_>) {
+    /// Falls between any two changes that can affect subjects which begin with `first`: those
+    /// before it are seen by whoever comes after it, and those after it see what was written before
+    /// it.
+    pub(super) fn synchronize(&self, first: &FirstToken<'_>) {
         for counter in [self.counter(first), &self.wild] {
             // Takes its place in the order of changes of the counter and outdates nothing.
             counter.fetch_add(0, Ordering::AcqRel);
@@ -66,23 +68,23 @@ impl Epochs {
     }
 
     /// Announces a change of patterns that begin with `first`; it counts once it is published.
-    pub(super) fn change(&self, first: &FirstToken<'_>) -> Change<'_> {
-        Change(match first.text {
+    pub(super) fn change(&self, first: &FirstToken<'_>) -> EpochChange<'_> {
+        EpochChange(match first.text {
             b"*" | b">" => &self.wild,
             _ => self.counter(first),
         })
     }
 
     /// A change that affects all subjects.
-    pub(super) fn change_all(&self) -> Change<'_> {
-        Change(&self.wild)
+    pub(super) fn change_all(&self) -> EpochChange<'_> {
+        EpochChange(&self.wild)
     }
 }
 
 /// A change that is being made. Dropped without effect if it turned out to be none.
-pub(super) struct Change<'a>(&'a AtomicU64);
+pub(super) struct EpochChange<'a>(&'a AtomicU64);
 
-impl Change<'_> {
+impl EpochChange<'_> {
     /// To be called after the data has changed.
     pub(super) fn publish(self) {
         // Acquire is for those who meet changes.

@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 /// Below this many places a table is not worth shrinking.
 const SMALL: usize = 64;
 
-/// Hashes names under a seed that differs per index and run: clients choose the names, and must not be
-/// able to choose collisions.
+/// Hashes names under a seed that differs per index and run: clients choose the names, and must not
+/// be able to choose collisions.
 ///
 /// Every bit of a hash is good, so tables, shards and epochs may each take other bits of one hash.
 #[derive(Default)]
@@ -29,7 +29,8 @@ impl Hashing {
 
 /// Which of `shards` (a power of two up to 256) a hash belongs to.
 ///
-/// Hash tables place entries by the lowest bits and tag them by the highest seven: these lie between.
+/// Hash tables place entries by the lowest bits and tag them by the highest seven: these lie
+/// between.
 pub(super) fn shard_of(hash: u64, shards: usize) -> usize {
     (hash >> 48) as usize & (shards - 1)
 }
@@ -52,7 +53,7 @@ impl<'a> FirstToken<'a> {
         (after < subject.len()).then(|| Self::until(subject, after, hashing))
     }
 
-    /// What comes before the first dot at or after `from`.
+    /// Beginning of `subject` up to the first dot at or after `from`.
     fn until(subject: &'a [u8], from: usize, hashing: &Hashing) -> Self {
         let dot = subject[from..].iter().position(|&b| b == b'.');
         let text = dot.map_or(subject, |dot| &subject[..from + dot]);

@@ -1,14 +1,14 @@
 //! Subscriptions to literal subjects: a hash table in shards, each under its own lock.
 //!
-//! Budget: one subscription alone on its subject costs 17 bytes of table, 19 to 39 with what a table
-//! keeps free; the key is the member's own text. Held by `examples/interest.rs`.
+//! Budget: one subscription alone on its subject costs 17 bytes of table, 19 to 39 with what a
+//! table keeps free; the key is the member's own text. Held by `examples/interest.rs`.
 
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::bucket::{Bucket, Removal};
+use super::bucket::{Bucket, MemberRemoval};
 use super::hashing::{Hashing, shard_of, shrink};
 use super::matched::Matched;
 use super::member::Member;
@@ -22,8 +22,8 @@ pub(super) struct Literals<M> {
     shards: OnceLock<Box<[RwLock<Table<M>>]>>,
 }
 
-// A panic under one of these locks leaves a table that is whole (hashbrown keeps it so), hence locks are
-// taken also when they are poisoned.
+// A panic under one of these locks leaves a table that is whole (hashbrown keeps it so), hence
+// locks are taken also when they are poisoned.
 impl<M: Member> Literals<M> {
     /// `breadth` is the number of shards, a power of two.
     pub(super) fn new(breadth: usize) -> Self {
@@ -54,11 +54,11 @@ impl<M: Member> Literals<M> {
             return false;
         };
         let removal = entry.get_mut().remove(m, hashing);
-        if removal == Removal::Last {
+        if removal == MemberRemoval::Last {
             entry.remove();
             shrink(&mut table, |bucket| hashing.bytes(bucket.subject()));
         }
-        removal != Removal::Absent
+        removal != MemberRemoval::Absent
     }
 
     pub(super) fn collect(&self, subject: &[u8], hashing: &Hashing, out: &mut Matched<M>) {

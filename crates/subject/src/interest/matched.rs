@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::member::Member;
 
-/// Who receives a subject. Made to be reused: a cleared one keeps its memory.
+/// Receivers of a subject. Made to be reused: a cleared one keeps its memory.
 #[derive(Debug)]
 pub struct Matched<M> {
     /// Members without a queue: each receives the message.
@@ -16,13 +16,13 @@ pub struct Matched<M> {
     pub queues: Vec<QueueGroup<M>>,
     /// Emptied groups, kept for their memory.
     spare: Vec<QueueGroup<M>>,
-    names: Names,
+    names: GroupNames,
 }
 
-/// Finds one of many groups by name: the positions of the first `indexed` groups. Few groups are searched
-/// one by one instead.
+/// Finds one of many groups by name: the positions of the first `indexed` groups. Few groups are
+/// searched one by one instead.
 #[derive(Debug, Default)]
-struct Names {
+struct GroupNames {
     positions: HashTable<u32>,
     indexed: usize,
     hasher: RandomState,
@@ -33,8 +33,8 @@ const FEW: usize = 16;
 
 /// The members of one queue group that match a subject, never none when it comes from the index.
 ///
-/// Compat: a group is known by its queue name alone. Members of queue `q` on `a.*` and on `a.b` form one
-/// group for `a.b`.
+/// Compat: a group is known by its queue name alone. Members of queue `q` on `a.*` and on `a.b`
+/// form one group for `a.b`.
 #[derive(Debug)]
 pub struct QueueGroup<M> {
     /// The candidates. Order means nothing.
@@ -53,7 +53,7 @@ impl<M: Member> Matched<M> {
     /// An empty result without memory.
     #[must_use]
     pub fn new() -> Self {
-        Self { plain: Vec::new(), queues: Vec::new(), spare: Vec::new(), names: Names::default() }
+        Self { plain: Vec::new(), queues: Vec::new(), spare: Vec::new(), names: GroupNames::default() }
     }
 
     /// Whether nobody receives the subject.
@@ -95,7 +95,7 @@ impl<M: Member> Matched<M> {
         if known <= FEW {
             return queues[..known].iter().position(|group| group.name() == name);
         }
-        let Names { positions, indexed, hasher } = &mut self.names;
+        let GroupNames { positions, indexed, hasher } = &mut self.names;
         let hash_at = |at: &u32| hasher.hash_one(queues[*at as usize].name());
         for (at, group) in queues.iter().enumerate().take(known).skip(*indexed) {
             positions.insert_unique(hasher.hash_one(group.name()), at as u32, hash_at);

@@ -1,11 +1,11 @@
-//! What the index needs to know about what it holds.
+//! Members of the index, as far as it needs to know them.
 
 use std::sync::Arc;
 
 /// A handle to a subscription: cheap to clone, in practice an [`Arc`].
 ///
-/// `subject`, `queue` and `id` must not change while the member is in an index: the index keeps no copy
-/// of them.
+/// `subject`, `queue` and `id` must not change while the member is in an index: the index keeps no
+/// copy of them.
 pub trait Member: Clone {
     /// The pattern subscribed to.
     fn subject(&self) -> &[u8];
@@ -13,8 +13,8 @@ pub trait Member: Clone {
     /// The queue group, if it is a queue subscription.
     fn queue(&self) -> Option<&[u8]>;
 
-    /// A number by which this member is found among many on one subject, equal for members that are the
-    /// same and seldom for others: for instance the address of what an [`Arc`] points to.
+    /// A number by which this member is found among many on one subject, equal for members that are
+    /// the same and seldom for others: for instance the address of what an [`Arc`] points to.
     fn id(&self) -> u64;
 
     /// Whether both are handles to one subscription.
@@ -23,7 +23,7 @@ pub trait Member: Clone {
     }
 }
 
-/// What a member is made of, for the usual case that members are [`Arc`]s of it: [`Arc<S>`] is then a
+/// Content of a member, for the usual case that members are [`Arc`]s of it: [`Arc<S>`] is then a
 /// [`Member`] whose identity is its address.
 pub trait Subscribed {
     /// The pattern subscribed to. Must not change.

@@ -40,7 +40,8 @@ impl<M: Member> Members<M> {
         true
     }
 
-    /// Where `m` is. What is last in the list is noted there instead, to be swapped in by the caller.
+    /// Where `m` is. What is last in the list is noted there instead, to be swapped in by the
+    /// caller.
     fn take_place(&mut self, m: &M, hashing: &Hashing) -> Option<usize> {
         if self.places.is_empty() {
             return self.list.iter().position(|other| other.same(m));

@@ -1,15 +1,21 @@
 //! The interest index: which subscriptions receive a subject.
 //!
-//! One [`Interest`] per account, shared by all threads. Literal subjects live in a sharded hash table
-//! (`literals`), patterns in small tries (`patterns`, `trie`). A change takes one short write lock of
-//! one shard and never copies a node, however many children it has.
+//! One [`Interest`] per account, shared by all threads. Literal subjects live in a sharded hash
+//! table (`literals`), patterns in small tries (`patterns`, `trie`). A change takes one short write
+//! lock of one shard and never copies a node, however many children it has.
 //!
-//! Callers are expected to keep what [`Interest::collect`] found and to ask [`Interest::is_current`]
-//! before using it again: that costs two atomic loads. Changes are counted per first token, so that
-//! subscriptions coming and going under `_INBOX` do not disturb publishers to `orders`.
+//! Callers are expected to keep what [`Interest::collect`] found and to ask
+//! [`Interest::is_current`] before using it again: that costs two atomic loads. Changes are counted
+//! per first token, so that subscriptions coming and going under `_INBOX` do not disturb publishers
+//! to `orders`.
 //!
-//! This room stores what it is given. It checks no permission, keeps no cache of results, chooses no
-//! queue member, and expects patterns that are well formed ([`is_well_formed`](crate::is_well_formed)).
+//! This room stores what it is given. It checks no permission, keeps no cache of results, chooses
+//! no queue member, and expects patterns that are well formed
+//! ([`is_well_formed`](crate::is_well_formed)).
+//!
+//! Why tries and no persistent one: patterns live in small mutable tries, sharded by their first
+//! two tokens, each behind its own read-write lock. Results are cached per shard and checked by
+//! epoch, so readers rarely lock, and a SUB copies no node however many children it has.
 
 mod bucket;
 mod epochs;
@@ -22,13 +28,13 @@ mod patterns;
 mod trie;
 
 #[cfg(test)]
-mod naive;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-pub use epochs::Stamp;
+pub use epochs::EpochStamp;
 pub use matched::{Matched, QueueGroup};
 pub use member::{Member, Subscribed};
 
@@ -51,14 +57,15 @@ pub struct Interest<M> {
 }
 
 impl<M: Member> Interest<M> {
-    /// An index without members, for many that come and go on many threads. It takes about 300 bytes, and 8 KiB more with its
-    /// first members.
+    /// An index without members, for many that come and go on many threads. It takes about 300
+    /// bytes, and 8 KiB more with its first members.
     #[must_use]
     pub fn new() -> Self {
         Self::with_breadth(256, 64)
     }
 
-    /// An index for few members that hardly ever change. It takes about three quarters of a KiB with them.
+    /// An index for few members that hardly ever change. It takes about three quarters of a KiB
+    /// with them.
     #[must_use]
     pub fn narrow() -> Self {
         Self::with_breadth(16, 8)
@@ -76,7 +83,8 @@ impl<M: Member> Interest<M> {
     }
 
     /// Adds `m` under its own subject, which must be well formed. When this returns, every
-    /// [`collect`](Self::collect) that begins later finds it and older stamps are no longer current.
+    /// [`collect`](Self::collect) that begins later finds it and older stamps are no longer
+    /// current.
     ///
     /// A member that is added twice is delivered to twice and must be removed twice.
     pub fn insert(&self, m: M) {
@@ -97,8 +105,9 @@ impl<M: Member> Interest<M> {
         self.epochs.change(&FirstToken::first(m.subject(), &self.hashing)).publish();
     }
 
-    /// Outdates every stamp: what is done with a subject does not follow from the index alone, and the rest has changed.
-    pub fn outdate(&self) {
+    /// Outdates every stamp: what is done with a subject does not follow from the index alone, and
+    /// the rest has changed.
+    pub fn invalidate_all(&self) {
         self.epochs.change_all().publish();
     }
 
@@ -117,10 +126,11 @@ impl<M: Member> Interest<M> {
         removed
     }
 
-    /// Meets whoever changes who receives `subject`: every change is either found by each [`collect`](Self::collect) that the
-    /// caller begins afterwards, or whoever makes it sees, when it is made, all that the caller wrote before.
-    pub fn meet(&self, subject: &[u8]) {
-        self.epochs.meet(&FirstToken::first(subject, &self.hashing));
+    /// Meets whoever changes who receives `subject`: every change is either found by each
+    /// [`collect`](Self::collect) that the caller begins afterwards, or whoever makes it sees, when
+    /// it is made, all that the caller wrote before.
+    pub fn synchronize(&self, subject: &[u8]) {
+        self.epochs.synchronize(&FirstToken::first(subject, &self.hashing));
     }
 
     /// How many members there are. While others change the index, an estimate.
@@ -150,11 +160,12 @@ impl<M: Member> Interest<M> {
     /// Fills `out` with everybody who receives `subject`, after clearing it. The subject is taken
     /// literally; one with an empty token is received by nobody. Order means nothing.
     ///
-    /// The stamp tells [`is_current`](Self::is_current) later whether the result still holds. Nothing
-    /// is allocated once `out` has held a result of this size.
-    pub fn collect(&self, subject: &[u8], out: &mut Matched<M>) -> Stamp {
+    /// The stamp tells [`is_current`](Self::is_current) later whether the result still holds.
+    /// Nothing is allocated once `out` has held a result of this size.
+    pub fn collect(&self, subject: &[u8], out: &mut Matched<M>) -> EpochStamp {
         out.clear();
-        // Before the data: a change that this misses moves the epoch after it and outdates the stamp.
+        // Before the data: a change that this misses moves the epoch after it and outdates the
+        // stamp.
         let first = FirstToken::first(subject, &self.hashing);
         let stamp = self.epochs.stamp(&first);
         self.literals.collect(subject, &self.hashing, out);
@@ -164,16 +175,16 @@ impl<M: Member> Interest<M> {
         stamp
     }
 
-    /// Whether [`collect`](Self::collect) would still find what it found when it gave this stamp (of
-    /// this same index). May say no without need, never yes in error. Two atomic loads.
+    /// Whether [`collect`](Self::collect) would still find what it found when it gave this stamp
+    /// (of this same index). May say no without need, never yes in error. Two atomic loads.
     #[must_use]
     #[inline]
-    pub fn is_current(&self, stamp: &Stamp) -> bool {
+    pub fn is_current(&self, stamp: &EpochStamp) -> bool {
         self.epochs.is_current(stamp)
     }
 
-    /// Calls `f` for every member, in no order: for monitoring. Members that come or go meanwhile may
-    /// be missed or seen.
+    /// Calls `f` for every member, in no order: for monitoring. Members that come or go meanwhile
+    /// may be missed or seen.
     ///
     /// One shard at a time is copied under its lock; `f` runs without any, so it may use the index.
     pub fn for_each(&self, mut f: impl FnMut(&M)) {

@@ -1,9 +1,9 @@
 //! Subscriptions to patterns: tries in shards, each under its own lock.
 //!
-//! A pattern is placed by the literal tokens that it begins with, at most two of them, and a subject
-//! looks in the three places where patterns for it may be. Two tokens and not one, because everybody's
-//! replies are under `_INBOX`: by the first token alone one lock would guard, and one node would hold,
-//! all of them.
+//! A pattern is placed by the literal tokens that it begins with, at most two of them, and a
+//! subject looks in the three places where patterns for it may be. Two tokens and not one, because
+//! everybody's replies are under `_INBOX`: by the first token alone one lock would guard, and one
+//! node would hold, all of them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -21,7 +21,7 @@ const BY_SECOND: usize = 64;
 
 pub(super) struct Patterns<M> {
     /// Patterns that begin with a wildcard.
-    wild: Shard<M>,
+    wild: TrieShard<M>,
     /// Made for the first pattern that does not begin with a wildcard.
     tokens: OnceLock<Box<ByTokens<M>>>,
     /// Members in all shards.
@@ -30,30 +30,30 @@ pub(super) struct Patterns<M> {
 
 /// Patterns by the tokens that they begin with.
 struct ByTokens<M> {
-    first: [Shard<M>; BY_FIRST],
-    second: [Shard<M>; BY_SECOND],
+    first: [TrieShard<M>; BY_FIRST],
+    second: [TrieShard<M>; BY_SECOND],
 }
 
 impl<M: Member> ByTokens<M> {
     fn new() -> Box<Self> {
         Box::new(Self {
-            first: std::array::from_fn(|_| Shard::new()),
-            second: std::array::from_fn(|_| Shard::new()),
+            first: std::array::from_fn(|_| TrieShard::new()),
+            second: std::array::from_fn(|_| TrieShard::new()),
         })
     }
 
-    fn by_first(&self, lead: &FirstToken<'_>) -> &Shard<M> {
+    fn by_first(&self, lead: &FirstToken<'_>) -> &TrieShard<M> {
         &self.first[shard_of(lead.hash, BY_FIRST)]
     }
 
-    fn by_second(&self, lead: &FirstToken<'_>) -> &Shard<M> {
+    fn by_second(&self, lead: &FirstToken<'_>) -> &TrieShard<M> {
         &self.second[shard_of(lead.hash, BY_SECOND)]
     }
 }
 
 impl<M: Member> Patterns<M> {
     pub(super) fn new() -> Self {
-        Self { wild: Shard::new(), tokens: OnceLock::new(), len: AtomicUsize::new(0) }
+        Self { wild: TrieShard::new(), tokens: OnceLock::new(), len: AtomicUsize::new(0) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -103,7 +103,7 @@ impl<M: Member> Patterns<M> {
     }
 
     /// Where `pattern` is kept.
-    fn home(&self, pattern: &[u8], hashing: &Hashing) -> &Shard<M> {
+    fn home(&self, pattern: &[u8], hashing: &Hashing) -> &TrieShard<M> {
         let is_wild = |token: &[u8]| matches!(token, b"*" | b">");
         let mut tokens = crate::pattern::tokens(pattern);
         let is_wild = (tokens.next().is_some_and(is_wild), tokens.next().is_some_and(is_wild));
@@ -119,15 +119,15 @@ impl<M: Member> Patterns<M> {
     }
 }
 
-/// One trie. All of them spell their patterns from the first token on. Its lock is taken also when it is
-/// poisoned: a trie is whole after each step of a change.
-struct Shard<M> {
+/// One trie. All of them spell their patterns from the first token on. Its lock is taken also when
+/// it is poisoned: a trie is whole after each step of a change.
+struct TrieShard<M> {
     /// Members in the trie, to pass by empty ones without a lock.
     len: AtomicUsize,
     root: RwLock<Option<Branch<M>>>,
 }
 
-impl<M: Member> Shard<M> {
+impl<M: Member> TrieShard<M> {
     fn new() -> Self {
         Self { len: AtomicUsize::new(0), root: RwLock::new(None) }
     }

@@ -1,4 +1,4 @@
-//! The index against its plain twin, alone and under threads.
+//! The index against its twin, alone and under threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use super::naive::NaiveInterest;
+use super::twin::Twin;
 use super::*;
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ fn found(index: &Interest<Arc<Sub>>, subject: &str) -> Sorted {
     sorted(&matched)
 }
 
-fn expected(twin: &NaiveInterest<Arc<Sub>>, subject: &str) -> Sorted {
+fn expected(twin: &Twin<Arc<Sub>>, subject: &str) -> Sorted {
     let mut matched = Matched::new();
     twin.collect(subject.as_bytes(), &mut matched);
     sorted(&matched)
@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
     fn the_index_agrees_with_its_twin(actions in prop::collection::vec(action(), 1..200)) {
-        let (index, mut twin, mut ever) = (Interest::new(), NaiveInterest::new(), Vec::new());
+        let (index, mut twin, mut ever) = (Interest::new(), Twin::new(), Vec::new());
         for action in actions {
             match action {
                 Action::Insert(subject, queue) => {
@@ -280,7 +280,7 @@ fn churn(index: &Interest<Arc<Sub>>, seed: u64) -> Vec<Arc<Sub>> {
 }
 
 /// What a watcher saw, and when.
-type Look = (&'static str, Sorted, Stamp);
+type Look = (&'static str, Sorted, EpochStamp);
 
 /// Collects until told to stop; gives back all it saw whose stamp was not outdated at once.
 fn watch(index: &Interest<Arc<Sub>>, stop: &AtomicBool) -> Vec<Look> {
@@ -295,7 +295,8 @@ fn watch(index: &Interest<Arc<Sub>>, stop: &AtomicBool) -> Vec<Look> {
     looks
 }
 
-/// Lets three threads change an index while two watch; gives back what is left in it and what was seen.
+/// Lets three threads change an index while two watch; gives back what is left in it and what was
+/// seen.
 fn race(index: &Interest<Arc<Sub>>, round: u64) -> (Vec<Arc<Sub>>, Vec<Look>) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -314,7 +315,7 @@ fn threads_leave_the_index_as_its_twin_and_no_stamp_lies() {
     for round in 0..200 {
         let index = Interest::new();
         let (left, looks) = race(&index, round);
-        let mut twin = NaiveInterest::new();
+        let mut twin = Twin::new();
         left.into_iter().for_each(|m| twin.insert(m));
         assert_eq!(index.len(), twin.members().len());
         for subject in SUBJECTS {

@@ -1,32 +1,32 @@
 //! A trie of patterns, one level per token.
 //!
 //! A branch with one member is that member: levels below exist only where two patterns part, and a
-//! token is copied only where patterns share it. A million patterns `_INBOX.<id>.*` are a million places
-//! of 24 bytes in the tables of `_INBOX`.
+//! token is copied only where patterns share it. A million patterns `_INBOX.<id>.*` are a million
+//! places of 24 bytes in the tables of `_INBOX`.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::bucket::{Bucket, Removal};
+use super::bucket::{Bucket, MemberRemoval};
 use super::hashing::{Hashing, shrink};
 use super::matched::Matched;
 use super::member::Member;
 use super::members::Members;
 use crate::pattern;
 
-/// Below this level patterns are kept as a plain list: clients choose how many tokens a pattern has,
-/// and must not choose how deep we recurse.
+/// Below this level patterns are kept as a plain list: clients choose how many tokens a pattern
+/// has, and must not choose how deep we recurse.
 const DEEPEST: usize = 128;
 
 /// The patterns that agree in all tokens up to here; never none.
 pub(super) enum Branch<M> {
     One(M),
-    Node(Box<Node<M>>),
+    TrieNode(Box<TrieNode<M>>),
     /// Two or more, too deep to be told apart.
     List(Box<Members<M>>),
 }
 
-pub(super) struct Node<M> {
+pub(super) struct TrieNode<M> {
     /// The literal token that leads here; empty for a wildcard and for the root.
     token: Box<[u8]>,
     /// Patterns that end here.
@@ -47,13 +47,13 @@ struct Child<M> {
 
 /// How far a walk along a pattern has come.
 #[derive(Clone, Copy)]
-struct Place {
+struct WalkPosition {
     level: usize,
     /// Where in the pattern's text the next token begins; beyond its end when there is none.
     at: usize,
 }
 
-const ROOT: Place = Place { level: 0, at: 0 };
+const ROOT: WalkPosition = WalkPosition { level: 0, at: 0 };
 
 /// Adds `m` to the trie that `root` holds.
 pub(super) fn insert<M: Member>(root: &mut Option<Branch<M>>, m: M, hashing: &Hashing) {
@@ -62,15 +62,15 @@ pub(super) fn insert<M: Member>(root: &mut Option<Branch<M>>, m: M, hashing: &Ha
 
 /// Takes `m` out; false when it was not in.
 pub(super) fn remove<M: Member>(root: &mut Option<Branch<M>>, m: &M, hashing: &Hashing) -> bool {
-    let removal = root.as_mut().map_or(Removal::Absent, |branch| branch.remove(m, ROOT, hashing));
-    if removal == Removal::Last {
+    let removal = root.as_mut().map_or(MemberRemoval::Absent, |branch| branch.remove(m, ROOT, hashing));
+    if removal == MemberRemoval::Last {
         *root = None;
     }
-    removal != Removal::Absent
+    removal != MemberRemoval::Absent
 }
 
 /// Adds `m` to a branch that may not exist yet; `token` leads to it.
-fn add<M: Member>(slot: &mut Option<Branch<M>>, token: &[u8], m: M, place: Place, hashing: &Hashing) {
+fn add<M: Member>(slot: &mut Option<Branch<M>>, token: &[u8], m: M, place: WalkPosition, hashing: &Hashing) {
     match slot {
         None => *slot = Some(Branch::One(m)),
         Some(branch) => branch.insert(token, m, place, hashing),
@@ -78,7 +78,7 @@ fn add<M: Member>(slot: &mut Option<Branch<M>>, token: &[u8], m: M, place: Place
 }
 
 impl<M: Member> Branch<M> {
-    fn insert(&mut self, token: &[u8], m: M, place: Place, hashing: &Hashing) {
+    fn insert(&mut self, token: &[u8], m: M, place: WalkPosition, hashing: &Hashing) {
         match self {
             Self::One(first) if place.level >= DEEPEST => {
                 let mut list = Box::new(Members::new());
@@ -87,23 +87,24 @@ impl<M: Member> Branch<M> {
                 *self = Self::List(list);
             }
             Self::One(first) => {
-                let mut node = Box::new(Node::new(token));
+                let mut node = Box::new(TrieNode::new(token));
                 node.insert(first.clone(), place, hashing);
                 node.insert(m, place, hashing);
-                *self = Self::Node(node);
+                *self = Self::TrieNode(node);
             }
-            Self::Node(node) => node.insert(m, place, hashing),
+            Self::TrieNode(node) => node.insert(m, place, hashing),
             Self::List(list) => list.push(m, hashing),
         }
     }
 
-    fn remove(&mut self, m: &M, place: Place, hashing: &Hashing) -> Removal {
+    fn remove(&mut self, m: &M, place: WalkPosition, hashing: &Hashing) -> MemberRemoval {
         match self {
-            Self::One(only) if only.same(m) => Removal::Last,
-            Self::One(_) => Removal::Absent,
-            Self::Node(node) => node.remove(m, place, hashing),
+            Self::One(only) if only.same(m) => MemberRemoval::Last,
+            Self::One(_) => MemberRemoval::Absent,
+            Self::TrieNode(node) => node.remove(m, place, hashing),
             Self::List(list) => {
-                let removal = if list.remove(m, hashing) { Removal::Done } else { Removal::Absent };
+                let removal =
+                    if list.remove(m, hashing) { MemberRemoval::Done } else { MemberRemoval::Absent };
                 if let [only] = list.as_slice() {
                     *self = Self::One(only.clone());
                 }
@@ -118,7 +119,13 @@ impl<M: Member> Branch<M> {
     }
 
     /// `rest` is what the subject has left after the tokens that led here; none when they were all.
-    fn collect_rest(&self, place: Place, rest: Option<&[u8]>, hashing: &Hashing, out: &mut Matched<M>) {
+    fn collect_rest(
+        &self,
+        place: WalkPosition,
+        rest: Option<&[u8]>,
+        hashing: &Hashing,
+        out: &mut Matched<M>,
+    ) {
         let receives = |m: &M| match (m.subject().get(place.at..), rest) {
             (Some(pattern), Some(rest)) => pattern::matches_tokens(pattern, rest),
             (pattern, rest) => pattern.is_none() && rest.is_none(),
@@ -126,7 +133,7 @@ impl<M: Member> Branch<M> {
         match self {
             Self::One(m) if receives(m) => out.push(m),
             Self::One(_) => {}
-            Self::Node(node) => node.collect(place, rest, hashing, out),
+            Self::TrieNode(node) => node.collect(place, rest, hashing, out),
             Self::List(list) => list.as_slice().iter().filter(|m| receives(m)).for_each(|m| out.push(m)),
         }
     }
@@ -134,16 +141,16 @@ impl<M: Member> Branch<M> {
     pub(super) fn copy_to(&self, out: &mut Vec<M>) {
         match self {
             Self::One(m) => out.push(m.clone()),
-            Self::Node(node) => node.copy_to(out),
+            Self::TrieNode(node) => node.copy_to(out),
             Self::List(list) => out.extend_from_slice(list.as_slice()),
         }
     }
 
     /// Whether `token`, which begins at `place`, leads here.
-    fn is_at(&self, token: &[u8], place: Place) -> bool {
+    fn is_at(&self, token: &[u8], place: WalkPosition) -> bool {
         match self {
             Self::One(m) => place.token(m.subject()) == Some(token),
-            Self::Node(node) => *node.token == *token,
+            Self::TrieNode(node) => *node.token == *token,
             Self::List(list) => {
                 list.as_slice().first().is_some_and(|m| place.token(m.subject()) == Some(token))
             }
@@ -151,12 +158,12 @@ impl<M: Member> Branch<M> {
     }
 }
 
-impl<M: Member> Node<M> {
+impl<M: Member> TrieNode<M> {
     fn new(token: &[u8]) -> Self {
         Self { token: token.into(), here: None, rest: None, star: None, literal: HashTable::new() }
     }
 
-    fn insert(&mut self, m: M, place: Place, hashing: &Hashing) {
+    fn insert(&mut self, m: M, place: WalkPosition, hashing: &Hashing) {
         match place.token(m.subject()) {
             None => join(&mut self.here, m, hashing),
             Some(b">") => join(&mut self.rest, m, hashing),
@@ -165,7 +172,7 @@ impl<M: Member> Node<M> {
         }
     }
 
-    fn insert_literal(&mut self, m: M, place: Place, hashing: &Hashing) {
+    fn insert_literal(&mut self, m: M, place: WalkPosition, hashing: &Hashing) {
         let subject = m.clone();
         let token = place.token(subject.subject()).unwrap_or_default();
         let hash = token_hash(token, hashing);
@@ -180,30 +187,38 @@ impl<M: Member> Node<M> {
         }
     }
 
-    fn remove(&mut self, m: &M, place: Place, hashing: &Hashing) -> Removal {
+    fn remove(&mut self, m: &M, place: WalkPosition, hashing: &Hashing) -> MemberRemoval {
         let removal = match place.token(m.subject()) {
             None => leave(&mut self.here, |bucket| bucket.remove(m, hashing)),
             Some(b">") => leave(&mut self.rest, |bucket| bucket.remove(m, hashing)),
             Some(b"*") => leave(&mut self.star, |branch| branch.remove(m, place.after(b"*"), hashing)),
             Some(token) => self.remove_literal(token, m, place, hashing),
         };
-        if removal == Removal::Done && self.is_empty() { Removal::Last } else { removal }
+        if removal == MemberRemoval::Done && self.is_empty() { MemberRemoval::Last } else { removal }
     }
 
-    fn remove_literal(&mut self, token: &[u8], m: &M, place: Place, hashing: &Hashing) -> Removal {
+    fn remove_literal(
+        &mut self,
+        token: &[u8],
+        m: &M,
+        place: WalkPosition,
+        hashing: &Hashing,
+    ) -> MemberRemoval {
         let hash = token_hash(token, hashing);
         let is_it = |child: &Child<M>| child.hash == hash && child.branch.is_at(token, place);
-        let Ok(mut entry) = self.literal.find_entry(spread(hash), is_it) else { return Removal::Absent };
+        let Ok(mut entry) = self.literal.find_entry(spread(hash), is_it) else {
+            return MemberRemoval::Absent;
+        };
         let removal = entry.get_mut().branch.remove(m, place.after(token), hashing);
-        if removal != Removal::Last {
+        if removal != MemberRemoval::Last {
             return removal;
         }
         entry.remove();
         shrink(&mut self.literal, |child| spread(child.hash));
-        Removal::Done
+        MemberRemoval::Done
     }
 
-    fn collect(&self, place: Place, rest: Option<&[u8]>, hashing: &Hashing, out: &mut Matched<M>) {
+    fn collect(&self, place: WalkPosition, rest: Option<&[u8]>, hashing: &Hashing, out: &mut Matched<M>) {
         let Some(rest) = rest else {
             return self.here.iter().for_each(|bucket| bucket.collect(out));
         };
@@ -233,7 +248,7 @@ impl<M: Member> Node<M> {
     }
 }
 
-impl Place {
+impl WalkPosition {
     /// The token of `pattern` that begins here.
     fn token(self, pattern: &[u8]) -> Option<&[u8]> {
         pattern.get(self.at..).map(|rest| split_first(rest).0)
@@ -254,11 +269,11 @@ fn join<M: Member>(slot: &mut Option<Bucket<M>>, m: M, hashing: &Hashing) {
 }
 
 /// Removes something from a container that may not exist, and the container if that was the last.
-fn leave<C>(slot: &mut Option<C>, remove: impl FnOnce(&mut C) -> Removal) -> Removal {
-    let removal = slot.as_mut().map_or(Removal::Absent, remove);
-    if removal == Removal::Last {
+fn leave<C>(slot: &mut Option<C>, remove: impl FnOnce(&mut C) -> MemberRemoval) -> MemberRemoval {
+    let removal = slot.as_mut().map_or(MemberRemoval::Absent, remove);
+    if removal == MemberRemoval::Last {
         *slot = None;
-        return Removal::Done;
+        return MemberRemoval::Done;
     }
     removal
 }

@@ -1,15 +1,15 @@
-//! What the functions of a destination do to the tokens that they are given.
+//! Functions of a destination, and what they do to the tokens that they are given.
 //!
 //! All of them count bytes, not characters.
 
 use std::io::Write;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum TokenAction {
     /// Writes one token, perhaps cut.
     Cut(Cut),
-    /// Writes the number of one of so many partitions, by a hash of the given tokens or, if there are
-    /// none, of the whole subject.
+    /// Writes the number of one of so many partitions, by a hash of the given tokens or, if there
+    /// are none, of the whole subject.
     Partition(u32),
     /// Writes a random number below this.
     Random(u32),
@@ -35,7 +35,7 @@ pub(super) enum Knife {
     Right,
 }
 
-impl Action {
+impl TokenAction {
     /// Whether it writes a token as it is.
     pub(super) fn is_wildcard(&self) -> bool {
         *self == Self::Cut(Cut::Whole)
@@ -99,8 +99,8 @@ pub(super) fn join<'a>(parts: impl IntoIterator<Item = &'a [u8]>, out: &mut Vec<
 
 /// Writes what is between the delimiters; with an empty delimiter, each character.
 ///
-/// Compat: empty parts vanish, and a delimiter at the beginning with them, but where there are two, a
-/// dot remains: `--a` becomes `.a`.
+/// Compat: empty parts vanish, and a delimiter at the beginning with them, but where there are two,
+/// a dot remains: `--a` becomes `.a`.
 fn split(token: &[u8], delimiter: &[u8], out: &mut Vec<u8>) {
     let mut before = None;
     for (at, part) in parts(token, delimiter).enumerate() {

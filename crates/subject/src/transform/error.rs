@@ -1,4 +1,4 @@
-//! What can be wrong with a transform, in the words of the reference.
+//! Errors of a transform, in the words of the reference.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ pub enum TransformError {
     },
 }
 
-/// What is wrong with a destination.
+/// Fault of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DestinationFault {
-    /// It is no subject.
+    /// The destination is no subject.
     InvalidTransform,
-    /// It must use all wildcards of the source and does not.
+    /// The destination must use all wildcards of the source and does not.
     NotUsingAllWildcards,
     /// There is no such function.
     UnknownFunction,

@@ -1,19 +1,19 @@
 //! Reads the functions of a destination: `$1` and `{{name(arguments)}}`.
 
-use super::action::{Action, Cut, Knife};
+use super::action::{Cut, Knife, TokenAction};
 use super::error::{DestinationFault, TransformError};
 
 /// A function in one token of a destination.
 pub(super) struct Function {
-    pub(super) action: Action,
+    pub(super) action: TokenAction,
     /// The wildcards that it is given, as written: counted from 1, and not yet known to exist.
     pub(super) wildcards: Vec<i64>,
 }
 
 /// A function's name, how to read its arguments, and in which order to look for it.
 ///
-/// Compat: a token may hold several functions, or one amid other text; the first of this list that is
-/// in it counts, and the text is dropped.
+/// Compat: a token may hold several functions, or one amid other text; the first of this list that
+/// is in it counts, and the text is dropped.
 const NAMES: [(&str, Reader); 10] = [
     ("Wildcard", wildcard),
     ("Partition", partition),
@@ -46,7 +46,7 @@ impl Function {
     }
 
     fn cut(cut: Cut, wildcard: i64) -> Self {
-        Self { action: Action::Cut(cut), wildcards: vec![wildcard] }
+        Self { action: TokenAction::Cut(cut), wildcards: vec![wildcard] }
     }
 }
 
@@ -79,7 +79,7 @@ fn find(token: &str) -> Option<(&str, Reader)> {
     NAMES.iter().find_map(|&(name, read)| Some((find_call(token, name)?, read)))
 }
 
-/// What is between the brackets of the first `{{name( … )}}` in `token`.
+/// Text between the brackets of the first `{{name( … )}}` in `token`.
 fn find_call<'a>(token: &'a str, name: &str) -> Option<&'a str> {
     // Every place where braces are, also the second of three.
     let starts = (0..token.len()).filter(|&at| token.as_bytes()[at..].starts_with(b"{{"));
@@ -92,14 +92,15 @@ fn find_call<'a>(token: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// What follows `name`, whose capital letters may be small.
+/// Rest of `text` behind `name`, whose upper case may be lower case in `text`.
 fn strip_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(name.len())?;
     let agrees = |(h, n): (u8, u8)| h == n || n.is_ascii_uppercase() && h == n.to_ascii_lowercase();
     head.bytes().zip(name.bytes()).all(agrees).then_some(rest)
 }
 
-/// Blanks after a comma belong to the comma; those before it, and other than spaces, to the argument.
+/// Blanks after a comma belong to the comma; those before it, and other than spaces, to the
+/// argument.
 fn split_arguments(arguments: &str) -> impl Iterator<Item = &str> {
     let mut parts = arguments.split(',');
     let first = parts.next().unwrap_or_default();
@@ -119,13 +120,13 @@ fn partition(arguments: &[&str]) -> Result<Function, DestinationFault> {
     let count = small_number(count)?;
     let wildcards = wildcards.iter().map(|wildcard| number(wildcard)).collect::<Result<_, _>>()?;
     // Compat: a negative count of partitions is a huge one.
-    Ok(Function { action: Action::Partition(count as u32), wildcards })
+    Ok(Function { action: TokenAction::Partition(count as u32), wildcards })
 }
 
 fn random(arguments: &[&str]) -> Result<Function, DestinationFault> {
     let [below] = arguments else { return Err(DestinationFault::NotEnoughArguments) };
     // Compat: the sign is of no consequence.
-    Ok(Function { action: Action::Random(small_number(below)?.unsigned_abs()), wildcards: Vec::new() })
+    Ok(Function { action: TokenAction::Random(small_number(below)?.unsigned_abs()), wildcards: Vec::new() })
 }
 
 fn cut(arguments: &[&str], knife: Knife) -> Result<Function, DestinationFault> {

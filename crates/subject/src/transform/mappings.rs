@@ -1,7 +1,7 @@
 //! The mappings of one account: what is published under a name is routed under another.
 //!
-//! A name may have several destinations with weights, and others for servers of certain clusters. The
-//! first mapping that fits a subject decides; its result is not mapped again.
+//! A name may have several destinations with weights, and others for servers of certain clusters.
+//! The first mapping that fits a subject decides; its result is not mapped again.
 
 use std::fmt;
 
@@ -85,8 +85,8 @@ impl Mappings {
         self.list.iter().map(|mapping| &*mapping.source)
     }
 
-    /// For each source, in that order, where its messages go: the cluster, the sum of the weights up to this destination,
-    /// and the destination.
+    /// For each source, in that order, where its messages go: the cluster, the sum of the weights
+    /// up to this destination, and the destination.
     pub fn destinations(&self) -> impl Iterator<Item = (&str, Vec<(&str, u8, &str)>)> {
         self.list.iter().map(|mapping| {
             let clusters = mapping.clusters.iter();
@@ -104,8 +104,9 @@ impl Mappings {
     /// each cluster by itself.
     ///
     /// # Errors
-    /// When a subject is invalid, a destination occurs twice (also in two clusters) or weights are too
-    /// large. An empty destination is invalid. Compat: the reference takes it and crashes when used.
+    /// When a subject is invalid, a destination occurs twice (also in two clusters) or weights are
+    /// too large. An empty destination is invalid. Compat: the reference takes it and crashes when
+    /// used.
     pub fn insert(&mut self, source: &str, destinations: &[WeightedDestination]) -> Result<(), MappingError> {
         let mapping = Mapping::new(source, destinations)?;
         match self.list.iter_mut().find(|other| *other.source == *source) {
@@ -115,8 +116,8 @@ impl Mappings {
         Ok(())
     }
 
-    /// Takes out the mapping with this source; false when there is none. The last takes its place in
-    /// the order, as in the reference.
+    /// Takes out the mapping with this source; false when there is none. The last takes its place
+    /// in the order, as in the reference.
     pub fn remove(&mut self, source: &str) -> bool {
         let found = self.list.iter().position(|mapping| *mapping.source == *source);
         found.map(|at| self.list.swap_remove(at)).is_some()
@@ -124,9 +125,9 @@ impl Mappings {
 
     /// Maps `subject` into `out`, replacing what is there; false when no mapping fits it.
     ///
-    /// `out` is left empty when the weights lose the message: it then has no subject and reaches nobody.
-    /// `cluster` is the name of the server's own cluster, empty when it has none. `random` gives numbers
-    /// of 32 random bits; it is called only for weights and for `random` functions.
+    /// `out` is left empty when the weights lose the message: it then has no subject and reaches
+    /// nobody. `cluster` is the name of the server's own cluster, empty when it has none. `random`
+    /// gives numbers of 32 random bits; it is called only for weights and for `random` functions.
     pub fn map(
         &self,
         subject: &[u8],
@@ -144,10 +145,10 @@ impl Mappings {
         true
     }
 
-    /// What a partition of the whole subject hashes.
+    /// Bytes that a partition of the whole subject hashes.
     ///
-    /// Compat: nothing, when the first mapping is literal and fits. (The reference splits the subject
-    /// only once a mapping does not fit by plain comparison, and hashes what it has split.)
+    /// Compat: nothing, when the first mapping is literal and fits. (The reference splits the
+    /// subject only once a mapping does not fit by plain comparison, and hashes what it has split.)
     fn partition_key<'a>(&self, mapping: &Mapping, subject: &'a [u8]) -> &'a [u8] {
         let is_first = self.list.first().is_some_and(|first| std::ptr::eq(first, mapping));
         if is_first && mapping.source.as_bytes() == subject && !has_wildcard(subject) { b"" } else { subject }
@@ -224,8 +225,8 @@ fn total(list: &[(u8, Transform)]) -> u8 {
 
 /// Whether a mapping from `source` fits `subject`, which has these tokens.
 ///
-/// Compat: not quite the rule of subscriptions. A source token that only begins with `*` is a wildcard
-/// too; the subject's own `*` fits only a `*`, its `>` nothing but `>`.
+/// Compat: not quite the rule of subscriptions. A source token that only begins with `*` is a
+/// wildcard too; the subject's own `*` fits only a `*`, its `>` nothing but `>`.
 fn covers(source: &[u8], subject: &[u8], subject_tokens: &[&[u8]]) -> bool {
     if source == subject && !has_wildcard(source) {
         return true;

@@ -1,8 +1,8 @@
 //! Transforms: one subject rewritten into another by a source pattern and a destination.
 //!
-//! `orders.*.*` to `eu.{{wildcard(2)}}.{{partition(4,1)}}` turns `orders.7.berlin` into `eu.berlin.3`.
-//! Account mappings (`mappings`), streams and imports all use this engine. It draws no random numbers:
-//! callers pass a source of them.
+//! `orders.*.*` to `eu.{{wildcard(2)}}.{{partition(4,1)}}` turns `orders.7.berlin` into
+//! `eu.berlin.3`. Account mappings (`mappings`), streams and imports all use this engine. It draws
+//! no random numbers: callers pass a source of them.
 //!
 //! `function` reads the functions of a destination, `action` carries them out, `error` says what is
 //! wrong with them.
@@ -14,9 +14,9 @@ mod mappings;
 mod wildcards;
 
 #[cfg(test)]
-mod naive;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub use mappings::{MappingError, Mappings, WeightedDestination};
 pub use wildcards::{numbered, prefixed, starred};
 
 use crate::pattern::{has_empty_token, has_wildcard, matches_tokens, tokens};
-use action::Action;
+use action::TokenAction;
 use function::Function;
 
 /// The tokens of one subject. Subjects of the usual depth take no allocation.
@@ -41,15 +41,15 @@ pub struct Transform {
     pieces: Box<[Piece]>,
 }
 
-/// What one token of the destination becomes.
+/// Piece of a subject that one token of the destination becomes.
 #[derive(Clone)]
 enum Piece {
     /// Itself.
     Literal(Box<[u8]>),
-    /// What `>` stands for in the source, which has this many tokens before it.
+    /// Tokens that `>` stands for in the source, which has this many tokens before it.
     Rest(usize),
-    /// What a function makes of these source tokens, counted from 0.
-    Call(Action, Box<[usize]>),
+    /// Result of a function of these source tokens, counted from 0.
+    Call(TokenAction, Box<[usize]>),
 }
 
 /// Why a subject was not rewritten.
@@ -75,20 +75,22 @@ impl std::error::Error for NotTransformed {}
 impl Transform {
     /// A transform from `source`, where empty means `>`, to `destination`.
     ///
-    /// An empty destination is an error: where it means "no transform", callers have no [`Transform`].
+    /// An empty destination is an error: where it means "no transform", callers have no
+    /// [`Transform`].
     ///
     /// # Errors
-    /// When either is no subject, when only one ends in `>`, when the destination has a `*`, or when a
-    /// function in it is unknown, has bad arguments or refers to a wildcard that the source lacks.
+    /// When either is no subject, when only one ends in `>`, when the destination has a `*`, or
+    /// when a function in it is unknown, has bad arguments or refers to a wildcard that the source
+    /// lacks.
     pub fn new(source: &str, destination: &str) -> Result<Self, TransformError> {
         Self::build(source, destination, Demand::Any)
     }
 
-    /// As [`new`](Self::new), for imports: the destination must use each wildcard of the source, and no
-    /// function but `wildcard`.
+    /// As [`new`](Self::new), for imports: the destination must use each wildcard of the source,
+    /// and no function but `wildcard`.
     ///
-    /// Compat: uses are counted, not compared: `$1.$1` passes for two wildcards. And a source without
-    /// wildcards may still use `partition` and `random`.
+    /// Compat: uses are counted, not compared: `$1.$1` passes for two wildcards. And a source
+    /// without wildcards may still use `partition` and `random`.
     ///
     /// # Errors
     /// As [`new`](Self::new), and when the above does not hold.
@@ -96,9 +98,11 @@ impl Transform {
         Self::build(source, destination, Demand::Reversible)
     }
 
-    /// The way back of a [`reversible`](Self::reversible) transform, which may lead from subjects and from patterns.
+    /// The way back of a [`reversible`](Self::reversible) transform, which may lead from subjects
+    /// and from patterns.
     ///
-    /// Compat: the reference finds no way back where three wildcards or more go round, and gets such subjects wrong.
+    /// Compat: the reference finds no way back where three wildcards or more go round, and gets
+    /// such subjects wrong.
     ///
     /// # Errors
     /// When the destination does not use each wildcard of the source.
@@ -120,8 +124,8 @@ impl Transform {
         Self::new(&pattern, &tokens.join("."))
     }
 
-    /// Checks a destination more strictly than [`new`](Self::new) does, as account mappings and streams
-    /// ask for: it must also have no blanks outside of functions. An empty one passes.
+    /// Checks a destination more strictly than [`new`](Self::new) does, as account mappings and
+    /// streams ask for: it must also have no blanks outside of functions. An empty one passes.
     ///
     /// # Errors
     /// What [`new`](Self::new) would say, or that the destination is an invalid transform.
@@ -171,7 +175,8 @@ impl Transform {
     /// Rewrites `subject` into `out`, replacing what is there, if the subject matches the source.
     ///
     /// The result may have empty tokens, where a function made nothing of a token; such a subject
-    /// reaches nobody. `random` is called once for each `random` function; all 32 bits must be random.
+    /// reaches nobody. `random` is called once for each `random` function; all 32 bits must be
+    /// random.
     ///
     /// # Errors
     /// When the subject does not match. From `>` to `>` everything does, also an invalid subject.
@@ -192,14 +197,14 @@ impl Transform {
         Ok(())
     }
 
-    /// Rewrites `subject`, which must match the source, into `out`, replacing what is there. Nothing is
-    /// checked: tokens that a subject lacks count as empty.
+    /// Rewrites `subject`, which must match the source, into `out`, replacing what is there.
+    /// Nothing is checked: tokens that a subject lacks count as empty.
     pub fn rewrite(&self, subject: &[u8], random: &mut impl FnMut() -> u32, out: &mut Vec<u8>) {
         self.rewrite_tokens(subject, &tokens(subject).collect::<Tokens<'_>>(), random, out);
     }
 
-    /// [`rewrite`](Self::rewrite) of a subject whose tokens are known. `whole` is what a partition of
-    /// the whole subject hashes.
+    /// [`rewrite`](Self::rewrite) of a subject whose tokens are known. `whole` is what a partition
+    /// of the whole subject hashes.
     fn rewrite_tokens(
         &self,
         whole: &[u8],
@@ -231,14 +236,14 @@ impl fmt::Debug for Transform {
     }
 }
 
-/// What is asked of a destination.
+/// Demand on a destination.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Demand {
     Any,
     Reversible,
 }
 
-/// What matters of the subject that a transform comes from or goes to.
+/// Shape of the subject that a transform comes from or goes to.
 struct Shape {
     tokens: usize,
     /// Which tokens are `*`, counted from 0.
@@ -267,10 +272,11 @@ impl Shape {
     fn resolve(&self, token: &str, function: Function, demand: Demand) -> Result<Piece, TransformError> {
         let Function { action, wildcards } = function;
         if self.stars.is_empty() && !self.has_rest {
-            // Compat: the tokens that a partition names are ignored, and it is one of the whole subject.
+            // Compat: the tokens that a partition names are ignored, and it is one of the whole
+            // subject.
             return match action {
-                Action::Partition(_) | Action::Random(_) => Ok(Piece::Call(action, [].into())),
-                Action::Cut(_) => Err(TransformError::at(DestinationFault::IndexOutOfRange, token)),
+                TokenAction::Partition(_) | TokenAction::Random(_) => Ok(Piece::Call(action, [].into())),
+                TokenAction::Cut(_) => Err(TransformError::at(DestinationFault::IndexOutOfRange, token)),
             };
         }
         if demand == Demand::Reversible && !action.is_wildcard() {

@@ -1,13 +1,13 @@
-//! Transforms against what the reference did, and against their plain twin.
+//! Transforms against what the reference did, and against their twin.
 
 use proptest::prelude::*;
 
-use super::naive;
+use super::twin;
 use super::*;
 use crate::pattern::has_empty_token;
 
-/// Source, destination, subject published, subject that a subscriber to `>` of nats-server 2.15.2 saw,
-/// if any.
+/// Source, destination, subject published, subject that a subscriber to `>` of nats-server 2.15.2
+/// saw, if any.
 const OBSERVED: &[(&str, &str, &str, Option<&str>)] = &[
     ("m0.*.*", "$2.$1", "m0.a.b", Some("b.a")),
     ("m1.*.*", "x.$1", "m1.a.b", Some("x.a")),
@@ -247,7 +247,8 @@ fn to(subject: &str, weight: u8, cluster: &str) -> WeightedDestination {
     WeightedDestination { subject: subject.into(), weight, cluster: cluster.into() }
 }
 
-/// What `mappings` make of `subject` on a server of `cluster`, when the random numbers are `random`.
+/// What `mappings` make of `subject` on a server of `cluster`, when the random numbers are
+/// `random`.
 fn mapped(mappings: &Mappings, subject: &str, cluster: &str, random: u32) -> Option<String> {
     let mut out = b"left over".to_vec();
     let fits = mappings.map(subject.as_bytes(), cluster, &mut || random, &mut out);
@@ -456,11 +457,11 @@ proptest! {
     ) {
         let ours = Transform::new(&source, &destination);
         let stars = source.matches('*').count();
-        let possible = naive::is_possible(&source, &destination);
+        let possible = twin::is_possible(&source, &destination);
         prop_assert_eq!(ours.is_ok(), possible, "{} wildcards: {:?}", stars, ours);
         if let Ok(transform) = ours {
-            let subject = naive::fill(&source, &filling);
-            let expected = naive::transform(&source, &destination, &subject, random);
+            let subject = twin::fill(&source, &filling);
+            let expected = twin::transform(&source, &destination, &subject, random);
             prop_assert_eq!(transformed(&transform, &subject, random), Ok(expected), "{}", subject);
         }
     }

@@ -14,7 +14,8 @@ pub fn numbered(subject: &str) -> String {
     tokens.collect::<Vec<_>>().join(".")
 }
 
-/// `a.$2.{{wildcard(1)}}` as `a.*.*`, and the numbers that stood there. One that is none that fits is 0.
+/// `a.$2.{{wildcard(1)}}` as `a.*.*`, and the numbers that stood there. One that is none that fits
+/// is 0.
 #[must_use]
 pub fn starred(subject: &str) -> (String, Vec<usize>) {
     let mut numbers = Vec::new();
@@ -28,7 +29,7 @@ pub fn starred(subject: &str) -> (String, Vec<usize>) {
     (tokens.collect::<Vec<_>>().join("."), numbers)
 }
 
-/// What an imported stream is called that has a prefix for its name: `p` and `p.` are one.
+/// Name of an imported stream that has a prefix for its name: `p` and `p.` are one.
 #[must_use]
 pub fn prefixed(prefix: &str, subject: &str) -> String {
     let dot = if prefix.ends_with('.') { "" } else { "." };

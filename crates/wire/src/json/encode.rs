@@ -1,7 +1,8 @@
 //! JSON as Go's `encoding/json` writes it.
 //!
 //! Two things differ from what `serde_json` does by itself: `<`, `>`, `&` and the two Unicode line
-//! separators are escaped inside strings, and a floating-point number without a fraction has no `.0`.
+//! separators are escaped inside strings, and a floating-point number without a fraction has no
+//! `.0`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,12 +48,14 @@ pub fn counts<S: Serializer>(counts: &BTreeMap<Vec<u8>, u64>, serializer: S) -> 
     ready(&json, serializer)
 }
 
-/// Writes what is JSON already: byte strings, which JSON does not know, are passed through by [`GoFormatter`].
+/// Writes what is JSON already: byte strings, which JSON does not know, are passed through by
+/// [`GoFormatter`].
 fn ready<S: Serializer>(json: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(json)
 }
 
-/// Appends `text` as a string. What is not UTF-8 is written as Go writes it, `\ufffd` for each byte.
+/// Appends `text` as a string. What is not UTF-8 is written as Go writes it, `\ufffd` for each
+/// byte.
 fn quote(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
@@ -85,7 +88,8 @@ pub fn nanoseconds<S: Serializer>(value: &Duration, serializer: S) -> Result<S::
     serializer.serialize_u64(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Leaves the layout to the formatter inside and writes strings and floats itself; byte strings are JSON already.
+/// Leaves the layout to the formatter inside and writes strings and floats itself; byte strings are
+/// JSON already.
 struct GoFormatter<F>(F);
 
 impl<F: Formatter> Formatter for GoFormatter<F> {

@@ -4,8 +4,8 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// A string in which bytes that are not UTF-8 and escapes that are no characters become replacement characters instead of
-/// errors, as in Go.
+/// A string in which bytes that are not UTF-8 and escapes that are no characters become replacement
+/// characters instead of errors, as in Go.
 #[derive(Debug)]
 pub struct Text(pub String);
 

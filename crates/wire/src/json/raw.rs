@@ -1,21 +1,23 @@
 //! JSON that is encoded already, laid out again.
 //!
-//! A page may hold pieces that another room has encoded on one line. They are not parsed into values and written anew:
-//! their tokens go through the page's layout as they are, so that numbers and escapes stay what they were.
+//! A page may hold pieces that another room has encoded on one line. They are not parsed into
+//! values and written anew: their tokens go through the page's layout as they are, so that numbers
+//! and escapes stay what they were.
 
 use std::io;
 
 use serde_json::ser::Formatter;
 
-/// Writes `text`, one valid JSON value, in the layout of `formatter`. How deep it is nested does not matter: nothing
-/// here calls itself.
+/// Writes `text`, one valid JSON value, in the layout of `formatter`. How deep it is nested does
+/// not matter: nothing here calls itself.
 pub(super) fn write<F, W>(formatter: &mut F, writer: &mut W, text: &str) -> io::Result<()>
 where
     F: Formatter,
     W: ?Sized + io::Write,
 {
     let mut rest = text;
-    // Whether the last token opened a list or an object: what follows is its first value or its end.
+    // Whether the last token opened a list or an object: what follows is its first value or its
+    // end.
     let mut opened = false;
     while let Some((token, after)) = next(rest) {
         rest = after;
@@ -34,7 +36,8 @@ where
             "}" => formatter.end_object(writer)?,
             "," => formatter.begin_array_value(writer, false)?,
             ":" => formatter.begin_object_value(writer)?,
-            // Also right for the quotes around a string and for numbers: there is nothing to escape in them.
+            // Also right for the quotes around a string and for numbers: there is nothing to escape
+            // in them.
             _ => formatter.write_string_fragment(writer, token)?,
         }
     }

@@ -19,14 +19,14 @@ pub enum SyntaxFault {
         byte: u8,
         /// Its place.
         at: usize,
-        /// What was being read.
-        context: Context,
+        /// Context in which the fault was met.
+        context: SyntaxContext,
     },
 }
 
-/// What was being read when a byte did not fit.
+/// Context in which a byte did not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub enum SyntaxContext {
     /// The begin of any value.
     Value,
     /// The begin of a key.
@@ -41,7 +41,7 @@ pub enum Context {
     AfterAll,
     /// The inside of a string.
     InString,
-    /// What follows a backslash.
+    /// The character after a backslash.
     InEscape,
     /// The digits after `\u`.
     InHex,
@@ -58,7 +58,8 @@ pub enum Context {
 }
 
 impl SyntaxFault {
-    /// How many bytes Go had read when it gave up, the one at fault included. `None` at the end of the text.
+    /// How many bytes Go had read when it gave up, the one at fault included. `None` at the end of
+    /// the text.
     #[must_use]
     pub fn offset(&self) -> Option<usize> {
         match self {
@@ -81,7 +82,7 @@ impl fmt::Display for SyntaxFault {
 
 impl std::error::Error for SyntaxFault {}
 
-impl fmt::Display for Context {
+impl fmt::Display for SyntaxContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Value => "looking for beginning of value",
@@ -138,11 +139,11 @@ pub fn value_end(json: &[u8], start: usize) -> Result<usize, SyntaxFault> {
 /// When it is not.
 pub fn check(json: &[u8]) -> Result<(), SyntaxFault> {
     let at = skip_blanks(json, value_end(json, 0)?);
-    let context = Context::AfterAll;
+    let context = SyntaxContext::AfterAll;
     json.get(at).map_or(Ok(()), |&byte| Err(SyntaxFault::Unexpected { byte, at, context }))
 }
 
-/// What may come next.
+/// Token that may come next.
 #[derive(Clone, Copy, PartialEq)]
 enum Expect {
     Value,
@@ -181,9 +182,9 @@ impl Scanner<'_> {
             (Expect::FirstElement, b']') | (Expect::FirstKey, b'}') => Ok(self.close()),
             (Expect::FirstElement | Expect::Value, _) => self.begin(byte),
             (Expect::FirstKey | Expect::Key, b'"') => self.string().map(|()| Expect::Colon),
-            (Expect::FirstKey | Expect::Key, _) => Err(self.fault(Context::Key)),
+            (Expect::FirstKey | Expect::Key, _) => Err(self.fault(SyntaxContext::Key)),
             (Expect::Colon, b':') => Ok(self.pass(Expect::Value)),
-            (Expect::Colon, _) => Err(self.fault(Context::AfterKey)),
+            (Expect::Colon, _) => Err(self.fault(SyntaxContext::AfterKey)),
             (Expect::More, _) => self.more(byte),
         }
     }
@@ -193,8 +194,8 @@ impl Scanner<'_> {
             (Some(b'{'), b',') => Ok(self.pass(Expect::Key)),
             (Some(b'['), b',') => Ok(self.pass(Expect::Value)),
             (Some(b'{'), b'}') | (Some(b'['), b']') => Ok(self.close()),
-            (Some(b'{'), _) => Err(self.fault(Context::AfterMember)),
-            _ => Err(self.fault(Context::AfterElement)),
+            (Some(b'{'), _) => Err(self.fault(SyntaxContext::AfterMember)),
+            _ => Err(self.fault(SyntaxContext::AfterElement)),
         }
     }
 
@@ -217,14 +218,14 @@ impl Scanner<'_> {
             b'f' => self.word("false")?,
             b'n' => self.word("null")?,
             b'-' | b'0'..=b'9' => self.number()?,
-            _ => return Err(self.fault(Context::Value)),
+            _ => return Err(self.fault(SyntaxContext::Value)),
         }
         Ok(Expect::More)
     }
 
     fn nest(&mut self, bracket: u8, next: Expect) -> Result<Expect, SyntaxFault> {
         if self.open.len() == DEEPEST {
-            return Err(self.fault(Context::TooDeep));
+            return Err(self.fault(SyntaxContext::TooDeep));
         }
         self.open.push(bracket);
         Ok(self.pass(next))
@@ -236,7 +237,7 @@ impl Scanner<'_> {
             match self.need()? {
                 b'"' => break,
                 b'\\' => self.escape()?,
-                0..=31 => return Err(self.fault(Context::InString)),
+                0..=31 => return Err(self.fault(SyntaxContext::InString)),
                 _ => self.at += 1,
             }
         }
@@ -249,12 +250,12 @@ impl Scanner<'_> {
         let digits = match self.need()? {
             b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => 0,
             b'u' => 4,
-            _ => return Err(self.fault(Context::InEscape)),
+            _ => return Err(self.fault(SyntaxContext::InEscape)),
         };
         self.at += 1;
         for _ in 0..digits {
             if !self.need()?.is_ascii_hexdigit() {
-                return Err(self.fault(Context::InHex));
+                return Err(self.fault(SyntaxContext::InHex));
             }
             self.at += 1;
         }
@@ -264,7 +265,7 @@ impl Scanner<'_> {
     fn word(&mut self, word: &'static str) -> Result<(), SyntaxFault> {
         for wanted in word.chars() {
             if char::from(self.need()?) != wanted {
-                return Err(self.fault(Context::InWord(word, wanted)));
+                return Err(self.fault(SyntaxContext::InWord(word, wanted)));
             }
             self.at += 1;
         }
@@ -278,23 +279,23 @@ impl Scanner<'_> {
         if self.need()? == b'0' {
             self.at += 1;
         } else {
-            self.digits(Context::InNumber)?;
+            self.digits(SyntaxContext::InNumber)?;
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digits(Context::InFraction)?;
+            self.digits(SyntaxContext::InFraction)?;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            self.digits(Context::InExponent)?;
+            self.digits(SyntaxContext::InExponent)?;
         }
         Ok(())
     }
 
-    fn digits(&mut self, context: Context) -> Result<(), SyntaxFault> {
+    fn digits(&mut self, context: SyntaxContext) -> Result<(), SyntaxFault> {
         if !self.need()?.is_ascii_digit() {
             return Err(self.fault(context));
         }
@@ -312,7 +313,7 @@ impl Scanner<'_> {
         self.peek().ok_or(SyntaxFault::Cut)
     }
 
-    fn fault(&self, context: Context) -> SyntaxFault {
+    fn fault(&self, context: SyntaxContext) -> SyntaxFault {
         SyntaxFault::Unexpected { byte: self.json[self.at], at: self.at, context }
     }
 }

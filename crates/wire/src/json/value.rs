@@ -5,9 +5,9 @@
 use super::syntax::{SyntaxFault, check, skip_blanks, value_end};
 use std::borrow::Cow;
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `null`
     Null,
     /// `true` or `false`
@@ -22,7 +22,7 @@ pub enum Kind {
     Object,
 }
 
-impl Kind {
+impl ValueKind {
     /// As Go calls it when it complains.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -51,7 +51,8 @@ impl<'a> Value<'a> {
         Ok(Self(json.trim_ascii()))
     }
 
-    /// The first value at or after `at`, which moves behind it. `None` when nothing but blanks is left.
+    /// The first value at or after `at`, which moves behind it. `None` when nothing but blanks is
+    /// left.
     ///
     /// # Errors
     /// When what is left does not begin with a whole value.
@@ -70,35 +71,35 @@ impl<'a> Value<'a> {
         self.0
     }
 
-    /// What it is.
+    /// Kind of the value.
     #[must_use]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> ValueKind {
         match self.0.first() {
-            Some(b'n') => Kind::Null,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'"') => Kind::String,
-            Some(b'[') => Kind::Array,
-            Some(b'{') => Kind::Object,
-            _ => Kind::Number,
+            Some(b'n') => ValueKind::Null,
+            Some(b't' | b'f') => ValueKind::Bool,
+            Some(b'"') => ValueKind::String,
+            Some(b'[') => ValueKind::Array,
+            Some(b'{') => ValueKind::Object,
+            _ => ValueKind::Number,
         }
     }
 
     /// Names and values of an object; nothing for other kinds.
     pub fn members(self) -> impl Iterator<Item = (Value<'a>, Value<'a>)> {
-        let mut parts = Parts::of(self, Kind::Object);
+        let mut parts = ValueParts::of(self, ValueKind::Object);
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// What stands in a list; nothing for other kinds.
+    /// Elements of a list; nothing for other kinds.
     pub fn elements(self) -> impl Iterator<Item = Value<'a>> {
-        Parts::of(self, Kind::Array)
+        ValueParts::of(self, ValueKind::Array)
     }
 
-    /// The characters of a string; nothing for other kinds. What is not UTF-8, or half of a surrogate pair, becomes
-    /// U+FFFD, one for each byte.
+    /// The characters of a string; nothing for other kinds. What is not UTF-8, or half of a
+    /// surrogate pair, becomes U+FFFD, one for each byte.
     #[must_use]
     pub fn string(self) -> Cow<'a, str> {
-        if self.kind() != Kind::String {
+        if self.kind() != ValueKind::String {
             return Cow::Borrowed("");
         }
         let inside = &self.0[1..self.0.len() - 1];
@@ -110,19 +111,19 @@ impl<'a> Value<'a> {
 }
 
 /// The values directly inside of another, keys included.
-struct Parts<'a> {
+struct ValueParts<'a> {
     json: &'a [u8],
     at: usize,
 }
 
-impl<'a> Parts<'a> {
-    fn of(value: Value<'a>, wanted: Kind) -> Self {
+impl<'a> ValueParts<'a> {
+    fn of(value: Value<'a>, wanted: ValueKind) -> Self {
         let json = if value.kind() == wanted { &value.0[..value.0.len() - 1] } else { &[] };
         Self { json, at: 1 }
     }
 }
 
-impl<'a> Iterator for Parts<'a> {
+impl<'a> Iterator for ValueParts<'a> {
     type Item = Value<'a>;
 
     fn next(&mut self) -> Option<Value<'a>> {
@@ -192,7 +193,7 @@ mod tests {
     fn members_and_elements_are_walked() {
         let value = Value::parse(br#" { "a" : [ 1 , "x,]" ] , "b":{}} "#).unwrap();
         let members: Vec<_> = value.members().map(|(k, v)| (k.string(), v.kind())).collect();
-        assert_eq!(members, [("a".into(), Kind::Array), ("b".into(), Kind::Object)]);
+        assert_eq!(members, [("a".into(), ValueKind::Array), ("b".into(), ValueKind::Object)]);
         let list = value.members().next().unwrap().1;
         let texts: Vec<_> = list.elements().map(Value::text).collect();
         assert_eq!(texts, [&b"1"[..], b"\"x,]\""]);
@@ -219,8 +220,8 @@ mod tests {
     fn a_row_of_values_is_read_one_by_one() {
         let json = b" {} 12 x";
         let mut at = 0;
-        assert_eq!(Value::next(json, &mut at).unwrap().unwrap().kind(), Kind::Object);
-        assert_eq!(Value::next(json, &mut at).unwrap().unwrap().kind(), Kind::Number);
+        assert_eq!(Value::next(json, &mut at).unwrap().unwrap().kind(), ValueKind::Object);
+        assert_eq!(Value::next(json, &mut at).unwrap().unwrap().kind(), ValueKind::Number);
         assert_eq!(Value::next(json, &mut at).unwrap_err().offset(), Some(8));
         assert_eq!(Value::next(b"  ", &mut 0), Ok(None));
     }

@@ -53,7 +53,7 @@ pub(super) fn is_valid(status: u16) -> bool {
     matches!(status, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }
 
-/// What a peer has sent in its close frame, as it is to be answered.
+/// Answer to the payload of a peer's close frame.
 ///
 /// # Errors
 /// The status, when it is none; `None` when there is half a one.

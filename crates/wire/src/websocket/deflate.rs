@@ -1,7 +1,8 @@
-//! Compression of messages without context takeover: each stands for itself, so a thread needs one compressor for all
-//! of its connections, and a connection needs a decompressor only while it is in the middle of a message.
+//! Compression of messages without context takeover: each stands for itself, so a thread needs one
+//! compressor for all of its connections, and a connection needs a decompressor only while it is in
+//! the middle of a message.
 
-use super::frame::Fault;
+use super::frame::FrameFault;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::fmt;
 
@@ -54,7 +55,8 @@ impl Deflater {
         seen
     }
 
-    /// Appends what `parts` are together when they are compressed. `None` if that fails, which is a bug.
+    /// Appends what `parts` are together when they are compressed. `None` if that fails, which is a
+    /// bug.
     pub(super) fn deflate<'a>(
         &mut self,
         parts: impl Iterator<Item = &'a [u8]>,
@@ -95,7 +97,7 @@ impl fmt::Debug for Inflater {
     }
 }
 
-/// What came of a piece.
+/// Result of inflating a piece.
 pub(super) struct Inflated {
     pub(super) consumed: usize,
     pub(super) produced: usize,
@@ -111,8 +113,9 @@ impl Inflater {
         (self.tail, self.is_over) = (0, false);
     }
 
-    /// Decompresses `input` until it is used up or `out` is full. What comes out together with something wrong is lost.
-    pub(super) fn inflate(&mut self, input: &[u8], out: &mut [u8]) -> Result<Inflated, Fault> {
+    /// Decompresses `input` until it is used up or `out` is full. What comes out together with
+    /// something wrong is lost.
+    pub(super) fn inflate(&mut self, input: &[u8], out: &mut [u8]) -> Result<Inflated, FrameFault> {
         if self.is_over {
             return Ok(Inflated { consumed: input.len(), produced: 0 });
         }
@@ -125,13 +128,14 @@ impl Inflater {
                 input.len()
             }
             Ok(Status::Ok | Status::BufError) => (self.inner.total_in() - taken) as usize,
-            Err(_) => return Err(Fault::Compression),
+            Err(_) => return Err(FrameFault::Compression),
         };
         Ok(Inflated { consumed, produced })
     }
 
-    /// Brings out what is left of the message when all of it has come. Says how much that was, and whether it was all.
-    pub(super) fn finish(&mut self, out: &mut [u8]) -> Result<(usize, bool), Fault> {
+    /// Brings out what is left of the message when all of it has come. Says how much that was, and
+    /// whether it was all.
+    pub(super) fn finish(&mut self, out: &mut [u8]) -> Result<(usize, bool), FrameFault> {
         let mut produced = 0;
         loop {
             let room = out.len() - produced;
@@ -145,7 +149,7 @@ impl Inflater {
                 return Ok((produced, true));
             }
             if step.consumed == 0 && step.produced == 0 {
-                return Err(Fault::Compression);
+                return Err(FrameFault::Compression);
             }
         }
     }
@@ -157,7 +161,8 @@ impl Inflater {
 pub struct Inflaters(Vec<Box<Inflater>>);
 
 impl Inflaters {
-    /// As many as are kept: more are in use at once only when many peers stop in the middle of a message.
+    /// As many as are kept: more are in use at once only when many peers stop in the middle of a
+    /// message.
     const KEPT: usize = 4;
 
     pub(super) fn take(&mut self) -> Box<Inflater> {
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn what_is_not_compressed_is_refused() {
         let mut inflater = Inflater::new();
-        assert!(matches!(inflater.inflate(&[0xff; 10], &mut [0; 100]), Err(Fault::Compression)));
+        assert!(matches!(inflater.inflate(&[0xff; 10], &mut [0; 100]), Err(FrameFault::Compression)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::close;
 use std::fmt;
 
-/// What a frame begins with.
+/// Opcode of a frame, in its first byte.
 pub(super) const CONTINUATION: u8 = 0;
 pub(super) const TEXT: u8 = 1;
 pub(super) const BINARY: u8 = 2;
@@ -14,7 +14,7 @@ pub(super) const PONG: u8 = 10;
 pub(super) const FIN: u8 = 0x80;
 /// The first frame of a compressed message.
 pub(super) const COMPRESSED: u8 = 0x40;
-/// What has no meaning.
+/// Bits of the first byte that have no meaning.
 pub(super) const RESERVED: u8 = 0x30;
 pub(super) const OPCODE: u8 = 0x0f;
 /// Of the second byte: there is a mask.
@@ -28,12 +28,12 @@ pub(super) const LONGEST_HEADER: usize = 14;
 
 /// A header as a server writes it, which masks nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Header {
+pub(super) struct FrameHeader {
     bytes: [u8; 10],
     len: u8,
 }
 
-impl Header {
+impl FrameHeader {
     pub(super) fn new(first: u8, payload: usize) -> Self {
         let mut header = Self::default();
         header.bytes[0] = first;
@@ -57,9 +57,9 @@ impl Header {
     }
 }
 
-/// What is wrong with what a peer has sent. The texts are the reference's.
+/// Fault in what a peer has sent. The texts are the reference's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum FrameFault {
     /// One of the bits that mean nothing is set.
     Reserved,
     /// A compressed message, although none were agreed on.
@@ -84,13 +84,13 @@ pub enum Fault {
     ShortClose,
     /// A close frame with a status that is none.
     CloseStatus(u16),
-    /// What should be compressed is not.
+    /// The content should be compressed and is not.
     Compression,
-    /// What was compressed is too long.
+    /// The content that was compressed is too long.
     TooBig,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FrameFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reserved => "RSV2 and RSV3 must be clear",
@@ -111,7 +111,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Fault {
+impl FrameFault {
     /// The payload of the close frame that answers it.
     pub fn farewell(self) -> Vec<u8> {
         let status = match self {
@@ -136,7 +136,7 @@ mod tests {
             (65535, b"\x82\x7e\xff\xff"),
             (65536, b"\x82\x7f\x00\x00\x00\x00\x00\x01\x00\x00"),
         ] {
-            assert_eq!(Header::new(BINARY | FIN, len).bytes(), expected, "{len}");
+            assert_eq!(FrameHeader::new(BINARY | FIN, len).bytes(), expected, "{len}");
         }
     }
 }

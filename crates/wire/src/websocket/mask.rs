@@ -3,8 +3,8 @@
 /// Bytes per step.
 const WIDE: usize = 64;
 
-/// Takes the mask off `len` bytes at `from` and moves them to `to`, which is not behind `from`. `key` is that of the
-/// first of them; the key of the byte behind the last is returned.
+/// Takes the mask off `len` bytes at `from` and moves them to `to`, which is not behind `from`.
+/// `key` is that of the first of them; the key of the byte behind the last is returned.
 ///
 /// Perf: one pass for both, since what stands between frames has to be closed up anyway.
 pub(super) fn unmask(buf: &mut [u8], from: usize, to: usize, len: usize, key: [u8; 4]) -> [u8; 4] {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// A frame as a client sends it.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let key = [0x12, 0xf4, 0x56, payload.len() as u8];
-    let mut frame = Header::new(first, payload.len()).bytes().to_vec();
+    let mut frame = FrameHeader::new(first, payload.len()).bytes().to_vec();
     frame[1] |= MASK;
     frame.extend(key);
     frame.extend(payload.iter().enumerate().map(|(i, byte)| byte ^ key[i % 4]));
@@ -20,22 +20,23 @@ fn packed(plain: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// What came of bytes: content, answers, the end.
+/// Outcome of bytes: content, answers, the end.
 type Outcome = (Vec<u8>, Vec<u8>, Option<Ending>);
 
 const BUDGET: u64 = 1 << 20;
-const FREELY: Allowance = Allowance { content: BUDGET, gathered: None };
-const WHOLE: Allowance = Allowance { content: BUDGET, gathered: Some(4000) };
+const FREELY: InflateLimits = InflateLimits { content: BUDGET, gathered: None };
+const WHOLE: InflateLimits = InflateLimits { content: BUDGET, gathered: Some(4000) };
 
 /// Feeds `bytes` in reads of at most `read` bytes, with room for `most` bytes of content at once.
-fn receive(receiver: Receiver, bytes: &[u8], read: usize, most: usize) -> Outcome {
+fn receive(receiver: FrameReader, bytes: &[u8], read: usize, most: usize) -> Outcome {
     receive_as(|_| FREELY, receiver, bytes, read, most)
 }
 
-/// The same with what is allowed after so many bytes.
+/// Feeds `bytes` in reads of at most `read` bytes; `allowed` says what may be inflated after so
+/// many bytes.
 fn receive_as(
-    allowed: impl Fn(usize) -> Allowance,
-    mut receiver: Receiver,
+    allowed: impl Fn(usize) -> InflateLimits,
+    mut receiver: FrameReader,
     bytes: &[u8],
     read: usize,
     most: usize,
@@ -44,7 +45,7 @@ fn receive_as(
     let (mut plain, mut answers) = (Vec::new(), Vec::new());
     let most = if receiver.may_compress() { most } else { most.max(read) };
     let from = if receiver.may_compress() { most } else { 0 };
-    let mut take = |receiver: &mut Receiver, buf: &[u8]| {
+    let mut take = |receiver: &mut FrameReader, buf: &[u8]| {
         plain.extend_from_slice(buf);
         answers.extend(receiver.take_answers().unwrap_or_default());
     };
@@ -52,7 +53,7 @@ fn receive_as(
         let allowed = allowed(i * read);
         let mut buf = vec![0; from + read.max(piece.len())];
         buf[from..from + piece.len()].copy_from_slice(piece);
-        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, allowed, &mut pool);
+        let n = receiver.decode(&mut buf, BufferSpan { from, len: piece.len(), most }, allowed, &mut pool);
         take(&mut receiver, &buf[..n]);
         while receiver.has_rest() {
             let mut buf = vec![0; from + read + 10_000];
@@ -64,7 +65,7 @@ fn receive_as(
 }
 
 fn plainly(bytes: &[u8]) -> Outcome {
-    receive(Receiver::new(true, false), bytes, bytes.len().max(1), bytes.len().max(1))
+    receive(FrameReader::new(true, false), bytes, bytes.len().max(1), bytes.len().max(1))
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn frames_become_what_they_carry() {
     bytes.extend(frame(PONG | FIN, b"nobody asked"));
     let expected = (b"PUB a 1\r\nx\r\n".to_vec(), b"\x8a\x02hi".to_vec(), None);
     for read in 1..=bytes.len() {
-        assert_eq!(receive(Receiver::new(true, false), &bytes, read, read), expected, "{read}");
+        assert_eq!(receive(FrameReader::new(true, false), &bytes, read, read), expected, "{read}");
     }
 }
 
@@ -87,37 +88,37 @@ fn a_frame_may_be_longer_than_any_buffer() {
     let long: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
     for len in [125, 126, 65535, 65536, 300_000] {
         let bytes = frame(BINARY | FIN, &long[..len]);
-        let (plain, _, ending) = receive(Receiver::new(true, false), &bytes, 1000, 1000);
+        let (plain, _, ending) = receive(FrameReader::new(true, false), &bytes, 1000, 1000);
         assert!(plain == long[..len] && ending.is_none(), "{len}");
     }
 }
 
 #[test]
 fn every_fault_is_named_and_what_came_before_counts() {
-    let mut no_mask = Header::new(BINARY | FIN, 3).bytes().to_vec();
+    let mut no_mask = FrameHeader::new(BINARY | FIN, 3).bytes().to_vec();
     no_mask.extend(b"abc");
     let mut lengthy = vec![BINARY | FIN, MASK | 127];
     lengthy.extend([0xff; 12]);
     let two = |one: Vec<u8>, other: Vec<u8>| [one, other].concat();
     for (bytes, fault) in [
-        (no_mask, Fault::NoMask),
-        (lengthy, Fault::Length),
-        (frame(BINARY | FIN | 0x20, b"a"), Fault::Reserved),
-        (frame(BINARY | FIN | 0x10, b"a"), Fault::Reserved),
-        (frame(BINARY | FIN | COMPRESSED, b"a"), Fault::NotCompressing),
-        (frame(3 | FIN, b"a"), Fault::Opcode(3)),
-        (frame(11 | FIN, b"a"), Fault::Opcode(11)),
-        (frame(CONTINUATION | FIN, b"a"), Fault::Continuation),
-        (two(frame(TEXT, b""), frame(TEXT, b"")), Fault::Nested),
-        (frame(PING | FIN, &[0; 126]), Fault::LongControl),
-        (frame(PING, b""), Fault::SplitControl),
-        (frame(CLOSE | FIN, b"x"), Fault::ShortClose),
-        (frame(CLOSE | FIN, &[3, 0xed]), Fault::CloseStatus(1005)),
+        (no_mask, FrameFault::NoMask),
+        (lengthy, FrameFault::Length),
+        (frame(BINARY | FIN | 0x20, b"a"), FrameFault::Reserved),
+        (frame(BINARY | FIN | 0x10, b"a"), FrameFault::Reserved),
+        (frame(BINARY | FIN | COMPRESSED, b"a"), FrameFault::NotCompressing),
+        (frame(3 | FIN, b"a"), FrameFault::Opcode(3)),
+        (frame(11 | FIN, b"a"), FrameFault::Opcode(11)),
+        (frame(CONTINUATION | FIN, b"a"), FrameFault::Continuation),
+        (two(frame(TEXT, b""), frame(TEXT, b"")), FrameFault::Nested),
+        (frame(PING | FIN, &[0; 126]), FrameFault::LongControl),
+        (frame(PING, b""), FrameFault::SplitControl),
+        (frame(CLOSE | FIN, b"x"), FrameFault::ShortClose),
+        (frame(CLOSE | FIN, &[3, 0xed]), FrameFault::CloseStatus(1005)),
     ] {
         let all = [frame(BINARY | FIN, b"before"), bytes, frame(BINARY | FIN, b"behind")].concat();
         for read in [1, 2, 5, all.len()] {
-            let (plain, _, ending) = receive(Receiver::new(true, false), &all, read, read);
-            assert_eq!((plain, ending), (b"before".to_vec(), Some(Ending::Fault(fault))), "{read}");
+            let (plain, _, ending) = receive(FrameReader::new(true, false), &all, read, read);
+            assert_eq!((plain, ending), (b"before".to_vec(), Some(Ending::FrameFault(fault))), "{read}");
         }
     }
 }
@@ -125,13 +126,16 @@ fn every_fault_is_named_and_what_came_before_counts() {
 #[test]
 fn compression_has_faults_of_its_own() {
     let first = BINARY | COMPRESSED;
-    let receive = |bytes: &[u8]| receive(Receiver::new(true, true), bytes, 100, 100).2;
+    let receive = |bytes: &[u8]| receive(FrameReader::new(true, true), bytes, 100, 100).2;
     assert_eq!(
         receive(&[frame(first, b""), frame(CONTINUATION | FIN | COMPRESSED, b"")].concat()),
-        Some(Ending::Fault(Fault::Continuation))
+        Some(Ending::FrameFault(FrameFault::Continuation))
     );
-    assert_eq!(receive(&frame(PING | FIN | COMPRESSED, b"")), Some(Ending::Fault(Fault::CompressedControl)));
-    assert_eq!(receive(&frame(first | FIN, &[0xff; 20])), Some(Ending::Fault(Fault::Compression)));
+    assert_eq!(
+        receive(&frame(PING | FIN | COMPRESSED, b"")),
+        Some(Ending::FrameFault(FrameFault::CompressedControl))
+    );
+    assert_eq!(receive(&frame(first | FIN, &[0xff; 20])), Some(Ending::FrameFault(FrameFault::Compression)));
 }
 
 #[test]
@@ -152,22 +156,22 @@ fn pings_without_end_are_answered_as_far_as_there_is_room() {
 
 #[test]
 fn who_need_not_mask_may_do_both() {
-    let mut bytes = Header::new(BINARY | FIN, 3).bytes().to_vec();
+    let mut bytes = FrameHeader::new(BINARY | FIN, 3).bytes().to_vec();
     bytes.extend(b"abc");
     bytes.extend(frame(BINARY | FIN, b"def"));
-    assert_eq!(receive(Receiver::new(false, false), &bytes, 100, 100).0, b"abcdef");
+    assert_eq!(receive(FrameReader::new(false, false), &bytes, 100, 100).0, b"abcdef");
 }
 
 #[test]
 fn a_bomb_is_refused_when_its_budget_is_spent_and_not_later() {
     let bomb = frame(BINARY | FIN | COMPRESSED, &packed(&vec![0; 100 << 20]));
     assert!(bomb.len() < 1 << 20);
-    let (plain, _, ending) = receive(Receiver::new(true, true), &bomb, 8192, 8192);
-    assert_eq!(ending, Some(Ending::Fault(Fault::TooBig)));
+    let (plain, _, ending) = receive(FrameReader::new(true, true), &bomb, 8192, 8192);
+    assert_eq!(ending, Some(Ending::FrameFault(FrameFault::TooBig)));
     assert_eq!(plain.len() as u64, BUDGET);
     // The budget is that of a message: several may follow each other.
     let half = frame(BINARY | FIN | COMPRESSED, &packed(&vec![1; BUDGET as usize]));
-    let (plain, _, ending) = receive(Receiver::new(true, true), &half.repeat(3), 8192, 8192);
+    let (plain, _, ending) = receive(FrameReader::new(true, true), &half.repeat(3), 8192, 8192);
     assert_eq!((plain.len() as u64, ending), (3 * BUDGET, None));
 }
 
@@ -177,13 +181,13 @@ fn what_is_gathered_has_a_limit() {
     let noise: Vec<u8> = std::iter::successors(Some(1), next).take(9000).map(|n| (n >> 40) as u8).collect();
     let bytes = frame(BINARY | FIN | COMPRESSED, &packed(&noise));
     assert!(bytes.len() > 4100, "{}", bytes.len());
-    let (plain, _, ending) = receive_as(|_| WHOLE, Receiver::new(true, true), &bytes, 100, 100);
-    assert_eq!((plain, ending), (Vec::new(), Some(Ending::Fault(Fault::TooBig))));
+    let (plain, _, ending) = receive_as(|_| WHOLE, FrameReader::new(true, true), &bytes, 100, 100);
+    assert_eq!((plain, ending), (Vec::new(), Some(Ending::FrameFault(FrameFault::TooBig))));
     // Nothing comes out before the message is whole.
     let bytes = frame(BINARY | FIN | COMPRESSED, &packed(b"hello hello hello"));
     let cut = bytes.len() - 1;
-    assert_eq!(receive_as(|_| WHOLE, Receiver::new(true, true), &bytes[..cut], 100, 100).0, b"");
-    assert_eq!(receive_as(|_| WHOLE, Receiver::new(true, true), &bytes, 100, 100).0, b"hello hello hello");
+    assert_eq!(receive_as(|_| WHOLE, FrameReader::new(true, true), &bytes[..cut], 100, 100).0, b"");
+    assert_eq!(receive_as(|_| WHOLE, FrameReader::new(true, true), &bytes, 100, 100).0, b"hello hello hello");
 }
 
 /// A message of any kind, cut into frames with pings between them.
@@ -225,7 +229,7 @@ proptest! {
         let content: Vec<u8> = messages.iter().flat_map(|(content, _, _)| content.clone()).collect();
         let pings: usize = messages.iter().map(|(_, _, pings)| pings).sum();
         let allowed = |at: usize| if at < gathered { WHOLE } else { FREELY };
-        let (plain, answers, ending) = receive_as(allowed, Receiver::new(true, true), &bytes, read, most);
+        let (plain, answers, ending) = receive_as(allowed, FrameReader::new(true, true), &bytes, read, most);
         prop_assert!(plain == content, "{} of {} bytes", plain.len(), content.len());
         prop_assert_eq!(answers, b"\x8a\x01p".repeat(pings));
         prop_assert_eq!(ending, None);
@@ -238,10 +242,10 @@ proptest! {
         may_compress: bool,
         is_masked: bool,
     ) {
-        let new = || Receiver::new(is_masked, may_compress);
+        let new = || FrameReader::new(is_masked, may_compress);
         let whole = receive(new(), &bytes, bytes.len().max(1), 1 << 20);
         let pieces = receive(new(), &bytes, read, 64);
-        if whole.2 == Some(Ending::Fault(Fault::Compression)) {
+        if whole.2 == Some(Ending::FrameFault(FrameFault::Compression)) {
             // How much comes before that depends on the pieces.
             prop_assert_eq!(pieces.2, whole.2);
         } else {

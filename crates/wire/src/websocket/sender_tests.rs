@@ -1,12 +1,12 @@
 //! The sender through transports of all kinds, read back by the receiver.
 
 use super::super::deflate::Inflaters;
-use super::super::receiver::{Allowance, Ending, Place, Receiver};
+use super::super::frame_reader::{BufferSpan, Ending, FrameReader, InflateLimits};
 use super::*;
 use proptest::prelude::*;
 
-/// A transport that takes as many bytes as it is told, then none. One that holds back, as TLS does, has encrypted all
-/// that it was given and reports less; it wants to be given the same again.
+/// A transport that takes as many bytes as it is told, then none. One that holds back, as TLS does,
+/// has encrypted all that it was given and reports less; it wants to be given the same again.
 struct Wire {
     allowed: usize,
     holds_back: bool,
@@ -52,7 +52,7 @@ impl Wire {
     }
 }
 
-const ALLOWED: Allowance = Allowance { content: 1 << 30, gathered: None };
+const ALLOWED: InflateLimits = InflateLimits { content: 1 << 30, gathered: None };
 
 /// Frames as they stand in bytes: the first byte and the payload.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
@@ -71,17 +71,22 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
 }
 
 fn content(bytes: &[u8]) -> (Vec<u8>, Vec<u8>, Option<Ending>) {
-    let mut receiver = Receiver::new(false, true);
+    let mut receiver = FrameReader::new(false, true);
     let mut pool = Inflaters::default();
     let half = 32 << 20;
     let mut buf = vec![0; half + bytes.len()];
     buf[half..].copy_from_slice(bytes);
-    let n = receiver.decode(&mut buf, Place { from: half, len: bytes.len(), most: half }, ALLOWED, &mut pool);
+    let n = receiver.decode(
+        &mut buf,
+        BufferSpan { from: half, len: bytes.len(), most: half },
+        ALLOWED,
+        &mut pool,
+    );
     (buf[..n].to_vec(), receiver.take_answers().unwrap_or_default(), receiver.ending().cloned())
 }
 
 /// Writes segments as an outbox does, so many bytes at a time.
-fn send(sender: &mut Sender, wire: &mut Wire, segments: &[&[u8]], mut allow: impl FnMut() -> usize) {
+fn send(sender: &mut FrameWriter, wire: &mut Wire, segments: &[&[u8]], mut allow: impl FnMut() -> usize) {
     let mut deflater = Deflater::default();
     let all = segments.concat();
     let mut at = 0;
@@ -107,17 +112,17 @@ fn send(sender: &mut Sender, wire: &mut Wire, segments: &[&[u8]], mut allow: imp
     }
 }
 
-fn send_at_once(taste: Taste, segments: &[&[u8]]) -> Wire {
+fn send_at_once(extensions: Extensions, segments: &[&[u8]]) -> Wire {
     let mut wire = Wire::new(false);
-    send(&mut Sender::new(taste), &mut wire, segments, || 1 << 30);
+    send(&mut FrameWriter::new(extensions), &mut wire, segments, || 1 << 30);
     wire
 }
 
-const BROWSER: Taste = Taste { is_browser: true, takes_whole_messages: false, compresses: false };
+const BROWSER: Extensions = Extensions { is_browser: true, takes_whole_messages: false, compresses: false };
 
 #[test]
 fn all_that_is_written_together_is_one_frame() {
-    let wire = send_at_once(Taste::default(), &[b"MSG a 1 2\r\n", b"hi\r\n", b"PONG\r\n"]);
+    let wire = send_at_once(Extensions::default(), &[b"MSG a 1 2\r\n", b"hi\r\n", b"PONG\r\n"]);
     assert_eq!(frames(&wire.seen), [(BINARY | FIN, b"MSG a 1 2\r\nhi\r\nPONG\r\n".to_vec())]);
     assert_eq!(wire.writes, 1);
 }
@@ -125,10 +130,10 @@ fn all_that_is_written_together_is_one_frame() {
 #[test]
 fn frames_are_not_longer_than_a_peer_likes() {
     let long = vec![b'x'; 3_000_000];
-    let lens = |taste| -> Vec<usize> {
-        frames(&send_at_once(taste, &[&long]).seen).iter().map(|(_, payload)| payload.len()).collect()
+    let lens = |extensions| -> Vec<usize> {
+        frames(&send_at_once(extensions, &[&long]).seen).iter().map(|(_, payload)| payload.len()).collect()
     };
-    assert_eq!(lens(Taste::default()), [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
+    assert_eq!(lens(Extensions::default()), [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
     let lens = lens(BROWSER);
     assert!(lens.iter().all(|len| *len <= 4096) && lens.iter().sum::<usize>() == 3_000_000);
     assert_eq!(lens.len(), 3_000_000usize.div_ceil(4096));
@@ -136,8 +141,8 @@ fn frames_are_not_longer_than_a_peer_likes() {
 
 #[test]
 fn small_things_are_not_compressed() {
-    let taste = Taste { compresses: true, ..Taste::default() };
-    let first = |len: usize| frames(&send_at_once(taste, &[&vec![b'x'; len]]).seen)[0].0;
+    let extensions = Extensions { compresses: true, ..Extensions::default() };
+    let first = |len: usize| frames(&send_at_once(extensions, &[&vec![b'x'; len]]).seen)[0].0;
     assert_eq!((first(64), first(65)), (BINARY | FIN, BINARY | FIN | COMPRESSED));
 }
 
@@ -145,19 +150,20 @@ fn small_things_are_not_compressed() {
 fn a_compressed_message_is_cut_for_browsers_but_not_for_all() {
     let next = |seed: &u64| Some(seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     let noise: Vec<u8> = std::iter::successors(Some(1), next).take(40_000).map(|n| (n >> 40) as u8).collect();
-    let taste = Taste { compresses: true, ..BROWSER };
-    let cut = frames(&send_at_once(taste, &[&noise]).seen);
+    let extensions = Extensions { compresses: true, ..BROWSER };
+    let cut = frames(&send_at_once(extensions, &[&noise]).seen);
     assert!(cut.len() > 1 && cut.iter().all(|(_, payload)| payload.len() <= 4096));
     assert_eq!(cut[0].0, BINARY | COMPRESSED);
     assert_eq!(cut[1].0, CONTINUATION);
     assert_eq!(cut[cut.len() - 1].0, CONTINUATION | FIN);
-    let whole = frames(&send_at_once(Taste { takes_whole_messages: true, ..taste }, &[&noise]).seen);
+    let whole =
+        frames(&send_at_once(Extensions { takes_whole_messages: true, ..extensions }, &[&noise]).seen);
     assert_eq!((whole.len(), whole[0].0), (1, BINARY | COMPRESSED | FIN));
 }
 
 #[test]
 fn what_is_urgent_goes_between_frames() {
-    let mut sender = Sender::new(Taste::default());
+    let mut sender = FrameWriter::new(Extensions::default());
     let mut wire = Wire::new(false);
     wire.allowed = 5;
     let bufs = [IoSlice::new(b"0123456789")];
@@ -198,8 +204,8 @@ proptest! {
         holds_back: bool,
         pings in proptest::collection::vec(any::<bool>(), 1..5),
     ) {
-        let taste = Taste { is_browser, takes_whole_messages, compresses };
-        let (mut sender, mut wire) = (Sender::new(taste), Wire::new(holds_back));
+        let extensions = Extensions { is_browser, takes_whole_messages, compresses };
+        let (mut sender, mut wire) = (FrameWriter::new(extensions), Wire::new(holds_back));
         let mut turns = allowances.iter().cycle();
         let mut allow = || *turns.next().unwrap() + 1;
         let mut expected = Vec::new();

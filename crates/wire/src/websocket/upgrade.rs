@@ -1,7 +1,7 @@
 //! The request that makes a WebSocket of an HTTP connection, and the answer to it.
 //!
-//! What is asked for is checked in the reference's order, since the first thing that is wrong is the one that its log
-//! names; on the wire there is the status only.
+//! What is asked for is checked in the reference's order, since the first thing that is wrong is
+//! the one that its log names; on the wire there is the status only.
 
 mod cookies;
 mod origin;
@@ -10,7 +10,7 @@ mod request;
 pub use cookies::{CookieNames, Cookies};
 pub use origin::Origin;
 
-use super::sender::Taste;
+use super::frame_writer::Extensions;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use request::Request;
 use std::fmt;
@@ -19,9 +19,9 @@ use std::net::IpAddr;
 /// The longest request. Cookies may be long, and there may be some of them.
 pub const LONGEST_REQUEST: usize = 32 * 1024;
 
-/// What a server asks of requests.
+/// Rules of a server for requests.
 #[derive(Debug, Clone, Default)]
-pub struct Rules {
+pub struct UpgradeRules {
     /// The connection is encrypted.
     pub is_secure: bool,
     /// A page may only connect to where it comes from.
@@ -36,9 +36,9 @@ pub struct Rules {
     pub cookies: CookieNames,
 }
 
-/// What is behind the path of a request.
+/// Target behind the path of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum UpgradeTarget {
     /// The client protocol.
     Client,
     /// The protocol of leaf nodes.
@@ -48,15 +48,15 @@ pub enum Target {
 /// A request that is granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upgrade {
-    /// What the client wants to speak to.
-    pub target: Target,
+    /// Target that the client wants to speak to.
+    pub target: UpgradeTarget,
     /// The answer, complete.
     pub answer: Vec<u8>,
     /// How frames for it look.
-    pub taste: Taste,
+    pub extensions: Extensions,
     /// Its frames have masks.
     pub is_masked: bool,
-    /// Who is behind a proxy, as the proxy says.
+    /// Address of the client behind a proxy, as the proxy says.
     pub client_ip: Option<IpAddr>,
     /// Credentials that its browser has kept for it.
     pub cookies: Cookies,
@@ -64,31 +64,32 @@ pub struct Upgrade {
 
 /// A request that is not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    status: Status,
+pub struct UpgradeRefusal {
+    status: RefusalStatus,
     /// For the log; what is no request at all is not worth a line.
     pub reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum RefusalStatus {
     NotFound,
     MethodNotAllowed,
     BadRequest,
     Forbidden,
     /// Nothing is said.
     Silent,
-    /// What is no HTTP, or not as much of it as is needed: the status line, which is the body too.
+    /// The request is no HTTP, or not as much of it as is needed: the status line, which is the
+    /// body too.
     NoHttp(&'static str),
 }
 
-impl Refusal {
-    fn new(status: Status, reason: impl Into<String>) -> Self {
+impl UpgradeRefusal {
+    fn new(status: RefusalStatus, reason: impl Into<String>) -> Self {
         Self { status, reason: Some(reason.into()) }
     }
 
     fn no_http(line: &'static str) -> Self {
-        Self { status: Status::NoHttp(line), reason: None }
+        Self { status: RefusalStatus::NoHttp(line), reason: None }
     }
 
     /// For a request that is longer than [`LONGEST_REQUEST`].
@@ -96,9 +97,10 @@ impl Refusal {
         Self::no_http("431 Request Header Fields Too Large")
     }
 
-    /// For one that is followed by something before it is answered. Compat: the connection ends without an answer.
+    /// For one that is followed by something before it is answered. Compat: the connection ends
+    /// without an answer.
     pub fn too_eager() -> Self {
-        Self::new(Status::Silent, "client sent data before handshake is complete")
+        Self::new(RefusalStatus::Silent, "client sent data before handshake is complete")
     }
 
     /// For one that does not come to its end in time.
@@ -106,19 +108,19 @@ impl Refusal {
         Self::no_http(request::BAD)
     }
 
-    /// The answer; `date` is now, as HTTP writes it. The connection ends with it. Compat: the reference would listen for
-    /// another request.
+    /// The answer; `date` is now, as HTTP writes it. The connection ends with it. Compat: the
+    /// reference would listen for another request.
     pub fn answer(&self, date: &str) -> Vec<u8> {
         let line = match self.status {
-            Status::NoHttp(line) => {
+            RefusalStatus::NoHttp(line) => {
                 let headers = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
                 return format!("HTTP/1.1 {line}\r\n{headers}\r\n\r\n{line}").into_bytes();
             }
-            Status::Silent => return Vec::new(),
-            Status::NotFound => "404 Not Found",
-            Status::MethodNotAllowed => "405 Method Not Allowed",
-            Status::BadRequest => "400 Bad Request",
-            Status::Forbidden => "403 Forbidden",
+            RefusalStatus::Silent => return Vec::new(),
+            RefusalStatus::NotFound => "404 Not Found",
+            RefusalStatus::MethodNotAllowed => "405 Method Not Allowed",
+            RefusalStatus::BadRequest => "400 Bad Request",
+            RefusalStatus::Forbidden => "403 Forbidden",
         };
         let body = &line[4..];
         let length = body.len() + 1;
@@ -131,13 +133,14 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for UpgradeRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "websocket handshake error: {}", self.reason.as_deref().unwrap_or("no HTTP request"))
     }
 }
 
-/// Where the head of a request ends, if it does. The first `seen` bytes were looked at before, in vain.
+/// Where the head of a request ends, if it does. The first `seen` bytes were looked at before, in
+/// vain.
 pub fn end_of_head(bytes: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(3);
     let ends = (from..bytes.len()).filter(|at| bytes[*at] == b'\n');
@@ -151,18 +154,18 @@ pub fn end_of_head(bytes: &[u8], seen: usize) -> Option<usize> {
 ///
 /// # Errors
 /// When it is not granted.
-pub fn judge(head: &[u8], rules: &Rules) -> Result<Upgrade, Refusal> {
+pub fn negotiate(head: &[u8], rules: &UpgradeRules) -> Result<Upgrade, UpgradeRefusal> {
     request::with(head, |request| grant(request, rules))?
 }
 
-fn grant(request: &Request<'_>, rules: &Rules) -> Result<Upgrade, Refusal> {
-    let bad = |reason: &str| Err(Refusal::new(Status::BadRequest, reason));
+fn grant(request: &Request<'_>, rules: &UpgradeRules) -> Result<Upgrade, UpgradeRefusal> {
+    let bad = |reason: &str| Err(UpgradeRefusal::new(RefusalStatus::BadRequest, reason));
     let path = request.path();
     if path.ends_with("/mqtt") {
-        return Err(Refusal::new(Status::NotFound, "mqtt websocket endpoint not enabled"));
+        return Err(UpgradeRefusal::new(RefusalStatus::NotFound, "mqtt websocket endpoint not enabled"));
     }
     if request.method != "GET" {
-        return Err(Refusal::new(Status::MethodNotAllowed, "request method must be GET"));
+        return Err(UpgradeRefusal::new(RefusalStatus::MethodNotAllowed, "request method must be GET"));
     }
     let Some(host) = request.get("Host").filter(|host| !host.is_empty()) else {
         return bad("'Host' missing in request");
@@ -184,15 +187,15 @@ fn grant(request: &Request<'_>, rules: &Rules) -> Result<Upgrade, Refusal> {
     }
     let origin = request.get("Origin").filter(|origin| !origin.is_empty());
     let origin = origin.or_else(|| request.get("Sec-WebSocket-Origin").filter(|origin| !origin.is_empty()));
-    origin
-        .map_or(Ok(()), |origin| origin::check(origin, host, rules))
-        .map_err(|reason| Refusal::new(Status::Forbidden, format!("origin not allowed: {reason}")))?;
+    origin.map_or(Ok(()), |origin| origin::check(origin, host, rules)).map_err(|reason| {
+        UpgradeRefusal::new(RefusalStatus::Forbidden, format!("origin not allowed: {reason}"))
+    })?;
     let compresses = rules.compression && request.offers_compression();
     let is_masked = request.get("Nats-No-Masking") != Some("true");
     Ok(Upgrade {
-        target: if path.ends_with("/leafnode") { Target::LeafNode } else { Target::Client },
+        target: if path.ends_with("/leafnode") { UpgradeTarget::LeafNode } else { UpgradeTarget::Client },
         answer: answer(key, compresses, is_masked, rules),
-        taste: taste(request.get("User-Agent").unwrap_or_default(), compresses),
+        extensions: extensions(request.get("User-Agent").unwrap_or_default(), compresses),
         is_masked,
         client_ip: request.get("X-Forwarded-For").and_then(|ip| ip.parse().ok()),
         cookies: Cookies::find(request.all("Cookie"), &rules.cookies),
@@ -206,13 +209,13 @@ fn is_key(key: &str) -> bool {
 }
 
 /// Compat: Safari is a browser that names its version.
-fn taste(agent: &str, compresses: bool) -> Taste {
+fn extensions(agent: &str, compresses: bool) -> Extensions {
     let is_browser = agent.starts_with("Mozilla/");
     let is_safari = agent.contains("Version/") && agent.contains("Safari/");
-    Taste { is_browser, takes_whole_messages: is_browser && is_safari, compresses }
+    Extensions { is_browser, takes_whole_messages: is_browser && is_safari, compresses }
 }
 
-fn answer(key: &str, compresses: bool, is_masked: bool, rules: &Rules) -> Vec<u8> {
+fn answer(key: &str, compresses: bool, is_masked: bool, rules: &UpgradeRules) -> Vec<u8> {
     let mut answer =
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".to_owned();
     answer.push_str(&format!("Sec-WebSocket-Accept: {}\r\n", accept(key)));
@@ -228,7 +231,7 @@ fn answer(key: &str, compresses: bool, is_masked: bool, rules: &Rules) -> Vec<u8
     answer.into_bytes()
 }
 
-/// What shows the client that its request was understood.
+/// Value that shows the client that its request was understood.
 fn accept(key: &str) -> String {
     let seasoned = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     base64(digest(&SHA1_FOR_LEGACY_USE_ONLY, seasoned.as_bytes()).as_ref())

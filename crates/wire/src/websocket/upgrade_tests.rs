@@ -5,18 +5,18 @@ use super::*;
 const FINE: &str = "Host: localhost:80\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
 
-fn ask(line: &str, headers: &str, rules: &Rules) -> Result<Upgrade, Refusal> {
+fn ask(line: &str, headers: &str, rules: &UpgradeRules) -> Result<Upgrade, UpgradeRefusal> {
     let head = format!("{line}\r\n{headers}\r\n");
     assert_eq!(end_of_head(head.as_bytes(), 0), Some(head.len()));
-    judge(head.as_bytes(), rules)
+    negotiate(head.as_bytes(), rules)
 }
 
-fn get(more: &str, rules: &Rules) -> Result<Upgrade, Refusal> {
+fn get(more: &str, rules: &UpgradeRules) -> Result<Upgrade, UpgradeRefusal> {
     ask("GET / HTTP/1.1", &format!("{FINE}{more}"), rules)
 }
 
 /// The status and the reason of a refusal.
-fn refused(outcome: Result<Upgrade, Refusal>) -> (String, Option<String>) {
+fn refused(outcome: Result<Upgrade, UpgradeRefusal>) -> (String, Option<String>) {
     let refusal = outcome.unwrap_err();
     let answer = String::from_utf8(refusal.answer("NOW")).unwrap();
     let line = answer.lines().next().unwrap().strip_prefix("HTTP/1.1 ").unwrap().to_owned();
@@ -25,14 +25,15 @@ fn refused(outcome: Result<Upgrade, Refusal>) -> (String, Option<String>) {
 
 #[test]
 fn a_request_is_granted_in_the_references_words() {
-    let rules = Rules { headers: "X-A: b\r\n".to_owned(), compression: true, ..Rules::default() };
+    let rules =
+        UpgradeRules { headers: "X-A: b\r\n".to_owned(), compression: true, ..UpgradeRules::default() };
     let upgrade = get("", &rules).unwrap();
     assert_eq!(
         String::from_utf8(upgrade.answer).unwrap(),
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nX-A: b\r\n\r\n"
     );
-    assert!(upgrade.is_masked && upgrade.taste == Taste::default() && upgrade.cookies.is_empty());
+    assert!(upgrade.is_masked && upgrade.extensions == Extensions::default() && upgrade.cookies.is_empty());
     let upgrade = get(
         "sec-websocket-extensions: foo, Permessage-Deflate ; client_max_window_bits\r\nNats-No-Masking: true\r\n",
         &rules,
@@ -45,14 +46,14 @@ fn a_request_is_granted_in_the_references_words() {
          Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n\
          Nats-No-Masking: true\r\nX-A: b\r\n\r\n"
     );
-    assert!(!upgrade.is_masked && upgrade.taste.compresses);
-    let plain = get("Sec-WebSocket-Extensions: permessage-deflate\r\n", &Rules::default()).unwrap();
-    assert!(!plain.taste.compresses);
+    assert!(!upgrade.is_masked && upgrade.extensions.compresses);
+    let plain = get("Sec-WebSocket-Extensions: permessage-deflate\r\n", &UpgradeRules::default()).unwrap();
+    assert!(!plain.extensions.compresses);
 }
 
 #[test]
 fn refusals_are_the_references() {
-    let rules = Rules::default();
+    let rules = UpgradeRules::default();
     let bad = |reason: &str| ("400 Bad Request".to_owned(), Some(reason.to_owned()));
     let start =
         |from: usize, until: usize| FINE.split_inclusive("\r\n").take(until).skip(from).collect::<String>();
@@ -104,31 +105,31 @@ fn refusals_are_the_references() {
 #[test]
 fn paths_lead_to_what_is_behind_them() {
     for (target, expected) in [
-        ("/", Target::Client),
-        ("/any?x=/leafnode", Target::Client),
-        ("/leafnode", Target::LeafNode),
-        ("/a/leafnode?b", Target::LeafNode),
-        ("http://leafnode", Target::Client),
-        ("http://host/leafnode", Target::LeafNode),
+        ("/", UpgradeTarget::Client),
+        ("/any?x=/leafnode", UpgradeTarget::Client),
+        ("/leafnode", UpgradeTarget::LeafNode),
+        ("/a/leafnode?b", UpgradeTarget::LeafNode),
+        ("http://leafnode", UpgradeTarget::Client),
+        ("http://host/leafnode", UpgradeTarget::LeafNode),
     ] {
-        let upgrade = ask(&format!("GET {target} HTTP/1.1"), FINE, &Rules::default()).unwrap();
+        let upgrade = ask(&format!("GET {target} HTTP/1.1"), FINE, &UpgradeRules::default()).unwrap();
         assert_eq!(upgrade.target, expected, "{target}");
     }
 }
 
 #[test]
 fn origins_are_compared_by_scheme_host_and_port() {
-    let from = |origin: &str, rules: &Rules| -> Option<String> {
+    let from = |origin: &str, rules: &UpgradeRules| -> Option<String> {
         let outcome = get(&format!("Origin: {origin}\r\n"), rules);
         outcome.err().map(|refusal| refusal.reason.unwrap())
     };
-    let same = Rules { same_origin: true, ..Rules::default() };
+    let same = UpgradeRules { same_origin: true, ..UpgradeRules::default() };
     for fine in ["http://localhost", "http://LOCALHOST:80/x", "http://user@localhost"] {
         assert_eq!(from(fine, &same), None, "{fine}");
     }
     for bad in ["https://localhost", "http://localhost:81", "http://localhost.evil.com", "http://evil.com"] {
         assert_eq!(from(bad, &same), Some("origin not allowed: not same origin".to_owned()), "{bad}");
-        assert_eq!(from(bad, &Rules::default()), None, "{bad}");
+        assert_eq!(from(bad, &UpgradeRules::default()), None, "{bad}");
     }
     assert_eq!(
         from("null", &same),
@@ -137,7 +138,7 @@ fn origins_are_compared_by_scheme_host_and_port() {
     assert!(get("", &same).is_ok(), "not from a page");
     let allowed = ["http://example.com", "https://[::1]:8443", "https://b.com"];
     let allowed_origins = allowed.iter().map(|origin| Origin::parse(origin).unwrap()).collect();
-    let listed = Rules { allowed_origins, ..Rules::default() };
+    let listed = UpgradeRules { allowed_origins, ..UpgradeRules::default() };
     for fine in ["http://example.com:80", "https://[::1]:8443", "https://b.com:443"] {
         assert_eq!(from(fine, &listed), None, "{fine}");
     }
@@ -146,16 +147,16 @@ fn origins_are_compared_by_scheme_host_and_port() {
     }
     let older = get("Sec-WebSocket-Origin: http://a\r\n", &listed);
     assert_eq!(refused(older).0, "403 Forbidden");
-    let both = Rules { same_origin: true, is_secure: true, ..listed };
+    let both = UpgradeRules { same_origin: true, is_secure: true, ..listed };
     assert_eq!(from("https://localhost", &both), Some("origin not allowed: not same origin".to_owned()));
 }
 
 #[test]
 fn cookies_have_what_connect_leaves_out() {
     let name = |name: &str| Some(name.to_owned());
-    let rules = Rules {
+    let rules = UpgradeRules {
         cookies: CookieNames { jwt: name("j"), user: name("u"), pass: name("p"), token: None },
-        ..Rules::default()
+        ..UpgradeRules::default()
     };
     let found = |more: &str| get(more, &rules).unwrap().cookies;
     let cookies = found("Cookie: x=1; u=me; p=\"a b\"\r\nCookie: j=e.y.J\r\n");
@@ -171,18 +172,18 @@ fn cookies_have_what_connect_leaves_out() {
 
 #[test]
 fn who_a_client_is_behind_a_proxy_and_what_it_likes() {
-    let rules = Rules { compression: true, ..Rules::default() };
+    let rules = UpgradeRules { compression: true, ..UpgradeRules::default() };
     let ip = |value: &str| get(&format!("X-Forwarded-For: {value}\r\n"), &rules).unwrap().client_ip;
     assert_eq!(ip("1.2.3.4"), Some([1, 2, 3, 4].into()));
     assert_eq!(ip("::1").map(|ip| ip.is_ipv6()), Some(true));
     assert_eq!((ip("1.2.3.4, 5.6.7.8"), ip("me"), ip("")), (None, None, None));
-    let taste = |agent: &str| {
-        let taste = get(&format!("User-Agent: {agent}\r\n"), &rules).unwrap().taste;
-        (taste.is_browser, taste.takes_whole_messages)
+    let extensions = |agent: &str| {
+        let extensions = get(&format!("User-Agent: {agent}\r\n"), &rules).unwrap().extensions;
+        (extensions.is_browser, extensions.takes_whole_messages)
     };
-    assert_eq!(taste("curl/8"), (false, false));
-    assert_eq!(taste("Mozilla/5.0 (X11) Chrome/120 Safari/537.36"), (true, false));
-    assert_eq!(taste("Mozilla/5.0 (Macintosh) Version/17.1 Safari/605.1.15"), (true, true));
+    assert_eq!(extensions("curl/8"), (false, false));
+    assert_eq!(extensions("Mozilla/5.0 (X11) Chrome/120 Safari/537.36"), (true, false));
+    assert_eq!(extensions("Mozilla/5.0 (Macintosh) Version/17.1 Safari/605.1.15"), (true, true));
 }
 
 #[test]

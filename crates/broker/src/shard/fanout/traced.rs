@@ -1,11 +1,12 @@
-//! Fan-out of a message that is traced: the same receivers in the same order, and a word on each of them.
+//! Fan-out of a message that is traced: the same receivers in the same order, and a word on each of
+//! them.
 //!
 //! Cold. A message that is only traced goes the same way and reaches nobody.
 
-use super::{Delivery, Fanout, Message, Published, Publisher, Route, Target};
+use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
 use crate::message_trace::{MessageTrace, Withheld};
-use crate::service::{Role, Service};
+use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
 use crate::shard::rules::is_denied;
 use crate::subscription::Subscription;
@@ -23,7 +24,8 @@ pub(in crate::shard) struct Marked {
 }
 
 impl Marked {
-    /// `message` with another destination for traces, or with the word that there is none. `set` writes the header.
+    /// `message` with another destination for traces, or with the word that there is none. `set`
+    /// writes the header.
     pub(in crate::shard) fn new(
         message: &Message<'_>,
         destination: &[u8],
@@ -46,7 +48,7 @@ impl Marked {
         Self::toward(message, message_trace::DISABLED)
     }
 
-    /// The same with a destination.
+    /// Copies the message with `destination` in place of the destination in its headers.
     pub(in crate::shard) fn toward(message: &Message<'_>, destination: &[u8]) -> Self {
         Self::new(message, destination, |out, headers, destination| {
             myelin_wire::header::replace(out, headers, message_trace::DESTINATION, destination);
@@ -64,32 +66,32 @@ impl Fanout<'_> {
     /// The loop over a route.
     #[cold]
     #[inline(never)]
-    pub(super) fn run_followed(&mut self, trace: &MessageTrace, route: &Route, rng: &mut Rng) {
+    pub(super) fn run_traced(&mut self, trace: &MessageTrace, route: &Route, rng: &mut Rng) {
         for target in &route.targets {
             match target {
-                Target::Client(delivery) => {
+                RouteTarget::Client(delivery) => {
                     let head = self.head_of(&delivery.sub, route.head(delivery));
-                    self.follow(trace, route, (&delivery.sub, &head), delivery.careful);
+                    self.trace_subscription(trace, route, (&delivery.sub, &head), delivery.careful);
                 }
-                Target::Cohort(shared) => {
+                RouteTarget::Cohort(shared) => {
                     for sub in &shared.subs {
                         let head = self.head_of(sub, route.shared_head(shared));
-                        self.follow(trace, route, (sub, &head), false);
+                        self.trace_subscription(trace, route, (sub, &head), false);
                     }
                 }
             }
         }
         for group in &route.groups {
-            self.follow_group(trace, route, group, rng);
+            self.trace_group(trace, route, group, rng);
         }
     }
 
-    fn follow_group(&mut self, trace: &MessageTrace, route: &Route, group: &[Delivery], rng: &mut Rng) {
+    fn trace_group(&mut self, trace: &MessageTrace, route: &Route, group: &[ClientTarget], rng: &mut Rng) {
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let head = self.head_of(&delivery.sub, route.head(delivery));
             // What is not counted when the route is settled is counted here.
-            if self.follow(trace, route, (&delivery.sub, &head), true) {
+            if self.trace_subscription(trace, route, (&delivery.sub, &head), true) {
                 if !trace.is_only() && !delivery.careful {
                     delivery.sub.count(1);
                 }
@@ -98,7 +100,7 @@ impl Fanout<'_> {
         }
     }
 
-    /// What stands in front of the message for one subscription.
+    /// Head of the frame for one subscription.
     fn head_of(&self, sub: &Subscription, cached: &[u8]) -> Vec<u8> {
         if self.message.to.is_empty() {
             return cached.to_vec();
@@ -108,8 +110,9 @@ impl Fanout<'_> {
         head
     }
 
-    /// One subscription; whether it gets the message, or would. `is_counted_here`: it counts for itself what it gets.
-    fn follow(
+    /// One subscription; whether it gets the message, or would. `is_counted_here`: it counts for
+    /// itself what it gets.
+    fn trace_subscription(
         &mut self,
         trace: &MessageTrace,
         route: &Route,
@@ -120,7 +123,7 @@ impl Fanout<'_> {
         if let Some(import) = sub.import() {
             trace.exported(sub, &import.naming().name(route.subject()));
         }
-        let tell = |error| {
+        let record = |error| {
             if is_shown {
                 trace.reached(sub, error);
             }
@@ -130,7 +133,7 @@ impl Fanout<'_> {
             return true;
         }
         if let Some(why) = self.withholds(sub) {
-            tell(Some(why));
+            record(Some(why));
             if !trace.is_only() && !is_counted_here {
                 sub.uncount();
             }
@@ -138,21 +141,21 @@ impl Fanout<'_> {
         }
         if trace.is_only() {
             self.outcome.delivered = true;
-            tell(None);
+            record(None);
             return true;
         }
         let is_careful = super::super::route::is_careful(sub);
         if is_careful && !self.admit(sub) {
-            tell(Some(Withheld::Exhausted));
+            record(Some(Withheld::Exhausted));
             return false;
         }
-        let staged = if self.from.tracing {
+        let staged = if self.from.logs_protocol {
             self.stage::<true>(sub.conn(), head)
         } else {
             self.stage::<false>(sub.conn(), head)
         };
-        tell((!staged).then_some(Withheld::Slow));
-        if self.from.tracing {
+        record((!staged).then_some(Withheld::Slow));
+        if self.from.logs_protocol {
             self.end_finished();
         }
         staged
@@ -173,7 +176,7 @@ impl Fanout<'_> {
 }
 
 /// Tells of those who listen to `subject` and must not hear it: routes do not lead to them.
-pub(super) fn follow_denied(trace: &MessageTrace, account: &Account, subject: &[u8], is_imported: bool) {
+pub(super) fn trace_denied(trace: &MessageTrace, account: &Account, subject: &[u8], is_imported: bool) {
     let mut matched = Matched::<Arc<Subscription>>::new();
     account.interest.collect(subject, &mut matched);
     let grouped = matched.queues.iter().filter(|group| {
@@ -193,17 +196,17 @@ pub(super) fn follow_denied(trace: &MessageTrace, account: &Account, subject: &[
 
 impl Shard {
     /// Hands a service a message that is traced.
-    pub(in crate::shard) fn hand_followed(
+    pub(in crate::shard) fn hand_traced(
         &mut self,
         from: &Publisher<'_>,
         message: &Message<'_>,
         (service, trace): (&Arc<dyn Service>, &Arc<MessageTrace>),
     ) -> Option<Published> {
         let done = Published::Done { delivered: true, stalled: false };
-        match service.role() {
-            Role::Hidden => self.queue.put(service, message.msg(), from.conn),
-            role @ (Role::System | Role::Abroad) => {
-                if role == Role::System {
+        match service.trace_role() {
+            TraceRole::Untraced => self.queue.push(service, message.msg(), from.conn),
+            trace_role @ (TraceRole::System | TraceRole::Import) => {
+                if trace_role == TraceRole::System {
                     let system = self.broker.system_account_name();
                     trace.imported(&system, message.address(), message.address());
                 }
@@ -211,17 +214,17 @@ impl Shard {
                     return None;
                 }
                 let marked = Marked::untraced(message);
-                self.queue.put(service, marked.of(message).msg(), from.conn);
+                self.queue.push(service, marked.of(message).msg(), from.conn);
             }
-            Role::Stream(name) => {
+            TraceRole::Stream(name) => {
                 let traced = trace.handed_to(name);
                 if trace.is_only() {
-                    self.queue.put_traced(service, message.msg(), &traced);
+                    self.queue.push_traced(service, message.msg(), &traced);
                     return Some(done);
                 }
                 // What is stored is not traced again when it is delivered.
                 let marked = Marked::new(message, message_trace::DISABLED, message_trace::set_destination);
-                self.queue.put_traced(service, marked.of(message).msg(), &traced);
+                self.queue.push_traced(service, marked.of(message).msg(), &traced);
             }
         }
         Some(done)

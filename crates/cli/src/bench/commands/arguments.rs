@@ -1,15 +1,14 @@
 //! The arguments of the benchmarks, which are those of `nats bench`, with its defaults.
 //!
-//! Owns what can be asked for. Flags that a group of commands shares may stand before or behind the command. What is
-//! ours alone says so in its help.
+//! Owns what can be asked for. Flags that a group of commands shares may stand before or behind the
+//! command. What is ours alone says so in its help.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-
-use crate::bench::commands::work::fast::{End, Gap};
-use crate::bench::target::Flags;
-use crate::bench::units::{Bytes, Time};
+use myelin_loadgen::target_server::ConnectionFlags;
+use myelin_loadgen::units::{Bytes, Time};
+use myelin_loadgen::workloads::fast::{BatchEnd, Gap};
 
 /// What every benchmark has.
 #[derive(Args, Clone, Debug)]
@@ -35,11 +34,12 @@ pub(crate) struct Common {
     /// Ours: process id of the server, to print its CPU time per message
     #[arg(long, global = true, value_name = "PID")]
     pub(crate) server_pid: Option<u32>,
-    /// Ours: the run fails when no message has come for so long after the first one; 0s waits for ever
+    /// Ours: the run fails when no message has come for so long after the first one; 0s waits for
+    /// ever
     #[arg(long, global = true, default_value = "30s", value_name = "DURATION")]
     pub(crate) patience: Time,
     #[command(flatten)]
-    pub(crate) flags: Flags,
+    pub(crate) flags: ConnectionFlags,
 }
 
 /// How fast a benchmark goes.
@@ -55,7 +55,7 @@ pub(crate) struct Throttle {
 
 /// What is published.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Content {
+pub(crate) struct MessageContent {
     /// Publish each message on SUBJECT.NUMBER, where the number is that of the message
     #[arg(long)]
     pub(crate) multisubject: bool,
@@ -89,7 +89,7 @@ pub(crate) struct Publish {
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     pub(crate) sleep: Time,
     #[command(flatten)]
-    pub(crate) content: Content,
+    pub(crate) content: MessageContent,
     #[command(flatten)]
     pub(crate) throttle: Throttle,
     #[command(flatten)]
@@ -104,7 +104,8 @@ pub(crate) struct Subscribe {
     /// Subscribe to SUBJECT.*
     #[arg(long)]
     pub(crate) multisubject: bool,
-    /// Ours: check subject and payload of every message; the publisher must be `myelin bench pub` without --payload
+    /// Ours: check subject and payload of every message; the publisher must be `myelin bench pub`
+    /// without --payload
     #[arg(long)]
     pub(crate) verify: bool,
     #[command(flatten)]
@@ -222,8 +223,8 @@ pub(crate) struct Fast {
     /// Acknowledgements that may be outstanding
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) max_outstanding_acks: u16,
-    /// Ours: how long an acknowledgement may take before the server is asked for it, and then before the run fails
-    /// [default: --timeout]
+    /// Ours: how long an acknowledgement may take before the server is asked for it, and then
+    /// before the run fails [default: --timeout]
     #[arg(long, value_name = "DURATION")]
     pub(crate) ack_timeout: Option<Time>,
     /// Ours: what the server does when messages are missing; the run fails either way
@@ -231,7 +232,7 @@ pub(crate) struct Fast {
     pub(crate) gap: Gap,
     /// Ours: how a batch ends, by its last message or behind it
     #[arg(long, value_enum, default_value = "close")]
-    pub(crate) end: End,
+    pub(crate) end: BatchEnd,
     /// Ours: messages in a batch; 0 for all of a client in one
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub(crate) batch_length: u64,
@@ -259,7 +260,7 @@ pub(crate) struct Store {
     #[arg(long)]
     pub(crate) persistasync: bool,
     #[command(flatten)]
-    pub(crate) content: Content,
+    pub(crate) content: MessageContent,
     #[command(flatten)]
     pub(crate) throttle: Throttle,
 }
@@ -462,15 +463,4 @@ pub(crate) struct OldDurable {
     pub(crate) doubleack: bool,
     #[arg(long, hide = true, overrides_with = "doubleack")]
     pub(crate) no_doubleack: bool,
-}
-
-/// `bench null`
-#[derive(Args, Debug)]
-pub(crate) struct Null {
-    /// Messages of each row
-    #[arg(long, default_value_t = 5_000_000)]
-    pub(crate) msgs: u64,
-    /// Size of the messages
-    #[arg(long, default_value = "128B")]
-    pub(crate) size: Bytes,
 }

@@ -1,23 +1,24 @@
 //! `bench oldjs …`, which `nats bench` has and hides: streams read the way older clients did.
 //!
-//! Owns how those consumers are configured. An ordered one is pushed, with flow control; a durable one is pushed to a
-//! queue group of which every client takes its part, or pulled from batch by batch. A consumer that pushes is made when
-//! all clients listen, by the first of them, so that nothing is sent that nobody hears.
+//! Owns how those consumers are configured. An ordered one is pushed, with flow control; a durable
+//! one is pushed to a queue group of which every client takes its part, or pulled from batch by
+//! batch. A consumer that pushes is made when all clients listen, by the first of them, so that
+//! nothing is sent that nobody hears.
 
+use myelin_loadgen::admin::{Admin, create};
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::names;
+use myelin_loadgen::token::unique;
+use myelin_loadgen::units::{grouped, log};
+use myelin_loadgen::workloads::consume::{Acks, Consume, ConsumeTerms, Manner};
+use myelin_loadgen::workloads::{Part, Replies};
 use serde_json::{Value, json};
 
-use crate::bench::admin::{Admin, create};
 use crate::bench::commands::arguments::{CONSUMER, OldCommand, OldDurable, OldJetStream, OnStream};
-use crate::bench::commands::run::{Kind, Run};
-use crate::bench::commands::work::consume::{Acks, Consume, Manner, Terms};
-use crate::bench::commands::work::{Part, Replies};
-use crate::bench::error::BenchError;
-use crate::bench::jetstream::inbox::unique;
-use crate::bench::units::{grouped, log};
-use crate::names;
+use crate::bench::commands::run::{BenchmarkKind, BenchmarkRun};
 
-/// As clients had them: how often a server says that it is there, and how long an ordered consumer waits for
-/// acknowledgements that never come, in nanoseconds.
+/// As clients had them: how often a server says that it is there, and how long an ordered consumer
+/// waits for acknowledgements that never come, in nanoseconds.
 const HEARTBEAT: u64 = 5_000_000_000;
 const ACK_WAIT: u64 = 79_200_000_000_000;
 
@@ -32,8 +33,8 @@ pub(crate) fn old_jetstream(arguments: &OldJetStream) -> Result<(), BenchError> 
 }
 
 /// What a client does about the messages of its part.
-fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> Terms {
-    Terms {
+fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> ConsumeTerms {
+    ConsumeTerms {
         manner,
         acks,
         wanted: part.messages,
@@ -49,7 +50,7 @@ fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> T
 fn ordered(arguments: &OldJetStream, subject: &str, multisubject: bool) -> Result<(), BenchError> {
     let OnStream { stream, sleep, common } = &arguments.on;
     names::word("subject", subject)?;
-    let run = Run::new(Kind::OLD_ORDERED, common, sleep.0, None)?;
+    let run = BenchmarkRun::new(BenchmarkKind::OLD_ORDERED, common, sleep.0, None)?;
     run.announce(vec![("multi-subject", multisubject.to_string()), ("stream", stream.clone())]);
     let filter = if multisubject { format!("{subject}.*") } else { subject.to_owned() };
     // Compat: the stream is that of the subject, whatever --stream says.
@@ -62,7 +63,7 @@ fn ordered(arguments: &OldJetStream, subject: &str, multisubject: bool) -> Resul
             "filter_subject": filter, "replay_policy": "instant", "flow_control": true, "idle_heartbeat": HEARTBEAT,
             "deliver_subject": deliver, "num_replicas": 1, "mem_storage": true,
         });
-        let terms = Terms {
+        let terms = ConsumeTerms {
             create: Some(request(&run, &stream, &config)),
             ..terms(Manner::OrderedPush, Acks::No, &part, arguments)
         };
@@ -76,7 +77,7 @@ fn ordered(arguments: &OldJetStream, subject: &str, multisubject: bool) -> Resul
 fn push(arguments: &OldJetStream, maxacks: u64, durable: &OldDurable) -> Result<(), BenchError> {
     let OnStream { stream, sleep, common } = &arguments.on;
     let name = &durable.consumer;
-    let run = Run::new(Kind::OLD_PUSH, common, sleep.0, None)?;
+    let run = BenchmarkRun::new(BenchmarkKind::OLD_PUSH, common, sleep.0, None)?;
     run.announce(durable.facts(stream)?);
     let mut admin = Admin::open(&run.target)?;
     let mut config = durable.config();
@@ -102,7 +103,7 @@ fn push(arguments: &OldJetStream, maxacks: u64, durable: &OldDurable) -> Result<
         let lines = [Replies::subscription(&inbox), listen.into_bytes()].concat();
         let is_maker = client == 0 && durable.is_ours();
         let create = is_maker.then(|| request(&run, stream, &config));
-        let terms = Terms { create, ..terms(Manner::Push, durable.acks(), &part, arguments) };
+        let terms = ConsumeTerms { create, ..terms(Manner::Push, durable.acks(), &part, arguments) };
         (lines, Consume::new(terms, &inbox))
     });
     durable.removing(&mut admin, stream, run.go(works.collect()))
@@ -112,7 +113,7 @@ fn push(arguments: &OldJetStream, maxacks: u64, durable: &OldDurable) -> Result<
 fn pull(arguments: &OldJetStream, batch: u64, durable: &OldDurable) -> Result<(), BenchError> {
     let OnStream { stream, sleep, common } = &arguments.on;
     let name = &durable.consumer;
-    let run = Run::new(Kind::OLD_PULL, common, sleep.0, None)?;
+    let run = BenchmarkRun::new(BenchmarkKind::OLD_PULL, common, sleep.0, None)?;
     let mut facts = durable.facts(stream)?;
     facts.push(("batch", grouped(batch)));
     run.announce(facts);
@@ -128,7 +129,7 @@ fn pull(arguments: &OldJetStream, batch: u64, durable: &OldDurable) -> Result<()
     }
     let works = run.parts().into_iter().map(|part| {
         let inbox = run.inbox();
-        let terms = Terms {
+        let terms = ConsumeTerms {
             batch: batch.max(1),
             subject: format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", run.target.api),
             ..terms(Manner::Pull, durable.acks(), &part, arguments)
@@ -139,7 +140,7 @@ fn pull(arguments: &OldJetStream, batch: u64, durable: &OldDurable) -> Result<()
 }
 
 /// Subject and body that ask for a consumer.
-fn request(run: &Run<'_>, stream: &str, config: &Value) -> (String, Value) {
+fn request(run: &BenchmarkRun<'_>, stream: &str, config: &Value) -> (String, Value) {
     let (subject, body) = create(stream, config, "create");
     (format!("{}.{subject}", run.target.api), body)
 }

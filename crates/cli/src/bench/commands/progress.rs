@@ -1,7 +1,8 @@
 //! A bar for each client, in the shape of the original.
 //!
-//! On a terminal the bars move; elsewhere each is printed once, when all is done, so that a log holds no animation. Owns
-//! what stands on the terminal below the banner. Looks at counters that others move.
+//! On a terminal the bars move; elsewhere each is printed once, when all is done, so that a log
+//! holds no animation. Owns what stands on the terminal below the banner. Looks at counters that
+//! others move.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use crate::bench::commands::fleet::Board;
+use myelin_loadgen::client_pool::Board;
 
 const WIDTH: usize = 80;
 
@@ -22,7 +23,7 @@ pub(crate) struct Progress<'a> {
     pub(crate) board: &'a Board,
     /// Messages of each client.
     pub(crate) totals: &'a [u64],
-    /// What clients do, in up to ten letters.
+    /// What clients do, in up to ten characters.
     pub(crate) doing: &'a str,
     pub(crate) start: Instant,
 }

@@ -1,27 +1,27 @@
 //! One run of a benchmark, from the banner to the summary, in the words of `nats bench`.
 //!
-//! Owns what is printed and where: figures and bars on the standard output, all else on the other one. The clients are
-//! connected here and run by `fleet`.
+//! Owns what is printed and where: figures and bars on the standard output, all else on the other
+//! one. The clients are connected here and run by `fleet`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use myelin_loadgen::client_pool::pace::Pace;
+use myelin_loadgen::client_pool::{self, Board, PoolOutcome, SilenceLimits, Work, sample};
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::meter::{CpuTime, Meter};
+use myelin_loadgen::target_server::Target;
+use myelin_loadgen::token::unique;
+use myelin_loadgen::units::{binary, grouped, human_time, log};
+use myelin_loadgen::workloads::{Part, split};
+
 use crate::bench::commands::arguments::{Common, Throttle};
-use crate::bench::commands::fleet::{self, Board, Limits, Outcome, Work};
-use crate::bench::commands::pace::Pace;
 use crate::bench::commands::progress::Progress;
-use crate::bench::commands::sample;
-use crate::bench::commands::work::{Part, split};
-use crate::bench::error::BenchError;
-use crate::bench::jetstream::inbox::unique;
-use crate::bench::process::{CpuTime, Meter};
-use crate::bench::target::Target;
-use crate::bench::units::{binary, grouped, human_time, log};
 
 /// Which benchmark it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct BenchmarkKind {
     /// Its name in banner and summary.
     pub(crate) label: &'static str,
     /// What a client is said to do with its number of messages.
@@ -34,7 +34,7 @@ pub(crate) struct Kind {
     is_split: bool,
 }
 
-impl Kind {
+impl BenchmarkKind {
     const fn publisher(label: &'static str) -> Self {
         Self { label, doing: "publishing", state: "Publishing", prefix: "P", is_split: true }
     }
@@ -75,8 +75,8 @@ impl Kind {
 }
 
 /// What all benchmarks need to know.
-pub(crate) struct Run<'a> {
-    kind: Kind,
+pub(crate) struct BenchmarkRun<'a> {
+    kind: BenchmarkKind,
     common: &'a Common,
     pub(crate) target: Target,
     pub(crate) clients: usize,
@@ -88,9 +88,9 @@ pub(crate) struct Run<'a> {
 /// Names and values in the banner.
 pub(crate) type Facts = Vec<(&'static str, String)>;
 
-impl<'a> Run<'a> {
+impl<'a> BenchmarkRun<'a> {
     pub(crate) fn new(
-        kind: Kind,
+        kind: BenchmarkKind,
         common: &'a Common,
         sleep: Duration,
         throttle: Option<Throttle>,
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         facts.push(("msgs", grouped(self.messages)));
         facts.push(("msg-size", binary(self.common.size.0 as f64)));
         facts.push(("clients", grouped(self.clients as u64)));
-        if self.kind != Kind::SUBSCRIBE {
+        if self.kind != BenchmarkKind::SUBSCRIBE {
             facts.push(("sleep", human_time(self.sleep)));
         }
         if self.throttle.throughput > 0 {
@@ -147,7 +147,8 @@ impl<'a> Run<'a> {
         self.target.inbox()
     }
 
-    /// Connects the clients, each with the lines that it begins with, runs them and prints the summary.
+    /// Connects the clients, each with the lines that it begins with, runs them and prints the
+    /// summary.
     pub(crate) fn go<W: Work>(&self, works: Vec<(Vec<u8>, W)>) -> Result<(), BenchError> {
         let totals: Vec<u64> = self.parts().iter().map(|part| part.messages).collect();
         let mut clients = Vec::with_capacity(works.len());
@@ -156,14 +157,14 @@ impl<'a> Run<'a> {
             connection.begin(&lines)?;
             clients.push((connection, work));
             let what = match self.kind {
-                Kind::SERVE => "hit control-c to stop".to_owned(),
+                BenchmarkKind::SERVE => "hit control-c to stop".to_owned(),
                 kind => format!("{} {} messages", kind.doing, grouped(totals[number])),
             };
             log(&format!("[{}] Starting {}, {what}", number + 1, self.kind.label));
         }
         let patience = self.common.patience.0;
         let others = (!patience.is_zero()).then_some(patience);
-        let limits = Limits { answer: self.target.timeout, others };
+        let limits = SilenceLimits { answer: self.target.timeout, others };
         let meter = self.common.server_pid.map(Meter::of);
         let before = meter.map(Meter::cpu).transpose()?;
         let outcome = self.drive(clients, limits, &totals)?;
@@ -173,19 +174,19 @@ impl<'a> Run<'a> {
 
     fn drive<W: Work>(
         &self,
-        clients: Vec<(crate::bench::connection::Connection, W)>,
-        limits: Limits,
+        clients: Vec<(myelin_loadgen::connection::Connection, W)>,
+        limits: SilenceLimits,
         totals: &[u64],
-    ) -> Result<Outcome, BenchError> {
+    ) -> Result<PoolOutcome, BenchError> {
         let board = Board::new(clients.len());
-        if self.common.no_progress || self.kind == Kind::SERVE {
-            return fleet::run(clients, limits, &board);
+        if self.common.no_progress || self.kind == BenchmarkKind::SERVE {
+            return client_pool::run(clients, limits, &board);
         }
         let is_over = AtomicBool::new(false);
         let progress = Progress { board: &board, totals, doing: self.kind.state, start: Instant::now() };
         let outcome = thread::scope(|scope| {
             progress.show(scope, &is_over);
-            let outcome = fleet::run(clients, limits, &board);
+            let outcome = client_pool::run(clients, limits, &board);
             is_over.store(true, Ordering::SeqCst);
             outcome
         });
@@ -193,8 +194,8 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    fn print(&self, outcome: &Outcome, server: Option<CpuTime>) -> Result<(), BenchError> {
-        let Outcome { samples, cpu } = outcome;
+    fn print(&self, outcome: &PoolOutcome, server: Option<CpuTime>) -> Result<(), BenchError> {
+        let PoolOutcome { samples, cpu } = outcome;
         print!("{}", sample::report(self.kind.label, samples));
         let messages = samples.iter().map(|sample| sample.messages).sum::<u64>().max(1) as f64;
         let per_message = |time: Duration| time.as_secs_f64() * 1e6 / messages;

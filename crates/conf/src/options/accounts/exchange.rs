@@ -1,9 +1,10 @@
-//! Whether the exports and imports of all accounts fit each other: names exist, importers are allowed,
-//! nothing is imported twice or in a circle.
+//! Whether the exports and imports of all accounts fit each other: names exist, importers are
+//! allowed, nothing is imported twice or in a circle.
 //!
-//! Owns the order and the texts of these complaints: exports before imports, streams before services.
-//! Compat: where the reference looks through a hash table and takes what comes first, what stands first
-//! in the file is taken here.
+//! Owns the order and the texts of these diagnostics: exports before imports, streams before
+//! services.
+//! Compat: where the reference looks through a hash table and takes what comes first, what stands
+//! first in the file is taken here.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,7 @@ use super::imports::{ImportOptions, ServiceImport, StreamImport, StreamName};
 /// How many accounts a chain of imports may go through.
 const MAX_CHAIN: usize = 1024;
 
-/// All complaints about what accounts want from each other.
+/// All diagnostics about what accounts want from each other.
 pub(super) fn check(accounts: &[AccountOptions], no_system_account: bool) -> Vec<String> {
     let mut market = Market::new(accounts, no_system_account);
     let mut complaints = Vec::new();
@@ -38,7 +39,8 @@ pub(super) fn check(accounts: &[AccountOptions], no_system_account: bool) -> Vec
     complaints
 }
 
-/// The items of all accounts with the number of their account, those that come `first` before the others.
+/// The items of all accounts with the number of their account, those that come `first` before the
+/// others.
 fn in_order<'a, T>(
     accounts: &'a [AccountOptions],
     items: impl Fn(&'a AccountOptions) -> &'a Vec<T>,
@@ -67,13 +69,13 @@ struct Market<'a> {
     no_system_account: bool,
 }
 
-/// What one account offers and has taken so far.
+/// Account with what it offers and has taken so far.
 struct Trader<'a> {
     name: &'a str,
     streams: Vec<Offer<'a>>,
     services: Vec<Offer<'a>>,
-    stream_imports: Vec<Taken>,
-    service_imports: Vec<Taken>,
+    stream_imports: Vec<ImportEdge>,
+    service_imports: Vec<ImportEdge>,
 }
 
 /// An export.
@@ -86,7 +88,7 @@ struct Offer<'a> {
 }
 
 /// An import, in the terms of the reference: messages come `from` one subject and go `to` another.
-struct Taken {
+struct ImportEdge {
     /// The number of the account that exports it.
     account: usize,
     from: String,
@@ -191,7 +193,7 @@ impl<'a> Market<'a> {
         complaints.extend(self.latency_fault(at, export));
     }
 
-    /// What is wrong with the reports on latency of a service.
+    /// Fault of the reports on latency of a service.
     fn latency_fault(&self, at: usize, export: &ServiceExport) -> Option<String> {
         let (subject, results) = (&export.subject, &export.latency.as_ref()?.subject);
         let failed = format!("Error adding service latency sampling for {subject:?}");
@@ -256,7 +258,7 @@ impl<'a> Market<'a> {
         if imports.iter().any(|import| import.account == account && import.from == from) {
             return Err("stream import already exists".to_owned());
         }
-        imports.push(Taken { account, from: from.to_owned(), to: stands_as });
+        imports.push(ImportEdge { account, from: from.to_owned(), to: stands_as });
         Ok(())
     }
 
@@ -286,14 +288,14 @@ impl<'a> Market<'a> {
         let is_renamed = has_wildcard(to.as_bytes());
         let asked = if is_renamed { starred(from).0 } else { from.to_owned() };
         self.check_services(account, &asked, &mut vec![at])?;
-        let is_same = |import: &&Taken| import.account == account && import.from == from;
+        let is_same = |import: &&ImportEdge| import.account == account && import.from == from;
         if let Some(before) = self.traders[at].service_imports.iter().find(is_same) {
             return Err(format!(
                 "duplicate service import subject {from:?}, previously used in import for account {:?}, subject {:?}",
                 self.traders[account].name, before.to
             ));
         }
-        let mut taken = Taken { account, from: from.to_owned(), to: to.to_owned() };
+        let mut taken = ImportEdge { account, from: from.to_owned(), to: to.to_owned() };
         if is_renamed && to != from {
             let target = starred(to).0;
             Transform::reversible(&target, &numbered(from)).map_err(|error| {
@@ -301,7 +303,7 @@ impl<'a> Market<'a> {
                     "failed to create mapping transform for service import subject from {from:?} to {target:?}: {error}"
                 )
             })?;
-            taken = Taken { account, from: asked, to: target };
+            taken = ImportEdge { account, from: asked, to: target };
         }
         self.traders[at].service_imports.push(taken);
         Ok(())
@@ -346,8 +348,8 @@ fn check_length(visited: &[usize]) -> Result<(), String> {
 
 /// Goes on from account `at` to `next`.
 ///
-/// Compat: an account stays visited when the search comes back from it, so that two ways to the same
-/// account may count as a circle.
+/// Compat: an account stays visited when the search comes back from it, so that two ways to the
+/// same account may count as a circle.
 fn enter(at: usize, next: usize, visited: &mut Vec<usize>) -> Result<(), String> {
     if visited.contains(&next) {
         return Err("import forms a cycle".to_owned());

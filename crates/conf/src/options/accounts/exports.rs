@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::field::{Field, Read, Report, complaint_at, read_block};
-use super::super::table::Scope;
+use super::super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::super::table::BlockKind;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::duration;
 use crate::value::{Node, Value};
@@ -17,7 +17,7 @@ pub enum ExportOptions {
     Service(ServiceExport),
 }
 
-/// Who may import something.
+/// Accounts that may import something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExportAccess {
     /// Names of accounts; none listed means everybody.
@@ -31,7 +31,7 @@ pub struct ExportAccess {
 pub struct StreamExport {
     /// As written: the reference does not check it.
     pub subject: String,
-    /// Who may import it.
+    /// Accounts that may import it.
     pub access: ExportAccess,
 }
 
@@ -40,9 +40,9 @@ pub struct StreamExport {
 pub struct ServiceExport {
     /// As written: the reference does not check it.
     pub subject: String,
-    /// Who may import it.
+    /// Accounts that may import it.
     pub access: ExportAccess,
-    /// What comes back for one request. Default [`ResponseType::Single`].
+    /// Kind of response to one request. Default [`ResponseType::Single`].
     pub response: ResponseType,
     /// How long a response may take; `None` is the default of 2 minutes.
     pub threshold: Option<Duration>,
@@ -76,20 +76,20 @@ pub struct LatencyOptions {
 /// Which requests are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LatencySampling {
-    /// Those whose headers ask for it.
+    /// Requests whose headers ask for it.
     Headers,
     /// So many of a hundred, 1 to 100.
     Percent(u8),
 }
 
 /// Reads `exports`. What is wrong with one entry does not hide what is wrong with the next.
-pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Vec<ExportOptions>> {
+pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<ExportOptions>> {
     let Value::Array(items) = field.value() else {
         let found = field.value().type_name();
-        return Err(field.complaint(format!("Exports should be an array, got {found}")));
+        return Err(field.diagnostic(format!("Exports should be an array, got {found}")));
     };
     let exports = items.iter().filter_map(|item| {
-        let export = Draft::read(item, report).and_then(|draft| draft.finish(report));
+        let export = ExportFields::read(item, report).and_then(|draft| draft.finish(report));
         report.keep(export).flatten()
     });
     Ok(exports.collect())
@@ -97,7 +97,7 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Vec<ExportOpt
 
 /// The fields of an entry, in whatever order they stand, and where.
 #[derive(Default)]
-struct Draft {
+struct ExportFields {
     /// In the order of the file, with whether it is a stream.
     subjects: Vec<(String, Position, bool)>,
     access: ExportAccess,
@@ -105,23 +105,23 @@ struct Draft {
     threshold: Option<i64>,
     latency: Option<LatencyOptions>,
     allow_trace: bool,
-    /// What only a service may have, and where it stands.
+    /// Options that only a service may have, and where they stand.
     for_services: Vec<(&'static str, Position)>,
 }
 
-impl Draft {
-    fn read(item: &Node, report: &mut Report) -> Read<Self> {
+impl ExportFields {
+    fn read(item: &Node, report: &mut Diagnostics) -> Read<Self> {
         let Value::Map(map) = &item.value else {
             let found = item.value.type_name();
             let message = format!("Export Items should be a map with type entry, got {found}");
-            return Err(complaint_at(&item.position, message));
+            return Err(diagnostic_at(&item.position, message));
         };
         let mut draft = Self::default();
-        read_block(map, Scope::Export, report, |field, report| draft.set(field, report));
+        read_block(map, BlockKind::Export, report, |field, report| draft.set(field, report));
         Ok(draft)
     }
 
-    fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let place = || field.node().position.clone();
         match field.name() {
             "stream" => self.subjects.push((subject(field)?, place(), true)),
@@ -152,10 +152,13 @@ impl Draft {
     }
 
     /// Compat: an entry that is neither a stream nor a service is nothing, and no error.
-    fn finish(self, report: &mut Report) -> Read<Option<ExportOptions>> {
+    fn finish(self, report: &mut Diagnostics) -> Read<Option<ExportOptions>> {
         if let [_, (second, place, is_stream), ..] = &self.subjects[..] {
             let (now, before) = if *is_stream { ("stream", "service") } else { ("service", "stream") };
-            return Err(complaint_at(place, format!("Detected {now} {second:?} but already saw a {before}")));
+            return Err(diagnostic_at(
+                place,
+                format!("Detected {now} {second:?} but already saw a {before}"),
+            ));
         }
         match self.subjects.first() {
             None => Ok(None),
@@ -172,7 +175,7 @@ impl Draft {
     /// Compat: the reference overlooks some of these when they stand before the stream.
     fn only_for_services(&self) -> Vec<Diagnostic> {
         let complain = |(what, place): &(&str, Position)| {
-            complaint_at(place, format!("Detected {what} directive on non-service"))
+            diagnostic_at(place, format!("Detected {what} directive on non-service"))
         };
         self.for_services.iter().map(complain).collect()
     }
@@ -192,21 +195,21 @@ impl Draft {
     }
 }
 
-fn once(field: &Field<'_>, is_known: bool, complaint: &str) -> Read<()> {
-    if is_known { Err(field.complaint(complaint)) } else { Ok(()) }
+fn once(field: &Field<'_>, is_known: bool, diagnostic: &str) -> Read<()> {
+    if is_known { Err(field.diagnostic(diagnostic)) } else { Ok(()) }
 }
 
 fn subject(field: &Field<'_>) -> Read<String> {
     let Value::Text(subject) = field.value() else {
         let (kind, found) = (field.name(), field.value().type_name());
-        return Err(field.complaint(format!("Expected {kind} name to be string, got {found}")));
+        return Err(field.diagnostic(format!("Expected {kind} name to be string, got {found}")));
     };
     Ok(subject.clone())
 }
 
 fn threshold(field: &Field<'_>) -> Read<i64> {
     let fail = |found: String| {
-        field.complaint(format!("Expected response threshold to be a parseable time duration, got {found}"))
+        field.diagnostic(format!("Expected response threshold to be a parseable time duration, got {found}"))
     };
     let Value::Text(text) = field.value() else {
         return Err(fail(field.value().type_name().to_owned()));
@@ -223,20 +226,21 @@ impl ResponseType {
     fn read(field: &Field<'_>) -> Read<Self> {
         let Value::Text(text) = field.value() else {
             let found = field.value().type_name();
-            return Err(field.complaint(format!("Expected response type to be string, got {found}")));
+            return Err(field.diagnostic(format!("Expected response type to be string, got {found}")));
         };
         match text.to_lowercase().as_str() {
             "single" | "singleton" => Ok(ResponseType::Single),
             "stream" => Ok(ResponseType::Stream),
             "chunk" | "chunked" => Ok(ResponseType::Chunked),
-            _ => Err(field.complaint(format!("Unknown response type: {text:?}"))),
+            _ => Err(field.diagnostic(format!("Unknown response type: {text:?}"))),
         }
     }
 }
 
 impl LatencyOptions {
-    /// A subject, or a block of subject and sampling. `None` when the block has been complained about.
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Self>> {
+    /// A subject, or a block of subject and sampling. `None` when the block has been complained
+    /// about.
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Self>> {
         let map = match field.value() {
             Value::Text(subject) => {
                 let sampling = LatencySampling::Percent(100);
@@ -245,12 +249,12 @@ impl LatencyOptions {
             Value::Map(map) => map,
             other => {
                 let expected = "Expected latency entry to be a map/struct or string";
-                return Err(field.complaint(format!("{expected}, got {}", other.type_name())));
+                return Err(field.diagnostic(format!("{expected}, got {}", other.type_name())));
             }
         };
         let (mut subject, mut sampling) = (None, LatencySampling::Percent(100));
         let mut is_spoilt = false;
-        read_block(map, Scope::Latency, report, |field, _| {
+        read_block(map, BlockKind::Latency, report, |field, _| {
             let is_read = match field.name() {
                 "subject" => latency_subject(field).map(|text| subject = Some(text)),
                 "sampling" => LatencySampling::read(field).map(|read| sampling = read),
@@ -262,7 +266,7 @@ impl LatencyOptions {
         match subject {
             _ if is_spoilt => Ok(None),
             Some(subject) => Ok(Some(Self { subject, sampling })),
-            None => Err(field.complaint("Latency subject required, but missing")),
+            None => Err(field.diagnostic("Latency subject required, but missing")),
         }
     }
 }
@@ -270,7 +274,7 @@ impl LatencyOptions {
 fn latency_subject(field: &Field<'_>) -> Read<String> {
     let Value::Text(text) = field.value() else {
         let found = field.value().type_name();
-        return Err(field.complaint(format!("Expected latency subject to be a string, got {found}")));
+        return Err(field.diagnostic(format!("Expected latency subject to be a string, got {found}")));
     };
     Ok(text.clone())
 }
@@ -284,16 +288,16 @@ impl LatencySampling {
             }
             Value::Text(text) => percent(text).map_err(|text| {
                 let reason = format!("strconv.Atoi: parsing {text:?}: invalid syntax");
-                field.complaint(format!("Failed to parse latency sample: {reason}"))
+                field.diagnostic(format!("Failed to parse latency sample: {reason}"))
             })?,
             other => {
                 let expected = "Expected latency sample to be a string or map/struct";
-                return Err(field.complaint(format!("{expected}, got {}", other.type_name())));
+                return Err(field.diagnostic(format!("{expected}, got {}", other.type_name())));
             }
         };
         match u8::try_from(number) {
             Ok(percent @ 1..=100) => Ok(LatencySampling::Percent(percent)),
-            _ => Err(field.complaint("bad sampling percentage, should be 1-100")),
+            _ => Err(field.diagnostic("bad sampling percentage, should be 1-100")),
         }
     }
 }

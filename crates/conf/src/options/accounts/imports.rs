@@ -1,7 +1,7 @@
 //! `imports`: what an account takes from others, and under which names.
 
-use super::super::field::{Field, Read, Report, complaint_at, read_block};
-use super::super::table::Scope;
+use super::super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::super::table::BlockKind;
 use crate::diagnostic::Position;
 use crate::value::{Node, Value};
 
@@ -19,15 +19,15 @@ pub enum ImportOptions {
 pub struct StreamImport {
     /// The account that exports it.
     pub account: String,
-    /// What it is called there.
+    /// Subject in the exporting account.
     pub subject: String,
-    /// What it is called here.
+    /// Name in the importing account.
     pub name: StreamName,
     /// Whether traces may come along.
     pub allow_trace: bool,
 }
 
-/// What an imported stream is called.
+/// Name of an imported stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamName {
     /// As in the other account.
@@ -43,26 +43,26 @@ pub enum StreamName {
 pub struct ServiceImport {
     /// The account that answers.
     pub account: String,
-    /// What the service is called there.
+    /// Subject of the service in the exporting account.
     pub subject: String,
-    /// What it is called here; the same unless configured.
+    /// Subject in the importing account; equal to that unless configured.
     pub to: String,
     /// Whether the other account learns who asks.
     pub share: bool,
 }
 
 /// Reads `imports`. What is wrong with one entry does not hide what is wrong with the next.
-pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Vec<ImportOptions>> {
+pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<ImportOptions>> {
     let Value::Array(items) = field.value() else {
         let found = field.value().type_name();
-        return Err(field.complaint(format!("Imports should be an array, got {found}")));
+        return Err(field.diagnostic(format!("Imports should be an array, got {found}")));
     };
     let mut imports = Vec::new();
     for item in items {
-        let import = Draft::read(item, report).and_then(|draft| draft.finish(report));
+        let import = ImportFields::read(item, report).and_then(|draft| draft.finish(report));
         if let Some(import) = report.keep(import).flatten() {
             match duplicate(&imports, &import) {
-                Some(message) => report.errors.push(complaint_at(&item.position, message)),
+                Some(message) => report.errors.push(diagnostic_at(&item.position, message)),
                 None => imports.push(import),
             }
         }
@@ -70,7 +70,7 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Vec<ImportOpt
     Ok(imports)
 }
 
-/// The complaint about a service that has the name of another one of the same account.
+/// The diagnostic about a service that has the name of another one of the same account.
 fn duplicate(imports: &[ImportOptions], new: &ImportOptions) -> Option<String> {
     let ImportOptions::Service(new) = new else { return None };
     imports.iter().find_map(|import| match import {
@@ -83,7 +83,7 @@ fn duplicate(imports: &[ImportOptions], new: &ImportOptions) -> Option<String> {
 }
 
 /// The account and the subject that an import names.
-struct Source {
+struct ImportOrigin {
     account: String,
     subject: String,
     is_stream: bool,
@@ -92,31 +92,31 @@ struct Source {
 
 /// The fields of an entry, in whatever order they stand, and where.
 #[derive(Default)]
-struct Draft {
-    sources: Vec<Source>,
+struct ImportFields {
+    sources: Vec<ImportOrigin>,
     prefix: String,
     to: Option<(String, Position)>,
     share: bool,
     allow_trace: Option<(bool, Position)>,
 }
 
-impl Draft {
-    fn read(item: &Node, report: &mut Report) -> Read<Self> {
+impl ImportFields {
+    fn read(item: &Node, report: &mut Diagnostics) -> Read<Self> {
         let Value::Map(map) = &item.value else {
             let found = item.value.type_name();
             let message = format!("Import Items should be a map with type entry, got {found}");
-            return Err(complaint_at(&item.position, message));
+            return Err(diagnostic_at(&item.position, message));
         };
         let mut draft = Self::default();
-        read_block(map, Scope::Import, report, |field, report| draft.set(field, report));
+        read_block(map, BlockKind::Import, report, |field, report| draft.set(field, report));
         Ok(draft)
     }
 
-    fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let place = || field.node().position.clone();
         match field.name() {
-            "stream" => self.sources.push(Source::read(field, "Stream", report)?),
-            "service" => self.sources.push(Source::read(field, "Service", report)?),
+            "stream" => self.sources.push(ImportOrigin::read(field, "Stream", report)?),
+            "service" => self.sources.push(ImportOrigin::read(field, "Service", report)?),
             "prefix" => field.text()?.clone_into(&mut self.prefix),
             "to" => self.to = Some((field.text()?.to_owned(), place())),
             "share" => self.share = field.boolean()?,
@@ -126,16 +126,16 @@ impl Draft {
         Ok(true)
     }
 
-    /// Compat: an entry that is neither a stream nor a service is nothing, and no error; `prefix` of a
-    /// service and `share` of a stream mean nothing.
-    fn finish(self, report: &mut Report) -> Read<Option<ImportOptions>> {
+    /// Compat: an entry that is neither a stream nor a service is nothing, and no error; `prefix`
+    /// of a service and `share` of a stream mean nothing.
+    fn finish(self, report: &mut Diagnostics) -> Read<Option<ImportOptions>> {
         if let [_, second, ..] = &self.sources[..] {
             let (now, before) = if second.is_stream { ("stream", "service") } else { ("service", "stream") };
-            return Err(complaint_at(&second.place, format!("Detected {now} but already saw a {before}")));
+            return Err(diagnostic_at(&second.place, format!("Detected {now} but already saw a {before}")));
         }
         let to = self.to.filter(|(to, _)| !to.is_empty());
         let Some(source) = self.sources.into_iter().next() else { return Ok(None) };
-        let Source { account, subject, .. } = source;
+        let ImportOrigin { account, subject, .. } = source;
         if source.is_stream {
             let name = match (self.prefix.is_empty(), to) {
                 (true, None) => StreamName::Same,
@@ -143,7 +143,7 @@ impl Draft {
                 (false, None) => StreamName::Prefixed(self.prefix),
                 (false, Some((_, place))) => {
                     let message = "Stream import can not have a 'prefix' and a 'to' property";
-                    return Err(complaint_at(&place, message));
+                    return Err(diagnostic_at(&place, message));
                 }
             };
             let allow_trace = self.allow_trace.is_some_and(|(allowed, _)| allowed);
@@ -151,21 +151,21 @@ impl Draft {
         }
         if let Some((_, place)) = &self.allow_trace {
             let message = "Detected allow_trace directive on a non-stream";
-            report.errors.push(complaint_at(place, message));
+            report.errors.push(diagnostic_at(place, message));
         }
         let to = to.map_or_else(|| subject.clone(), |(to, _)| to);
         Ok(Some(ImportOptions::Service(ServiceImport { account, subject, to, share: self.share })))
     }
 }
 
-impl Source {
-    fn read(field: &Field<'_>, kind: &str, report: &mut Report) -> Read<Self> {
+impl ImportOrigin {
+    fn read(field: &Field<'_>, kind: &str, report: &mut Diagnostics) -> Read<Self> {
         let Value::Map(map) = field.value() else {
             let found = field.value().type_name();
-            return Err(field.complaint(format!("{kind} entry should be an account map, got {found}")));
+            return Err(field.diagnostic(format!("{kind} entry should be an account map, got {found}")));
         };
         let (mut account, mut subject) = (String::new(), String::new());
-        read_block(map, Scope::ImportSource, report, |field, _| {
+        read_block(map, BlockKind::ImportSource, report, |field, _| {
             match field.name() {
                 "account" => field.text()?.clone_into(&mut account),
                 "subject" => field.text()?.clone_into(&mut subject),
@@ -174,7 +174,7 @@ impl Source {
             Ok(true)
         });
         if account.is_empty() || subject.is_empty() {
-            return Err(field.complaint("Expect an account name and a subject"));
+            return Err(field.diagnostic("Expect an account name and a subject"));
         }
         let place = field.node().position.clone();
         Ok(Self { account, subject, is_stream: kind == "Stream", place })

@@ -1,10 +1,10 @@
 //! `jetstream` of one account: whether it may use JetStream, and how much of it.
 
-use super::super::field::{Field, Read, Report, read_block};
-use super::super::table::Scope;
+use super::super::field::{Diagnostics, Field, Read, read_block};
+use super::super::table::BlockKind;
 use crate::value::Value;
 
-/// What an account may use of JetStream; `None` is no limit.
+/// Limits of an account in JetStream; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccountJetStreamOptions {
     /// Bytes of its memory streams.
@@ -23,7 +23,7 @@ pub struct AccountJetStreamOptions {
     pub store_max_stream_bytes: Option<u64>,
     /// Deliveries of one consumer that wait for an acknowledgement.
     pub max_ack_pending: Option<u64>,
-    /// Whose account carries the traffic between replicas.
+    /// Account that carries the traffic between replicas.
     pub cluster_traffic: ClusterTraffic,
 }
 
@@ -39,7 +39,7 @@ pub enum ClusterTraffic {
 
 impl AccountJetStreamOptions {
     /// A boolean, `enabled` or `disabled`, or a block of limits. `None` is no JetStream.
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Self>> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Self>> {
         let map = match field.value() {
             Value::Boolean(enabled) => return Ok(enabled.then(Self::default)),
             Value::Text(text) => {
@@ -48,18 +48,18 @@ impl AccountJetStreamOptions {
                     "disabled" | "disable" => Ok(None),
                     _ => {
                         let expected = "Expected 'enabled' or 'disabled' for string value";
-                        Err(field.complaint(format!("{expected}, got '{text}'")))
+                        Err(field.diagnostic(format!("{expected}, got '{text}'")))
                     }
                 };
             }
             Value::Map(map) => map,
             other => {
                 let expected = "Expected map, bool or string to define JetStream";
-                return Err(field.complaint(format!("{expected}, got {}", other.type_name())));
+                return Err(field.diagnostic(format!("{expected}, got {}", other.type_name())));
             }
         };
         let mut limits = Self::default();
-        read_block(map, Scope::AccountJetStream, report, |field, _| limits.set(field));
+        read_block(map, BlockKind::AccountJetStream, report, |field, _| limits.set(field));
         Ok(Some(limits))
     }
 
@@ -97,24 +97,25 @@ fn limit(field: &Field<'_>) -> Read<Option<u64>> {
 
 fn unparseable(field: &Field<'_>, what: &str) -> crate::Diagnostic {
     let found = field.value().type_name();
-    field.complaint(format!("Expected a parseable {what} for {:?}, got {found}", field.written()))
+    field.diagnostic(format!("Expected a parseable {what} for {:?}, got {found}", field.written()))
 }
 
 impl ClusterTraffic {
     fn read(field: &Field<'_>) -> Read<Self> {
         let expected = "'system' or 'owner' string value";
         match field.value() {
-            Value::Text(text) => match text.as_str() {
-                "system" | "" => Ok(ClusterTraffic::System),
-                "owner" => Ok(ClusterTraffic::Owner),
-                _ => {
-                    Err(field.complaint(format!("Expected {expected} for {:?}, got {text}", field.written())))
+            Value::Text(text) => {
+                match text.as_str() {
+                    "system" | "" => Ok(ClusterTraffic::System),
+                    "owner" => Ok(ClusterTraffic::Owner),
+                    _ => Err(field
+                        .diagnostic(format!("Expected {expected} for {:?}, got {text}", field.written()))),
                 }
-            },
+            }
             other => {
                 let found = other.type_name();
                 let written = field.written();
-                Err(field.complaint(format!("Expected either {expected} for {written:?}, got {found}")))
+                Err(field.diagnostic(format!("Expected either {expected} for {written:?}, got {found}")))
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use myelin_subject::{Mappings, WeightedDestination, is_valid_pattern};
 
-use super::super::field::{Field, Read, Report, complaint_at, read_block};
-use super::super::table::Scope;
+use super::super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::super::table::BlockKind;
 use crate::diagnostic::Diagnostic;
 use crate::value::{Node, Value};
 
@@ -28,11 +28,11 @@ pub struct MappingDestination {
 }
 
 /// Reads `mappings`. What is wrong with one does not hide what is wrong with the next.
-pub(in super::super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Vec<MappingOptions>> {
+pub(in super::super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<MappingOptions>> {
     let mut mappings = Vec::new();
     for (subject, node) in field.map()?.iter() {
         if !is_valid_pattern(subject.as_bytes()) {
-            report.errors.push(field.complaint(format!("Subject {subject:?} is not a valid subject")));
+            report.errors.push(field.diagnostic(format!("Subject {subject:?} is not a valid subject")));
             continue;
         }
         let mapping = read_mapping(subject, node, report);
@@ -42,7 +42,7 @@ pub(in super::super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Vec
 }
 
 /// One mapping; none when its only destination has been complained about.
-fn read_mapping(subject: &str, node: &Node, report: &mut Report) -> Read<Option<MappingOptions>> {
+fn read_mapping(subject: &str, node: &Node, report: &mut Diagnostics) -> Read<Option<MappingOptions>> {
     let mut goes_to = format!("{subject:?}");
     let destinations = match &node.value {
         Value::Text(destination) => {
@@ -66,7 +66,7 @@ fn read_mapping(subject: &str, node: &Node, report: &mut Report) -> Read<Option<
     match mapping.check() {
         Ok(()) => Ok(Some(mapping)),
         Err(error) => {
-            Err(complaint_at(&node.position, format!("Error adding mapping for {goes_to} : {error}")))
+            Err(diagnostic_at(&node.position, format!("Error adding mapping for {goes_to} : {error}")))
         }
     }
 }
@@ -74,7 +74,8 @@ fn read_mapping(subject: &str, node: &Node, report: &mut Report) -> Read<Option<
 impl MappingOptions {
     /// Whether a server could map by this.
     ///
-    /// Compat: the reference takes an empty destination and fails when it is used; here it is an error.
+    /// Compat: the reference takes an empty destination and fails when it is used; here it is an
+    /// error.
     fn check(&self) -> Result<(), String> {
         let destinations: Vec<_> = self
             .destinations
@@ -91,18 +92,18 @@ impl MappingOptions {
 
 impl MappingDestination {
     /// `None` when the block has been complained about.
-    fn read(node: &Node, report: &mut Report) -> Read<Option<Self>> {
+    fn read(node: &Node, report: &mut Diagnostics) -> Read<Option<Self>> {
         let Value::Map(map) = &node.value else {
-            return Err(complaint_at(&node.position, "Expected an entry for the mapping destination"));
+            return Err(diagnostic_at(&node.position, "Expected an entry for the mapping destination"));
         };
         let (mut subject, mut weight, mut cluster) = (String::new(), None, String::new());
         // Compat: complained about where the destination stands.
         let text = |field: &Field<'_>| match field.text() {
             Ok(text) => Ok(text.to_owned()),
-            Err(error) => Err(complaint_at(&node.position, error.message)),
+            Err(error) => Err(diagnostic_at(&node.position, error.message)),
         };
         let errors = report.errors.len();
-        read_block(map, Scope::MappingDestination, report, |field, _| {
+        read_block(map, BlockKind::MappingDestination, report, |field, _| {
             match field.name() {
                 "dest" | "destination" => subject = text(field)?,
                 "weight" => weight = Some(read_weight(field)?),
@@ -115,7 +116,7 @@ impl MappingDestination {
             return Ok(None);
         }
         let missing =
-            || complaint_at(&node.position, format!("Missing weight for mapping destination {subject:?}"));
+            || diagnostic_at(&node.position, format!("Missing weight for mapping destination {subject:?}"));
         let weight = weight.ok_or_else(missing)?;
         Ok(Some(Self { subject, weight, cluster }))
     }
@@ -124,14 +125,14 @@ impl MappingDestination {
 /// A number from 0 to 100, with or without a percent sign.
 fn read_weight(field: &Field<'_>) -> Read<u8> {
     let fail = |shown: String| -> Diagnostic {
-        field.complaint(format!("Invalid weight {shown} for mapping destination"))
+        field.diagnostic(format!("Invalid weight {shown} for mapping destination"))
     };
     let number = match field.value() {
         Value::Integer(number) => *number,
         Value::Text(text) => super::exports::percent(text).map_err(|text| fail(format!("{text:?}")))?,
         other => {
             let found = other.type_name();
-            return Err(field.complaint(format!("Unknown entry type for weight of {found}")));
+            return Err(field.diagnostic(format!("Unknown entry type for weight of {found}")));
         }
     };
     u8::try_from(number).ok().filter(|&weight| weight <= 100).ok_or_else(|| fail(number.to_string()))

@@ -1,9 +1,9 @@
-//! The accounts a server isolates from each other, what they let each other have, and which of them is
-//! the system account.
+//! The accounts a server isolates from each other, what they let each other have, and which of them
+//! is the system account.
 //!
-//! What an account has of its own is read field by field (`exports`, `imports`, `mappings`, `jetstream`,
-//! `trace`); whether exports and imports of all accounts fit each other is checked when all are known
-//! (`exchange`).
+//! What an account has of its own is read field by field (`exports`, `imports`, `mappings`,
+//! `jetstream`, `trace`); whether exports and imports of all accounts fit each other is checked
+//! when all are known (`exchange`).
 
 mod exchange;
 mod exports;
@@ -23,9 +23,9 @@ pub use trace::MessageTraceOptions;
 use std::collections::HashSet;
 
 use super::authorization::{AuthorizationOptions, UserList, read_users};
-use super::field::{Field, Read, Report, complaint_at, read_block};
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
 use super::permissions::Permissions;
-use super::table::Scope;
+use super::table::BlockKind;
 use crate::value::{Node, Value};
 use myelin_stdx::nkey::Role;
 
@@ -34,7 +34,7 @@ pub const GLOBAL_ACCOUNT: &str = "$G";
 /// Name of the system account unless another one is configured.
 pub const DEFAULT_SYSTEM_ACCOUNT: &str = "$SYS";
 
-/// What all connections of an account may use together; `None` is unlimited.
+/// Limits of all connections of an account together; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccountLimits {
     /// Client connections; 0 admits none.
@@ -47,8 +47,9 @@ pub struct AccountLimits {
     pub max_leafnodes: Option<u32>,
 }
 
-/// One configured account. Its users are in [`AuthorizationOptions::users`](super::AuthorizationOptions::users)
-/// and [`AuthorizationOptions::nkeys`](super::AuthorizationOptions::nkeys).
+/// One configured account. Its users are in
+/// [`AuthorizationOptions::users`](super::AuthorizationOptions::users) and
+/// [`AuthorizationOptions::nkeys`](super::AuthorizationOptions::nkeys).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccountOptions {
     /// Unique and never `$G`.
@@ -57,13 +58,13 @@ pub struct AccountOptions {
     pub nkey: Option<String>,
     /// Limits that apply to the account.
     pub limits: AccountLimits,
-    /// What it offers to other accounts.
+    /// Exports to other accounts.
     pub exports: Vec<ExportOptions>,
-    /// What it takes from other accounts.
+    /// Imports from other accounts.
     pub imports: Vec<ImportOptions>,
     /// Under which names its messages go.
     pub mappings: Vec<MappingOptions>,
-    /// What it may use of JetStream; `None` is nothing.
+    /// Limits in JetStream; `None` is nothing.
     pub jetstream: Option<AccountJetStreamOptions>,
     /// Where traces of its messages go.
     pub message_trace: Option<MessageTraceOptions>,
@@ -113,7 +114,7 @@ impl AccountsOptions {
         &mut self,
         field: &Field<'_>,
         authorization: &mut AuthorizationOptions,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Read<bool> {
         match field.name() {
             "accounts" => {
@@ -133,7 +134,7 @@ impl AccountsOptions {
         &mut self,
         field: &Field<'_>,
         authorization: &mut AuthorizationOptions,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Read<()> {
         if let Value::Array(names) = field.value() {
             let mut seen = HashSet::new();
@@ -157,16 +158,16 @@ impl AccountsOptions {
         node: &Node,
         authorization: &mut AuthorizationOptions,
         user_names: &mut HashSet<String>,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Read<()> {
         let Value::Map(map) = &node.value else {
-            return Err(complaint_at(&node.position, "Expected map entries for accounts"));
+            return Err(diagnostic_at(&node.position, "Expected map entries for accounts"));
         };
         check_reserved(name, node)?;
         let mut account = AccountOptions::new(name);
         let mut users = UserList::default();
         let mut defaults = None;
-        read_block(map, Scope::Account, report, |field, report| {
+        read_block(map, BlockKind::Account, report, |field, report| {
             match field.name() {
                 "users" => users = read_users(field, report)?,
                 "default_permissions" => defaults = Some(Permissions::read(field, report)?),
@@ -185,17 +186,17 @@ impl AccountsOptions {
 
 impl AccountsOptions {
     /// Whether exports and imports fit each other. Compat: not looked at after other errors.
-    fn check_exchange(&self, field: &Field<'_>, report: &mut Report) {
+    fn check_exchange(&self, field: &Field<'_>, report: &mut Diagnostics) {
         if report.errors.is_empty() {
             let complaints = exchange::check(&self.list, self.no_system_account);
-            report.errors.extend(complaints.into_iter().map(|message| field.complaint(message)));
+            report.errors.extend(complaints.into_iter().map(|message| field.diagnostic(message)));
         }
     }
 }
 
 impl AccountOptions {
     /// Reads one field other than users and their permissions.
-    fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "nkey" => self.nkey = Some(account_key(field)?),
             "limits" => self.limits = AccountLimits::read(field, report)?,
@@ -213,10 +214,10 @@ impl AccountOptions {
 fn account_key(field: &Field<'_>) -> Read<String> {
     match field.value() {
         Value::Text(key) if Role::Account.owns(key) => Ok(key.clone()),
-        Value::Text(key) => Err(field.complaint(format!("Not a valid public nkey for an account: {key:?}"))),
+        Value::Text(key) => Err(field.diagnostic(format!("Not a valid public nkey for an account: {key:?}"))),
         other => {
             let found = other.type_name();
-            Err(field.complaint(format!("Not a valid public nkey for an account: {found}")))
+            Err(field.diagnostic(format!("Not a valid public nkey for an account: {found}")))
         }
     }
 }
@@ -225,34 +226,34 @@ fn account_key(field: &Field<'_>) -> Read<String> {
 fn account_name<'a>(node: &'a Node, seen: &mut HashSet<&'a str>) -> Read<&'a str> {
     let Value::Text(name) = &node.value else {
         let found = node.value.type_name();
-        return Err(complaint_at(&node.position, format!("Expected the name of an account, got {found}")));
+        return Err(diagnostic_at(&node.position, format!("Expected the name of an account, got {found}")));
     };
     check_reserved(name, node)?;
     if !seen.insert(name) {
-        return Err(complaint_at(&node.position, format!("Duplicate Account Entry: {name}")));
+        return Err(diagnostic_at(&node.position, format!("Duplicate Account Entry: {name}")));
     }
     Ok(name)
 }
 
 fn check_reserved(name: &str, node: &Node) -> Read<()> {
     if name == GLOBAL_ACCOUNT {
-        return Err(complaint_at(&node.position, format!("{name:?} is a Reserved Account")));
+        return Err(diagnostic_at(&node.position, format!("{name:?} is a Reserved Account")));
     }
     Ok(())
 }
 
 fn system_account(field: &Field<'_>) -> Read<Option<String>> {
-    field.optional_text().map_err(|_| field.complaint("system account name must be a string"))
+    field.optional_text().map_err(|_| field.diagnostic("system account name must be a string"))
 }
 
 impl AccountLimits {
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let Value::Map(map) = field.value() else {
             let found = field.value().type_name();
-            return Err(field.complaint(format!("Expected account limits to be a map/struct, got {found}")));
+            return Err(field.diagnostic(format!("Expected account limits to be a map/struct, got {found}")));
         };
         let mut limits = Self::default();
-        read_block(map, Scope::AccountLimits, report, |field, _| {
+        read_block(map, BlockKind::AccountLimits, report, |field, _| {
             match field.name() {
                 "max_connections" | "max_conn" => limits.max_connections = limit(field)?,
                 "max_subscriptions" | "max_subs" => limits.max_subscriptions = limit(field)?,

@@ -1,8 +1,8 @@
 //! `auth_callout`: a service among the clients that decides who may connect.
 
 use super::super::GLOBAL_ACCOUNT;
-use super::super::field::{Field, Read, Report, complaint_at, read_block};
-use super::super::table::Scope;
+use super::super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use super::super::table::BlockKind;
 use crate::value::Value;
 use myelin_stdx::nkey::Role;
 
@@ -23,11 +23,11 @@ pub struct AuthCalloutOptions {
 
 impl AuthCalloutOptions {
     /// Reads a block; `None` when it has been complained about.
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Self>> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Option<Self>> {
         let Value::Map(map) = field.value() else {
             let found = field.value().type_name();
             let message = format!("Expected authorization callout to be a map/struct, got {found}");
-            return Err(field.complaint(message));
+            return Err(field.diagnostic(message));
         };
         let mut callout = Self {
             issuer: String::new(),
@@ -37,7 +37,7 @@ impl AuthCalloutOptions {
             allowed_accounts: Vec::new(),
         };
         let mut is_spoilt = false;
-        read_block(map, Scope::AuthCallout, report, |field, _| {
+        read_block(map, BlockKind::AuthCallout, report, |field, _| {
             let is_read = callout.set(field);
             is_spoilt |= is_read.is_err();
             is_read
@@ -49,11 +49,11 @@ impl AuthCalloutOptions {
         let place = map.iter().last().map_or(&field.node().position, |(_, last)| &last.position);
         if callout.issuer.is_empty() {
             let message = "Authorization callouts require an issuer to be specified";
-            return Err(complaint_at(place, message));
+            return Err(diagnostic_at(place, message));
         }
         if callout.auth_users.is_empty() {
             let message = "Authorization callouts require authorized users to be specified";
-            return Err(complaint_at(place, message));
+            return Err(diagnostic_at(place, message));
         }
         Ok(Some(callout))
     }
@@ -78,7 +78,7 @@ fn key(field: &Field<'_>, role: Role, expected: &str) -> Read<String> {
     if role.owns(text) {
         return Ok(text.to_owned());
     }
-    Err(field.complaint(format!("Expected callout {expected}, got {text:?}")))
+    Err(field.diagnostic(format!("Expected callout {expected}, got {text:?}")))
 }
 
 fn list(field: &Field<'_>, name: &str) -> Read<Vec<String>> {
@@ -86,7 +86,7 @@ fn list(field: &Field<'_>, name: &str) -> Read<Vec<String>> {
         Value::Array(_) => field.texts(),
         other => {
             let found = other.type_name();
-            Err(field.complaint(format!("Expected {name} field to be an array, got {found}")))
+            Err(field.diagnostic(format!("Expected {name} field to be an array, got {found}")))
         }
     }
 }

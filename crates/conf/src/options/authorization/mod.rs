@@ -1,4 +1,5 @@
-//! Who may connect: a single user, a token, or users, whether listed globally or inside accounts.
+//! Authorization of clients: a single user, a token, or users, whether listed globally or inside
+//! accounts.
 
 mod callout;
 mod users;
@@ -11,14 +12,14 @@ pub(super) use users::{UserList, read_users};
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::field::{Field, Read, Report, complaint_at, read_block};
+use super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
 use super::permissions::Permissions;
-use super::table::Scope;
+use super::table::BlockKind;
 use crate::secret::Secret;
 use crate::value::Node;
 
-/// The rules of authentication. A file cannot combine users, a single user and a token, but flags can add
-/// to it; then users count before the single user, and that before the token.
+/// The rules of authentication. A file cannot combine users, a single user and a token, but flags
+/// can add to it; then users count before the single user, and that before the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationOptions {
     /// Single user of the global account.
@@ -69,7 +70,7 @@ impl AuthorizationOptions {
 
 impl AuthorizationOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "no_auth_user" => self.no_auth_user = field.optional_text()?,
             "authorization" => self.set_block(field, report)?,
@@ -79,14 +80,14 @@ impl AuthorizationOptions {
     }
 
     /// Reads the `authorization` block, which replaces a user or token that came from a flag.
-    fn set_block(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_block(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         let map = field.map()?;
         self.is_block_defined = true;
         (self.user, self.password, self.token) = (None, None, None);
         (self.callout, self.proxy_required) = (None, false);
         let mut users = None;
         let mut defaults = None;
-        read_block(map, Scope::Authorization, report, |inner, report| {
+        read_block(map, BlockKind::Authorization, report, |inner, report| {
             match inner.name() {
                 "user" | "username" => self.user = inner.optional_text()?,
                 "pass" | "password" => self.password = secret(inner)?,
@@ -111,13 +112,13 @@ impl AuthorizationOptions {
     fn check_exclusive(&self, block: &Field<'_>, has_list: bool) -> Read<()> {
         let has_users = has_list || self.has_users();
         if (self.user.is_some() || self.password.is_some()) && self.token.is_some() {
-            return Err(block.complaint("Cannot have a user/pass and token"));
+            return Err(block.diagnostic("Cannot have a user/pass and token"));
         }
         if has_users && self.user.is_some() {
-            return Err(block.complaint("Can not have a single user/pass and a users array"));
+            return Err(block.diagnostic("Can not have a single user/pass and a users array"));
         }
         if has_users && self.token.is_some() {
-            return Err(block.complaint("Can not have a token and a users array"));
+            return Err(block.diagnostic("Can not have a token and a users array"));
         }
         Ok(())
     }
@@ -134,7 +135,7 @@ impl AuthorizationOptions {
             (None, Some(_)) => "Can not have a token and accounts",
             (None, None) => return self.add_users(users, names, place),
         };
-        if users.is_empty() { Ok(()) } else { Err(complaint_at(&place.position, conflict)) }
+        if users.is_empty() { Ok(()) } else { Err(diagnostic_at(&place.position, conflict)) }
     }
 
     /// Whether there are users, be it by name or by nkey.
@@ -152,7 +153,7 @@ impl AuthorizationOptions {
     fn add_users(&mut self, list: UserList, names: &mut HashSet<String>, place: &Node) -> Read<()> {
         let UserList { users, nkeys } = list;
         let twice = |kind: &str, name: &str| {
-            Err(complaint_at(&place.position, format!("Duplicate {kind} {name:?} detected")))
+            Err(diagnostic_at(&place.position, format!("Duplicate {kind} {name:?} detected")))
         };
         if let Some(user) = users.iter().find(|user| !names.insert(user.name.clone())) {
             return twice("user", &user.name);
@@ -172,7 +173,7 @@ pub(super) fn secret(field: &Field<'_>) -> Read<Option<Secret>> {
 }
 
 /// Seconds, or a duration in Go's notation; 0 is the default.
-fn timeout(field: &Field<'_>, report: &mut Report) -> Read<Duration> {
+fn timeout(field: &Field<'_>, report: &mut Diagnostics) -> Read<Duration> {
     let chosen = field.login_timeout("authorization", report)?;
     Ok(chosen.unwrap_or(AuthorizationOptions::default().timeout))
 }

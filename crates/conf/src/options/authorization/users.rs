@@ -1,8 +1,8 @@
 //! A `users` list: those who prove themselves with a password, and those who do with an nkey.
 
-use super::super::field::{Field, Read, Report, complaint_at, read_block};
+use super::super::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
 use super::super::permissions::Permissions;
-use super::super::table::Scope;
+use super::super::table::BlockKind;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
 use myelin_stdx::nkey::Role;
@@ -112,16 +112,16 @@ impl UserList {
 impl UserList {
     /// Reads an entry.
     ///
-    /// Compat: complaints about the entry as a whole stand at its last field.
-    fn add(&mut self, node: &Node, report: &mut Report) -> Read<()> {
+    /// Compat: diagnostics about the entry as a whole stand at its last field.
+    fn add(&mut self, node: &Node, report: &mut Diagnostics) -> Read<()> {
         let Value::Map(map) = &node.value else {
             let found = node.value.type_name();
             let message = format!("Expected user entry to be a map/struct, got {found}");
-            return Err(complaint_at(&node.position, message));
+            return Err(diagnostic_at(&node.position, message));
         };
-        let mut draft = Draft::default();
+        let mut draft = UserFields::default();
         let mut is_spoilt = false;
-        read_block(map, Scope::User, report, |field, report| {
+        read_block(map, BlockKind::User, report, |field, report| {
             let is_read = draft.set(field, report);
             is_spoilt |= is_read.is_err();
             is_read
@@ -132,7 +132,7 @@ impl UserList {
         }
         let place = map.iter().last().map_or(&node.position, |(_, last)| &last.position);
         match draft.fault() {
-            Some(fault) => return Err(complaint_at(place, fault)),
+            Some(fault) => return Err(diagnostic_at(place, fault)),
             None if draft.nkey.is_empty() => self.users.push(draft.into_user()),
             None => self.nkeys.push(draft.into_nkey_user()),
         }
@@ -141,10 +141,10 @@ impl UserList {
 }
 
 /// Reads a `users` list. What is wrong with one user does not hide what is wrong with the next.
-pub(in super::super) fn read_users(field: &Field<'_>, report: &mut Report) -> Read<UserList> {
+pub(in super::super) fn read_users(field: &Field<'_>, report: &mut Diagnostics) -> Read<UserList> {
     let Value::Array(items) = field.value() else {
         let found = field.value().type_name();
-        return Err(field.complaint(format!("Expected users field to be an array, got {found}")));
+        return Err(field.diagnostic(format!("Expected users field to be an array, got {found}")));
     };
     let mut list = UserList::default();
     for item in items {
@@ -156,7 +156,7 @@ pub(in super::super) fn read_users(field: &Field<'_>, report: &mut Report) -> Re
 
 /// The fields of an entry.
 #[derive(Default)]
-struct Draft {
+struct UserFields {
     nkey: String,
     name: String,
     password: String,
@@ -165,8 +165,8 @@ struct Draft {
     proxy_required: bool,
 }
 
-impl Draft {
-    fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+impl UserFields {
+    fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "nkey" => field.text()?.clone_into(&mut self.nkey),
             "user" | "username" => field.text()?.clone_into(&mut self.name),
@@ -219,11 +219,11 @@ impl Draft {
 }
 
 /// One type, or a list of them.
-fn connection_types(field: &Field<'_>, report: &mut Report) -> Read<Vec<ConnectionType>> {
+fn connection_types(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<ConnectionType>> {
     let wrong = |place: &Node, within: &str, value: &Value| {
         let found = value.type_name();
         let message = format!("error parsing allowed connection types: unsupported type {within}{found}");
-        complaint_at(&place.position, message)
+        diagnostic_at(&place.position, message)
     };
     let items = match field.value() {
         Value::Text(_) => std::slice::from_ref(field.node()),
@@ -245,5 +245,5 @@ fn connection_types(field: &Field<'_>, report: &mut Report) -> Read<Vec<Connecti
     if unknown.is_empty() {
         return Ok(known);
     }
-    Err(field.complaint(format!("invalid connection types [{}]", unknown.join(" "))))
+    Err(field.diagnostic(format!("invalid connection types [{}]", unknown.join(" "))))
 }

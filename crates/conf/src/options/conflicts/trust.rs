@@ -1,7 +1,7 @@
-//! What operators, resolvers, callouts and proxies forbid the rest of the configuration.
+//! Conflicts of operators, resolvers, callouts and proxies with the rest of the configuration.
 
 use crate::options::{
-    AccountResolver, GLOBAL_ACCOUNT, OperatorOptions, OperatorsOptions, Options, ProxiesOptions, Report,
+    AccountResolver, Diagnostics, GLOBAL_ACCOUNT, OperatorOptions, OperatorsOptions, Options, ProxiesOptions,
     ResolverOptions,
 };
 use crate::{Diagnostic, Secret};
@@ -13,7 +13,7 @@ const VERSION: [u32; 3] = [2, 15, 2];
 
 impl Options {
     /// Accounts that a callout may use must exist. Checked with the file, when all of it is read.
-    pub(in crate::options) fn check_callout_accounts(&self, report: &mut Report) {
+    pub(in crate::options) fn check_callout_accounts(&self, report: &mut Diagnostics) {
         let Some(callout) = &self.authorization.callout else { return };
         let has_global = self.accounts.global_mappings.is_some();
         // Compat: the global account counts only when it has been given mappings.

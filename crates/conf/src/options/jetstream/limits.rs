@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::options::field::{Field, Read, Report, read_block};
-use crate::options::table::Scope;
+use crate::options::field::{Diagnostics, Field, Read, read_block};
+use crate::options::table::BlockKind;
 
 /// Batches that publishers may have open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,10 +49,10 @@ impl Default for JetStreamLimits {
 }
 
 impl JetStreamLimits {
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let map = field.block("Expected a map to define JetStreamLimits")?;
         let mut limits = Self::default();
-        read_block(map, Scope::JetStreamLimits, report, |inner, report| {
+        read_block(map, BlockKind::JetStreamLimits, report, |inner, report| {
             match inner.name() {
                 "max_ack_pending" => limits.max_ack_pending = inner.limit()?,
                 "max_ha_assets" => limits.max_ha_assets = inner.limit()?,
@@ -74,10 +74,10 @@ impl JetStreamLimits {
 }
 
 impl BatchLimits {
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let map = field.block("Expected a map to define batch limits")?;
         let mut limits = Self::default();
-        read_block(map, Scope::JetStreamBatch, report, |inner, _| {
+        read_block(map, BlockKind::JetStreamBatch, report, |inner, _| {
             match inner.name() {
                 "max_inflight_per_stream" => limits.max_inflight_per_stream = inner.limit()?,
                 "max_inflight_total" => limits.max_inflight_total = inner.limit()?,
@@ -91,8 +91,9 @@ impl BatchLimits {
     }
 }
 
-/// 0 and less mean that none was chosen. Compat: the error is Go's alone; the reference gives no place.
+/// 0 and less mean that none was chosen. Compat: the error is Go's alone; the reference gives no
+/// place.
 fn duration(field: &Field<'_>) -> Read<Option<Duration>> {
-    let nanos = crate::duration::parse(field.text()?).map_err(|error| field.complaint(error))?;
+    let nanos = crate::duration::parse(field.text()?).map_err(|error| field.diagnostic(error))?;
     Ok(u64::try_from(nanos).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos))
 }

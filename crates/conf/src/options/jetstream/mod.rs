@@ -1,4 +1,5 @@
-//! `jetstream{}`, `store_dir` and `default_js_domain`: streams, where they are stored, and their limits.
+//! `jetstream{}`, `store_dir` and `default_js_domain`: streams, where they are stored, and their
+//! limits.
 
 mod limits;
 mod size;
@@ -9,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::field::{Field, Read, Report, read_block};
-use super::table::Scope;
+use super::field::{Diagnostics, Field, Read, read_block};
+use super::table::BlockKind;
 use super::{DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT, Options};
 use crate::secret::Secret;
 use crate::value::{Map, Value};
@@ -25,7 +26,7 @@ pub enum SyncInterval {
     Every(Duration),
 }
 
-/// What encrypts stored messages.
+/// Cipher that encrypts stored messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreCipher {
     /// ChaCha20-Poly1305.
@@ -54,13 +55,13 @@ impl Default for TpmOptions {
     }
 }
 
-/// What the operator asked of JetStream.
+/// Options of JetStream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JetStreamOptions {
     /// `jetstream: true`, a `jetstream` block, or `-js`.
     pub enabled: bool,
-    /// Storage directory, without the `jetstream` subdirectory; `None` is `nats` in the system's directory
-    /// for temporary files.
+    /// Storage directory, without the `jetstream` subdirectory; `None` is `nats` in the system's
+    /// directory for temporary files.
     pub store_dir: Option<PathBuf>,
     /// Refuse requests with unknown fields. Default true.
     pub strict: bool,
@@ -68,7 +69,8 @@ pub struct JetStreamOptions {
     pub sync_interval: SyncInterval,
     /// Bytes of all memory streams; `None` is 75 % of the memory, or 256 MB when that is unknown.
     pub max_memory_store: Option<u64>,
-    /// Bytes of all file streams; `None` is 75 % of what is free on the disk, or 1 TB when that is unknown.
+    /// Bytes of all file streams; `None` is 75 % of what is free on the disk, or 1 TB when that is
+    /// unknown.
     pub max_file_store: Option<u64>,
     /// Domain, one token of a subject.
     pub domain: Option<String>,
@@ -84,7 +86,8 @@ pub struct JetStreamOptions {
     pub extension_hint: String,
     /// Limits of what clients may ask for.
     pub limits: JetStreamLimits,
-    /// Replicas are not put on servers that share a tag with this prefix. Lower case, without blanks.
+    /// Replicas are not put on servers that share a tag with this prefix. Lower case, without
+    /// blanks.
     pub unique_tag: Option<String>,
     /// Bytes on their way to lagging replicas. Default 64 MiB.
     pub max_outstanding_catchup: u64,
@@ -148,7 +151,7 @@ impl Default for JetStreamOptions {
 
 impl JetStreamOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "store_dir" | "storedir" => self.set_store_dir(field)?,
             "jetstream" => self.set_block(field, report)?,
@@ -158,7 +161,7 @@ impl JetStreamOptions {
         Ok(true)
     }
 
-    fn set_block(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_block(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         match field.value() {
             Value::Boolean(enabled) => self.enabled = *enabled,
             Value::Text(text) => match text.to_ascii_lowercase().as_str() {
@@ -166,21 +169,21 @@ impl JetStreamOptions {
                 "disabled" | "disable" => self.enabled = false,
                 _ => {
                     let expected = "Expected 'enabled' or 'disabled' for string value";
-                    return Err(field.complaint(format!("{expected}, got '{text}'")));
+                    return Err(field.diagnostic(format!("{expected}, got '{text}'")));
                 }
             },
             Value::Map(map) => self.set_map(map, report),
             other => {
                 let expected = "Expected map, bool or string to define JetStream";
-                return Err(field.complaint(format!("{expected}, got {}", other.go_type())));
+                return Err(field.diagnostic(format!("{expected}, got {}", other.go_type())));
             }
         }
         Ok(())
     }
 
-    fn set_map(&mut self, map: &Map, report: &mut Report) {
+    fn set_map(&mut self, map: &Map, report: &mut Diagnostics) {
         let mut enabled = true;
-        read_block(map, Scope::JetStream, report, |inner, report| {
+        read_block(map, BlockKind::JetStream, report, |inner, report| {
             if matches!(inner.name(), "enable" | "enabled") {
                 enabled = inner.boolean()?;
                 return Ok(true);
@@ -193,13 +196,13 @@ impl JetStreamOptions {
         self.enabled = enabled;
     }
 
-    fn set_storage(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_storage(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "store" | "store_dir" | "storedir" => self.set_store_dir(field)?,
             "strict" => {
                 let fail = |_| {
                     let found = field.value().shown();
-                    field.complaint(format!("Expected 'true' or 'false' for bool value, got '{found}'"))
+                    field.diagnostic(format!("Expected 'true' or 'false' for bool value, got '{found}'"))
                 };
                 self.strict = field.boolean().map_err(fail)?;
             }
@@ -215,7 +218,7 @@ impl JetStreamOptions {
         Ok(true)
     }
 
-    fn set_encryption(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_encryption(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let secret = || Ok(field.optional_text()?.map(Secret::new));
         match field.name() {
             "key" | "ek" | "encryption_key" => self.encryption_key = secret()?,
@@ -251,7 +254,7 @@ impl JetStreamOptions {
         Ok(true)
     }
 
-    fn set_queue(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_queue(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let default = Self::default();
         let name = field.name();
         match name {
@@ -262,7 +265,7 @@ impl JetStreamOptions {
             "max_buffered_msgs" => {
                 let messages = size::parseable(field)?;
                 if messages < 0 {
-                    report.refuse_start(field.complaint("max_buffered_msgs value can not be negative"));
+                    report.refuse_start(field.diagnostic("max_buffered_msgs value can not be negative"));
                 }
                 self.max_buffered_msgs = positive_or(messages, default.max_buffered_msgs);
             }
@@ -279,10 +282,10 @@ impl JetStreamOptions {
     }
 
     /// Compat: the cipher of a TPM is the cipher of the store.
-    fn set_tpm(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_tpm(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         let map = field.block("Expected a map to define JetStreamLimits")?;
         let mut tpm = TpmOptions::default();
-        read_block(map, Scope::JetStreamTpm, report, |inner, _| {
+        read_block(map, BlockKind::JetStreamTpm, report, |inner, _| {
             match inner.name() {
                 "keys_file" => tpm.keys_file = inner.optional_path()?,
                 "encryption_password" => tpm.encryption_password = inner.optional_text()?.map(Secret::new),
@@ -300,7 +303,7 @@ impl JetStreamOptions {
     /// Compat: a directory given by a flag counts as the first of two.
     fn set_store_dir(&mut self, field: &Field<'_>) -> Read<()> {
         if self.store_dir.is_some() {
-            return Err(field.complaint("Duplicate 'store_dir' configuration"));
+            return Err(field.diagnostic("Duplicate 'store_dir' configuration"));
         }
         self.store_dir = field.optional_path()?;
         Ok(())
@@ -312,7 +315,7 @@ impl JetStreamOptions {
             other => {
                 let found = other.go_type();
                 return Err(
-                    field.complaint(format!("error default_js_domain config: unsupported type {found}"))
+                    field.diagnostic(format!("error default_js_domain config: unsupported type {found}"))
                 );
             }
         };
@@ -409,7 +412,7 @@ fn positive_or(number: i64, default: u64) -> u64 {
 }
 
 impl SyncInterval {
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         if let Value::Text(text) = field.value()
             && text.eq_ignore_ascii_case("always")
         {
@@ -426,7 +429,7 @@ impl StoreCipher {
         match text.to_lowercase().as_str() {
             "chacha" | "chachapoly" => Ok(StoreCipher::ChaCha),
             "aes" => Ok(StoreCipher::Aes),
-            _ => Err(field.complaint(format!("Unknown cipher type: {text:?}"))),
+            _ => Err(field.diagnostic(format!("Unknown cipher type: {text:?}"))),
         }
     }
 }

@@ -3,17 +3,17 @@
 use crate::options::field::{Field, Read};
 use crate::value::Value;
 
-/// A number of bytes. Complaints begin with `name`.
+/// A number of bytes. Diagnostics begin with `name`.
 pub(super) fn bytes(field: &Field<'_>, name: &str) -> Read<i64> {
     let text = match field.value() {
         Value::Integer(number) => return Ok(*number),
         Value::Text(text) => text.as_str(),
-        _ => return Err(field.complaint(format!("{name} must be int64 or string"))),
+        _ => return Err(field.diagnostic(format!("{name} must be int64 or string"))),
     };
-    from_text(text).map_err(|error| field.complaint(format!("{name} {error}")))
+    from_text(text).map_err(|error| field.diagnostic(format!("{name} {error}")))
 }
 
-/// Compat: the unit is one capital letter and is binary, unlike those of numbers.
+/// Compat: the unit is one capital character and is binary, unlike those of numbers.
 fn from_text(text: &str) -> Result<i64, String> {
     let Some(last) = text.char_indices().next_back().map(|(at, _)| at) else { return Ok(0) };
     let (number, unit) = text.split_at(last);
@@ -48,7 +48,7 @@ pub(super) fn chosen(field: &Field<'_>, name: &str) -> Read<Option<u64>> {
 pub(super) fn parseable(field: &Field<'_>) -> Read<i64> {
     match field.value() {
         Value::Integer(number) => Ok(*number),
-        other => Err(field.complaint(format!(
+        other => Err(field.diagnostic(format!(
             "Expected a parseable size for {:?}, got {}",
             field.written(),
             other.shown()
@@ -61,7 +61,7 @@ pub(super) fn absolute(field: &Field<'_>, value: &Value) -> Read<u64> {
     let number = if let Value::Integer(number) = value { u64::try_from(*number).ok() } else { None };
     number.ok_or_else(|| {
         let found = field.value().shown();
-        field.complaint(format!("Expected an absolute size for {:?}, got {found}", field.written()))
+        field.diagnostic(format!("Expected an absolute size for {:?}, got {found}", field.written()))
     })
 }
 
@@ -69,7 +69,7 @@ pub(super) fn absolute(field: &Field<'_>, value: &Value) -> Read<u64> {
 pub(super) fn concurrent_io(field: &Field<'_>) -> Read<u16> {
     match field.value() {
         Value::Integer(number @ 4..=8192) => Ok(u16::try_from(*number).expect("at most 8192")),
-        other => Err(field.complaint(format!(
+        other => Err(field.diagnostic(format!(
             "Expected an absolute size for {:?} between 4 and 8192, got {}",
             field.written(),
             other.shown()

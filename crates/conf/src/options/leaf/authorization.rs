@@ -1,11 +1,11 @@
-//! Who may connect as a leaf node.
+//! Authorization of leaf nodes.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::options::authorization::secret;
-use crate::options::field::{Field, Read, Report, complaint_at, read_block};
-use crate::options::table::Scope;
+use crate::options::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
+use crate::options::table::BlockKind;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
 use myelin_stdx::nkey::Role;
@@ -36,16 +36,17 @@ pub struct LeafAuthorization {
     pub account: Option<String>,
     /// Users; never together with a single user or key.
     pub users: Vec<LeafUserOptions>,
-    /// Time for a leaf node to log in. `None`: 2 s, or with TLS 1 s more than the handshake may take.
+    /// Time for a leaf node to log in. `None`: 2 s, or with TLS 1 s more than the handshake may
+    /// take.
     pub timeout: Option<Duration>,
     /// Leaf nodes must come through a trusted proxy.
     pub proxy_required: bool,
 }
 
 impl LeafAuthorization {
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let mut read = Self::default();
-        read_block(field.map()?, Scope::LeafAuthorization, report, |inner, report| {
+        read_block(field.map()?, BlockKind::LeafAuthorization, report, |inner, report| {
             match inner.name() {
                 "user" | "username" => read.user = inner.optional_text()?,
                 "pass" | "password" => read.password = secret(inner)?,
@@ -83,15 +84,15 @@ impl LeafAuthorization {
 fn nkey(field: &Field<'_>) -> Read<Option<String>> {
     let key = field.text()?;
     if !Role::User.owns(key) {
-        return Err(field.complaint("Not a valid public nkey for leafnode authorization"));
+        return Err(field.diagnostic("Not a valid public nkey for leafnode authorization"));
     }
     Ok(Some(key.to_owned()))
 }
 
-fn read_users(field: &Field<'_>, report: &mut Report) -> Read<Vec<LeafUserOptions>> {
+fn read_users(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<LeafUserOptions>> {
     let Value::Array(items) = field.value() else {
         let found = field.value().shown();
-        return Err(field.complaint(format!("Expected users field to be an array, got {found}")));
+        return Err(field.diagnostic(format!("Expected users field to be an array, got {found}")));
     };
     let users = items.iter().filter_map(|item| {
         let user = read_user(item, report);
@@ -100,13 +101,13 @@ fn read_users(field: &Field<'_>, report: &mut Report) -> Read<Vec<LeafUserOption
     Ok(users.collect())
 }
 
-fn read_user(node: &Node, report: &mut Report) -> Read<LeafUserOptions> {
+fn read_user(node: &Node, report: &mut Diagnostics) -> Read<LeafUserOptions> {
     let Value::Map(map) = &node.value else {
         let message = format!("Expected user entry to be a map/struct, got {}", node.value.shown());
-        return Err(complaint_at(&node.position, message));
+        return Err(diagnostic_at(&node.position, message));
     };
     let mut user = LeafUserOptions::default();
-    read_block(map, Scope::LeafUser, report, |field, _| {
+    read_block(map, BlockKind::LeafUser, report, |field, _| {
         match field.name() {
             "user" | "username" => field.text()?.clone_into(&mut user.name),
             "pass" | "password" => user.password = Secret::new(field.text()?),

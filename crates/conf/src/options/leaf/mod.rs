@@ -12,11 +12,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::cluster::implied_system_account;
-use super::compression::{Compression, CompressionOptions, RttThresholds};
-use super::field::{Field, Read, Report, read_block};
+use super::compression::{CompressionOptions, LinkCompression, RttThresholds};
+use super::field::{Diagnostics, Field, Read, read_block};
 use super::limits::WriteTimeout;
 use super::listener::ListenerOptions;
-use super::table::Scope;
+use super::table::BlockKind;
 use super::tls::{TlsOptions, TlsUse};
 use super::{GLOBAL_ACCOUNT, Options};
 use myelin_stdx::nkey::Role;
@@ -29,7 +29,7 @@ pub const DEFAULT_LEAF_PORT: u16 = 7422;
 pub struct LeafNodeOptions {
     /// Where leaf nodes are accepted.
     pub listener: ListenerOptions,
-    /// Who may connect as a leaf node.
+    /// Authorization of leaf nodes.
     pub authorization: LeafAuthorization,
     /// Servers that we connect to.
     pub remotes: Vec<LeafRemoteOptions>,
@@ -47,11 +47,11 @@ pub struct LeafNodeOptions {
     pub min_version: Option<[u64; 3]>,
     /// As written. Default and `on` are `s2_auto`.
     pub compression: CompressionOptions,
-    /// What one leaf node is interested in is not told to the others.
+    /// Whether the interest of one leaf node is kept from the others.
     pub isolate_leafnode_interest: bool,
     /// `None` is that of clients.
     pub write_deadline: Option<Duration>,
-    /// What happens when it passes. By default the write is tried again.
+    /// Reaction when the write deadline passes. By default the write is tried again.
     pub write_timeout: WriteTimeout,
 }
 
@@ -77,12 +77,12 @@ impl Default for LeafNodeOptions {
 
 impl LeafNodeOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         if !matches!(field.name(), "leaf" | "leafnodes") {
             return Ok(false);
         }
         let map = field.block("Expected map to define a leafnode")?;
-        read_block(map, Scope::LeafNodes, report, |inner, report| {
+        read_block(map, BlockKind::LeafNodes, report, |inner, report| {
             Ok(self.listener.set(inner, report)?
                 || self.set_link(inner, report)?
                 || self.set_timing(inner, report)?)
@@ -90,11 +90,11 @@ impl LeafNodeOptions {
         Ok(true)
     }
 
-    fn set_link(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_link(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "authorization" => {
                 self.authorization = LeafAuthorization::read(field, report)?;
-                self.authorization.check().map_err(|error| field.complaint(error))?;
+                self.authorization.check().map_err(|error| field.diagnostic(error))?;
             }
             "remotes" => self.remotes = remote::read_remotes(field, report)?,
             "tls" => self.tls = Some(TlsOptions::read(field, TlsUse::LeafNodes, report)?),
@@ -108,7 +108,7 @@ impl LeafNodeOptions {
         Ok(true)
     }
 
-    fn set_timing(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_timing(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         let default = Self::default();
         match field.name() {
             "reconnect" | "reconnect_delay" | "reconnect_interval" => {
@@ -129,7 +129,7 @@ impl LeafNodeOptions {
     ///
     /// # Errors
     /// The mode is unknown. Options that were loaded to run have been checked.
-    pub fn compression(&self) -> Result<Compression, String> {
+    pub fn compression(&self) -> Result<LinkCompression, String> {
         resolve(&self.compression)
     }
 
@@ -198,16 +198,16 @@ impl LeafNodeOptions {
     }
 }
 
-fn resolve(compression: &CompressionOptions) -> Result<Compression, String> {
-    compression.resolve("s2_auto", Compression::S2Auto(RttThresholds::default()))
+fn resolve(compression: &CompressionOptions) -> Result<LinkCompression, String> {
+    compression.resolve("s2_auto", LinkCompression::S2Auto(RttThresholds::default()))
 }
 
 fn min_version(field: &Field<'_>) -> Read<[u64; 3]> {
     const OLDEST: [u64; 3] = [2, 8, 0];
     match version(field.text()?) {
-        None => Err(field.complaint("invalid leafnode's minimum version: invalid semver")),
+        None => Err(field.diagnostic("invalid leafnode's minimum version: invalid semver")),
         Some(version) if version < OLDEST => {
-            Err(field.complaint("the minimum version should be at least 2.8.0"))
+            Err(field.diagnostic("the minimum version should be at least 2.8.0"))
         }
         Some(version) => Ok(version),
     }

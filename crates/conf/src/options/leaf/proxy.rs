@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::options::field::{Field, Read, Report, read_block};
-use crate::options::table::Scope;
+use crate::options::field::{Diagnostics, Field, Read, read_block};
+use crate::options::table::BlockKind;
 use crate::options::tls::{TlsOptions, TlsUse};
 use crate::secret::Secret;
 use crate::url::Url;
@@ -24,25 +24,30 @@ pub struct LeafProxyOptions {
 }
 
 impl LeafProxyOptions {
-    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let mut proxy = Self::default();
         let (mut url, mut timeout) = (String::new(), 0);
         let errors = report.errors.len();
-        read_block(field.block("Expected proxy to be a map")?, Scope::LeafProxy, report, |inner, report| {
-            match inner.name() {
-                "url" => inner.text()?.clone_into(&mut url),
-                "username" => proxy.username = inner.optional_text()?,
-                "password" => proxy.password = inner.optional_text()?.map(Secret::new),
-                "timeout" => timeout = inner.lenient_duration("proxy timeout", report)?,
-                "tls" => proxy.tls = Some(TlsOptions::read(inner, TlsUse::LeafProxy, report)?),
-                _ => return Ok(false),
-            }
-            Ok(true)
-        });
+        read_block(
+            field.block("Expected proxy to be a map")?,
+            BlockKind::LeafProxy,
+            report,
+            |inner, report| {
+                match inner.name() {
+                    "url" => inner.text()?.clone_into(&mut url),
+                    "username" => proxy.username = inner.optional_text()?,
+                    "password" => proxy.password = inner.optional_text()?.map(Secret::new),
+                    "timeout" => timeout = inner.lenient_duration("proxy timeout", report)?,
+                    "tls" => proxy.tls = Some(TlsOptions::read(inner, TlsUse::LeafProxy, report)?),
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            },
+        );
         if report.errors.len() > errors {
             return Ok(proxy);
         }
-        proxy.url = proxy.check(&url, timeout).map_err(|error| field.complaint(error))?;
+        proxy.url = proxy.check(&url, timeout).map_err(|error| field.diagnostic(error))?;
         proxy.timeout = u64::try_from(timeout).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos);
         Ok(proxy)
     }

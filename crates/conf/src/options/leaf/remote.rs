@@ -9,10 +9,10 @@ use myelin_subject::is_valid_pattern;
 use super::DEFAULT_LEAF_PORT;
 use super::proxy::LeafProxyOptions;
 use crate::options::GLOBAL_ACCOUNT;
-use crate::options::compression::{Compression, CompressionOptions};
-use crate::options::field::{Field, Read, Report, complaint_at, read_block};
+use crate::options::compression::{CompressionOptions, LinkCompression};
+use crate::options::field::{Diagnostics, Field, Read, diagnostic_at, read_block};
 use crate::options::link::{read_url, read_urls};
-use crate::options::table::Scope;
+use crate::options::table::BlockKind;
 use crate::options::tls::{TlsOptions, TlsUse};
 use crate::secret::Secret;
 use crate::url::Url;
@@ -64,9 +64,9 @@ pub struct LeafRemoteOptions {
     pub ws_compression: bool,
     /// Send WebSocket frames without mask.
     pub ws_no_masking: bool,
-    /// What becomes of leaders while the link is down.
+    /// Fate of leaders while the link is down.
     pub jetstream_cluster_migrate: ClusterMigrate,
-    /// What local leaf nodes are interested in is not told to the remote.
+    /// Whether the interest of local leaf nodes is kept from the remote.
     pub isolate_leafnode_interest: bool,
     /// Ask the remote to do the same with us.
     pub request_isolation: bool,
@@ -110,10 +110,10 @@ impl Default for LeafRemoteOptions {
     }
 }
 
-pub(super) fn read_remotes(field: &Field<'_>, report: &mut Report) -> Read<Vec<LeafRemoteOptions>> {
+pub(super) fn read_remotes(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<LeafRemoteOptions>> {
     let Value::Array(items) = field.value() else {
         let found = field.value().go_type();
-        return Err(field.complaint(format!("Expected remotes field to be an array, got {found}")));
+        return Err(field.diagnostic(format!("Expected remotes field to be an array, got {found}")));
     };
     let (mut names, mut remotes) = (HashSet::new(), Vec::new());
     for item in items {
@@ -123,15 +123,19 @@ pub(super) fn read_remotes(field: &Field<'_>, report: &mut Report) -> Read<Vec<L
     Ok(remotes)
 }
 
-fn read_remote(node: &Node, names: &mut HashSet<String>, report: &mut Report) -> Read<LeafRemoteOptions> {
+fn read_remote(
+    node: &Node,
+    names: &mut HashSet<String>,
+    report: &mut Diagnostics,
+) -> Read<LeafRemoteOptions> {
     let Value::Map(map) = &node.value else {
         let message =
             format!("Expected remote leafnode entry to be a map/struct, got {}", node.value.shown());
-        return Err(complaint_at(&node.position, message));
+        return Err(diagnostic_at(&node.position, message));
     };
     let mut remote = LeafRemoteOptions::default();
     let errors = report.errors.len();
-    read_block(map, Scope::LeafRemote, report, |field, report| {
+    read_block(map, BlockKind::LeafRemote, report, |field, report| {
         Ok(remote.set_link(field, report)? || remote.set_behaviour(field, report)?)
     });
     if report.errors.len() > errors {
@@ -139,12 +143,12 @@ fn read_remote(node: &Node, names: &mut HashSet<String>, report: &mut Report) ->
     }
     if let Some(proxy) = &remote.proxy {
         let checked = proxy.check_urls(&remote.urls, remote.tls.is_some());
-        checked.map_err(|error| complaint_at(place_of(map, "proxy", node), error))?;
+        checked.map_err(|error| diagnostic_at(place_of(map, "proxy", node), error))?;
     }
     // Compat: what is repeated is placed at the last field of the second remote.
     if !names.insert(remote.name(&remote.urls)) {
         let place = map.iter().last().map_or(&node.position, |(_, last)| &last.position);
-        return Err(complaint_at(place, format!("duplicate remote {}", remote.safe_name(&remote.urls))));
+        return Err(diagnostic_at(place, format!("duplicate remote {}", remote.safe_name(&remote.urls))));
     }
     Ok(remote)
 }
@@ -155,7 +159,7 @@ fn place_of<'a>(map: &'a Map, name: &str, node: &'a Node) -> &'a crate::diagnost
 }
 
 impl LeafRemoteOptions {
-    fn set_link(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_link(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "url" | "urls" => self.set_urls(field, report)?,
             "account" | "local" => self.account = field.optional_text()?,
@@ -180,7 +184,7 @@ impl LeafRemoteOptions {
         Ok(true)
     }
 
-    fn set_behaviour(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+    fn set_behaviour(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "no_randomize" | "dont_randomize" => self.no_randomize = field.boolean()?,
             "hub" => self.hub = field.boolean()?,
@@ -199,13 +203,13 @@ impl LeafRemoteOptions {
     }
 
     /// One URL is added, a list replaces.
-    fn set_urls(&mut self, field: &Field<'_>, report: &mut Report) -> Read<()> {
+    fn set_urls(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<()> {
         match field.value() {
             Value::Text(text) => self.urls.push(read_url(text, "leafnode", field.node())?),
             Value::Array(items) => self.urls = read_urls(items, "leafnode", report),
             other => {
                 let expected = "Expected remote leafnode url to be an array or string";
-                return Err(field.complaint(format!("{expected}, got {}", other.shown())));
+                return Err(field.diagnostic(format!("{expected}, got {}", other.shown())));
             }
         }
         Ok(())
@@ -217,7 +221,7 @@ impl LeafRemoteOptions {
                 && std::mem::discriminant(held) != std::mem::discriminant(&credentials)
         };
         if is_other_kind(&self.credentials) {
-            return Err(field.complaint("Remote leafnode can not have both creds and nkey defined"));
+            return Err(field.diagnostic("Remote leafnode can not have both creds and nkey defined"));
         }
         self.credentials = credentials;
         Ok(())
@@ -228,7 +232,7 @@ impl LeafRemoteOptions {
         self.urls.iter().map(|url| url.or_port(DEFAULT_LEAF_PORT)).collect()
     }
 
-    /// What makes a remote with these URLs one of its kind. Never to be logged.
+    /// Name by which a remote with these URLs is one of its kind. Never to be logged.
     pub(super) fn name(&self, urls: &[Url]) -> String {
         let credentials = match &self.credentials {
             LeafCredentials::None => String::new(),
@@ -239,7 +243,7 @@ impl LeafRemoteOptions {
         format!("urls=[{}], account={:?}{credentials}", urls.join(" "), self.account_name())
     }
 
-    /// The same without secrets.
+    /// Names a remote for the log: without secrets.
     pub(super) fn safe_name(&self, urls: &[Url]) -> String {
         let credentials = match &self.credentials {
             LeafCredentials::None => String::new(),
@@ -257,7 +261,7 @@ impl LeafRemoteOptions {
     ///
     /// # Errors
     /// The mode is unknown. Options that were loaded to run have been checked.
-    pub fn compression(&self) -> Result<Compression, String> {
+    pub fn compression(&self) -> Result<LinkCompression, String> {
         super::resolve(&self.compression)
     }
 
@@ -280,8 +284,8 @@ fn safe_urls(urls: &[Url]) -> String {
 }
 
 impl ClusterMigrate {
-    /// Compat: of a block, `leader_migrate_delay` in these letters counts, and all else is ignored.
-    fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+    /// Compat: of a block, `leader_migrate_delay` in lower case counts, and all else is ignored.
+    fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         match field.value() {
             Value::Boolean(false) => Ok(ClusterMigrate::Off),
             Value::Boolean(true) => Ok(ClusterMigrate::After(Duration::ZERO)),
@@ -294,7 +298,7 @@ impl ClusterMigrate {
             }
             other => {
                 let expected = "Expected boolean or map for jetstream_cluster_migrate";
-                Err(field.complaint(format!("{expected}, got {}", other.go_type())))
+                Err(field.diagnostic(format!("{expected}, got {}", other.go_type())))
             }
         }
     }
@@ -304,7 +308,7 @@ fn seed(field: &Field<'_>) -> Read<Secret> {
     let text = field.text()?;
     if !matches!(nkey::seed(text), Some((Role::User, _))) {
         let message = format!("Remote leafnode nkey is not a valid seed: {text:?}");
-        return Err(field.complaint(message));
+        return Err(field.diagnostic(message));
     }
     Ok(Secret::new(text))
 }
@@ -318,18 +322,18 @@ fn subjects(field: &Field<'_>) -> Read<Vec<String>> {
                 Value::Text(text) => Ok(text.clone()),
                 _ => {
                     let message = "Subject in permissions array cannot be cast to string";
-                    Err(complaint_at(&item.position, message))
+                    Err(diagnostic_at(&item.position, message))
                 }
             };
             items.iter().map(text).collect::<Read<_>>()?
         }
         other => {
             let expected = "Expected subject permissions to be a subject, or array of subjects";
-            return Err(field.complaint(format!("{expected}, got {}", other.go_type())));
+            return Err(field.diagnostic(format!("{expected}, got {}", other.go_type())));
         }
     };
     match texts.iter().find(|text| !is_valid_pattern(text.as_bytes())) {
-        Some(wrong) => Err(field.complaint(format!("subject {wrong:?} is not a valid subject"))),
+        Some(wrong) => Err(field.diagnostic(format!("subject {wrong:?} is not a valid subject"))),
         None => Ok(texts),
     }
 }

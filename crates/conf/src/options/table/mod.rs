@@ -1,9 +1,10 @@
-//! The one table of everything that can stand in a configuration file: for each block, each option with
-//! its other names, what it takes, and whether it works here.
+//! The one table of everything that can stand in a configuration file: for each block, each option
+//! with its other names, what it takes, and whether it works here.
 //!
-//! `read_block` looks every field up here before anything reads it, so an option that is not in this
-//! table is an unknown field, and none is ever ignored in silence. `docs/configuration.md` is printed
-//! from it (`page`). To add an option: its line here, then an arm in the `set` of its group.
+//! `read_block` looks every field up here before anything reads it, so an option that is not in
+//! this table is an unknown field, and none is ever ignored in silence. `docs/configuration.md` is
+//! printed from it (`page`). To add an option: its line here, then an arm in the `set` of its
+//! group.
 
 mod accounts;
 mod authorization;
@@ -20,23 +21,25 @@ mod top;
 
 pub use page::page;
 
-/// What becomes of an option.
+/// Class of an option: what becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// It does what it does in nats-server. Within a block whose feature is missing: it is read and
-    /// checked.
+    /// The option does what it does in nats-server. Within a block whose feature is missing: it is
+    /// read and checked.
     Works,
-    /// It is accepted with one warning, for there is nothing here that it could change. Why.
+    /// The option is accepted with one warning, for there is nothing here that it could change.
+    /// Why.
     NoMeaning(&'static str),
-    /// It is read and checked, and then stops the start: the feature that it needs does not exist yet.
-    /// The feature, as in "needs X".
+    /// The option is read and checked, and then stops the start: the feature that it needs does not
+    /// exist yet. The feature, as in "needs X".
     Missing(&'static str),
-    /// It works as far as this goes. With a port it stops the start, since the feature does not exist yet.
+    /// The option works as far as this goes. With a port it stops the start, since the feature does
+    /// not exist yet.
     MissingWithPort { works: &'static str, feature: &'static str },
 }
 
 impl Class {
-    /// What does not exist yet, if that depends on the option.
+    /// Feature that does not exist yet, if that depends on the option.
     pub(crate) fn feature(self) -> Option<&'static str> {
         match self {
             Self::Missing(feature) | Self::MissingWithPort { feature, .. } => Some(feature),
@@ -47,21 +50,21 @@ impl Class {
 
 /// One option of a block.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct OptionEntry {
     /// In lower case. The first is the name, the others are aliases.
     pub(crate) names: &'static [&'static str],
-    /// What it takes, for the documentation.
+    /// Value that it takes, for the documentation.
     pub(crate) takes: &'static str,
     /// The default as one would write it; empty for none.
     pub(crate) default: &'static str,
-    /// What it is for, in one sentence.
+    /// Purpose of the option, in one sentence.
     pub(crate) about: &'static str,
     pub(crate) class: Class,
     /// Whether a reload may change it.
     pub(crate) reloads: bool,
 }
 
-impl Entry {
+impl OptionEntry {
     /// An option that works and needs a restart to change.
     const fn new(
         names: &'static [&'static str],
@@ -88,15 +91,15 @@ impl Entry {
 
 /// The options of one kind of block.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct BlockTable {
     /// Where it stands, as a title of the documentation: `accounts.NAME.limits`.
     pub(crate) title: &'static str,
-    pub(crate) entries: &'static [Entry],
+    pub(crate) entries: &'static [OptionEntry],
 }
 
 /// A kind of block: which options may stand in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum BlockKind {
     Top,
     Authorization,
     AuthCallout,
@@ -111,7 +114,7 @@ pub(crate) enum Scope {
     Import,
     ImportSource,
     MappingDestination,
-    /// With the option that the block belongs to, which its complaints name.
+    /// With the option that the block belongs to, which its diagnostics name.
     MessageTrace(&'static str),
     AccountJetStream,
     Resolver,
@@ -130,7 +133,7 @@ pub(crate) enum Scope {
     LeafUser,
     LeafRemote,
     LeafProxy,
-    Compression,
+    LinkCompression,
     WebSocket,
     Mqtt,
     SimpleAuthorization,
@@ -138,115 +141,117 @@ pub(crate) enum Scope {
     OcspPeer,
 }
 
-impl Scope {
+impl BlockKind {
     /// All blocks, in the order of the documentation.
-    pub(crate) const ALL: &[Scope] = &[
-        Scope::Top,
-        Scope::Authorization,
-        Scope::AuthCallout,
-        Scope::User,
-        Scope::Permissions,
-        Scope::SubjectPermission,
-        Scope::Responses,
-        Scope::Account,
-        Scope::AccountLimits,
-        Scope::Export,
-        Scope::Latency,
-        Scope::Import,
-        Scope::ImportSource,
-        Scope::MappingDestination,
-        Scope::MessageTrace("msg_trace"),
-        Scope::AccountJetStream,
-        Scope::Resolver,
-        Scope::Proxies,
-        Scope::TrustedProxy,
-        Scope::JetStream,
-        Scope::JetStreamLimits,
-        Scope::JetStreamBatch,
-        Scope::JetStreamTpm,
-        Scope::Cluster,
-        Scope::Gateway,
-        Scope::RemoteGateway,
-        Scope::LinkAuthorization,
-        Scope::LeafNodes,
-        Scope::LeafAuthorization,
-        Scope::LeafUser,
-        Scope::LeafRemote,
-        Scope::LeafProxy,
-        Scope::Compression,
-        Scope::WebSocket,
-        Scope::Mqtt,
-        Scope::SimpleAuthorization,
-        Scope::Tls,
-        Scope::OcspPeer,
+    pub(crate) const ALL: &[BlockKind] = &[
+        BlockKind::Top,
+        BlockKind::Authorization,
+        BlockKind::AuthCallout,
+        BlockKind::User,
+        BlockKind::Permissions,
+        BlockKind::SubjectPermission,
+        BlockKind::Responses,
+        BlockKind::Account,
+        BlockKind::AccountLimits,
+        BlockKind::Export,
+        BlockKind::Latency,
+        BlockKind::Import,
+        BlockKind::ImportSource,
+        BlockKind::MappingDestination,
+        BlockKind::MessageTrace("msg_trace"),
+        BlockKind::AccountJetStream,
+        BlockKind::Resolver,
+        BlockKind::Proxies,
+        BlockKind::TrustedProxy,
+        BlockKind::JetStream,
+        BlockKind::JetStreamLimits,
+        BlockKind::JetStreamBatch,
+        BlockKind::JetStreamTpm,
+        BlockKind::Cluster,
+        BlockKind::Gateway,
+        BlockKind::RemoteGateway,
+        BlockKind::LinkAuthorization,
+        BlockKind::LeafNodes,
+        BlockKind::LeafAuthorization,
+        BlockKind::LeafUser,
+        BlockKind::LeafRemote,
+        BlockKind::LeafProxy,
+        BlockKind::LinkCompression,
+        BlockKind::WebSocket,
+        BlockKind::Mqtt,
+        BlockKind::SimpleAuthorization,
+        BlockKind::Tls,
+        BlockKind::OcspPeer,
     ];
 
-    pub(crate) fn block(self) -> &'static Block {
+    pub(crate) fn block(self) -> &'static BlockTable {
         match self {
-            Scope::Top => &top::TOP,
-            Scope::Authorization => &authorization::AUTHORIZATION,
-            Scope::AuthCallout => &authorization::AUTH_CALLOUT,
-            Scope::User => &authorization::USER,
-            Scope::Permissions => &authorization::PERMISSIONS,
-            Scope::SubjectPermission => &authorization::SUBJECT_PERMISSION,
-            Scope::Responses => &authorization::RESPONSES,
-            Scope::Account => &accounts::ACCOUNT,
-            Scope::AccountLimits => &accounts::LIMITS,
-            Scope::Export => &exchange::EXPORT,
-            Scope::Latency => &exchange::LATENCY,
-            Scope::Import => &exchange::IMPORT,
-            Scope::ImportSource => &exchange::IMPORT_SOURCE,
-            Scope::MappingDestination => &exchange::MAPPING_DESTINATION,
-            Scope::MessageTrace(_) => &exchange::MESSAGE_TRACE,
-            Scope::AccountJetStream => &exchange::JETSTREAM,
-            Scope::Resolver => &operators::RESOLVER,
-            Scope::Proxies => &operators::PROXIES,
-            Scope::TrustedProxy => &operators::TRUSTED_PROXY,
-            Scope::JetStream => &jetstream::JETSTREAM,
-            Scope::JetStreamLimits => &jetstream::LIMITS,
-            Scope::JetStreamBatch => &jetstream::BATCH,
-            Scope::JetStreamTpm => &jetstream::TPM,
-            Scope::Cluster => &link::CLUSTER,
-            Scope::Gateway => &link::GATEWAY,
-            Scope::RemoteGateway => &link::REMOTE_GATEWAY,
-            Scope::LinkAuthorization => &link::LINK_AUTHORIZATION,
-            Scope::LeafNodes => &leaf::LEAF_NODES,
-            Scope::LeafAuthorization => &leaf::LEAF_AUTHORIZATION,
-            Scope::LeafUser => &leaf::LEAF_USER,
-            Scope::LeafRemote => &leaf::LEAF_REMOTE,
-            Scope::LeafProxy => &leaf::LEAF_PROXY,
-            Scope::Compression => &link::COMPRESSION,
-            Scope::WebSocket => &service::WEBSOCKET,
-            Scope::Mqtt => &service::MQTT,
-            Scope::SimpleAuthorization => &service::SIMPLE_AUTHORIZATION,
-            Scope::Tls => &tls::TLS,
-            Scope::OcspPeer => &tls::OCSP_PEER,
+            BlockKind::Top => &top::TOP,
+            BlockKind::Authorization => &authorization::AUTHORIZATION,
+            BlockKind::AuthCallout => &authorization::AUTH_CALLOUT,
+            BlockKind::User => &authorization::USER,
+            BlockKind::Permissions => &authorization::PERMISSIONS,
+            BlockKind::SubjectPermission => &authorization::SUBJECT_PERMISSION,
+            BlockKind::Responses => &authorization::RESPONSES,
+            BlockKind::Account => &accounts::ACCOUNT,
+            BlockKind::AccountLimits => &accounts::LIMITS,
+            BlockKind::Export => &exchange::EXPORT,
+            BlockKind::Latency => &exchange::LATENCY,
+            BlockKind::Import => &exchange::IMPORT,
+            BlockKind::ImportSource => &exchange::IMPORT_SOURCE,
+            BlockKind::MappingDestination => &exchange::MAPPING_DESTINATION,
+            BlockKind::MessageTrace(_) => &exchange::MESSAGE_TRACE,
+            BlockKind::AccountJetStream => &exchange::JETSTREAM,
+            BlockKind::Resolver => &operators::RESOLVER,
+            BlockKind::Proxies => &operators::PROXIES,
+            BlockKind::TrustedProxy => &operators::TRUSTED_PROXY,
+            BlockKind::JetStream => &jetstream::JETSTREAM,
+            BlockKind::JetStreamLimits => &jetstream::LIMITS,
+            BlockKind::JetStreamBatch => &jetstream::BATCH,
+            BlockKind::JetStreamTpm => &jetstream::TPM,
+            BlockKind::Cluster => &link::CLUSTER,
+            BlockKind::Gateway => &link::GATEWAY,
+            BlockKind::RemoteGateway => &link::REMOTE_GATEWAY,
+            BlockKind::LinkAuthorization => &link::LINK_AUTHORIZATION,
+            BlockKind::LeafNodes => &leaf::LEAF_NODES,
+            BlockKind::LeafAuthorization => &leaf::LEAF_AUTHORIZATION,
+            BlockKind::LeafUser => &leaf::LEAF_USER,
+            BlockKind::LeafRemote => &leaf::LEAF_REMOTE,
+            BlockKind::LeafProxy => &leaf::LEAF_PROXY,
+            BlockKind::LinkCompression => &link::COMPRESSION,
+            BlockKind::WebSocket => &service::WEBSOCKET,
+            BlockKind::Mqtt => &service::MQTT,
+            BlockKind::SimpleAuthorization => &service::SIMPLE_AUTHORIZATION,
+            BlockKind::Tls => &tls::TLS,
+            BlockKind::OcspPeer => &tls::OCSP_PEER,
         }
     }
 
     /// The option of that name, which is in lower case.
-    pub(crate) fn find(self, name: &str) -> Option<&'static Entry> {
+    pub(crate) fn find(self, name: &str) -> Option<&'static OptionEntry> {
         self.block().entries.iter().find(|entry| entry.names.contains(&name))
     }
 
-    /// The complaint about a field that does not belong here: the reference's words, and behind them what
-    /// was probably meant.
+    /// The text about a field that does not belong here: the reference's words, and behind them
+    /// what was probably meant.
     pub(crate) fn unknown(self, name: &str) -> String {
         self.unknown_words(name) + &hint::meant(self, name)
     }
 
     fn unknown_words(self, name: &str) -> String {
         match self {
-            Scope::Permissions | Scope::Responses => format!("Unknown field {name:?} parsing permissions"),
-            Scope::SubjectPermission => format!(
+            BlockKind::Permissions | BlockKind::Responses => {
+                format!("Unknown field {name:?} parsing permissions")
+            }
+            BlockKind::SubjectPermission => format!(
                 "Unknown field name {name:?} parsing subject permissions, only 'allow' or 'deny' are permitted"
             ),
-            Scope::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
-            Scope::Tls => format!("error parsing tls config, unknown field {name:?}"),
-            Scope::OcspPeer => format!("error parsing tls peer config, unknown field [{name:?}]"),
-            Scope::AuthCallout => format!("Unknown field {name:?} parsing authorization callout"),
-            Scope::MappingDestination => format!("Unknown field {name:?} for mapping destination"),
-            Scope::MessageTrace(of) => {
+            BlockKind::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
+            BlockKind::Tls => format!("error parsing tls config, unknown field {name:?}"),
+            BlockKind::OcspPeer => format!("error parsing tls peer config, unknown field [{name:?}]"),
+            BlockKind::AuthCallout => format!("Unknown field {name:?} parsing authorization callout"),
+            BlockKind::MappingDestination => format!("Unknown field {name:?} for mapping destination"),
+            BlockKind::MessageTrace(of) => {
                 format!("Unknown field {name:?} parsing account message trace map/struct {of:?}")
             }
             _ => format!("unknown field {name:?}"),
@@ -254,7 +259,7 @@ impl Scope {
     }
 }
 
-/// What to say of an option or a flag whose feature is missing.
+/// Text about an option or a flag whose feature is missing.
 pub(crate) fn missing_text(name: &str, feature: &str) -> String {
     format!("{name:?} needs {feature}, which this version of Myelin does not have")
 }
@@ -264,13 +269,13 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::options::{Options, Report};
+    use crate::options::{Diagnostics, Options};
     use crate::parser::Sources;
     use crate::{changes, load_text};
 
     #[test]
     fn no_name_stands_twice_in_a_block() {
-        for scope in Scope::ALL {
+        for scope in BlockKind::ALL {
             let mut seen = HashSet::new();
             let names = scope.block().entries.iter().flat_map(|entry| entry.names);
             let twice: Vec<_> = names.filter(|name| !seen.insert(**name)).collect();
@@ -278,65 +283,65 @@ mod tests {
         }
     }
 
-    fn report(text: &str) -> Report {
+    fn report(text: &str) -> Diagnostics {
         let root = Sources::new(&|_| None).parse_text(text.as_bytes(), "f").expect("valid grammar");
-        let mut report = Report::default();
+        let mut report = Diagnostics::default();
         Options::default().read(&root, &mut report);
         report
     }
 
     /// A configuration with `text` in a block of that kind.
-    fn within(scope: Scope, text: &str) -> String {
+    fn within(scope: BlockKind, text: &str) -> String {
         let (before, after) = match scope {
-            Scope::Top => ("", ""),
-            Scope::Authorization => ("authorization {", "}"),
-            Scope::User => ("authorization { users: [{user: a, ", "}]}"),
-            Scope::Permissions => ("cluster { permissions {", "}}"),
-            Scope::SubjectPermission => ("cluster { permissions { publish {", "}}}"),
-            Scope::Responses => ("authorization { permissions { allow_responses {", "}}}"),
-            Scope::Account => ("accounts { A {", "}}"),
-            Scope::AccountLimits => ("accounts { A { limits {", "}}}"),
-            Scope::AuthCallout => ("authorization { auth_callout {", "}}"),
-            Scope::Export => ("accounts { A { exports: [{", "}]}}"),
-            Scope::Latency => ("accounts { A { exports: [{service: a, latency: {", "}}]}}"),
-            Scope::Import => ("accounts { A { imports: [{", "}]}}"),
-            Scope::ImportSource => ("accounts { A { imports: [{stream: {", "}}]}}"),
-            Scope::MappingDestination => ("mappings { a: [{", "}]}"),
-            Scope::MessageTrace(_) => ("accounts { A { msg_trace {", "}}}"),
-            Scope::AccountJetStream => ("accounts { A { jetstream {", "}}}"),
-            Scope::Resolver => ("resolver {", "}"),
-            Scope::Proxies => ("proxies {", "}"),
-            Scope::TrustedProxy => ("proxies { trusted: [{", "}]}"),
-            Scope::JetStream => ("jetstream {", "}"),
-            Scope::JetStreamLimits => ("jetstream { limits {", "}}"),
-            Scope::JetStreamBatch => ("jetstream { limits { batch {", "}}}"),
-            Scope::JetStreamTpm => ("jetstream { tpm {", "}}"),
-            Scope::Cluster => ("cluster {", "}"),
-            Scope::LinkAuthorization => ("gateway { authorization {", "}}"),
-            Scope::Gateway => ("gateway {", "}"),
-            Scope::RemoteGateway => ("gateway { gateways: [{", "}]}"),
-            Scope::LeafNodes => ("leafnodes {", "}"),
-            Scope::LeafAuthorization => ("leafnodes { authorization {", "}}"),
-            Scope::LeafUser => ("leafnodes { authorization { users: [{", "}]}}"),
-            Scope::LeafRemote => ("leafnodes { remotes: [{", "}]}"),
-            Scope::LeafProxy => ("leafnodes { remotes: [{ proxy {", "}}]}"),
-            Scope::Compression => ("cluster { compression {", "}}"),
-            Scope::WebSocket => ("websocket {", "}"),
-            Scope::SimpleAuthorization => ("mqtt { authorization {", "}}"),
-            Scope::Mqtt => ("mqtt {", "}"),
-            Scope::Tls => ("tls {", "}"),
-            Scope::OcspPeer => ("tls { ocsp_peer {", "}}"),
+            BlockKind::Top => ("", ""),
+            BlockKind::Authorization => ("authorization {", "}"),
+            BlockKind::User => ("authorization { users: [{user: a, ", "}]}"),
+            BlockKind::Permissions => ("cluster { permissions {", "}}"),
+            BlockKind::SubjectPermission => ("cluster { permissions { publish {", "}}}"),
+            BlockKind::Responses => ("authorization { permissions { allow_responses {", "}}}"),
+            BlockKind::Account => ("accounts { A {", "}}"),
+            BlockKind::AccountLimits => ("accounts { A { limits {", "}}}"),
+            BlockKind::AuthCallout => ("authorization { auth_callout {", "}}"),
+            BlockKind::Export => ("accounts { A { exports: [{", "}]}}"),
+            BlockKind::Latency => ("accounts { A { exports: [{service: a, latency: {", "}}]}}"),
+            BlockKind::Import => ("accounts { A { imports: [{", "}]}}"),
+            BlockKind::ImportSource => ("accounts { A { imports: [{stream: {", "}}]}}"),
+            BlockKind::MappingDestination => ("mappings { a: [{", "}]}"),
+            BlockKind::MessageTrace(_) => ("accounts { A { msg_trace {", "}}}"),
+            BlockKind::AccountJetStream => ("accounts { A { jetstream {", "}}}"),
+            BlockKind::Resolver => ("resolver {", "}"),
+            BlockKind::Proxies => ("proxies {", "}"),
+            BlockKind::TrustedProxy => ("proxies { trusted: [{", "}]}"),
+            BlockKind::JetStream => ("jetstream {", "}"),
+            BlockKind::JetStreamLimits => ("jetstream { limits {", "}}"),
+            BlockKind::JetStreamBatch => ("jetstream { limits { batch {", "}}}"),
+            BlockKind::JetStreamTpm => ("jetstream { tpm {", "}}"),
+            BlockKind::Cluster => ("cluster {", "}"),
+            BlockKind::LinkAuthorization => ("gateway { authorization {", "}}"),
+            BlockKind::Gateway => ("gateway {", "}"),
+            BlockKind::RemoteGateway => ("gateway { gateways: [{", "}]}"),
+            BlockKind::LeafNodes => ("leafnodes {", "}"),
+            BlockKind::LeafAuthorization => ("leafnodes { authorization {", "}}"),
+            BlockKind::LeafUser => ("leafnodes { authorization { users: [{", "}]}}"),
+            BlockKind::LeafRemote => ("leafnodes { remotes: [{", "}]}"),
+            BlockKind::LeafProxy => ("leafnodes { remotes: [{ proxy {", "}}]}"),
+            BlockKind::LinkCompression => ("cluster { compression {", "}}"),
+            BlockKind::WebSocket => ("websocket {", "}"),
+            BlockKind::SimpleAuthorization => ("mqtt { authorization {", "}}"),
+            BlockKind::Mqtt => ("mqtt {", "}"),
+            BlockKind::Tls => ("tls {", "}"),
+            BlockKind::OcspPeer => ("tls { ocsp_peer {", "}}"),
         };
         format!("{before}{text}{after}")
     }
 
-    /// A date suits hardly any option, so a reader complains about it; an option that is in the table but
-    /// read by nobody is found out.
+    /// A date suits hardly any option, so a reader complains about it; an option that is in the
+    /// table but read by nobody is found out.
     #[test]
     fn every_option_is_read_by_somebody() {
         // Whatever they are, they are ignored with a warning.
         let takes_all = ["consumer_replicas", "ca_certs_match"];
-        for &scope in Scope::ALL {
+        for &scope in BlockKind::ALL {
             for name in scope.block().entries.iter().flat_map(|entry| entry.names) {
                 let text = within(scope, &format!("{name}: 2026-01-02T03:04:05Z"));
                 let report = report(&text);
@@ -344,14 +349,15 @@ mod tests {
                 assert!(unread.is_none(), "{text}: {unread:?}");
                 let unknown = report.errors.iter().find(|error| error.message.contains("nknown field"));
                 // Compat: this block calls a field of the wrong type unknown.
-                assert!(unknown.is_none() || scope == Scope::OcspPeer, "{text}: {unknown:?}");
+                assert!(unknown.is_none() || scope == BlockKind::OcspPeer, "{text}: {unknown:?}");
                 let complains = !report.errors.is_empty() || !report.missing.is_empty();
                 assert!(complains || takes_all.contains(name), "{text} takes a date");
             }
         }
     }
 
-    /// Pairs of configurations that differ in one option, for every option at the top whose feature exists.
+    /// Pairs of configurations that differ in one option, for every option at the top whose feature
+    /// exists.
     const CHANGED: &[(&str, &str, &str)] = &[
         ("listen", "", "listen: 4999"),
         ("host", "", "host: '127.0.0.1'"),
@@ -444,15 +450,15 @@ mod tests {
     #[test]
     fn a_reload_changes_what_the_table_says() {
         let options = |text: &str| load_text(with_tokens(text).as_bytes(), &|_| None).expect(text).options;
-        let bound = crate::Bound { client: 4222, websocket: None };
+        let bound = crate::BoundPorts { client: 4222, websocket: None };
         for (name, old, new) in CHANGED {
-            let entry = Scope::Top.find(name).expect(name);
+            let entry = BlockKind::Top.find(name).expect(name);
             let (old, new) = (options(old), options(new));
             assert_ne!(old, new, "{name} changes nothing");
             assert_eq!(changes(&old, &new, bound).is_ok(), entry.reloads, "{name}");
         }
-        let is_idle = |entry: &Entry| matches!(entry.class, Class::Missing(_) | Class::NoMeaning(_));
-        let mut left = Scope::Top.block().entries.iter().filter(|entry| !is_idle(entry));
+        let is_idle = |entry: &OptionEntry| matches!(entry.class, Class::Missing(_) | Class::NoMeaning(_));
+        let mut left = BlockKind::Top.block().entries.iter().filter(|entry| !is_idle(entry));
         let untried = left.find(|entry| CHANGED.iter().all(|(name, ..)| !entry.names.contains(name)));
         assert!(untried.is_none(), "{untried:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Class, Entry, Scope};
+use super::{BlockKind, Class, OptionEntry};
 
 const HEAD: &str = "\
 # Configuration
@@ -24,7 +24,7 @@ accepted with a warning nothing depends on it yet.
 /// The page.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    for scope in Scope::ALL {
+    for scope in BlockKind::ALL {
         let block = scope.block();
         // Writing to a String cannot fail.
         let _ = write!(page, "\n## {}\n\n", block.title);
@@ -34,7 +34,7 @@ pub fn page() -> String {
     page
 }
 
-fn row(page: &mut String, entry: &Entry) {
+fn row(page: &mut String, entry: &OptionEntry) {
     let names: Vec<_> = entry.names.iter().map(|name| format!("`{name}`")).collect();
     let default = if entry.default.is_empty() { String::new() } else { format!("`{}`", entry.default) };
     let class = match entry.class {

@@ -1,70 +1,92 @@
 //! `tls{}`.
 
-use super::{Block, Class, Entry};
+use super::{BlockTable, Class, OptionEntry};
 
 const WINDOWS: Class = Class::NoMeaning("certificates come from files on this system");
 
-pub(super) static TLS: Block = Block {
+pub(super) static TLS: BlockTable = BlockTable {
     title: "tls",
     entries: &[
-        Entry::new(&["cert_file"], "path", "", "Certificate with its chain, PEM.").live(),
-        Entry::new(&["key_file"], "path", "", "Its private key, PEM.").live(),
-        Entry::new(&["certs", "certificates"], "list of blocks", "", "Several of `cert_file`, `key_file`.")
-            .live(),
-        Entry::new(&["ca_file"], "path", "", "Who may sign the certificates of peers, PEM.").live(),
-        Entry::new(&["insecure"], "boolean", "false", "When connecting: take any certificate.").live(),
-        Entry::new(&["verify"], "boolean", "false", "Peers must show a certificate.").live(),
-        Entry::new(&["verify_and_map"], "boolean", "false", "A certificate names the user; sets `verify`.")
-            .live(),
-        Entry::new(
+        OptionEntry::new(&["cert_file"], "path", "", "Certificate with its chain, PEM.").live(),
+        OptionEntry::new(&["key_file"], "path", "", "Its private key, PEM.").live(),
+        OptionEntry::new(
+            &["certs", "certificates"],
+            "list of blocks",
+            "",
+            "Several of `cert_file`, `key_file`.",
+        )
+        .live(),
+        OptionEntry::new(&["ca_file"], "path", "", "Who may sign the certificates of peers, PEM.").live(),
+        OptionEntry::new(&["insecure"], "boolean", "false", "When connecting: take any certificate.").live(),
+        OptionEntry::new(&["verify"], "boolean", "false", "Peers must show a certificate.").live(),
+        OptionEntry::new(
+            &["verify_and_map"],
+            "boolean",
+            "false",
+            "A certificate names the user; sets `verify`.",
+        )
+        .live(),
+        OptionEntry::new(
             &["verify_cert_and_check_known_urls"],
             "boolean",
             "false",
             "A certificate names a configured URL; cluster and gateway only.",
         )
         .live(),
-        Entry::new(&["timeout"], "seconds or duration", "2", "Time for the handshake.").live(),
-        Entry::new(&["connection_rate_limit"], "number", "0", "Handshakes per second; 0 is no limit.").live(),
-        Entry::new(&["min_version"], "`1.2` or `1.3`", "1.2", "Oldest version.").live(),
-        Entry::new(&["cipher_suites"], "list", "", "Suites for TLS 1.2.").live(),
-        Entry::new(
+        OptionEntry::new(&["timeout"], "seconds or duration", "2", "Time for the handshake.").live(),
+        OptionEntry::new(&["connection_rate_limit"], "number", "0", "Handshakes per second; 0 is no limit.")
+            .live(),
+        OptionEntry::new(&["min_version"], "`1.2` or `1.3`", "1.2", "Oldest version.").live(),
+        OptionEntry::new(&["cipher_suites"], "list", "", "Suites for TLS 1.2.").live(),
+        OptionEntry::new(
             &["allow_insecure_cipher_suites"],
             "boolean",
             "false",
             "Accept the names of suites that are broken.",
         )
         .live(),
-        Entry::new(&["curve_preferences"], "list", "", "Key exchanges.").live(),
-        Entry::new(&["pinned_certs"], "list", "", "SHA-256 of the public keys that are accepted, in hex.")
-            .live(),
-        Entry::new(
+        OptionEntry::new(&["curve_preferences"], "list", "", "Key exchanges.").live(),
+        OptionEntry::new(
+            &["pinned_certs"],
+            "list",
+            "",
+            "SHA-256 of the public keys that are accepted, in hex.",
+        )
+        .live(),
+        OptionEntry::new(
             &["handshake_first", "first", "immediate"],
             "boolean, `auto` or duration",
             "false",
             "Handshake before INFO.",
         )
         .live(),
-        Entry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.").live(),
-        Entry::new(&["cert_store"], "text", "", "Certificate store of Windows."),
-        Entry::new(&["cert_match_by"], "`issuer`, `subject` or `thumbprint`", "", "How to search there.")
+        OptionEntry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.")
+            .live(),
+        OptionEntry::new(&["cert_store"], "text", "", "Certificate store of Windows."),
+        OptionEntry::new(
+            &["cert_match_by"],
+            "`issuer`, `subject` or `thumbprint`",
+            "",
+            "How to search there.",
+        )
+        .class(WINDOWS),
+        OptionEntry::new(&["cert_match"], "text", "", "What to search there.").class(WINDOWS),
+        OptionEntry::new(&["cert_match_skip_invalid"], "boolean", "false", "Skip what has expired there.")
             .class(WINDOWS),
-        Entry::new(&["cert_match"], "text", "", "What to search there.").class(WINDOWS),
-        Entry::new(&["cert_match_skip_invalid"], "boolean", "false", "Skip what has expired there.")
-            .class(WINDOWS),
-        Entry::new(&["ca_certs_match"], "text or list", "", "CAs to search there.").class(WINDOWS),
+        OptionEntry::new(&["ca_certs_match"], "text or list", "", "CAs to search there.").class(WINDOWS),
     ],
 };
 
-pub(super) static OCSP_PEER: Block = Block {
+pub(super) static OCSP_PEER: BlockTable = BlockTable {
     title: "tls.ocsp_peer",
     entries: &[
-        Entry::new(&["verify"], "boolean", "false", "Whether to ask."),
-        Entry::new(&["ca_timeout"], "seconds or duration", "2", "Time for a CA to answer."),
-        Entry::new(&["allowed_clockskew"], "seconds or duration", "30", "How far clocks may differ."),
-        Entry::new(&["warn_only"], "boolean", "false", "Log a bad certificate and accept it."),
-        Entry::new(&["unknown_is_good"], "boolean", "false", "Accept what the CA does not know."),
-        Entry::new(&["allow_when_ca_unreachable"], "boolean", "false", "Accept when the CA is silent."),
-        Entry::new(
+        OptionEntry::new(&["verify"], "boolean", "false", "Whether to ask."),
+        OptionEntry::new(&["ca_timeout"], "seconds or duration", "2", "Time for a CA to answer."),
+        OptionEntry::new(&["allowed_clockskew"], "seconds or duration", "30", "How far clocks may differ."),
+        OptionEntry::new(&["warn_only"], "boolean", "false", "Log a bad certificate and accept it."),
+        OptionEntry::new(&["unknown_is_good"], "boolean", "false", "Accept what the CA does not know."),
+        OptionEntry::new(&["allow_when_ca_unreachable"], "boolean", "false", "Accept when the CA is silent."),
+        OptionEntry::new(
             &["cache_ttl_when_next_update_unset"],
             "seconds or duration",
             "3600",

@@ -1,134 +1,172 @@
 //! The options that stand in no block.
 
-use super::{Block, Class, Entry};
+use super::{BlockTable, Class, OptionEntry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
 const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
 
-pub(super) static TOP: Block = Block {
+pub(super) static TOP: BlockTable = BlockTable {
     title: "Top level",
     entries: &[
-        Entry::new(&["listen"], "port or `host:port`", "0.0.0.0:4222", "Where clients connect."),
-        Entry::new(&["host", "net"], "text", "0.0.0.0", "Address to bind for clients."),
-        Entry::new(&["port"], "number", "4222", "Client port; -1 lets the system choose."),
-        Entry::new(&["server_name"], "text", "", "Name without blanks; the server's id when absent."),
-        Entry::new(
+        OptionEntry::new(&["listen"], "port or `host:port`", "0.0.0.0:4222", "Where clients connect."),
+        OptionEntry::new(&["host", "net"], "text", "0.0.0.0", "Address to bind for clients."),
+        OptionEntry::new(&["port"], "number", "4222", "Client port; -1 lets the system choose."),
+        OptionEntry::new(&["server_name"], "text", "", "Name without blanks; the server's id when absent."),
+        OptionEntry::new(
             &["client_advertise"],
             "`host` or `host:port`",
             "",
             "What INFO shows instead of the bound address.",
         )
         .live(),
-        Entry::new(&["pidfile", "pid_file"], "path", "", "File that receives the process id.").live(),
-        Entry::new(&["ports_file_dir"], "path", "", "Directory that receives `<program>_<pid>.ports`.")
+        OptionEntry::new(&["pidfile", "pid_file"], "path", "", "File that receives the process id.").live(),
+        OptionEntry::new(&["ports_file_dir"], "path", "", "Directory that receives `<program>_<pid>.ports`.")
             .live(),
-        Entry::new(
+        OptionEntry::new(
             &["lame_duck_duration"],
             "duration",
             "2m",
             "Over how long lame duck mode closes clients; at least 30s.",
         ),
-        Entry::new(
+        OptionEntry::new(
             &["lame_duck_grace_period"],
             "duration",
             "10s",
             "Wait before the first of them is closed.",
         ),
         // Logging.
-        Entry::new(&["debug"], "boolean", "false", "Log `[DBG]` lines.").live(),
-        Entry::new(&["trace"], "boolean", "false", "Log protocol lines.").live(),
-        Entry::new(
+        OptionEntry::new(&["debug"], "boolean", "false", "Log `[DBG]` lines.").live(),
+        OptionEntry::new(&["trace"], "boolean", "false", "Log protocol lines.").live(),
+        OptionEntry::new(
             &["trace_verbose"],
             "boolean",
             "false",
             "Trace the server's own connections, of which there are none yet; sets `trace` too.",
         )
         .live(),
-        Entry::new(&["trace_headers"], "boolean", "false", "Trace headers, not payloads; sets `trace` too.")
-            .live(),
-        Entry::new(
+        OptionEntry::new(
+            &["trace_headers"],
+            "boolean",
+            "false",
+            "Trace headers, not payloads; sets `trace` too.",
+        )
+        .live(),
+        OptionEntry::new(
             &["max_traced_msg_len"],
             "number",
             "0",
             "Bytes of a payload that a trace line shows; 0 shows all.",
         )
         .live(),
-        Entry::new(&["logtime"], "boolean", "true", "Begin lines with the time.").live(),
-        Entry::new(&["logtime_utc"], "boolean", "false", "That time is UTC.").live(),
-        Entry::new(&["logfile", "log_file"], "path", "", "File to log to instead of standard error.").live(),
-        Entry::new(
+        OptionEntry::new(&["logtime"], "boolean", "true", "Begin lines with the time.").live(),
+        OptionEntry::new(&["logtime_utc"], "boolean", "false", "That time is UTC.").live(),
+        OptionEntry::new(&["logfile", "log_file"], "path", "", "File to log to instead of standard error.")
+            .live(),
+        OptionEntry::new(
             &["logfile_size_limit", "log_size_limit"],
             "bytes",
             "0",
             "Size after which the file is rotated; 0 never.",
         ),
-        Entry::new(
+        OptionEntry::new(
             &["logfile_max_num", "log_max_num"],
             "number",
             "0",
             "Log files to keep, the current one included; 0 keeps all.",
         ),
-        Entry::new(&["syslog"], "boolean", "false", "Log to the system's log.").live(),
-        Entry::new(&["remote_syslog"], "URL", "", "Log to a syslog server: `udp://host:port`, `tcp://…`.")
-            .live(),
+        OptionEntry::new(&["syslog"], "boolean", "false", "Log to the system's log.").live(),
+        OptionEntry::new(
+            &["remote_syslog"],
+            "URL",
+            "",
+            "Log to a syslog server: `udp://host:port`, `tcp://…`.",
+        )
+        .live(),
         // Monitoring.
-        Entry::new(&["http"], "port or `host:port`", "", "Where monitoring is served."),
-        Entry::new(&["https"], "port or `host:port`", "", "Where monitoring is served over TLS."),
-        Entry::new(
+        OptionEntry::new(&["http"], "port or `host:port`", "", "Where monitoring is served."),
+        OptionEntry::new(&["https"], "port or `host:port`", "", "Where monitoring is served over TLS."),
+        OptionEntry::new(
             &["http_port", "monitor_port"],
             "number",
             "",
             "Port of monitoring, at the clients' address.",
         ),
-        Entry::new(&["https_port"], "number", "", "Port of monitoring over TLS."),
-        Entry::new(&["http_base_path"], "path", "/", "Prefix of every page."),
-        Entry::new(&["prof_port"], "number", "", "Port of Go's profiler.").class(PROFILING),
-        Entry::new(&["prof_block_rate"], "number", "", "Rate of Go's blocking profile.").class(PROFILING),
+        OptionEntry::new(&["https_port"], "number", "", "Port of monitoring over TLS."),
+        OptionEntry::new(&["http_base_path"], "path", "/", "Prefix of every page."),
+        OptionEntry::new(&["prof_port"], "number", "", "Port of Go's profiler.").class(PROFILING),
+        OptionEntry::new(&["prof_block_rate"], "number", "", "Rate of Go's blocking profile.")
+            .class(PROFILING),
         // Limits.
-        Entry::new(&["max_control_line"], "bytes", "4KB", "Longest protocol line.").live(),
-        Entry::new(&["max_payload"], "bytes", "1MB", "Largest message, headers included.").live(),
-        Entry::new(
+        OptionEntry::new(&["max_control_line"], "bytes", "4KB", "Longest protocol line.").live(),
+        OptionEntry::new(&["max_payload"], "bytes", "1MB", "Largest message, headers included.").live(),
+        OptionEntry::new(
             &["max_pending"],
             "bytes",
             "64MB",
             "What may wait for one client before it is cut off as too slow.",
         ),
-        Entry::new(&["max_connections", "max_conn"], "number", "65536", "Clients at once; 0 admits none.")
-            .live(),
-        Entry::new(
+        OptionEntry::new(
+            &["max_connections", "max_conn"],
+            "number",
+            "65536",
+            "Clients at once; 0 admits none.",
+        )
+        .live(),
+        OptionEntry::new(
             &["max_subscriptions", "max_subs"],
             "number",
             "0",
             "Subscriptions of one client; 0 is no limit.",
         ),
-        Entry::new(
+        OptionEntry::new(
             &["max_sub_tokens", "max_subscription_tokens"],
             "number up to 255",
             "",
             "Tokens in a subscription's subject.",
         ),
-        Entry::new(&["max_closed_clients"], "number", "10000", "Closed clients that `/connz` remembers."),
-        Entry::new(&["ping_interval"], "duration", "2m", "Quiet time before the server pings a client.")
+        OptionEntry::new(
+            &["max_closed_clients"],
+            "number",
+            "10000",
+            "Closed clients that `/connz` remembers.",
+        ),
+        OptionEntry::new(
+            &["ping_interval"],
+            "duration",
+            "2m",
+            "Quiet time before the server pings a client.",
+        )
+        .live(),
+        OptionEntry::new(&["ping_max"], "number", "2", "Unanswered pings before a client is cut off.").live(),
+        OptionEntry::new(&["write_deadline"], "duration", "10s", "How long a client may accept nothing.")
             .live(),
-        Entry::new(&["ping_max"], "number", "2", "Unanswered pings before a client is cut off.").live(),
-        Entry::new(&["write_deadline"], "duration", "10s", "How long a client may accept nothing.").live(),
-        Entry::new(&["write_timeout"], "`default`, `close` or `retry`", "default", "What happens then."),
-        Entry::new(
+        OptionEntry::new(
+            &["write_timeout"],
+            "`default`, `close` or `retry`",
+            "default",
+            "What happens then.",
+        ),
+        OptionEntry::new(
             &["no_fast_producer_stall"],
             "boolean",
             "false",
             "Drop for slow receivers rather than hold publishers back.",
         )
         .live(),
-        Entry::new(&["no_header_support"], "boolean", "false", "Behave like a server that knows no headers."),
-        Entry::new(
+        OptionEntry::new(
+            &["no_header_support"],
+            "boolean",
+            "false",
+            "Behave like a server that knows no headers.",
+        ),
+        OptionEntry::new(
             &["disable_sublist_cache", "no_sublist_cache"],
             "boolean",
             "false",
             "Route without a cache.",
         )
         .class(Class::NoMeaning("the cache costs no lock and has a fixed size")),
-        Entry::new(
+        OptionEntry::new(
             &["connect_error_reports"],
             "number",
             "3600",
@@ -136,74 +174,102 @@ pub(super) static TOP: Block = Block {
         )
         .class(NO_LINKS)
         .live(),
-        Entry::new(&["reconnect_error_reports"], "number", "1", "The same for links that were up before.")
-            .class(NO_LINKS)
+        OptionEntry::new(
+            &["reconnect_error_reports"],
+            "number",
+            "1",
+            "The same for links that were up before.",
+        )
+        .class(NO_LINKS)
+        .live(),
+        OptionEntry::new(
+            &["proxy_protocol"],
+            "boolean",
+            "false",
+            "Connections may begin with a PROXY header.",
+        ),
+        OptionEntry::new(&["proxies"], "block", "", "Proxies that may connect for users.").live(),
+        OptionEntry::new(&["feature_flags"], "block", "", "Behaviours that can be switched by name."),
+        OptionEntry::new(&["server_tags"], "text or list", "", "Tags of this server, shown by monitoring.")
             .live(),
-        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections may begin with a PROXY header."),
-        Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.").live(),
-        Entry::new(&["feature_flags"], "block", "", "Behaviours that can be switched by name."),
-        Entry::new(&["server_tags"], "text or list", "", "Tags of this server, shown by monitoring.").live(),
-        Entry::new(&["server_metadata"], "block", "", "Pairs of text that monitoring shows.").live(),
+        OptionEntry::new(&["server_metadata"], "block", "", "Pairs of text that monitoring shows.").live(),
         // Security.
-        Entry::new(&["authorization"], "block", "", "Who may connect.").live(),
-        Entry::new(
+        OptionEntry::new(&["authorization"], "block", "", "Who may connect.").live(),
+        OptionEntry::new(
             &["accounts"],
             "block or list of names",
             "",
             "Accounts, which are isolated from each other.",
         )
         .live(),
-        Entry::new(&["no_auth_user"], "text", "", "The user that clients without credentials become."),
-        Entry::new(
+        OptionEntry::new(&["no_auth_user"], "text", "", "The user that clients without credentials become."),
+        OptionEntry::new(
             &["system_account", "system"],
             "text",
             "$SYS",
             "The account for system events and requests.",
         ),
-        Entry::new(
+        OptionEntry::new(
             &["no_system_account", "no_system", "no_sys_acc"],
             "boolean",
             "false",
             "Run without a system account.",
         ),
-        Entry::new(&["default_sentinel"], "text", "", "JWT of the user that clients without one become.")
+        OptionEntry::new(
+            &["default_sentinel"],
+            "text",
+            "",
+            "JWT of the user that clients without one become.",
+        )
+        .live(),
+        OptionEntry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.")
             .live(),
-        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.").live(),
-        Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
-        Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
-        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").live(),
-        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").live(),
-        Entry::new(
+        OptionEntry::new(&["tls"], "block", "", "TLS for clients.").live(),
+        OptionEntry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
+        OptionEntry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").live(),
+        OptionEntry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").live(),
+        OptionEntry::new(
             &["operator", "operators", "roots", "root", "root_operators", "root_operator"],
             "JWT, path or list",
             "",
             "Operators whose accounts are trusted.",
         ),
-        Entry::new(&["trusted", "trusted_keys"], "key or list", "", "Public keys of trusted operators."),
-        Entry::new(
+        OptionEntry::new(
+            &["trusted", "trusted_keys"],
+            "key or list",
+            "",
+            "Public keys of trusted operators.",
+        ),
+        OptionEntry::new(
             &["resolver", "account_resolver", "accounts_resolver"],
             "text or block",
             "",
             "Where account JWTs are found.",
         ),
-        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.").live(),
-        Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
-        Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
-            .live(),
+        OptionEntry::new(&["resolver_tls"], "block", "", "TLS for the resolver.").live(),
+        OptionEntry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
+        OptionEntry::new(
+            &["resolver_pinned_accounts"],
+            "list",
+            "",
+            "Accounts to which the resolver is held.",
+        )
+        .live(),
         // Features.
-        Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams.").live(),
-        Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
-        Entry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
+        OptionEntry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams.")
+            .live(),
+        OptionEntry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
+        OptionEntry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
             .missing("JetStream domains"),
-        Entry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.")
+        OptionEntry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.")
             .class(Class::MissingWithPort {
                 works: "its name, as long as it has no port",
                 feature: "clustering",
             })
             .live(),
-        Entry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
-        Entry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes.").missing("leaf nodes").live(),
-        Entry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),
-        Entry::new(&["mqtt"], "block", "", "MQTT clients.").missing("MQTT"),
+        OptionEntry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
+        OptionEntry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes.").missing("leaf nodes").live(),
+        OptionEntry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),
+        OptionEntry::new(&["mqtt"], "block", "", "MQTT clients.").missing("MQTT"),
     ],
 };

@@ -1,7 +1,9 @@
-//! The `tls{}` block, which clients, clusters, gateways, leaf nodes, WebSocket, MQTT and resolvers share.
+//! The `tls{}` block, which clients, clusters, gateways, leaf nodes, WebSocket, MQTT and resolvers
+//! share.
 //!
-//! Owns what the block means and the texts about it. Opens no certificate: whoever loads a configuration
-//! may hand in an inspector that does, so that a missing file is an error at the block's place.
+//! Owns what the block means and the texts about it. Opens no certificate: whoever loads a
+//! configuration may hand in an inspector that does, so that a missing file is an error at the
+//! block's place.
 
 mod names;
 mod ocsp_peer;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use crate::diagnostic::Position;
 
-/// Who speaks TLS with these options.
+/// User of these options: who speaks TLS with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::options) enum TlsUse {
     Client,
@@ -32,7 +34,8 @@ pub(in crate::options) enum TlsUse {
 }
 
 impl TlsUse {
-    /// Whether peers are found by configured URLs, so that certificates can be checked against them.
+    /// Whether peers are found by configured URLs, so that certificates can be checked against
+    /// them.
     fn has_known_urls(self) -> bool {
         matches!(self, TlsUse::Cluster | TlsUse::Gateway)
     }
@@ -47,7 +50,7 @@ pub struct CertificateFiles {
     pub key_file: PathBuf,
 }
 
-/// What we show to prove who we are.
+/// Certificate that we show to prove who we are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TlsIdentity {
     /// Nothing: only those who connect can do without.
@@ -76,7 +79,7 @@ pub enum HandshakeFirst {
 pub struct TlsOptions {
     /// Certificates and keys.
     pub identity: TlsIdentity,
-    /// Who may sign a peer's certificate.
+    /// File of authorities that may sign a peer's certificate.
     pub ca_file: Option<PathBuf>,
     /// As a client: take any certificate.
     pub insecure: bool,
@@ -107,7 +110,8 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// What the flags `-tls`, `-tlscert`, `-tlskey`, `-tlscacert` and `-tlsverify` ask for; empty is absent.
+    /// Options that the flags `-tls`, `-tlscert`, `-tlskey`, `-tlscacert` and `-tlsverify` ask for;
+    /// empty is absent.
     ///
     /// # Errors
     /// When certificate or key is missing.

@@ -25,7 +25,7 @@ impl TlsVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CipherSuite(&'static str);
 
-/// Those that nats-server takes without being asked twice.
+/// Names of cipher suites that nats-server takes without being asked twice.
 const SECURE: [&str; 13] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -42,7 +42,7 @@ const SECURE: [&str; 13] = [
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-/// Those that need `allow_insecure_cipher_suites`.
+/// Names of cipher suites that need `allow_insecure_cipher_suites`.
 const INSECURE: [&str; 12] = [
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::read::Stop;
-use crate::options::field::{Field, Report, read_block};
-use crate::options::table::Scope;
+use crate::options::field::{Diagnostics, Field, read_block};
+use crate::options::table::BlockKind;
 use crate::value::{Map, Value};
 
 /// How to check the certificates of peers.
@@ -47,20 +47,20 @@ impl OcspPeerOptions {
             Value::Boolean(verify) => Ok(Self { verify: *verify, ..Self::default() }),
             Value::Map(map) => {
                 // Compat: the place of the option stands in the message, behind that of its block.
-                Self::read_map(map).map_err(|error| field.complaint(error.to_string()))
+                Self::read_map(map).map_err(|error| field.diagnostic(error.to_string()))
             }
             // Compat: the type named is that of the block around.
             _ => {
                 Err(field
-                    .complaint("error parsing ocsp peer config: unsupported type map[string]interface {}"))
+                    .diagnostic("error parsing ocsp peer config: unsupported type map[string]interface {}"))
             }
         }
     }
 
     fn read_map(map: &Map) -> Stop<Self> {
         let mut options = Self::default();
-        let mut report = Report::default();
-        read_block(map, Scope::OcspPeer, &mut report, |field, _| options.set(field));
+        let mut report = Diagnostics::default();
+        read_block(map, BlockKind::OcspPeer, &mut report, |field, _| options.set(field));
         match report.errors.into_iter().next() {
             Some(error) => Err(error),
             None => Ok(options),
@@ -88,18 +88,19 @@ impl OcspPeerOptions {
 fn switch(field: &Field<'_>) -> Stop<bool> {
     match field.value() {
         Value::Boolean(on) => Ok(*on),
-        _ => Err(field.complaint(Scope::OcspPeer.unknown(field.written()))),
+        _ => Err(field.diagnostic(BlockKind::OcspPeer.unknown(field.written()))),
     }
 }
 
-/// Compat: a negative time is ignored, and the clock skew alone keeps to itself what is wrong with it.
+/// Compat: a negative time is ignored, and the clock skew alone keeps to itself what is wrong with
+/// it.
 fn time(field: &Field<'_>, time: &mut Duration, is_vague: bool) -> Stop<()> {
     let read = field.value().seconds().map_err(|error| match error {
         Some(error) if !is_vague => error,
         _ => "unexpected type".to_owned(),
     });
     let seconds = read.map_err(|error| {
-        field.complaint(format!("error parsing tls peer config, conversion error: {error}"))
+        field.diagnostic(format!("error parsing tls peer config, conversion error: {error}"))
     })?;
     if let Ok(duration) = Duration::try_from_secs_f64(seconds) {
         *time = duration;

@@ -1,4 +1,5 @@
-//! Reads `tls{}` field by field. Compat: the first thing that is wrong is the only one that is told.
+//! Reads `tls{}` field by field. Compat: the first thing that is wrong is the only one that is
+//! told.
 
 use std::time::Duration;
 
@@ -8,19 +9,19 @@ use super::{
 };
 use crate::diagnostic::Diagnostic;
 use crate::duration;
-use crate::options::field::{Field, Report, complaint_at, read_block};
-use crate::options::table::Scope;
+use crate::options::field::{Diagnostics, Field, diagnostic_at, read_block};
+use crate::options::table::BlockKind;
 use crate::value::{Map, Node, Value};
 
-/// A value, or the complaint that ends reading.
+/// A value, or the diagnostic that ends reading.
 pub(super) type Stop<T> = Result<T, Diagnostic>;
 
-/// What a handshake waits for when nothing else is said.
+/// Time that a handshake waits when nothing else is said.
 const FALLBACK_DELAY: Duration = Duration::from_millis(50);
 
-/// What the fields say, before it is known whether they go together.
+/// Fields of a block, before it is known whether they go together.
 #[derive(Default)]
-struct Draft {
+struct TlsFields {
     tls: TlsOptions,
     cert_file: String,
     key_file: String,
@@ -30,18 +31,18 @@ struct Draft {
 
 impl TlsOptions {
     /// Reads the block that is the value of `field`.
-    pub(in crate::options) fn read(field: &Field<'_>, used: TlsUse, report: &mut Report) -> Stop<Self> {
+    pub(in crate::options) fn read(field: &Field<'_>, used: TlsUse, report: &mut Diagnostics) -> Stop<Self> {
         let Value::Map(map) = field.value() else {
             return Err(conversion(field.node(), "map[string]interface {}"));
         };
-        let mut draft = Draft::default();
-        let mut inner = Report::default();
+        let mut draft = TlsFields::default();
+        let mut inner = Diagnostics::default();
         check_names(map)?;
-        read_block(map, Scope::Tls, &mut inner, |field, _| draft.set(field, used));
+        read_block(map, BlockKind::Tls, &mut inner, |field, _| draft.set(field, used));
         if let Some(error) = inner.errors.into_iter().next() {
             return Err(error);
         }
-        let tls = draft.finish().map_err(|message| field.complaint(message))?;
+        let tls = draft.finish().map_err(|message| field.diagnostic(message))?;
         let tls = TlsOptions { position: Some(field.node().position.clone()), ..tls };
         report.warnings.extend(inner.warnings);
         report.missing.extend(inner.missing);
@@ -52,14 +53,14 @@ impl TlsOptions {
 
 /// Compat: in this block a variable is no excuse for an unknown field.
 fn check_names(map: &Map) -> Stop<()> {
-    let unknown = map.iter().find(|(name, _)| Scope::Tls.find(&name.to_lowercase()).is_none());
+    let unknown = map.iter().find(|(name, _)| BlockKind::Tls.find(&name.to_lowercase()).is_none());
     match unknown {
-        Some((name, node)) => Err(complaint_at(&node.position, Scope::Tls.unknown(name))),
+        Some((name, node)) => Err(diagnostic_at(&node.position, BlockKind::Tls.unknown(name))),
         None => Ok(()),
     }
 }
 
-impl Draft {
+impl TlsFields {
     fn set(&mut self, field: &Field<'_>, used: TlsUse) -> Stop<bool> {
         let tls = &mut self.tls;
         match field.name() {
@@ -78,7 +79,7 @@ impl Draft {
                 tls.verify |= tls.verify_known_urls;
                 if tls.verify_known_urls && !used.has_known_urls() {
                     let message = "verify_cert_and_check_known_urls not supported in this context";
-                    return Err(field.complaint(message));
+                    return Err(field.diagnostic(message));
                 }
             }
             "allow_insecure_cipher_suites" => self.allow_insecure = switch(field)?,
@@ -104,7 +105,7 @@ impl Draft {
 
     /// Checks what the fields say together.
     fn finish(self) -> Result<TlsOptions, String> {
-        let Draft { mut tls, cert_file, key_file, certs, allow_insecure } = self;
+        let TlsFields { mut tls, cert_file, key_file, certs, allow_insecure } = self;
         if certs.as_ref().is_some_and(|certs| !certs.is_empty()) && !cert_file.is_empty() {
             let message = "cannot combine 'cert_file' option with 'certs' option";
             return Err(format!("error parsing tls config, {message}"));
@@ -131,7 +132,7 @@ impl Draft {
 }
 
 fn wrong(field: &Field<'_>, what: &str) -> Diagnostic {
-    field.complaint(format!("error parsing tls config, {what}"))
+    field.diagnostic(format!("error parsing tls config, {what}"))
 }
 
 fn file(field: &Field<'_>) -> Stop<String> {
@@ -158,7 +159,7 @@ fn list<T>(field: &Field<'_>, what: &str, from_name: impl Fn(&str) -> Option<T>)
     }
     let read = items.iter().map(|item| {
         let name = text(item)?;
-        from_name(name).ok_or_else(|| complaint_at(&item.position, format!("unrecognized {what} {name}")))
+        from_name(name).ok_or_else(|| diagnostic_at(&item.position, format!("unrecognized {what} {name}")))
     });
     read.collect()
 }
@@ -168,7 +169,7 @@ fn min_version(field: &Field<'_>) -> Stop<TlsVersion> {
         Value::Text(name) => TlsVersion::from_name(name),
         other => Err(format!("'min_version' wrong type: {}", printed(other))),
     };
-    version.map_err(|error| field.complaint(format!("error parsing tls config: {error}")))
+    version.map_err(|error| field.diagnostic(format!("error parsing tls config: {error}")))
 }
 
 /// Compat: 0 stands for the default, and less than that leaves no time at all.
@@ -194,7 +195,7 @@ fn pinned(field: &Field<'_>) -> Stop<std::collections::BTreeSet<String>> {
             return Ok(key);
         }
         let message = format!("error parsing tls config, 'pinned_certs' key {key} does not look like {WHAT}");
-        Err(complaint_at(&item.position, message))
+        Err(diagnostic_at(&item.position, message))
     });
     read.collect()
 }
@@ -207,7 +208,7 @@ fn handshake_first(field: &Field<'_>) -> Stop<HandshakeFirst> {
         other => {
             let (name, found) = (field.written(), other.go_type());
             return Err(
-                field.complaint(format!("field {name:?} should be a boolean or a string, got {found}"))
+                field.diagnostic(format!("field {name:?} should be a boolean or a string, got {found}"))
             );
         }
     };
@@ -221,13 +222,13 @@ fn handshake_first(field: &Field<'_>) -> Stop<HandshakeFirst> {
         // Compat: no delay means that there is no falling back.
         Ok(Ok(0)) => Ok(HandshakeFirst::Yes),
         Ok(nanos) => Ok(HandshakeFirst::Within(Duration::from_nanos(nanos.unwrap_or(0)))),
-        Err(_) => Err(field.complaint(format!("field {:?}'s value {text:?} is invalid", field.written()))),
+        Err(_) => Err(field.diagnostic(format!("field {:?}'s value {text:?} is invalid", field.written()))),
     }
 }
 
 fn certificates(field: &Field<'_>) -> Stop<Vec<CertificateFiles>> {
     let unsupported = |at: &Node, found: &str| {
-        complaint_at(&at.position, format!("error parsing certificates config: unsupported type {found}"))
+        diagnostic_at(&at.position, format!("error parsing certificates config: unsupported type {found}"))
     };
     let Value::Array(items) = field.value() else {
         // Compat: the type named is that of the block around.
@@ -244,22 +245,22 @@ fn certificates(field: &Field<'_>) -> Stop<Vec<CertificateFiles>> {
                 "key_file" => key_file.clone_from(file),
                 _ => {
                     let message = format!("error parsing tls certs config, unknown field {name:?}");
-                    return Err(complaint_at(&node.position, message));
+                    return Err(diagnostic_at(&node.position, message));
                 }
             }
         }
         if cert_file.is_empty() || key_file.is_empty() {
             let message =
                 "error parsing certificates config: both 'cert_file' and 'cert_key' options are required";
-            return Err(complaint_at(&last.position, message));
+            return Err(diagnostic_at(&last.position, message));
         }
         Ok(CertificateFiles { cert_file: cert_file.into(), key_file: key_file.into() })
     });
     read.collect()
 }
 
-/// The fields about the certificate store of Windows: checked, and of no use elsewhere. Compat: that the
-/// store needs another system is an error, that the other fields have no store is none.
+/// The fields about the certificate store of Windows: checked, and of no use elsewhere. Compat:
+/// that the store needs another system is an error, that the other fields have no store is none.
 fn store(field: &Field<'_>) -> Stop<bool> {
     let name = field.name();
     let text = match field.value() {
@@ -268,22 +269,22 @@ fn store(field: &Field<'_>) -> Stop<bool> {
     };
     match (name, text.as_deref()) {
         ("cert_store" | "cert_match_by" | "cert_match", None) => {
-            Err(field.complaint(format!("expected '{name}' to be a valid non-empty string")))
+            Err(field.diagnostic(format!("expected '{name}' to be a valid non-empty string")))
         }
         ("cert_store", Some("windowscurrentuser" | "windowslocalmachine")) => {
-            Err(field.complaint("cert_store not compatible with current operating system"))
+            Err(field.diagnostic("cert_store not compatible with current operating system"))
         }
-        ("cert_store", Some(_)) => Err(field.complaint("cert store type not implemented")),
+        ("cert_store", Some(_)) => Err(field.diagnostic("cert store type not implemented")),
         ("cert_match_by", Some("issuer" | "subject" | "thumbprint")) | ("cert_match", Some(_)) => Ok(true),
-        ("cert_match_by", Some(_)) => Err(field.complaint("cert match by type not implemented")),
+        ("cert_match_by", Some(_)) => Err(field.diagnostic("cert match by type not implemented")),
         ("cert_match_skip_invalid", _) => match field.value() {
             Value::Boolean(_) => Ok(true),
-            _ => Err(field.complaint("expected 'cert_match_skip_invalid' to be a boolean")),
+            _ => Err(field.diagnostic("expected 'cert_match_skip_invalid' to be a boolean")),
         },
         ("ca_certs_match", _) => match field.value() {
             Value::Array(items) if items.iter().any(|item| !matches!(item.value, Value::Text(_))) => {
                 let found = "unsupported type *conf.token where string is expected";
-                Err(field.complaint(format!("error parsing ca_cert_match: {found}")))
+                Err(field.diagnostic(format!("error parsing ca_cert_match: {found}")))
             }
             _ => Ok(true),
         },
@@ -301,7 +302,7 @@ fn text(node: &Node) -> Stop<&str> {
 /// Compat: what Go says when a value is not of the type that it was taken for.
 fn conversion(node: &Node, expected: &str) -> Diagnostic {
     let found = node.value.go_type();
-    complaint_at(&node.position, format!("interface conversion: interface {{}} is {found}, not {expected}"))
+    diagnostic_at(&node.position, format!("interface conversion: interface {{}} is {found}, not {expected}"))
 }
 
 /// The value as Go prints it.

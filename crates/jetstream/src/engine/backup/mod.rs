@@ -1,21 +1,24 @@
-//! Backups on the wire: a stream that is sent piece by piece as fast as its receiver acknowledges, and one that arrives.
+//! Backups on the wire: a stream that is sent piece by piece as fast as its receiver acknowledges,
+//! and one that arrives.
 //!
-//! Both are services of their account for as long as they last, hold memory for what is on its way and no more, and do
-//! their work in slices on threads that may wait. What they mean is in [`crate::backup`].
+//! Both are services of their account for as long as they last, hold memory for what is on its way
+//! and no more, and do their work in slices on threads that may wait. What they mean is in
+//! [`myelin_streams::backup`].
 
 mod restore;
 mod snapshot;
 
-pub(super) use restore::{Restore, Restores, Wanted, has_room};
-pub(super) use snapshot::{Order, Snapshot};
+pub(super) use restore::{Restore, RestoreOrder, Restores, has_room};
+pub(super) use snapshot::{Snapshot, SnapshotOrder};
 
 use super::host::Host;
-use crate::advisory::{Advisory, ClientInfo, Stamp};
-use myelin_broker::{Account, MessageBuf, MessageRef};
+use myelin_broker::Account;
+use myelin_jsapi::advisory::{Advisory, AdvisoryHeader, ClientInfo};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 
-/// Who does it, for whom, and whom to tell.
-pub(super) struct Errand {
+/// Context of a backup: who does it, for whom, and whom to tell.
+pub(super) struct BackupContext {
     pub(super) account: Arc<Account>,
     pub(super) host: Arc<dyn Host>,
     pub(super) domain: String,
@@ -23,11 +26,15 @@ pub(super) struct Errand {
     pub(super) client: Option<ClientInfo>,
 }
 
-impl Errand {
+impl BackupContext {
     /// Adds what there is to tell, if anybody listens.
-    pub(super) fn tell(&self, out: &mut MessageBuf, make: impl FnOnce(Stamp<'_>) -> Advisory) {
+    pub(super) fn add_advisory(
+        &self,
+        out: &mut MessageBuf,
+        make: impl FnOnce(AdvisoryHeader<'_>) -> Advisory,
+    ) {
         let id = self.host.unique_id();
-        let advisory = make(Stamp { id: &id, time: self.host.now(), domain: &self.domain });
+        let advisory = make(AdvisoryHeader { id: &id, time: self.host.now(), domain: &self.domain });
         let subject = advisory.subject.as_bytes();
         if self.account.has_interest(subject) {
             out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });

@@ -1,27 +1,29 @@
 //! A backup that arrives.
 //!
-//! Its sender acknowledges nothing: it waits for us. Pieces wait in order until the thread for backups has worked off what
-//! came before, slice by slice; then each is answered, with nothing or with why the restore has failed. Nobody sees the
-//! stream before it is whole, which the thread that answers the API makes it, and what did not become whole is removed.
+//! Its sender acknowledges nothing: it waits for us. Pieces wait in order until the thread for
+//! backups has worked off what came before, slice by slice; then each is answered, with nothing or
+//! with why the restore has failed. Nobody sees the stream before it is whole, which the thread
+//! that answers the API makes it, and what did not become whole is removed.
 
-use super::{Errand, friendly};
-use crate::advisory::{Action as Told, backup as advisory, stream_action};
-use crate::api::info::StreamInfo;
-use crate::api::response::{StreamCreate, granted, refused};
-use crate::backup::filling::{Filled, Filling};
-use crate::backup::intake::{Fault, Intake, Progress, Target};
-use crate::config::{self, Storage, StreamConfig, with_versions};
-use crate::consumer::config::{
-    Action, ConsumerConfig, Limits as ConsumerLimits, Wanted as ConsumerWanted, World,
-};
-use crate::engine::host::{Alarmed, Host};
+use super::{BackupContext, friendly};
+use crate::engine::host::{Host, Timer};
 use crate::engine::live::lock;
 use crate::engine::{AccountStreams, JetStream};
-use crate::error::ApiError;
-use crate::stream::shape;
-use myelin_broker::{Binding, Level, MessageBuf, MessageRef, Service, Shard, Span};
+use myelin_broker::{Binding, Level, Service, ServiceBatch, Shard, Span};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::{Action as Told, backup as advisory, stream_action};
+use myelin_jsapi::api::info::StreamInfo;
+use myelin_jsapi::api::response::{StreamCreate, granted, refused};
+use myelin_jsapi::config::{self, Storage, StreamConfig, with_versions};
+use myelin_jsapi::consumer::config::{
+    Action, CheckContext, ConsumerConfig, Limits as ConsumerLimits, MatchedRequest,
+};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
+use myelin_streams::backup::backup_reader::{BackupReader, RestoreError, RestoreProgress, RestoreTarget};
+use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder};
+use myelin_streams::stream::storage_config;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -40,17 +42,19 @@ const MOST_WAITING: usize = 64 << 20;
 const MOST_RESTORES: usize = 32;
 /// Bytes that all of them may hold of what is not stored yet.
 const MOST_HELD: usize = 512 << 20;
-/// Bytes that one may say it will store: more than any disk has, and little enough that all of them can be added.
+/// Bytes that one may say it will store: more than any disk has, and little enough that all of them
+/// can be added.
 const MOST_SAID: i64 = 1 << 56;
 
-/// What all restores of the server hold. One reference is the server's, two are each restore's.
+/// Budget of all restores of the server. One reference is the server's, two are each restore's.
 #[derive(Debug, Default)]
 pub(crate) struct Restores {
     held: AtomicUsize,
 }
 
 impl Restores {
-    /// Counts bytes that are held from now on. False: there is no room for them, and they are not counted.
+    /// Counts bytes that are held from now on. False: there is no room for them, and they are not
+    /// counted.
     fn hold(&self, bytes: usize) -> bool {
         let now = self.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if now > MOST_HELD {
@@ -64,28 +68,28 @@ impl Restores {
     }
 }
 
-/// What was asked for.
-pub(in crate::engine) struct Wanted {
+/// Order of a restore.
+pub(in crate::engine) struct RestoreOrder {
     pub(in crate::engine) jetstream: Arc<JetStream>,
     pub(in crate::engine) account: Arc<AccountStreams>,
     /// Checked.
     pub(in crate::engine) config: StreamConfig,
 }
 
-/// See the head of this file.
+/// Restore of one stream from a backup that arrives in pieces.
 pub(in crate::engine) struct Restore {
-    errand: Errand,
+    context: BackupContext,
     start: Timestamp,
     began: Instant,
     inbox: Mutex<Inbox>,
     share: Arc<Restores>,
     /// `None` when it is over.
-    work: Mutex<Option<Work>>,
+    work: Mutex<Option<RestoreWork>>,
     binding: Mutex<Option<Arc<Binding>>>,
     me: Weak<Self>,
 }
 
-/// What has come.
+/// Pieces that have come.
 #[derive(Default)]
 struct Inbox {
     pieces: VecDeque<Piece>,
@@ -104,26 +108,26 @@ struct Inbox {
 enum Piece {
     Bytes(Box<[u8]>, Box<[u8]>),
     End(Box<[u8]>),
-    /// It cannot be answered, or may not come.
+    /// The piece cannot be answered, or may not come.
     Bad(Box<[u8]>, String),
 }
 
-/// What a piece that waits takes of the room.
+/// Room that a piece takes which waits.
 fn weight(reply: &[u8], bytes: &[u8]) -> usize {
     size_of::<Piece>() + reply.len() + bytes.len()
 }
 
-struct Work {
-    intake: Intake,
-    seat: Seat,
-    /// Who sent the piece at hand.
+struct RestoreWork {
+    reader: BackupReader,
+    target: AccountTarget,
+    /// Reply subject of the piece at hand.
     reply: Option<Box<[u8]>>,
     is_whole: bool,
 }
 
 /// Where the stream goes; gives back what it has reserved when it is dropped.
-struct Seat {
-    wanted: Wanted,
+struct AccountTarget {
+    wanted: RestoreOrder,
     now: Timestamp,
     consumers: BTreeMap<String, Arc<ConsumerConfig>>,
     /// Bytes that count as used until the stream counts itself.
@@ -136,55 +140,67 @@ struct Seat {
 
 /// Whether another restore may begin: each may hold memory for what has come.
 pub(in crate::engine) fn has_room(jetstream: &JetStream) -> bool {
-    // Each has one reference, and its seat another.
+    // Each has one reference, and its target another.
     Arc::strong_count(&jetstream.restores) <= 2 * MOST_RESTORES
 }
 
 impl Restore {
     /// Waits for a backup. Answers where its pieces are to be sent.
-    pub(in crate::engine) fn begin(errand: Errand, wanted: Wanted, out: &mut MessageBuf) -> String {
-        let subject = format!("$JS.SNAPSHOT.RESTORE.{}.{}", errand.stream, errand.host.unique_id());
-        let now = errand.host.now();
-        let account = errand.account.name();
-        errand
+    pub(in crate::engine) fn begin(
+        context: BackupContext,
+        wanted: RestoreOrder,
+        out: &mut MessageBuf,
+    ) -> String {
+        let subject = format!("$JS.SNAPSHOT.RESTORE.{}.{}", context.stream, context.host.unique_id());
+        let now = context.host.now();
+        let account = context.account.name();
+        context
             .host
-            .log(Level::Info, format_args!("Starting restore for stream '{account} > {}'", errand.stream));
-        errand.tell(out, |stamp| advisory::restore_create(stamp, &errand.stream, errand.client.as_ref()));
+            .log(Level::Info, format_args!("Starting restore for stream '{account} > {}'", context.stream));
+        context.add_advisory(out, |header| {
+            advisory::restore_create(header, &context.stream, context.client.as_ref())
+        });
         let share = Arc::clone(&wanted.jetstream.restores);
-        let seat =
-            Seat { wanted, now, consumers: BTreeMap::new(), reserved: 0, share: Arc::clone(&share), held: 0 };
-        let work = Work { intake: Intake::default(), seat, reply: None, is_whole: false };
+        let target = AccountTarget {
+            wanted,
+            now,
+            consumers: BTreeMap::new(),
+            reserved: 0,
+            share: Arc::clone(&share),
+            held: 0,
+        };
+        let work = RestoreWork { reader: BackupReader::default(), target, reply: None, is_whole: false };
         let me = Arc::new_cyclic(|me| Self {
             start: now,
-            began: errand.host.instant(),
+            began: context.host.instant(),
             inbox: Mutex::new(Inbox { last: now, ..Inbox::default() }),
             share,
             work: Mutex::new(Some(work)),
             binding: Mutex::default(),
             me: Weak::clone(me),
-            errand,
+            context,
         });
         let service = Arc::clone(&me) as Arc<dyn Service>;
-        *lock(&me.binding) = Some(me.errand.account.bind(subject.as_bytes(), service));
+        *lock(&me.binding) = Some(me.context.account.bind(subject.as_bytes(), service));
         me.alarm(now + PATIENCE);
         subject
     }
 
     fn host(&self) -> &dyn Host {
-        &*self.errand.host
+        &*self.context.host
     }
 
     fn name(&self) -> String {
-        format!("{} > {}", self.errand.account.name(), self.errand.stream)
+        format!("{} > {}", self.context.account.name(), self.context.stream)
     }
 
     fn alarm(&self, at: Timestamp) {
-        self.host().schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+        self.host().schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
     }
 
     fn work_later(&self) {
         if let Some(me) = self.me.upgrade() {
-            self.host().haul(Box::new(move || me.work()));
+            self.host().spawn_backup(Box::new(move || me.work()));
         }
     }
 
@@ -192,15 +208,19 @@ impl Restore {
     fn work(&self) {
         let mut held = lock(&self.work);
         let Some(work) = held.as_mut() else { return };
-        work.seat.now = self.host().now();
-        // A fault of ours that a stranger's bytes have found costs this restore, and not a place for one for ever.
+        work.target.now = self.host().now();
+        // A fault of ours that a stranger's bytes have found costs this restore, and not a place
+        // for one for ever.
         let worked = catch_unwind(AssertUnwindSafe(|| self.slice(work))).unwrap_or_else(|_| {
             let reply = work.reply.take().unwrap_or_default();
-            Err(Outcome::Failed(reply, Fault::Other("the backup cannot be understood".to_owned())))
+            Err(RestoreOutcome::Failed(
+                reply,
+                RestoreError::Other("the backup cannot be understood".to_owned()),
+            ))
         });
         {
             let mut inbox = lock(&self.inbox);
-            inbox.last = work.seat.now;
+            inbox.last = work.target.now;
         }
         match worked {
             Ok(true) => self.work_later(),
@@ -214,114 +234,125 @@ impl Restore {
     }
 
     /// Answers whether there is more to do; `Err`: that it is over.
-    fn slice(&self, work: &mut Work) -> Result<bool, Outcome> {
+    fn slice(&self, work: &mut RestoreWork) -> Result<bool, RestoreOutcome> {
         if work.reply.is_none() {
             let piece = {
                 let mut inbox = lock(&self.inbox);
                 let piece = inbox.pieces.pop_front();
                 if let Some(Piece::Bytes(reply, bytes)) = &piece {
                     inbox.waiting -= weight(reply, bytes);
-                    work.seat.share.release(weight(reply, bytes));
+                    work.target.share.release(weight(reply, bytes));
                 }
                 inbox.is_working = piece.is_some();
                 piece
             };
             match piece {
                 None => return Ok(false),
-                Some(Piece::Bad(reply, why)) => return Err(Outcome::Failed(reply, Fault::Other(why))),
-                Some(Piece::End(reply)) => return Err(Outcome::Ended(reply)),
+                Some(Piece::Bad(reply, why)) => {
+                    return Err(RestoreOutcome::Failed(reply, RestoreError::Other(why)));
+                }
+                Some(Piece::End(reply)) => return Err(RestoreOutcome::Ended(reply)),
                 Some(Piece::Bytes(reply, bytes)) => {
-                    // Compat: whatever follows the end of a backup is taken, and looked at by nobody.
+                    // Compat: whatever follows the end of a backup is taken, and looked at by
+                    // nobody.
                     if !work.is_whole {
-                        work.intake.feed(&bytes);
+                        work.reader.feed(&bytes);
                     }
                     work.reply = Some(reply);
                 }
             }
         }
         let progress = if work.is_whole {
-            Ok(Progress::Whole)
+            Ok(RestoreProgress::Whole)
         } else {
-            let now = work.seat.now;
-            work.intake.work(&mut work.seat, SLICE, now)
+            let now = work.target.now;
+            work.reader.work(&mut work.target, SLICE, now)
         };
         let progress = progress.and_then(|progress| {
-            work.seat.hold(work.intake.held())?;
-            work.seat.keep_pace()?;
+            work.target.hold(work.reader.held())?;
+            work.target.keep_pace()?;
             Ok(progress)
         });
         match progress {
-            Err(fault) => Err(Outcome::Failed(work.reply.take().unwrap_or_default(), fault)),
-            Ok(Progress::More) => Ok(true),
+            Err(fault) => Err(RestoreOutcome::Failed(work.reply.take().unwrap_or_default(), fault)),
+            Ok(RestoreProgress::More) => Ok(true),
             Ok(progress) => {
-                work.is_whole = progress == Progress::Whole;
+                work.is_whole = progress == RestoreProgress::Whole;
                 let mut out = MessageBuf::default();
                 let reply = work.reply.take().unwrap_or_default();
                 out.push(MessageRef { subject: &reply, ..MessageRef::default() });
-                self.host().publish(&self.errand.account, out);
+                self.host().publish(&self.context.account, out);
                 Ok(true)
             }
         }
     }
 
-    /// Ends what can be ended on this thread; whether the stream becomes one of the account's is decided where requests are.
-    fn end(&self, work: Work, outcome: Outcome) {
+    /// Ends what can be ended on this thread; whether the stream becomes one of the account's is
+    /// decided where requests are.
+    fn end(&self, work: RestoreWork, outcome: RestoreOutcome) {
         let bytes = {
             let mut inbox = lock(&self.inbox);
             inbox.is_over = true;
             inbox.is_closed = true;
             inbox.pieces.clear();
-            work.seat.share.release(std::mem::take(&mut inbox.waiting));
+            work.target.share.release(std::mem::take(&mut inbox.waiting));
             inbox.bytes
         };
         if let Some(binding) = lock(&self.binding).take() {
-            self.errand.account.unbind(&binding);
+            self.context.account.unbind(&binding);
         }
-        let Work { intake, mut seat, .. } = work;
-        let is_told = !matches!(outcome, Outcome::Stalled);
+        let RestoreWork { reader, mut target, .. } = work;
+        let is_told = !matches!(outcome, RestoreOutcome::Stalled);
         let (reply, made) = match outcome {
-            Outcome::Failed(reply, fault) => (reply, Err((intake.into_filling(), fault))),
-            Outcome::Ended(reply) => {
-                let now = seat.now;
-                let made = intake.finish(&mut seat, now);
-                for why in made.iter().flat_map(|filled| &filled.left) {
+            RestoreOutcome::Failed(reply, fault) => (reply, Err((reader.into_builder(), fault))),
+            RestoreOutcome::Ended(reply) => {
+                let now = target.now;
+                let made = reader.finish(&mut target, now);
+                for why in made.iter().flat_map(|built| &built.left) {
                     let what =
                         format_args!("Restored stream '{}' is not as it was backed up: {why}", self.name());
                     self.host().log(Level::Warn, what);
                 }
                 (reply, made)
             }
-            Outcome::Stalled => {
-                let fault = Fault::Other(format!("restore for stream '{}' is stalled", self.name()));
-                (Box::default(), Err((intake.into_filling(), fault)))
+            RestoreOutcome::Stalled => {
+                let fault = RestoreError::Other(format!("restore for stream '{}' is stalled", self.name()));
+                (Box::default(), Err((reader.into_builder(), fault)))
             }
         };
         if let Some(me) = self.me.upgrade() {
-            self.host().run(Box::new(move || me.conclude(seat, &reply, made, (bytes, is_told))));
+            self.host().spawn_api(Box::new(move || me.conclude(target, &reply, made, (bytes, is_told))));
         }
     }
 
-    /// Takes the stream into service, or removes what there is of it, and says so. Only on the thread that answers the API.
+    /// Takes the stream into service, or removes what there is of it, and says so. Only on the
+    /// thread that answers the API.
     ///
     /// Compat: there is no advisory about one whose sender is silent.
-    fn conclude(&self, mut seat: Seat, reply: &[u8], made: Made, (bytes, is_told): (u64, bool)) {
-        let jetstream = Arc::clone(&seat.wanted.jetstream);
+    fn conclude(&self, mut target: AccountTarget, reply: &[u8], made: Made, (bytes, is_told): (u64, bool)) {
+        let jetstream = Arc::clone(&target.wanted.jetstream);
         let made = match made {
-            Ok(filled) => seat.take_in(filled),
-            Err((filling, fault)) => {
-                self.remove(&jetstream, filling);
+            Ok(built) => target.take_in(built),
+            Err((builder, fault)) => {
+                self.remove(&jetstream, builder);
                 Err(fault)
             }
         };
-        drop(seat);
+        drop(target);
         let mut out = MessageBuf::default();
-        let errand = &self.errand;
+        let context = &self.context;
         if made.is_ok() {
-            errand.tell(&mut out, |stamp| stream_action(stamp, &errand.stream, Told::Create));
+            context.add_advisory(&mut out, |header| stream_action(header, &context.stream, Told::Create));
         }
         if is_told {
-            errand.tell(&mut out, |stamp| {
-                advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
+            context.add_advisory(&mut out, |header| {
+                advisory::restore_complete(
+                    header,
+                    &context.stream,
+                    self.start,
+                    bytes,
+                    context.client.as_ref(),
+                )
             });
         }
         let took = self.host().instant().duration_since(self.began);
@@ -343,11 +374,11 @@ impl Restore {
         if !reply.is_empty() {
             out.push(MessageRef { subject: reply, payload: &body, ..MessageRef::default() });
         }
-        self.host().publish(&errand.account, out);
+        self.host().publish(&context.account, out);
     }
 
-    fn remove(&self, jetstream: &JetStream, filling: Option<Box<Filling>>) {
-        if let Some(Err(why)) = filling.map(|filling| filling.abandon(&jetstream.store)) {
+    fn remove(&self, jetstream: &JetStream, builder: Option<Box<StreamBuilder>>) {
+        if let Some(Err(why)) = builder.map(|builder| builder.abandon(&jetstream.store)) {
             let name = self.name();
             let line =
                 format_args!("What was restored of stream '{name}' is removed at the next start: {why}");
@@ -356,37 +387,38 @@ impl Restore {
     }
 }
 
-/// What was filled, or what is to be removed and why.
-type Made = Result<Filled, (Option<Box<Filling>>, Fault)>;
+/// Stream that was filled, or what is to be removed and why.
+type Made = Result<BuiltStream, (Option<Box<StreamBuilder>>, RestoreError)>;
 
 /// How it ends.
-enum Outcome {
+enum RestoreOutcome {
     /// The sender has said all.
     Ended(Box<[u8]>),
-    Failed(Box<[u8]>, Fault),
+    Failed(Box<[u8]>, RestoreError),
     Stalled,
 }
 
 /// Why a stream cannot be one of the account's.
 ///
-/// Compat: what is found only when it is added is a fault of the restore, what is checked before is one of the request.
-fn unjoined(error: ApiError) -> Fault {
+/// Compat: what is found only when it is added is a fault of the restore, what is checked before is
+/// one of the request.
+fn unjoined(error: ApiError) -> RestoreError {
     let late = [ApiError::STREAM_SUBJECT_OVERLAP, ApiError::STREAM_REPLICAS_NOT_SUPPORTED];
     if late.iter().any(|late| late.err_code == error.err_code) {
-        return Fault::Other(format!("error adding stream: {error}"));
+        return RestoreError::Other(format!("error adding stream: {error}"));
     }
-    Fault::Api(error)
+    RestoreError::Api(error)
 }
 
-fn as_error(fault: Fault) -> ApiError {
+fn as_error(fault: RestoreError) -> ApiError {
     match fault {
-        Fault::Api(error) => error,
-        Fault::Other(why) => ApiError::stream_restore(why),
+        RestoreError::Api(error) => error,
+        RestoreError::Other(why) => ApiError::stream_restore(why),
     }
 }
 
-impl Seat {
-    fn budgets(&self) -> [&crate::stream::Budget; 2] {
+impl AccountTarget {
+    fn budgets(&self) -> [&myelin_streams::stream::StorageBudget; 2] {
         let at = usize::from(self.wanted.config.storage == Storage::File);
         [
             self.wanted.account.budgets()[at],
@@ -400,7 +432,7 @@ impl Seat {
     }
 
     /// Counts what is held now, in the place of what was before.
-    fn hold(&mut self, bytes: usize) -> Result<(), Fault> {
+    fn hold(&mut self, bytes: usize) -> Result<(), RestoreError> {
         self.share.release(std::mem::take(&mut self.held));
         if !self.share.hold(bytes) {
             return Err("the server has no memory to restore so much at once".to_owned().into());
@@ -409,11 +441,11 @@ impl Seat {
         Ok(())
     }
 
-    fn check_room(&self) -> Result<(), Fault> {
+    fn check_room(&self) -> Result<(), RestoreError> {
         if self.budgets().iter().all(|budget| budget.admits(0)) { Ok(()) } else { Err(self.no_room()) }
     }
 
-    fn no_room(&self) -> Fault {
+    fn no_room(&self) -> RestoreError {
         match self.wanted.config.storage {
             Storage::Memory => ApiError::MEMORY_RESOURCES_EXCEEDED,
             Storage::File => ApiError::STORAGE_RESOURCES_EXCEEDED,
@@ -422,23 +454,23 @@ impl Seat {
     }
 
     /// Where everything is synced before it counts, no more is taken in than is synced.
-    fn keep_pace(&self) -> Result<(), Fault> {
+    fn keep_pace(&self) -> Result<(), RestoreError> {
         let jetstream = &self.wanted.jetstream;
         if !jetstream.settings.sync_always || self.wanted.config.storage == Storage::Memory {
             return Ok(());
         }
         let round = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs());
-        round.map(drop).map_err(|error| Fault::Other(error.to_string()))
+        round.map(drop).map_err(|error| RestoreError::Other(error.to_string()))
     }
 
     /// Makes the stream one of the account's.
-    fn take_in(&mut self, filled: Filled) -> Result<StreamInfo, Fault> {
+    fn take_in(&mut self, built: BuiltStream) -> Result<StreamInfo, RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
-        let live = account.adopt(jetstream, filled).map_err(|(filling, fault)| {
+        let live = account.adopt(jetstream, built).map_err(|(builder, fault)| {
             // It is removed at the next start otherwise.
-            let _ = filling.abandon(&jetstream.store);
+            let _ = builder.abandon(&jetstream.store);
             match fault {
-                Fault::Api(error) => unjoined(error),
+                RestoreError::Api(error) => unjoined(error),
                 other => other,
             }
         })?;
@@ -455,14 +487,14 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for AccountTarget {
     fn drop(&mut self) {
         self.reserve(-self.reserved);
         self.share.release(self.held);
     }
 }
 
-impl Target for Seat {
+impl RestoreTarget for AccountTarget {
     fn name(&self) -> &str {
         &self.wanted.config.name
     }
@@ -474,7 +506,7 @@ impl Target for Seat {
         usize::try_from(most).unwrap_or(0)
     }
 
-    fn open(&mut self, first: Seq, bytes: u64) -> Result<Filling, Fault> {
+    fn open(&mut self, first: Seq, bytes: u64) -> Result<StreamBuilder, RestoreError> {
         let (jetstream, account) = (Arc::clone(&self.wanted.jetstream), Arc::clone(&self.wanted.account));
         let limits = account.all_limits(&jetstream);
         let config = self.wanted.config.clone();
@@ -489,17 +521,21 @@ impl Target for Seat {
         }
         let now = self.now;
         if config.storage == Storage::Memory {
-            let stream = Stream::in_memory(shape(&config, false), jetstream.seed(), now);
-            let mut filling = Filling::new(config, now, stream, Consumers::in_memory());
-            filling.start_at(first, now)?;
-            return Ok(filling);
+            let stream = Stream::in_memory(storage_config(&config, false), jetstream.seed(), now);
+            let mut builder = StreamBuilder::new(config, now, stream, Consumers::in_memory());
+            builder.start_at(first, now)?;
+            return Ok(builder);
         }
         let (name, always) = (account.account().name(), jetstream.settings.sync_always);
-        let made = Filling::begin(&jetstream.store, name, config, now, first, always, now);
-        made.map_err(|why| Fault::Other(format!("error adding stream: {why}")))
+        let made = StreamBuilder::begin(&jetstream.store, name, config, now, first, always, now);
+        made.map_err(|why| RestoreError::Other(format!("error adding stream: {why}")))
     }
 
-    fn consumer(&mut self, stream: &StreamConfig, config: ConsumerConfig) -> Result<ConsumerConfig, Fault> {
+    fn consumer(
+        &mut self,
+        stream: &StreamConfig,
+        config: ConsumerConfig,
+    ) -> Result<ConsumerConfig, RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
         let limits = ConsumerLimits {
             account: account.limits().unwrap_or_default(),
@@ -508,10 +544,10 @@ impl Target for Seat {
         let broker = Arc::clone(account.account());
         let has_interest = |subject: &str| broker.has_interest(subject.as_bytes());
         let world =
-            World { stream, consumers: &self.consumers, limits: &limits, has_interest: &has_interest };
+            CheckContext { stream, consumers: &self.consumers, limits: &limits, has_interest: &has_interest };
         let name = config.name.clone();
-        let wanted = ConsumerWanted { config, action: Action::CreateOrUpdate, pedantic: false };
-        let created = crate::consumer::config::create(wanted, &world, &mut || name.clone())?;
+        let wanted = MatchedRequest { config, action: Action::CreateOrUpdate, pedantic: false };
+        let created = myelin_jsapi::consumer::config::create(wanted, &world, &mut || name.clone())?;
         let config = created.config().clone();
         if self.consumers.insert(config.name.clone(), Arc::new(config.clone())).is_some() {
             return Err("it is there twice".to_owned().into());
@@ -519,7 +555,7 @@ impl Target for Seat {
         Ok(config)
     }
 
-    fn admit(&mut self, bytes: u64) -> Result<(), Fault> {
+    fn admit(&mut self, bytes: u64) -> Result<(), RestoreError> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         if bytes <= self.reserved {
             return Ok(());
@@ -530,7 +566,7 @@ impl Target for Seat {
 }
 
 impl Service for Restore {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         let mut inbox = lock(&self.inbox);
         for msg in msgs.iter() {
             if inbox.is_closed {
@@ -565,8 +601,8 @@ impl Service for Restore {
     }
 }
 
-impl Alarmed for Restore {
-    fn ring(&self) {
+impl Timer for Restore {
+    fn fire(&self) {
         let now = self.host().now();
         let next = {
             let mut inbox = lock(&self.inbox);
@@ -579,10 +615,10 @@ impl Alarmed for Restore {
         };
         match (next, self.me.upgrade()) {
             (Some(at), _) => self.alarm(at),
-            (None, Some(me)) => self.host().haul(Box::new(move || {
+            (None, Some(me)) => self.host().spawn_backup(Box::new(move || {
                 let work = lock(&me.work).take();
                 if let Some(work) = work {
-                    me.end(work, Outcome::Stalled);
+                    me.end(work, RestoreOutcome::Stalled);
                 }
             })),
             (None, None) => {}

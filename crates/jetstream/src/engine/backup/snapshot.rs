@@ -1,16 +1,17 @@
 //! A backup that is being sent.
 //!
-//! So many pieces may be on their way at once; each acknowledgement lets another one leave. Pieces are made on the thread
-//! for backups, a slice at a time. The receiver that does not acknowledge for five seconds has lost the backup,
-//! and so has one that goes away.
+//! So many pieces may be on their way at once; each acknowledgement lets another one leave. Pieces
+//! are made on the thread for backups, a slice at a time. The receiver that does not acknowledge
+//! for five seconds has lost the backup, and so has one that goes away.
 
-use super::{Errand, friendly};
-use crate::advisory::backup as advisory;
-use crate::backup::source::Source;
-use crate::engine::host::{Alarmed, Host};
+use super::{BackupContext, friendly};
+use crate::engine::host::{Host, Timer};
 use crate::engine::live::{LiveStream, lock};
-use myelin_broker::{Binding, Level, MessageBuf, MessageRef, Service, Shard, Span, Watch, Watcher};
+use myelin_broker::{Binding, Level, Service, ServiceBatch, Shard, Span, Watch, Watcher};
+use myelin_jsapi::advisory::backup as advisory;
 use myelin_store::Timestamp;
+use myelin_streams::backup::archive_writer::ArchiveWriter;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Mutex, Weak};
 
 const SECOND: Timestamp = 1_000_000_000;
@@ -21,7 +22,7 @@ const WAIT_FOR_INTEREST: Timestamp = 2 * SECOND;
 /// Bytes that are read for one slice of work.
 const SLICE: usize = 2 << 20;
 
-/// What is said of a stream that was deleted meanwhile.
+/// Error of a backup whose stream was deleted meanwhile.
 const GONE: &str = "stream was deleted";
 
 const DEFAULT_CHUNK: usize = 128 << 10;
@@ -30,8 +31,8 @@ const LEAST: usize = 1 << 10;
 const LARGEST_CHUNK: usize = 1 << 20;
 const LARGEST_WINDOW: usize = 32 << 20;
 
-/// What was asked for.
-pub(in crate::engine) struct Order {
+/// Order of a backup.
+pub(in crate::engine) struct SnapshotOrder {
     pub(in crate::engine) deliver: String,
     /// Bytes of a piece, and of all that are on their way; 0: not said.
     pub(in crate::engine) chunk: i64,
@@ -41,27 +42,27 @@ pub(in crate::engine) struct Order {
     pub(in crate::engine) stream: Weak<LiveStream>,
 }
 
-/// See the head of this file.
+/// Backup of one stream that is being sent, with the window of pieces on their way.
 pub(in crate::engine) struct Snapshot {
-    errand: Errand,
+    context: BackupContext,
     deliver: Box<[u8]>,
-    /// What the subjects of acknowledgements begin with.
+    /// Prefix of the subjects of acknowledgements.
     ack: String,
     chunk: usize,
     bytes: u64,
     stream: Weak<LiveStream>,
     start: Timestamp,
     began: std::time::Instant,
-    flow: Mutex<Flow>,
+    flow: Mutex<SendWindow>,
     /// `None` when it is over.
-    source: Mutex<Option<Source>>,
+    source: Mutex<Option<ArchiveWriter>>,
     binding: Mutex<Option<Arc<Binding>>>,
     watch: Mutex<Option<Watch>>,
     me: Weak<Self>,
 }
 
-/// What lets pieces leave.
-struct Flow {
+/// Window that lets pieces leave.
+struct SendWindow {
     /// Pieces that may leave now.
     slots: usize,
     most: usize,
@@ -73,11 +74,11 @@ struct Flow {
     is_working: bool,
     /// Whether anybody has listened.
     was_heard: bool,
-    state: State,
+    state: SendState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SendState {
     /// Nobody listens yet.
     Waiting,
     Running,
@@ -85,7 +86,7 @@ enum State {
 }
 
 /// Why a backup ends before it is whole.
-enum End {
+enum SnapshotFailure {
     NoInterest,
     NoFlow,
     Failed(String),
@@ -100,22 +101,26 @@ fn clamp(asked: i64, default: usize, largest: usize) -> usize {
 
 impl Snapshot {
     /// Begins to send. `source` says what.
-    pub(in crate::engine) fn begin(errand: Errand, order: &Order, source: Source) -> Arc<Self> {
+    pub(in crate::engine) fn begin(
+        context: BackupContext,
+        order: &SnapshotOrder,
+        source: ArchiveWriter,
+    ) -> Arc<Self> {
         let chunk = clamp(order.chunk, DEFAULT_CHUNK, LARGEST_CHUNK);
         let window = clamp(order.window, DEFAULT_WINDOW, LARGEST_WINDOW).max(chunk);
         let most = window / chunk;
-        let ack = format!("$JS.SNAPSHOT.ACK.{}.{}", errand.stream, errand.host.unique_id());
-        let now = errand.host.now();
-        let began = errand.host.instant();
+        let ack = format!("$JS.SNAPSHOT.ACK.{}.{}", context.stream, context.host.unique_id());
+        let now = context.host.now();
+        let began = context.host.instant();
         let deliver = order.deliver.as_bytes().into();
-        let flow = Flow {
+        let flow = SendWindow {
             slots: most,
             most,
             sent: 0,
             last: now,
             is_working: false,
             was_heard: false,
-            state: State::Waiting,
+            state: SendState::Waiting,
         };
         let me = Arc::new_cyclic(|me| Self {
             deliver,
@@ -130,9 +135,9 @@ impl Snapshot {
             binding: Mutex::default(),
             watch: Mutex::default(),
             me: Weak::clone(me),
-            errand,
+            context,
         });
-        let account = &me.errand.account;
+        let account = &me.context.account;
         let subject = format!("{}.>", me.ack);
         // The account holds it from here on, until it is over.
         *lock(&me.binding) = Some(account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>));
@@ -148,42 +153,42 @@ impl Snapshot {
     }
 
     fn host(&self) -> &dyn Host {
-        &*self.errand.host
+        &*self.context.host
     }
 
     /// Whether somebody listens to this very subject.
     ///
-    /// Compat: who listens with wildcards does not count. The official client asks with a subject that its inbox for answers
-    /// matches, and listens for pieces only after the answer.
+    /// Compat: who listens with wildcards does not count. The official client asks with a subject
+    /// that its inbox for answers matches, and listens for pieces only after the answer.
     fn is_heard(&self) -> bool {
-        let is_heard = self.errand.account.has_listener(&self.deliver, None);
+        let is_heard = self.context.account.has_listener(&self.deliver, None);
         lock(&self.flow).was_heard |= is_heard;
         is_heard
     }
 
     fn alarm(&self, at: Timestamp) {
-        self.host().schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+        self.host().schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
     }
 
     /// Somebody listens, or has had the time to.
     fn run(&self) {
         {
             let mut flow = lock(&self.flow);
-            if flow.state != State::Waiting {
+            if flow.state != SendState::Waiting {
                 return;
             }
-            flow.state = State::Running;
+            flow.state = SendState::Running;
             flow.last = self.host().now();
         }
         self.alarm(self.host().now() + PATIENCE);
-        self.go_on();
+        self.send_more();
     }
 
     /// Has the next pieces made, if any may leave and nobody is at it.
-    fn go_on(&self) {
+    fn send_more(&self) {
         {
             let mut flow = lock(&self.flow);
-            if flow.state != State::Running || flow.slots == 0 || flow.is_working {
+            if flow.state != SendState::Running || flow.slots == 0 || flow.is_working {
                 return;
             }
             flow.is_working = true;
@@ -193,7 +198,7 @@ impl Snapshot {
 
     fn make_later(&self) {
         if let Some(me) = self.me.upgrade() {
-            self.host().haul(Box::new(move || me.make()));
+            self.host().spawn_backup(Box::new(move || me.make()));
         }
     }
 
@@ -202,33 +207,32 @@ impl Snapshot {
         let mut held = lock(&self.source);
         let slots = {
             let flow = lock(&self.flow);
-            if flow.state == State::Over { 0 } else { flow.slots }
+            if flow.state == SendState::Over { 0 } else { flow.slots }
         };
         let Some(source) = held.as_mut() else { return };
         if slots == 0 {
             lock(&self.flow).is_working = false;
             return;
         }
-        let filled = source.fill(self.chunk * slots, SLICE);
-        // Compat: nats-server then says nothing, and the receiver waits. What is left to be read may be gone or not: it would be
-        // a backup of a part that looks whole.
+        let built = source.fill(self.chunk * slots, SLICE);
+        // Compat: nats-server then says nothing, and the receiver waits. What is left to be read
+        // may be gone or not: it would be a backup of a part that looks whole.
         let is_gone = self.stream.upgrade().is_none_or(|stream| stream.is_gone());
-        let failed =
-            if is_gone { Some(GONE.to_owned()) } else { filled.err().map(|error| error.to_string()) };
+        let failed = if is_gone { Some(GONE.to_owned()) } else { built.err().map(|error| error.to_string()) };
         if let Some(why) = failed {
             drop(held);
-            return self.end(Some(End::Failed(why)));
+            return self.end(Some(SnapshotFailure::Failed(why)));
         }
         let mut out = MessageBuf::default();
         let is_last = self.cut(source, slots, &mut out);
-        self.errand.host.publish(&self.errand.account, out);
+        self.context.host.publish(&self.context.account, out);
         drop(held);
         if is_last {
             return self.end(None);
         }
         let goes_on = {
             let mut flow = lock(&self.flow);
-            flow.is_working = flow.slots > 0 && flow.state == State::Running;
+            flow.is_working = flow.slots > 0 && flow.state == SendState::Running;
             flow.is_working
         };
         if goes_on {
@@ -236,8 +240,9 @@ impl Snapshot {
         }
     }
 
-    /// Takes up to `slots` pieces of what is ready. Answers whether the last one is among them, or there is none left.
-    fn cut(&self, source: &mut Source, slots: usize, out: &mut MessageBuf) -> bool {
+    /// Takes up to `slots` pieces of what is ready. Answers whether the last one is among them, or
+    /// there is none left.
+    fn cut(&self, source: &mut ArchiveWriter, slots: usize, out: &mut MessageBuf) -> bool {
         let is_over = source.is_over();
         let ready = source.ready();
         let mut at = 0;
@@ -272,10 +277,10 @@ impl Snapshot {
     }
 
     /// Ends it, with a status for the receiver.
-    fn end(&self, why: Option<End>) {
+    fn end(&self, why: Option<SnapshotFailure>) {
         let sent = {
             let mut flow = lock(&self.flow);
-            if std::mem::replace(&mut flow.state, State::Over) == State::Over {
+            if std::mem::replace(&mut flow.state, SendState::Over) == SendState::Over {
                 return;
             }
             flow.sent
@@ -284,24 +289,26 @@ impl Snapshot {
             // Compat: the status of a good end is missing where everything went into one piece.
             None if sent == 0 => (String::new(), String::new()),
             None => ("NATS/1.0 204\r\n\r\n".to_owned(), String::new()),
-            Some(End::NoInterest) => {
+            Some(SnapshotFailure::NoInterest) => {
                 ("NATS/1.0 408 No Interest\r\n\r\n".to_owned(), "no interest".to_owned())
             }
-            Some(End::NoFlow) => {
+            Some(SnapshotFailure::NoFlow) => {
                 ("NATS/1.0 408 No Flow Response\r\n\r\n".to_owned(), "no flow response".to_owned())
             }
-            Some(End::Failed(why)) => (format!("NATS/1.0 500 {}\r\n\r\n", one_line(&why)), why),
+            Some(SnapshotFailure::Failed(why)) => (format!("NATS/1.0 500 {}\r\n\r\n", one_line(&why)), why),
         };
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: &self.deliver, headers: status.as_bytes(), ..MessageRef::default() });
-        let errand = &self.errand;
-        let (stream, client) = (errand.stream.as_str(), errand.client.as_ref());
-        errand.tell(&mut out, |stamp| advisory::snapshot_complete(stamp, stream, self.start, client, &error));
-        self.host().publish(&errand.account, out);
+        let context = &self.context;
+        let (stream, client) = (context.stream.as_str(), context.client.as_ref());
+        context.add_advisory(&mut out, |header| {
+            advisory::snapshot_complete(header, stream, self.start, client, &error)
+        });
+        self.host().publish(&context.account, out);
         self.log(&error);
         lock(&self.watch).take();
         if let Some(binding) = lock(&self.binding).take() {
-            errand.account.unbind(&binding);
+            context.account.unbind(&binding);
         }
         // It may be in use: then whoever uses it drops it.
         if let Ok(mut source) = self.source.try_lock() {
@@ -311,7 +318,7 @@ impl Snapshot {
 
     fn log(&self, error: &str) {
         let took = Span(self.host().instant().duration_since(self.began));
-        let name = format!("{} > {}", self.errand.account.name(), self.errand.stream);
+        let name = format!("{} > {}", self.context.account.name(), self.context.stream);
         if error.is_empty() {
             let size = friendly(self.bytes);
             let line = format_args!("Completed snapshot of {size} for stream '{name}' in {took}");
@@ -329,13 +336,13 @@ fn one_line(text: &str) -> String {
 
 impl Service for Snapshot {
     /// Acknowledgements.
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         {
             let mut flow = lock(&self.flow);
             flow.slots = (flow.slots + msgs.len()).min(flow.most);
         }
         msgs.clear();
-        self.go_on();
+        self.send_more();
     }
 }
 
@@ -347,11 +354,12 @@ impl Watcher for Snapshot {
             (flow.state, flow.was_heard)
         };
         match (is_heard, state) {
-            (true, State::Waiting) => self.run(),
-            (false, State::Running) if was_heard => {
-                // Ending unbinds and ends the watch itself, neither of which may be done from within a change.
+            (true, SendState::Waiting) => self.run(),
+            (false, SendState::Running) if was_heard => {
+                // Ending unbinds and ends the watch itself, neither of which may be done from
+                // within a change.
                 if let Some(me) = self.me.upgrade() {
-                    self.host().haul(Box::new(move || me.end(Some(End::NoInterest))));
+                    self.host().spawn_backup(Box::new(move || me.end(Some(SnapshotFailure::NoInterest))));
                 }
             }
             _ => {}
@@ -359,18 +367,18 @@ impl Watcher for Snapshot {
     }
 }
 
-impl Alarmed for Snapshot {
-    fn ring(&self) {
+impl Timer for Snapshot {
+    fn fire(&self) {
         let now = self.host().now();
         let (state, is_stuck, last) = {
             let flow = lock(&self.flow);
             (flow.state, flow.slots == 0 && !flow.is_working && now >= flow.last + PATIENCE, flow.last)
         };
         match state {
-            State::Waiting => self.run(),
-            State::Running if is_stuck => self.end(Some(End::NoFlow)),
-            State::Running => self.alarm((last + PATIENCE).max(now + SECOND / 10)),
-            State::Over => {}
+            SendState::Waiting => self.run(),
+            SendState::Running if is_stuck => self.end(Some(SnapshotFailure::NoFlow)),
+            SendState::Running => self.alarm((last + PATIENCE).max(now + SECOND / 10)),
+            SendState::Over => {}
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `INFO`: what the account uses and may use.
 
 use super::Call;
-use crate::api::response::AccountInfo;
-use crate::error::ApiError;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::response::AccountInfo;
 
 impl Call<'_> {
     pub(super) fn account_info(&mut self) -> Result<AccountInfo, ApiError> {

@@ -1,9 +1,9 @@
-//! What only a cluster can do, and what only the system account may ask.
+//! Calls that only a cluster can do, and those that only the system account may make.
 
-use super::{Call, Said};
-use crate::api::response::{Answer, refused};
-use crate::error::ApiError;
-use myelin_broker::MessageBuf;
+use super::{Call, CallResponse};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::response::{ApiResponse, refused};
+use myelin_wire::message_buf::MessageBuf;
 use serde::Serialize;
 
 /// An answer that never says yes on a server alone.
@@ -12,7 +12,7 @@ macro_rules! clustered {
         $(#[derive(Default, Serialize)]
         pub(super) struct $answer {}
 
-        impl Answer for $answer {
+        impl ApiResponse for $answer {
             const TYPE: &'static str = concat!("io.nats.jetstream.api.v1.", $name, "_response");
         })*
     };
@@ -33,29 +33,30 @@ pub(super) struct AccountPurge {
     initiated: bool,
 }
 
-impl Answer for AccountPurge {
+impl ApiResponse for AccountPurge {
     const TYPE: &'static str = "io.nats.jetstream.api.v1.account_purge_response";
 }
 
 impl Call<'_> {
     /// Compat: whoever is alone is told so before anything else is looked at.
-    pub(super) fn needs_cluster<A: Answer>(&self) -> Said {
-        Said {
+    pub(super) fn needs_cluster<A: ApiResponse>(&self) -> CallResponse {
+        CallResponse {
             body: refused::<A>(&ApiError::CLUSTER_REQUIRED),
             is_error: true,
             is_audited: true,
-            is_said: false,
+            is_sent: false,
         }
     }
 
-    /// Requests of the system account. Compat: what concerns clusters is not answered by a server alone.
-    pub(super) fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<Said> {
-        let not_enabled = |body| Said { body, is_error: true, is_audited: true, is_said: false };
+    /// Requests of the system account. Compat: what concerns clusters is not answered by a server
+    /// alone.
+    pub(super) fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<CallResponse> {
+        let not_enabled = |body| CallResponse { body, is_error: true, is_audited: true, is_sent: false };
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
-            ["ACCOUNT", "PURGE", name] => self.say_to_all(|call| call.purge_account(name)),
-            ["INFO"] => not_enabled(refused::<crate::api::response::AccountInfo>(&error)),
+            ["ACCOUNT", "PURGE", name] => self.respond_to_any(|call| call.purge_account(name)),
+            ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })
     }

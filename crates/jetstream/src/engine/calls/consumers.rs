@@ -1,51 +1,53 @@
 //! `CONSUMER.*`: making, changing, showing and ending consumers.
 
-use super::{Call, Said};
-use crate::api::consumer::ConsumerInfo as Info;
-use crate::api::consumer::request::{
+use super::{Call, CallResponse};
+use crate::engine::consumers::CreateContext;
+use crate::engine::{LiveConsumer, LiveStream};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::consumer::ConsumerInfo as Info;
+use myelin_jsapi::api::consumer::request::{
     ConsumerPauseRequest, ConsumerResetRequest, ConsumerUnpinRequest, ConsumersRequest,
 };
-use crate::api::consumer::response::{
+use myelin_jsapi::api::consumer::response::{
     ConsumerCreate, ConsumerDelete, ConsumerInfo, ConsumerList, ConsumerNames, ConsumerPause, ConsumerReset,
     ConsumerUnpin,
 };
-use crate::api::request::is_empty;
-use crate::api::response::Paging;
-use crate::api::{LIST_LIMIT, NAMES_LIMIT};
-use crate::consumer::config::{self, CreateConsumerRequest, Created, Limits, Place, World, with_versions};
-use crate::engine::consumers::CreateContext;
-use crate::engine::{LiveConsumer, LiveStream};
-use crate::error::ApiError;
+use myelin_jsapi::api::request::is_empty;
+use myelin_jsapi::api::response::Paging;
+use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
+use myelin_jsapi::consumer::config::{
+    self, CheckContext, CreateConsumerRequest, CreateSubject, Created, Limits, with_versions,
+};
 use myelin_wire::header;
 use std::sync::Arc;
 
-/// What tells a stream from another one of its name.
+/// Header that tells a stream from another one of its name.
 const IDENTITY: &str = "Nats-Stream-Identity";
 
 impl Call<'_> {
     /// `None`: a request that means nothing.
-    pub(super) fn dispatch_of_consumers(&mut self, tokens: &[&str]) -> Option<Said> {
-        if let Some(place) = Place::of(tokens) {
-            return Some(self.say(|call| call.create_consumer(&place)));
+    pub(super) fn dispatch_of_consumers(&mut self, tokens: &[&str]) -> Option<CallResponse> {
+        if let Some(place) = CreateSubject::of(tokens) {
+            return Some(self.respond(|call| call.create_consumer(&place)));
         }
         Some(match *tokens {
-            ["NAMES", stream] => self.say(|call| call.consumer_names(stream)),
-            ["LIST", stream] => self.say(|call| call.consumer_list(stream)),
-            ["INFO", stream, name] => self.say(|call| call.consumer_info(stream, name)),
-            ["DELETE", stream, name] => self.say(|call| call.delete_consumer(stream, name)),
-            ["PAUSE", stream, name] => self.say(|call| call.pause_consumer(stream, name)),
-            ["UNPIN", stream, name] => self.say(|call| call.unpin_consumer(stream, name)),
+            ["NAMES", stream] => self.respond(|call| call.consumer_names(stream)),
+            ["LIST", stream] => self.respond(|call| call.consumer_list(stream)),
+            ["INFO", stream, name] => self.respond(|call| call.consumer_info(stream, name)),
+            ["DELETE", stream, name] => self.respond(|call| call.delete_consumer(stream, name)),
+            ["PAUSE", stream, name] => self.respond(|call| call.pause_consumer(stream, name)),
+            ["UNPIN", stream, name] => self.respond(|call| call.unpin_consumer(stream, name)),
             // Compat: only a consumer that exists answers.
             ["RESET", stream, name] => {
                 let live = self.account.stream(stream)?.consumers().find(name)?;
-                let said = self.say(|call| call.reset_consumer(stream, &live));
-                Said { is_error: false, is_audited: false, ..said }
+                let response = self.respond(|call| call.reset_consumer(stream, &live));
+                CallResponse { is_error: false, is_audited: false, ..response }
             }
             _ => return None,
         })
     }
 
-    fn create_consumer(&mut self, place: &Place<'_>) -> Result<ConsumerCreate, ApiError> {
+    fn create_consumer(&mut self, place: &CreateSubject<'_>) -> Result<ConsumerCreate, ApiError> {
         let wanted = CreateConsumerRequest::read(self.body(), self.is_strict())?.at(place)?;
         let stream = self.find(place.stream)?;
         let identity = (wanted.config.direct || wanted.config.sourcing).then(|| stream.identity());
@@ -59,14 +61,18 @@ impl Call<'_> {
         };
         let account = Arc::clone(self.account.account());
         let has_interest = |subject: &str| account.has_interest(subject.as_bytes());
-        let world =
-            World { stream: &config, consumers: &*consumers, limits: &limits, has_interest: &has_interest };
+        let context = CheckContext {
+            stream: &config,
+            consumers: &*consumers,
+            limits: &limits,
+            has_interest: &has_interest,
+        };
         let host = Arc::clone(&self.jetstream.host);
-        let created = config::create(wanted, &world, &mut || short_name(&host.unique_id()))?;
+        let created = config::create(wanted, &context, &mut || short_name(&host.unique_id()))?;
         let info = match created {
             Created::New(wanted) => {
-                let around = CreateContext::new(&config, self.jetstream);
-                let info = consumers.create(*wanted, &around, &mut self.out)?;
+                let context = CreateContext::new(&config, self.jetstream);
+                let info = consumers.create(*wanted, &context, &mut self.out)?;
                 self.make_consumers_durable(&stream)?;
                 info
             }
@@ -81,13 +87,14 @@ impl Call<'_> {
         };
         // Compat: whenever it is asked for, changed or not.
         if let Some(config) = consumers.config(&info.name) {
-            consumers.tell_of_pause(&config, &mut self.out);
+            consumers.add_pause_advisory(&config, &mut self.out);
         }
-        identity.iter().for_each(|identity| self.tell_identity(identity));
+        identity.iter().for_each(|identity| self.add_identity_header(identity));
         Ok(ConsumerCreate { info: Some(shown(info)) })
     }
 
-    /// Another server that copies a stream says which it means: one that was made anew under its name is another.
+    /// Another server that copies a stream says which it means: one that was made anew under its
+    /// name is another.
     fn check_identity(&self, identity: &str) -> Result<(), ApiError> {
         match header::get(&self.request.headers, IDENTITY.as_bytes()) {
             Some(wanted) if !wanted.is_empty() && wanted != identity.as_bytes() => {
@@ -98,7 +105,7 @@ impl Call<'_> {
     }
 
     /// Adds to the answer which stream it is about.
-    fn tell_identity(&mut self, identity: &str) {
+    fn add_identity_header(&mut self, identity: &str) {
         self.headers = format!("NATS/1.0\r\n{IDENTITY}: {identity}\r\n\r\n").into_bytes();
     }
 
@@ -207,7 +214,7 @@ impl Call<'_> {
         let (reset_seq, info) = stream.consumers().reset(live, request.seq)?;
         self.make_consumers_durable(&stream)?;
         if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
-            self.tell_identity(&stream.identity());
+            self.add_identity_header(&stream.identity());
         }
         Ok(ConsumerReset { info: Some(shown(info)), reset_seq })
     }
@@ -219,7 +226,7 @@ fn shown(mut info: Info) -> Info {
     info
 }
 
-/// A name as the reference gives to consumers without one: eight letters and digits.
+/// Makes a name as the reference gives to consumers without one: eight alphanumeric characters.
 fn short_name(id: &str) -> String {
     id.chars().rev().take(8).collect()
 }

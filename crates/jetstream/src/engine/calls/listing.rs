@@ -1,14 +1,14 @@
 //! `STREAM.NAMES`, `STREAM.LIST` and `STREAM.INFO`.
 
 use super::Call;
-use crate::api::info::{ClusterInfo, StreamInfo as Info};
-use crate::api::request::{StreamInfoRequest, StreamsRequest};
-use crate::api::response::{Paging, StreamInfo, StreamList, StreamNames};
-use crate::api::{LIST_LIMIT, NAMES_LIMIT};
-use crate::config::with_versions;
 use crate::engine::LiveStream;
-use crate::error::ApiError;
-use crate::read::{SUBJECTS_PER_PAGE, subject_page};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::info::{ClusterInfo, StreamInfo as Info};
+use myelin_jsapi::api::request::{StreamInfoRequest, StreamsRequest};
+use myelin_jsapi::api::response::{Paging, StreamInfo, StreamList, StreamNames};
+use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
+use myelin_jsapi::config::with_versions;
+use myelin_streams::read::{SUBJECTS_PER_PAGE, subject_page};
 use std::sync::Arc;
 
 impl Call<'_> {
@@ -68,9 +68,9 @@ impl Call<'_> {
         self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)
     }
 
-    /// What all answers say of a stream.
+    /// Info of a stream, as all answers have it.
     pub(super) fn info(&self, stream: &LiveStream, with_deleted: bool) -> Info {
-        let (mirror, sources) = stream.origins_info();
+        let (mirror, sources) = stream.sourcing_info();
         Info {
             config: with_versions(&stream.config()),
             created: stream.created(),

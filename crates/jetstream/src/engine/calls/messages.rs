@@ -1,16 +1,18 @@
 //! `STREAM.MSG.GET` and `STREAM.MSG.DELETE`.
 
-use super::{Call, Said};
-use crate::api::request::{MessageDeleteRequest, MessageGetRequest};
-use crate::api::response::{MessageDelete, MessageGet, StoredMessage, granted, refused};
-use crate::config::Storage;
-use crate::error::ApiError;
-use crate::json::Moment;
-use crate::read::{self, Refused};
+use super::{Call, CallResponse};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::request::{MessageDeleteRequest, MessageGetRequest};
+use myelin_jsapi::api::response::{MessageDelete, MessageGet, StoredMessage, granted, refused};
+use myelin_jsapi::config::Storage;
+use myelin_jsapi::get_request::GetRequest;
+use myelin_jsapi::json::Moment;
 use myelin_store::segment::Totals;
 use myelin_store::{Seq, Wait};
+use myelin_streams::read::{self, GetRefused};
 
-/// How often a message that is being replaced is looked for: each look waits for the one that was on its way.
+/// How often a message that is being replaced is looked for: each look waits for the one that was
+/// on its way.
 const TRIES: usize = 8;
 
 impl Call<'_> {
@@ -24,10 +26,10 @@ impl Call<'_> {
         if config.deny_delete {
             return Err(ApiError::stream_msg_delete_failed("message delete not permitted"));
         }
-        let mut loan = stream.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        check_seq(request.seq, &loan.parts().0.state().totals, config.storage)?;
+        let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        check_seq(request.seq, &guard.parts().0.state().totals, config.storage)?;
         let now = self.jetstream.host.now();
-        let (core, effects) = loan.parts();
+        let (core, effects) = guard.parts();
         let removed = match request.no_erase {
             true => core.delete(request.seq, now, effects),
             false => core.erase(request.seq, now, effects),
@@ -36,44 +38,45 @@ impl Call<'_> {
             return Err(ApiError::sequence_not_found(request.seq));
         }
         self.jetstream.make_durable(core)?;
-        drop(loan);
+        drop(guard);
         stream.consumers().forget_removed(true);
         Ok(MessageDelete { success: true })
     }
 
     /// Compat: a message that was got is neither counted nor told to the audit; an error is.
-    pub(super) fn get_message(&mut self, name: &str) -> Said {
+    pub(super) fn get_message(&mut self, name: &str) -> CallResponse {
         match self.admit().and_then(|()| self.read_message(name)) {
-            Ok(body) => Said { body, is_error: false, is_audited: false, is_said: false },
-            Err(error) => Said {
+            Ok(body) => CallResponse { body, is_error: false, is_audited: false, is_sent: false },
+            Err(error) => CallResponse {
                 body: refused::<MessageGet<'_>>(&error),
                 is_error: true,
                 is_audited: true,
-                is_said: false,
+                is_sent: false,
             },
         }
     }
 
     fn read_message(&self, name: &str) -> Result<Vec<u8>, ApiError> {
         let request = MessageGetRequest::read(self.body(), self.is_strict())?;
-        let request = read::Request {
+        let request = GetRequest {
             seq: request.seq,
             last_for: request.last_by_subj.into_bytes(),
             next_for: request.next_by_subj.into_bytes(),
             start_time: request.start_time.map(Moment::timestamp),
             no_headers: request.no_hdr,
-            ..read::Request::default()
+            ..GetRequest::default()
         };
         let stream = self.find(name)?;
         let mut buffer = Vec::new();
         for _ in 0..TRIES {
             match read::message_get(&stream.reader(), &request, Wait::Allowed, &mut buffer) {
-                Err(Refused::Unreleased) => {}
+                Err(GetRefused::Unreleased) => {}
                 _ => break,
             }
-            // What is being stored right now is there when the turn is over, and synced where that counts.
-            let mut loan = stream.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
-            self.jetstream.make_durable(loan.parts().0)?;
+            // What is being stored right now is there when the turn is over, and synced where that
+            // counts.
+            let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            self.jetstream.make_durable(guard.parts().0)?;
         }
         match read::message_get(&stream.reader(), &request, Wait::Allowed, &mut buffer) {
             Ok(message) => {
@@ -86,14 +89,15 @@ impl Call<'_> {
                 };
                 Ok(granted(&MessageGet { message: Some(message) }))
             }
-            Err(Refused::Api(error)) => Err(error),
+            Err(GetRefused::Api(error)) => Err(error),
             // It was replaced again before each look.
-            Err(Refused::Waits | Refused::Unreleased) => Err(ApiError::NO_MESSAGE_FOUND),
+            Err(GetRefused::Waits | GetRefused::Unreleased) => Err(ApiError::NO_MESSAGE_FOUND),
         }
     }
 }
 
-/// Compat: the words for sequences before the first and behind the last message are those of the reference's files; its memory has none.
+/// Compat: the words for sequences before the first and behind the last message are those of the
+/// reference's files; its memory has none.
 fn check_seq(seq: Seq, totals: &Totals, storage: Storage) -> Result<(), ApiError> {
     match storage {
         Storage::File if seq < totals.first_seq => {

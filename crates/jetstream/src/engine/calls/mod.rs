@@ -1,7 +1,7 @@
 //! Calls: what each request to the API does, on a thread that may wait.
 //!
-//! One file per family. A call answers with the bytes of its response; here it is found out which call a subject means,
-//! counted, and told to whoever listens for the audit.
+//! One file per family. A call answers with the bytes of its response; here it is found out which
+//! call a subject means, counted, and told to whoever listens for the audit.
 
 mod account;
 mod backup;
@@ -12,16 +12,17 @@ mod messages;
 mod purge;
 mod streams;
 
-use super::{AccountStreams, JetStream, Request};
-use crate::advisory::{self, Action, Advisory, ClientInfo, Stamp};
-use crate::api::response::{Answer, granted, refused};
-use crate::config::API_LEVEL;
-use crate::error::ApiError;
+use super::{AccountStreams, ApiRequest, JetStream};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader, ClientInfo};
+use myelin_jsapi::api::response::{ApiResponse, granted, refused};
+use myelin_jsapi::config::API_LEVEL;
 
 use cluster::{CancelMove, EvacuatePeer, LeaderStepDown, RemovePeer};
-use myelin_broker::{Conn, MessageBuf, MessageRef};
+use myelin_broker::Conn;
 use myelin_store::Timestamp;
 use myelin_wire::header;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -32,28 +33,30 @@ const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 pub(super) struct Call<'a> {
     jetstream: &'a Arc<JetStream>,
     account: &'a Arc<AccountStreams>,
-    request: &'a Request,
+    request: &'a ApiRequest,
     /// Where it is asked, with the API's own prefix whatever the domain.
     subject: String,
     /// The answer's headers, where there are any.
     headers: Vec<u8>,
-    /// What there is to be said. Compat: that a stream has changed comes before the answer, the audit after it.
+    /// Messages of the call. Compat: that a stream has changed comes before the answer, the audit
+    /// after it.
     out: MessageBuf,
 }
 
-/// What a call has to say.
-struct Said {
+/// Response of a call.
+struct CallResponse {
     body: Vec<u8>,
     is_error: bool,
     /// Whether it counts and is told to the audit. Compat: a message that was got is not.
     is_audited: bool,
     /// Whether the answer is on its way already.
-    is_said: bool,
+    is_sent: bool,
 }
 
 impl JetStream {
-    /// Does what a request asks for. What there is to be said is for the request's account, in this order.
-    pub fn answer(self: &Arc<Self>, request: &Request) -> MessageBuf {
+    /// Does what a request asks for. What there is to be said is for the request's account, in this
+    /// order.
+    pub fn answer(self: &Arc<Self>, request: &ApiRequest) -> MessageBuf {
         let Some(account) = self.account(request.account.name()) else { return MessageBuf::default() };
         let mut call = Call {
             jetstream: self,
@@ -64,26 +67,26 @@ impl JetStream {
             out: MessageBuf::default(),
         };
         // Compat: a request that means nothing gets no answer.
-        let Some(said) = call.dispatch() else { return call.out };
-        if !request.reply.is_empty() && !said.is_said {
+        let Some(response) = call.dispatch() else { return call.out };
+        if !request.reply.is_empty() && !response.is_sent {
             let headers = &call.headers;
             call.out.push(MessageRef {
                 subject: &request.reply,
                 headers,
-                payload: &said.body,
+                payload: &response.body,
                 ..MessageRef::default()
             });
         }
-        if said.is_audited {
-            account.count_call(said.is_error);
-            call.audit(&said.body);
+        if response.is_audited {
+            account.count_call(response.is_error);
+            call.audit(&response.body);
         }
         call.out
     }
 }
 
 impl Call<'_> {
-    fn dispatch(&mut self) -> Option<Said> {
+    fn dispatch(&mut self) -> Option<CallResponse> {
         let subject = String::from_utf8_lossy(&self.request.subject).into_owned();
         let rest = subject.split_once(".API.").map(|(_, rest)| rest)?;
         self.subject = format!("$JS.API.{rest}");
@@ -92,17 +95,17 @@ impl Call<'_> {
             return self.dispatch_of_system(&tokens);
         }
         Some(match tokens[..] {
-            ["INFO"] => self.say(Self::account_info),
-            ["STREAM", "NAMES"] => self.say(Self::stream_names),
-            ["STREAM", "LIST"] => self.say(Self::stream_list),
-            ["STREAM", "CREATE", name] => self.say(|call| call.create_stream(name)),
-            ["STREAM", "UPDATE", name] => self.say(|call| call.update_stream(name)),
-            ["STREAM", "INFO", name] => self.say(|call| call.stream_info(name)),
-            ["STREAM", "DELETE", name] => self.say(|call| call.delete_stream(name)),
+            ["INFO"] => self.respond(Self::account_info),
+            ["STREAM", "NAMES"] => self.respond(Self::stream_names),
+            ["STREAM", "LIST"] => self.respond(Self::stream_list),
+            ["STREAM", "CREATE", name] => self.respond(|call| call.create_stream(name)),
+            ["STREAM", "UPDATE", name] => self.respond(|call| call.update_stream(name)),
+            ["STREAM", "INFO", name] => self.respond(|call| call.stream_info(name)),
+            ["STREAM", "DELETE", name] => self.respond(|call| call.delete_stream(name)),
             ["STREAM", "SNAPSHOT", name] => self.snapshot_stream(name),
-            ["STREAM", "RESTORE", name] => self.say(|call| call.restore_stream(name)),
-            ["STREAM", "PURGE", name] => self.say(|call| call.purge_stream(name)),
-            ["STREAM", "MSG", "DELETE", name] => self.say(|call| call.delete_message(name)),
+            ["STREAM", "RESTORE", name] => self.respond(|call| call.restore_stream(name)),
+            ["STREAM", "PURGE", name] => self.respond(|call| call.purge_stream(name)),
+            ["STREAM", "MSG", "DELETE", name] => self.respond(|call| call.delete_message(name)),
             ["STREAM", "MSG", "GET", name] => self.get_message(name),
             ["STREAM", "LEADER", "STEPDOWN", _] => self.needs_cluster::<LeaderStepDown>(),
             ["STREAM", "PEER", "REMOVE", _] => self.needs_cluster::<RemovePeer>(),
@@ -114,16 +117,24 @@ impl Call<'_> {
     }
 
     /// Does the call unless there is a reason to refuse any.
-    fn say<A: Answer>(&mut self, act: impl FnOnce(&mut Self) -> Result<A, ApiError>) -> Said {
-        self.say_to_all(|call| call.admit().and_then(|()| act(call)))
+    fn respond<A: ApiResponse>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<A, ApiError>,
+    ) -> CallResponse {
+        self.respond_to_any(|call| call.admit().and_then(|()| act(call)))
     }
 
     /// Does the call, whoever asks.
-    fn say_to_all<A: Answer>(&mut self, act: impl FnOnce(&mut Self) -> Result<A, ApiError>) -> Said {
+    fn respond_to_any<A: ApiResponse>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<A, ApiError>,
+    ) -> CallResponse {
         match act(self) {
-            Ok(answer) => Said { body: granted(&answer), is_error: false, is_audited: true, is_said: false },
+            Ok(answer) => {
+                CallResponse { body: granted(&answer), is_error: false, is_audited: true, is_sent: false }
+            }
             Err(error) => {
-                Said { body: refused::<A>(&error), is_error: true, is_audited: true, is_said: false }
+                CallResponse { body: refused::<A>(&error), is_error: true, is_audited: true, is_sent: false }
             }
         }
     }
@@ -153,9 +164,9 @@ impl Call<'_> {
     }
 
     /// Tells those who listen that something was done to a stream.
-    fn advise(&mut self, stream: &str, action: Action) {
+    fn add_advisory(&mut self, stream: &str, action: Action) {
         let id = self.jetstream.host.unique_id();
-        let advisory = advisory::stream_action(self.stamp(&id), stream, action);
+        let advisory = advisory::stream_action(self.header(&id), stream, action);
         self.publish(&advisory);
     }
 
@@ -169,12 +180,13 @@ impl Call<'_> {
         let client = self.client();
         let id = self.jetstream.host.unique_id();
         let (subject, body) = (self.subject.as_bytes(), &request.payload);
-        let advisory = advisory::api_audit(self.stamp(&id), server, client.as_ref(), subject, body, response);
+        let advisory =
+            advisory::api_audit(self.header(&id), server, client.as_ref(), subject, body, response);
         self.publish(&advisory);
     }
 
-    fn stamp<'s>(&'s self, id: &'s str) -> Stamp<'s> {
-        Stamp { id, time: self.jetstream.host.now(), domain: &self.jetstream.settings.domain }
+    fn header<'s>(&'s self, id: &'s str) -> AdvisoryHeader<'s> {
+        AdvisoryHeader { id, time: self.jetstream.host.now(), domain: &self.jetstream.settings.domain }
     }
 
     fn publish(&mut self, advisory: &Advisory) {
@@ -185,8 +197,8 @@ impl Call<'_> {
     }
 }
 
-/// What is said of a client of another account, which may not share who it is.
-fn from_abroad(client: ClientInfo, request: &Request) -> ClientInfo {
+/// Client of another account as audits show it, which may not share who it is.
+fn with_service_account(client: ClientInfo, request: &ApiRequest) -> ClientInfo {
     let service = request.account.name().to_owned();
     let info = header::get(&request.headers, b"Nats-Request-Info").unwrap_or_default();
     let info: serde_json::Value = serde_json::from_slice(info).unwrap_or_default();
@@ -197,7 +209,7 @@ fn from_abroad(client: ClientInfo, request: &Request) -> ClientInfo {
     ClientInfo { account, rtt, server, cluster, service, ..ClientInfo::default() }
 }
 
-/// Who asked, in the words of audits.
+/// Client that asked, in the words of audits.
 fn client_info(conn: &Conn, server: &str, cluster: String) -> ClientInfo {
     let endpoint = conn.endpoint();
     let start = endpoint.start.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! `STREAM.PURGE`.
 
 use super::Call;
-use crate::api::request::PurgeRequest;
-use crate::api::response::StreamPurge;
-use crate::error::ApiError;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::request::PurgeRequest;
+use myelin_jsapi::api::response::StreamPurge;
 use myelin_store::{Filter, Purge};
 
 impl Call<'_> {
@@ -24,14 +24,14 @@ impl Call<'_> {
         let mut purged = 0;
         loop {
             // The core goes back between slices: publishers need not wait for all of it.
-            let mut loan = stream.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
             let now = self.jetstream.host.now();
-            let (core, effects) = loan.parts();
+            let (core, effects) = guard.parts();
             let progress = core.purge(&mut purge, now, effects).map_err(ApiError::stream_general)?;
             purged += progress.removed.messages;
             if !progress.more {
                 self.jetstream.make_durable(core)?;
-                drop(loan);
+                drop(guard);
                 if purged > 0 {
                     // Compat: one message of some subjects is told of, more are not.
                     stream.consumers().forget_removed(has_filter && purged == 1);

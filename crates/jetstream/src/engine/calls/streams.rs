@@ -1,11 +1,11 @@
 //! `STREAM.CREATE`, `STREAM.UPDATE` and `STREAM.DELETE`.
 
 use super::Call;
-use crate::advisory::Action;
-use crate::api::request::is_empty;
-use crate::api::response::{StreamCreate, StreamDelete, StreamUpdate};
-use crate::config::{self, Created, StreamConfigRequest};
-use crate::error::ApiError;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::Action;
+use myelin_jsapi::api::request::is_empty;
+use myelin_jsapi::api::response::{StreamCreate, StreamDelete, StreamUpdate};
+use myelin_jsapi::config::{self, Created, StreamConfigRequest};
 
 impl Call<'_> {
     pub(super) fn create_stream(&mut self, name: &str) -> Result<StreamCreate, ApiError> {
@@ -15,7 +15,7 @@ impl Call<'_> {
             Created::Same => self.find(name)?,
             Created::New(config) => {
                 let created = self.account.create(self.jetstream, *config, self.jetstream.host.now())?;
-                self.advise(name, Action::Create);
+                self.add_advisory(name, Action::Create);
                 created
             }
         };
@@ -29,7 +29,7 @@ impl Call<'_> {
         let stream = self.find(name)?;
         stream.consumers().check_limits(&stream.config().consumer_limits, &config.consumer_limits)?;
         self.account.update(self.jetstream, &stream, config)?;
-        self.advise(name, Action::Modify);
+        self.add_advisory(name, Action::Modify);
         let mut info = self.info(&stream, false);
         info.domain.clone_from(&self.jetstream.settings.domain);
         Ok(StreamUpdate { info: Some(info) })
@@ -41,7 +41,7 @@ impl Call<'_> {
         }
         let stream = self.find(name)?;
         self.account.delete(self.jetstream, &stream, &mut self.out)?;
-        self.advise(name, Action::Delete);
+        self.add_advisory(name, Action::Delete);
         Ok(StreamDelete { success: true })
     }
 }

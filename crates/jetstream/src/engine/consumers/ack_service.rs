@@ -1,16 +1,20 @@
-//! Where clients answer to what consumers of one stream have delivered: acknowledgements and answers to flow control.
+//! Where clients answer to what consumers of one stream have delivered: acknowledgements and
+//! answers to flow control.
 //!
-//! One service for all consumers of a stream, so that making a consumer does not touch the index of interest. What would
-//! reach nobody if each had its own (the consumer is no more, or wants no acknowledgements) is answered as if it had not.
+//! One service for all consumers of a stream, so that making a consumer does not touch the index of
+//! interest. What would reach nobody if each had its own (the consumer is no more, or wants no
+//! acknowledgements) is answered as if it had not.
 
 use super::StreamConsumers;
-use super::live::Work;
-use crate::consumer::AckSubject;
-use crate::consumer::config::AckPolicy;
-use myelin_broker::{MessageBuf, Service, Shard};
+use super::live::ConsumerWork;
+use myelin_broker::{Service, ServiceBatch, Shard};
+use myelin_jsapi::consumer::config::AckPolicy;
+use myelin_streams::consumer::AckSubject;
+use myelin_wire::message_buf::MessageBuf;
 use std::sync::{Arc, Weak};
 
-/// See the head of this file.
+/// Service that receives acknowledgements and answers to flow control for all consumers of one
+/// stream.
 pub(super) struct AckService(Weak<StreamConsumers>);
 
 impl AckService {
@@ -19,7 +23,7 @@ impl AckService {
     }
 }
 
-/// Whose message it is, and whether it is an answer to flow control.
+/// Consumer that the message is for, and whether it is an answer to flow control.
 fn address(subject: &[u8]) -> Option<(&[u8], bool)> {
     if let Some(rest) = subject.strip_prefix(b"$JS.FC.") {
         return rest.split(|byte| *byte == b'.').nth(1).map(|name| (name, true));
@@ -28,7 +32,7 @@ fn address(subject: &[u8]) -> Option<(&[u8], bool)> {
 }
 
 impl Service for AckService {
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
         let Some(consumers) = self.0.upgrade() else { return };
         // Mostly they are all for one: then nothing is copied.
         let mut first = None;
@@ -40,18 +44,20 @@ impl Service for AckService {
         }
         let Some(first) = first else { return };
         if wants_answers {
-            consumers.tell_of_nobody(msgs, shard);
+            consumers.reply_no_responders(msgs, shard);
         }
         if is_one {
             let Some((name, is_flow)) = first else { return };
             let Some(consumer) = std::str::from_utf8(name).ok().and_then(|name| consumers.find(name)) else {
                 return;
             };
-            let all = std::mem::take(msgs);
-            return consumer.submit(if is_flow { Work::Flow(all) } else { Work::Acks(all) }, shard);
+            let all = std::mem::take(&mut msgs.msgs);
+            return consumer
+                .submit(if is_flow { ConsumerWork::Flow(all) } else { ConsumerWork::Acks(all) }, shard);
         }
         for (consumer, is_flow, outbox) in sort(&consumers, msgs) {
-            consumer.submit(if is_flow { Work::Flow(outbox) } else { Work::Acks(outbox) }, shard);
+            consumer
+                .submit(if is_flow { ConsumerWork::Flow(outbox) } else { ConsumerWork::Acks(outbox) }, shard);
         }
     }
 
@@ -62,7 +68,7 @@ impl Service for AckService {
 
 impl StreamConsumers {
     /// Tells those who want to know that their acknowledgement was one to nobody.
-    fn tell_of_nobody(&self, msgs: &MessageBuf, shard: &mut Shard) {
+    fn reply_no_responders(&self, msgs: &ServiceBatch, shard: &mut Shard) {
         let takes = |subject: &[u8]| {
             let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
             let config = name.and_then(|name| self.config(name));
@@ -74,13 +80,14 @@ impl StreamConsumers {
                 && !takes(msg.subject)
                 && let Some(origin) = msgs.origin(at)
             {
-                shard.tell_no_responders(&self.account, origin, &msg);
+                shard.send_no_responders(&self.account, origin, &msg);
             }
         }
     }
 }
 
-/// The messages of each consumer, in order. Those to nobody are dropped, as if nobody had received them.
+/// The messages of each consumer, in order. Those to nobody are dropped, as if nobody had received
+/// them.
 fn sort(consumers: &StreamConsumers, msgs: &MessageBuf) -> Vec<(Arc<super::LiveConsumer>, bool, MessageBuf)> {
     let mut sorted: Vec<(Arc<super::LiveConsumer>, bool, MessageBuf)> = Vec::new();
     for msg in msgs.iter() {

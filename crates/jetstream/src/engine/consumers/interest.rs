@@ -1,33 +1,39 @@
-//! What the consumers of a stream say of its messages: asked from inside the stream's turn.
+//! Interest of a stream's consumers in its messages: asked from inside the stream's turn.
 
-use crate::consumer::config::{AckPolicy, ConsumerConfig};
-use crate::consumer::filter_of;
 use crate::engine::live::lock;
-use crate::stream::Interest;
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_store::consumer::{ConsumerId, ConsumerState, Consumers};
 use myelin_store::{Filter, Seq};
+use myelin_streams::consumer::filter_of;
+use myelin_streams::stream::Interest;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// See the head of this file.
+/// Interest that the consumers of one stream have in its messages.
 pub(in crate::engine) struct StreamInterest {
     stored: Arc<Mutex<Consumers>>,
     volatile: Arc<Mutex<Consumers>>,
     wants: RwLock<Vec<Want>>,
 }
 
-/// What one consumer wants.
+/// Want of one consumer.
 struct Want {
     id: ConsumerId,
     is_stored: bool,
     filter: Filter,
     acks: AckPolicy,
-    /// What it was begun anew behind stays for whoever goes back.
+    /// Sequence behind which the consumer was begun anew; stays for whoever goes back.
     passed: Seq,
 }
 
 impl StreamInterest {
-    pub(super) fn new(stored: &Arc<Mutex<Consumers>>, volatile: &Arc<Mutex<Consumers>>) -> Self {
-        Self { stored: Arc::clone(stored), volatile: Arc::clone(volatile), wants: RwLock::default() }
+    pub(super) fn new(stored: &Arc<Mutex<Consumers>>) -> Self {
+        let volatile = Arc::new(Mutex::new(Consumers::in_memory()));
+        Self { stored: Arc::clone(stored), volatile, wants: RwLock::default() }
+    }
+
+    /// States of the consumers that outlive the process, or of those that need not.
+    pub(super) fn states(&self, is_stored: bool) -> &Arc<Mutex<Consumers>> {
+        if is_stored { &self.stored } else { &self.volatile }
     }
 
     /// A consumer is there, or has another configuration.
@@ -60,7 +66,7 @@ impl Interest for StreamInterest {
             if seq <= want.passed {
                 return true;
             }
-            let states = lock(if want.is_stored { &self.stored } else { &self.volatile });
+            let states = lock(self.states(want.is_stored));
             // In doubt it is needed.
             states.state(want.id).is_none_or(|state| is_needed(state, want.acks, seq))
         })
@@ -71,7 +77,8 @@ impl Interest for StreamInterest {
     }
 }
 
-/// Whether a consumer with this state has still to be delivered a message that is for it, or to acknowledge it.
+/// Whether a consumer with this state has still to be delivered a message that is for it, or to
+/// acknowledge it.
 fn is_needed(state: &ConsumerState, acks: AckPolicy, seq: Seq) -> bool {
     if seq > state.delivered().stream {
         return true;

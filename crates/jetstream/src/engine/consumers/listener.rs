@@ -1,4 +1,5 @@
-//! Hears when the log of consumers has become durable: what waits to be said about acknowledgements is said then.
+//! Hears when the log of consumers has become durable: what waits to be said about acknowledgements
+//! is said then.
 
 use super::StreamConsumers;
 use crate::engine::live::lock;
@@ -6,13 +7,13 @@ use myelin_store::{FileId, OnDurable};
 use std::io;
 use std::sync::{Arc, Mutex, Weak};
 
-/// See the head of this file. The log is opened before those who want to know are there.
+/// Listener to the log of consumers. The log is opened before those who want to know are there.
 #[derive(Default)]
 pub(in crate::engine) struct LogListener(Mutex<Weak<StreamConsumers>>);
 
 impl LogListener {
     /// From now on `consumers` are told.
-    pub(in crate::engine) fn tell(&self, consumers: &Arc<StreamConsumers>) {
+    pub(in crate::engine) fn attach(&self, consumers: &Arc<StreamConsumers>) {
         *lock(&self.0) = Arc::downgrade(consumers);
     }
 

@@ -1,39 +1,43 @@
 //! A consumer that is open: its core inside a turn, and how work gets there.
 //!
-//! Shards bring requests and acknowledgements and deliver what comes of them; threads that may wait act on the core through
-//! the same turn and leave deliveries to a shard. Every hold ends with the changes in the log: what is said of an
-//! acknowledgement waits for that.
+//! Shards bring requests and acknowledgements and deliver what comes of them; threads that may wait
+//! act on the core through the same turn and leave deliveries to a shard. Every turn ends with the
+//! changes in the log: what is said of an acknowledgement waits for that.
 
-use super::StreamConsumers;
+use super::lifecycle::Lifecycle;
 use super::wakeups::FilterEntry;
-use crate::consumer::config::ConsumerConfig;
-use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
-use crate::engine::host::{Alarmed, Host};
+use super::{ConsumerTurn, StreamConsumers};
+use crate::engine::host::{Host, Timer};
 use crate::engine::live::lock;
 use crate::engine::ordered_outbox::OrderedOutbox;
-use myelin_broker::{Account, Binding, MessageBuf, Service, Shard, Watch, Watcher};
-use myelin_stdx::turn::{self, Outcome};
+use crate::engine::wakeup::{self, Wakeup};
+use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, Watch, Watcher};
+use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_stdx::turn::Submitted;
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
+use myelin_streams::consumer::{AckSubject, ConsumerCore, DeliverOutcome, Effects, Env, TurnCtx};
+use myelin_wire::message_buf::MessageBuf;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release, SeqCst};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// Pieces of work that one hold does before others get their chance.
-const HOLD: usize = 64;
+/// Pieces of work that one turn does before others get their chance.
+const TURN_WORK: usize = 64;
 /// Nanoseconds after which a log that could not be written is tried again.
 const RETRY: i64 = 1_000_000_000;
 
-/// A consumer that panics twice within so long of its own accord rests for as long before it is opened anew.
-const CALM: Duration = Duration::from_secs(60);
+/// A consumer that panics twice within so long of its own accord rests for as long before it is
+/// opened anew.
+const COOLDOWN: Duration = Duration::from_secs(60);
 
-/// What is done with the core.
-pub(super) enum Work {
+/// Work with the core.
+pub(super) enum ConsumerWork {
     /// Pull requests.
     Requests(MessageBuf),
     /// Acknowledgements.
@@ -41,80 +45,74 @@ pub(super) enum Work {
     /// Answers to flow control.
     Flow(MessageBuf),
     /// Something is due, or there may be something to deliver.
-    Look,
+    Wake,
     /// Somebody who may wait wants something done.
     Act(Act),
 }
 
-type Act = Box<dyn FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send>;
+type Act = Box<dyn FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) + Send>;
 
 /// The core, and what it said that is not stored yet.
 pub(super) struct ConsumerSlot {
     core: ConsumerCore,
     /// Answers to acknowledgements that could not be written.
     unwritten: MessageBuf,
-    /// Those that are, and what must be stored before they are given; `None`: nothing.
+    /// Confirmations that wait, and what must be stored before they are given; `None`: nothing.
     unconfirmed: VecDeque<(Option<Flushed>, MessageBuf)>,
     /// When it panicked last, of its own accord.
     panicked: Option<Instant>,
     /// Until then it delivers nothing: it panicked too often.
-    rests_until: Option<Instant>,
+    cooldown_until: Option<Instant>,
 }
 
 /// Why a consumer panicked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum PanicCause {
     /// By what a client sent, which is gone.
     Client,
     /// Of its own accord: it may do so again at once.
     Own,
 }
 
-/// See the head of this file.
+/// Consumer that is open: its core inside a turn, and its outbox.
 pub struct LiveConsumer {
     name: Box<str>,
     account: Arc<Account>,
     host: Arc<dyn Host>,
     owner: Weak<StreamConsumers>,
-    turn: turn::Turn<ConsumerSlot, Work>,
+    turn: ConsumerTurn,
     outbox: OrderedOutbox,
-    /// Whether it waits for news of its stream.
+    /// Whether it waits until its stream has more.
     is_parked: AtomicBool,
     /// Whether there is more to deliver when what was said is flushed.
     is_unfinished: AtomicBool,
-    /// Whether a look is in the inbox.
-    has_look: AtomicBool,
     /// Whether it is to look who listens.
-    has_listeners_news: AtomicBool,
-    is_gone: AtomicBool,
-    /// Nobody uses it any more, and the API's thread was asked to end it.
-    is_ending: AtomicBool,
-    /// Its account may not use JetStream now: nobody could acknowledge, so nothing is delivered.
-    is_resting: AtomicBool,
-    /// When the host will wake it; `i64::MAX`: never.
-    alarm: AtomicI64,
+    has_listener_change: AtomicBool,
+    lifecycle: Lifecycle,
+    /// Wakeup by [`ConsumerWork::Wake`] and by what is due.
+    wakeup: Wakeup,
     bindings: Mutex<Vec<Arc<Binding>>>,
-    /// Who listens to what it pushes.
+    /// Watch on who listens to what it pushes.
     listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
-    wishes: Mutex<Vec<Arc<FilterEntry>>>,
+    filter_entries: Mutex<Vec<Arc<FilterEntry>>>,
     me: Weak<Self>,
 }
 
-/// What comes of a hold.
+/// Result of a turn.
 #[derive(Default)]
 struct DeliveryResult {
-    has_letters: bool,
+    must_send: bool,
     settled: Vec<myelin_store::Seq>,
-    pace: Option<Pace>,
-    /// What is looked for where the pace is cold.
+    outcome: Option<DeliverOutcome>,
+    /// Filter of what is looked for where the pace is cold.
     filter: Option<Filter>,
     due: Option<Timestamp>,
     is_over: bool,
     worked: usize,
 }
 
-/// What a turn asks.
+/// Answers to the questions of a turn.
 struct ShardEnv<'a> {
     account: &'a Arc<Account>,
     host: &'a dyn Host,
@@ -122,7 +120,7 @@ struct ShardEnv<'a> {
     me: Option<Arc<dyn Service>>,
 }
 
-impl World for ShardEnv<'_> {
+impl Env for ShardEnv<'_> {
     fn has_interest(&self, subject: &[u8]) -> bool {
         self.account.has_interest(subject)
     }
@@ -152,25 +150,22 @@ impl LiveConsumer {
             account: Arc::clone(&owner.account),
             host: Arc::clone(&owner.host),
             owner: Arc::downgrade(owner),
-            turn: turn::Turn::new(ConsumerSlot {
+            turn: ConsumerTurn::new(ConsumerSlot {
                 core,
                 unwritten: MessageBuf::default(),
                 unconfirmed: VecDeque::new(),
                 panicked: None,
-                rests_until: None,
+                cooldown_until: None,
             }),
             outbox: OrderedOutbox::default(),
             is_parked: AtomicBool::new(false),
             is_unfinished: AtomicBool::new(false),
-            has_look: AtomicBool::new(false),
-            has_listeners_news: AtomicBool::new(true),
-            is_gone: AtomicBool::new(false),
-            is_ending: AtomicBool::new(false),
-            is_resting: AtomicBool::new(false),
-            alarm: AtomicI64::new(i64::MAX),
+            has_listener_change: AtomicBool::new(true),
+            lifecycle: Lifecycle::new(),
+            wakeup: Wakeup::default(),
             bindings: Mutex::default(),
             listeners: Mutex::default(),
-            wishes: Mutex::default(),
+            filter_entries: Mutex::default(),
             me: Weak::clone(me),
         })
     }
@@ -197,29 +192,29 @@ impl LiveConsumer {
         std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
     }
 
-    /// Receives nothing and delivers nothing, until [`go_on`](Self::go_on).
-    pub(super) fn rest(&self) {
-        self.is_resting.store(true, Release);
+    /// Receives nothing and delivers nothing, until [`resume`](Self::resume).
+    pub(super) fn suspend(&self) {
+        self.lifecycle.suspend(true);
         self.unbind();
     }
 
-    /// Goes on after [`rest`](Self::rest).
-    pub(super) fn go_on(&self, subjects: &[String]) {
+    /// Goes on after [`suspend`](Self::suspend).
+    pub(super) fn resume(&self, subjects: &[String]) {
         self.bind(subjects);
-        self.is_resting.store(false, Release);
+        self.lifecycle.suspend(false);
         self.wake();
     }
 
-    /// It is no more: receives nothing, and does nothing that waits.
+    /// Ends the consumer: it receives nothing, and does nothing that waits.
     pub(super) fn retire(&self) {
-        self.is_gone.store(true, Release);
+        self.lifecycle.retire();
         self.unbind();
         *lock(&self.listeners) = None;
     }
 
     /// Has other filters in the index; answers those before.
-    pub(super) fn set_wishes(&self, wishes: Vec<Arc<FilterEntry>>) -> Vec<Arc<FilterEntry>> {
-        std::mem::replace(&mut *lock(&self.wishes), wishes)
+    pub(super) fn set_filter_entries(&self, filter_entries: Vec<Arc<FilterEntry>>) -> Vec<Arc<FilterEntry>> {
+        std::mem::replace(&mut *lock(&self.filter_entries), filter_entries)
     }
 
     /// Hears when somebody begins or ends to listen to what is pushed.
@@ -231,13 +226,14 @@ impl LiveConsumer {
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.is_gone.load(Acquire)
+        self.lifecycle.is_gone()
     }
 
-    /// Does something with the core and waits until it is done; only for threads that may. `None`: a panic ended it.
+    /// Does something with the core and waits until it is done; only for threads that may. `None`:
+    /// a panic ended it.
     pub(in crate::engine) fn act<R: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+        act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
     ) -> Option<R> {
         let (receiver, _) = self.submit_act(act);
         // A shard delivers, and sends what there is to say.
@@ -245,21 +241,23 @@ impl LiveConsumer {
         receiver.recv().ok()
     }
 
-    /// The same on a shard that holds no turn: whoever has the consumer's does it.
-    pub(in crate::engine) fn tell(
+    /// Has something done with the core on a shard that holds no turn: whoever has the consumer's
+    /// turn does it.
+    pub(in crate::engine) fn act_on_shard(
         &self,
-        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send + 'static,
+        act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) + Send + 'static,
         shard: &mut Shard,
     ) {
-        self.submit(Work::Act(Box::new(act)), shard);
+        self.submit(ConsumerWork::Act(Box::new(act)), shard);
     }
 
-    /// The same for what leaves nothing to deliver that was not to be delivered before.
-    pub(in crate::engine) fn ask<R: Send + 'static>(
+    /// Does something with the core that leaves nothing new to deliver, and waits until it is done.
+    /// `None`: a panic ended it.
+    pub(in crate::engine) fn query<R: Send + 'static>(
         &self,
-        ask: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+        query: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
     ) -> Option<R> {
-        let (receiver, is_all) = self.submit_act(ask);
+        let (receiver, is_all) = self.submit_act(query);
         if !is_all {
             self.wake();
         }
@@ -269,7 +267,7 @@ impl LiveConsumer {
     /// Answers where the result comes, and whether that was all that was done here.
     fn submit_act<R: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+        act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
     ) -> (Receiver<R>, bool) {
         let (sender, receiver) = sync_channel(1);
         let act: Act = Box::new(move |core, turn| {
@@ -278,40 +276,39 @@ impl LiveConsumer {
         });
         let mut after = DeliveryResult::default();
         let mut is_all = true;
-        let mut outcome =
-            self.turn.submit(Work::Act(act), |seat, batch| self.hold(seat, batch, None, &mut after));
-        while outcome == Outcome::More {
+        let mut outcome = self
+            .turn
+            .submit(ConsumerWork::Act(act), |slot, batch| self.run_turn(slot, batch, None, &mut after));
+        while outcome == Submitted::More {
             (after.worked, is_all) = (0, false);
-            outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, None, &mut after));
+            outcome = self.turn.resume(|slot, batch| self.run_turn(slot, batch, None, &mut after));
         }
-        self.heed(&mut after);
-        if after.has_letters {
+        self.apply_effects(&mut after);
+        if after.must_send {
             self.outbox.release();
         }
         if let Some(owner) = self.owner.upgrade()
             && !after.settled.is_empty()
         {
             // What a shard had left here, too.
-            owner.settled_elsewhere(std::mem::take(&mut after.settled));
+            owner.settled_off_shard(std::mem::take(&mut after.settled));
         }
-        (receiver, is_all && after.worked <= 1 && !after.has_letters)
+        (receiver, is_all && after.worked <= 1 && !after.must_send)
     }
 
     /// Has a shard look at it soon.
     pub(super) fn wake(&self) {
-        if let Some(me) = self.me.upgrade() {
-            self.host.wake(me);
-        }
+        wakeup::wake(&*self.host, &self.me);
     }
 
     /// Whether everything it has to say is on its way.
-    pub(in crate::engine) fn has_said_all(&self) -> bool {
-        self.outbox.are_out()
+    pub(in crate::engine) fn is_flushed(&self) -> bool {
+        self.outbox.is_flushed()
     }
 
-    /// Who listens to what it pushes may have changed.
+    /// Looks anew who listens to what it pushes.
     pub(super) fn listeners_changed(&self) {
-        self.has_listeners_news.store(true, Release);
+        self.has_listener_change.store(true, Release);
     }
 
     /// Its stream has more. True: it waited for that.
@@ -319,14 +316,14 @@ impl LiveConsumer {
         self.is_parked.swap(false, SeqCst)
     }
 
-    /// It is used after all: it may be over another time.
-    pub(super) fn keep(&self) {
-        self.is_ending.store(false, Release);
+    /// Keeps a consumer that is used after all: it may be over another time.
+    pub(super) fn keep_alive(&self) {
+        self.lifecycle.keep_alive();
         // With the alarm that it needs.
         self.wake();
     }
 
-    /// Notes that it waits for news. False: it did already.
+    /// Notes that it waits for more. False: it did already.
     pub(super) fn set_parked(&self) -> bool {
         !self.is_parked.swap(true, SeqCst)
     }
@@ -336,27 +333,29 @@ impl LiveConsumer {
         Weak::clone(&self.me)
     }
 
-    /// What others have to say to it, on a shard.
-    pub(super) fn submit(&self, work: Work, shard: &mut Shard) {
+    /// Leaves work of others for it, on a shard.
+    pub(super) fn submit(&self, work: ConsumerWork, shard: &mut Shard) {
         let mut after = DeliveryResult::default();
         let outcome =
-            self.turn.submit(work, |seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after));
+            self.turn.submit(work, |slot, batch| self.run_turn(slot, batch, Some(&mut *shard), &mut after));
         self.end(outcome, after, shard);
     }
 
-    fn look(&self, shard: &mut Shard) {
+    fn run_wake(&self, shard: &mut Shard) {
         let mut after = DeliveryResult::default();
-        let outcome = if self.has_look.swap(true, AcqRel) {
-            self.turn.resume(|seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after))
+        let outcome = if self.wakeup.enqueue() {
+            self.turn.submit(ConsumerWork::Wake, |slot, batch| {
+                self.run_turn(slot, batch, Some(&mut *shard), &mut after)
+            })
         } else {
-            self.turn.submit(Work::Look, |seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after))
+            self.turn.resume(|slot, batch| self.run_turn(slot, batch, Some(&mut *shard), &mut after))
         };
         self.end(outcome, after, shard);
     }
 
-    fn end(&self, outcome: Outcome, mut after: DeliveryResult, shard: &mut Shard) {
-        self.heed(&mut after);
-        if after.has_letters || self.outbox.claim() {
+    fn end(&self, outcome: Submitted, mut after: DeliveryResult, shard: &mut Shard) {
+        self.apply_effects(&mut after);
+        if after.must_send || self.outbox.claim() {
             self.outbox.send(&self.account, shard, self.host.instant());
             if let Some(me) = self.me.upgrade() {
                 shard.after_flush(me);
@@ -367,22 +366,23 @@ impl LiveConsumer {
         {
             owner.settled(std::mem::take(&mut after.settled), shard);
         }
-        if outcome == Outcome::More {
+        if outcome == Submitted::More {
             self.wake();
         }
     }
 
-    /// Sees to what a hold wants besides its messages.
-    fn heed(&self, after: &mut DeliveryResult) {
-        match after.pace.take() {
-            Some(Pace::More) => {
+    /// Sees to what a turn wants besides its messages.
+    fn apply_effects(&self, after: &mut DeliveryResult) {
+        match after.outcome.take() {
+            Some(DeliverOutcome::More) => {
                 self.is_unfinished.store(true, Release);
-                // Usually the flush of what was said goes on with it; where nothing was, nobody would.
-                if !after.has_letters {
+                // Usually the flush of what was said goes on with it; where nothing was, nobody
+                // would.
+                if !after.must_send {
                     self.wake();
                 }
             }
-            Some(Pace::Cold(seq)) => {
+            Some(DeliverOutcome::Cold(seq)) => {
                 if let (Some(owner), Some(me), Some(filter)) =
                     (self.owner.upgrade(), self.me.upgrade(), after.filter.take())
                 {
@@ -392,25 +392,24 @@ impl LiveConsumer {
             _ => {}
         }
         let is_over = std::mem::take(&mut after.is_over);
-        let is_told = is_over && !self.is_ending.swap(true, AcqRel);
+        let is_newly_over = is_over && self.lifecycle.begin_ending();
         if let Some(at) = after.due.take() {
-            // What is over stays due until it has ended: alarms would follow each other as fast as they can.
-            let at = if self.is_ending.load(Acquire) { at.max(self.host.now() + RETRY) } else { at };
-            if at < self.alarm.fetch_min(at, AcqRel) {
-                self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
-            }
+            // What is over stays due until it has ended: alarms would follow each other as fast as
+            // they can.
+            let at = if self.lifecycle.is_ending() { at.max(self.host.now() + RETRY) } else { at };
+            self.wakeup.arm(at, &*self.host, &self.me);
         }
-        if is_told && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade()) {
+        if is_newly_over && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade()) {
             owner.end_unused(me);
         }
     }
 
-    /// Works off what it can; what there is to say is in order when this returns. A panic costs this consumer what it was
-    /// doing, and nobody else anything: it is opened anew.
-    fn hold(
+    /// Works off what it can; what there is to say is in order when this returns. A panic costs
+    /// this consumer what it was doing, and nobody else anything: it is opened anew.
+    fn run_turn(
         &self,
-        seat: &mut ConsumerSlot,
-        batch: &mut VecDeque<Work>,
+        slot: &mut ConsumerSlot,
+        batch: &mut VecDeque<ConsumerWork>,
         shard: Option<&mut Shard>,
         after: &mut DeliveryResult,
     ) {
@@ -419,60 +418,65 @@ impl LiveConsumer {
         let mut effects = Effects { out, ..Effects::default() };
         let has_shard = shard.is_some();
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
-        let mut world = ShardEnv { account: &self.account, host: &*self.host, shard, me };
+        let mut env = ShardEnv { account: &self.account, host: &*self.host, shard, me };
         let now = self.host.now();
-        let is_resting = self.is_resting.load(Acquire) || self.rests_after_panic(seat);
-        if !self.is_gone() && !is_resting && self.has_listeners_news.swap(false, AcqRel) {
-            let listening = || seat.core.listen(&mut Turn::new(now, &mut world, &mut effects));
-            caught(listening).unwrap_or_else(|payload| self.open_anew(seat, now, &*payload, Cause::Own));
+        let is_suspended = self.lifecycle.is_suspended() || self.is_cooling_down(slot);
+        if !self.is_gone() && !is_suspended && self.has_listener_change.swap(false, AcqRel) {
+            let listening = || slot.core.listen(&mut TurnCtx::new(now, &mut env, &mut effects));
+            caught(listening)
+                .unwrap_or_else(|payload| self.reopen_after_panic(slot, now, &*payload, PanicCause::Own));
         }
-        while after.worked < HOLD
+        while after.worked < TURN_WORK
             && let Some(work) = batch.pop_front()
         {
             after.worked += 1;
-            let cause = if let Work::Look | Work::Act(_) = work { Cause::Own } else { Cause::Client };
-            let mut turn = Turn::new(now, &mut world, &mut effects);
-            let working = caught(|| self.work(&mut seat.core, work, &mut turn));
-            match (working, &mut world.shard) {
+            let cause = if let ConsumerWork::Wake | ConsumerWork::Act(_) = work {
+                PanicCause::Own
+            } else {
+                PanicCause::Client
+            };
+            let mut turn = TurnCtx::new(now, &mut env, &mut effects);
+            let working = caught(|| self.work(&mut slot.core, work, &mut turn));
+            match (working, &mut env.shard) {
                 (Ok(spare), Some(shard)) => shard.keep_buf(spare),
                 (Ok(_), None) => {}
-                (Err(payload), _) => self.open_anew(seat, now, &*payload, cause),
+                (Err(payload), _) => self.reopen_after_panic(slot, now, &*payload, cause),
             }
         }
         if self.is_gone() {
             // What was said before is still sent.
-            after.has_letters |= self.outbox.add(&mut effects.out);
+            after.must_send |= self.outbox.add(&mut effects.out);
             return;
         }
-        let is_resting = is_resting || self.rests_after_panic(seat);
+        let is_suspended = is_suspended || self.is_cooling_down(slot);
         // Elsewhere a shard is woken that does all this.
-        if has_shard && !is_resting {
-            let mut turn = Turn::new(now, &mut world, &mut effects);
-            match caught(|| self.go_on_with(&mut seat.core, &mut turn)) {
-                Ok(pace) => {
-                    if let Pace::Cold(_) = pace {
-                        after.filter = Some(seat.core.filter().clone());
+        if has_shard && !is_suspended {
+            let mut turn = TurnCtx::new(now, &mut env, &mut effects);
+            match caught(|| self.run_own_work(&mut slot.core, &mut turn)) {
+                Ok(outcome) => {
+                    if let DeliverOutcome::Cold(_) = outcome {
+                        after.filter = Some(slot.core.filter().clone());
                     }
-                    after.pace = Some(pace);
+                    after.outcome = Some(outcome);
                 }
-                Err(payload) => self.open_anew(seat, now, &*payload, Cause::Own),
+                Err(payload) => self.reopen_after_panic(slot, now, &*payload, PanicCause::Own),
             }
         }
-        if let Err(payload) = caught(|| self.finish(seat, &mut effects, now, after)) {
-            self.open_anew(seat, now, &*payload, Cause::Own);
+        if let Err(payload) = caught(|| self.finish(slot, &mut effects, now, after)) {
+            self.reopen_after_panic(slot, now, &*payload, PanicCause::Own);
             after.due = Some(now.saturating_add(RETRY));
         }
-        after.has_letters |= self.outbox.add(&mut effects.out);
+        after.must_send |= self.outbox.add(&mut effects.out);
         after.settled.append(&mut effects.settled);
         after.is_over |= effects.is_over;
-        self.rest_or_wake(seat, now, after);
-        if let Some(shard) = world.shard {
+        self.adjust_due(slot, now, after);
+        if let Some(shard) = env.shard {
             shard.keep_buf(effects.out);
         }
     }
 
-    /// What it does of its own accord: what is due, and then deliveries.
-    fn go_on_with(&self, core: &mut ConsumerCore, turn: &mut Turn<'_>) -> Pace {
+    /// Does what it does of its own accord: what is due, and then deliveries.
+    fn run_own_work(&self, core: &mut ConsumerCore, turn: &mut TurnCtx<'_>) -> DeliverOutcome {
         if core.next_due(turn.now).is_some_and(|at| at <= turn.now) {
             core.due(turn);
         }
@@ -481,32 +485,32 @@ impl LiveConsumer {
 
     /// After a panic: begins anew from what is written, at once or after a rest.
     #[cold]
-    fn open_anew(
+    fn reopen_after_panic(
         &self,
-        seat: &mut ConsumerSlot,
+        slot: &mut ConsumerSlot,
         now: Timestamp,
         payload: &(dyn Any + Send + 'static),
-        cause: Cause,
+        cause: PanicCause,
     ) {
         let instant = self.host.instant();
-        let is_recent = |last| instant.saturating_duration_since(last) < CALM;
-        let mut must_rest = cause == Cause::Own && seat.panicked.is_some_and(is_recent);
-        if cause == Cause::Own {
-            seat.panicked = Some(instant);
+        let is_recent = |last| instant.saturating_duration_since(last) < COOLDOWN;
+        let mut must_cool_down = cause == PanicCause::Own && slot.panicked.is_some_and(is_recent);
+        if cause == PanicCause::Own {
+            slot.panicked = Some(instant);
         }
         if let Some(owner) = self.owner.upgrade() {
             let seed = owner.jetstream.upgrade().map_or(0, |jetstream| jetstream.seed());
-            must_rest |= caught(|| seat.core.reopen(&owner.stream, seed, now)).is_err();
+            must_cool_down |= caught(|| slot.core.reopen(&owner.stream, seed, now)).is_err();
         }
-        // Its news may have been lost half-way.
+        // What it was told may have been lost half-way.
         self.listeners_changed();
         self.unpark();
-        let cost = if must_rest {
+        let cost = if must_cool_down {
             "it delivers nothing for a minute, and is opened anew then"
         } else {
             "it is opened anew"
         };
-        seat.rests_until = Some(if must_rest { instant + CALM } else { instant });
+        slot.cooldown_until = Some(if must_cool_down { instant + COOLDOWN } else { instant });
         let stream = self.owner.upgrade().map(|owner| owner.stream.clone()).unwrap_or_default();
         let (account, name) = (self.account.name(), &self.name);
         let at = format_args!("in consumer '{account} > {stream} > {name}'");
@@ -514,34 +518,35 @@ impl LiveConsumer {
     }
 
     /// Whether it panicked too often not long ago.
-    fn rests_after_panic(&self, seat: &ConsumerSlot) -> bool {
-        seat.rests_until.is_some_and(|until| self.host.instant() < until)
+    fn is_cooling_down(&self, slot: &ConsumerSlot) -> bool {
+        slot.cooldown_until.is_some_and(|until| self.host.instant() < until)
     }
 
-    /// After a panic it goes on by itself, when its rest is over; otherwise while nothing is delivered nothing is due.
-    fn rest_or_wake(&self, seat: &mut ConsumerSlot, now: Timestamp, after: &mut DeliveryResult) {
-        if let Some(until) = seat.rests_until {
+    /// After a panic it goes on by itself, when its rest is over; otherwise while nothing is
+    /// delivered nothing is due.
+    fn adjust_due(&self, slot: &mut ConsumerSlot, now: Timestamp, after: &mut DeliveryResult) {
+        if let Some(until) = slot.cooldown_until {
             let left = until.saturating_duration_since(self.host.instant());
             if left.is_zero() {
-                seat.rests_until = None;
+                slot.cooldown_until = None;
             }
             let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
             after.due = Some(now.saturating_add(left));
-            after.pace = None;
+            after.outcome = None;
         }
-        if self.is_resting.load(Acquire) {
+        if self.lifecycle.is_suspended() {
             after.due = None;
         }
     }
 
     /// Answers the buffer that was worked off, for its memory.
-    fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) -> MessageBuf {
+    fn work(&self, core: &mut ConsumerCore, work: ConsumerWork, turn: &mut TurnCtx<'_>) -> MessageBuf {
         match work {
-            Work::Requests(msgs) => {
+            ConsumerWork::Requests(msgs) => {
                 msgs.iter().for_each(|msg| core.request(&msg, turn));
                 return msgs;
             }
-            Work::Acks(msgs) => {
+            ConsumerWork::Acks(msgs) => {
                 for msg in msgs.iter() {
                     if let Some(ack) = AckSubject::read(msg.subject) {
                         core.acknowledge(&ack, &msg, turn);
@@ -549,28 +554,29 @@ impl LiveConsumer {
                 }
                 return msgs;
             }
-            Work::Flow(msgs) => {
+            ConsumerWork::Flow(msgs) => {
                 msgs.iter().for_each(|msg| core.flow(&msg, turn));
                 return msgs;
             }
-            Work::Look => self.has_look.store(false, Release),
-            Work::Act(act) => act(core, turn),
+            ConsumerWork::Wake => self.wakeup.dequeue(),
+            ConsumerWork::Act(act) => act(core, turn),
         }
         MessageBuf::default()
     }
 
-    /// Delivers, and parks the consumer at the end of its stream without missing what comes meanwhile.
-    fn deliver(&self, core: &mut ConsumerCore, turn: &mut Turn<'_>) -> Pace {
-        let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
+    /// Delivers, and parks the consumer at the end of its stream without missing what comes
+    /// meanwhile.
+    fn deliver(&self, core: &mut ConsumerCore, turn: &mut TurnCtx<'_>) -> DeliverOutcome {
+        let Some(owner) = self.owner.upgrade() else { return DeliverOutcome::Rests };
         loop {
-            let pace = core.deliver(turn);
-            let next = match pace {
-                Pace::AtEnd => core.position(),
-                Pace::TooFew(seen) => seen + 1,
-                _ => return pace,
+            let outcome = core.deliver(turn);
+            let next = match outcome {
+                DeliverOutcome::AtEnd => core.position(),
+                DeliverOutcome::TooFew(seen) => seen + 1,
+                _ => return outcome,
             };
             if owner.park(self, next, core.filter().is_all()) {
-                return pace;
+                return outcome;
             }
         }
     }
@@ -578,27 +584,27 @@ impl LiveConsumer {
     /// Has the log know, and puts what there is to say behind what was said before.
     fn finish(
         &self,
-        seat: &mut ConsumerSlot,
+        slot: &mut ConsumerSlot,
         effects: &mut Effects,
         now: Timestamp,
         after: &mut DeliveryResult,
     ) {
-        let mut due = seat.core.next_due(now);
+        let mut due = slot.core.next_due(now);
         if let Some(owner) = self.owner.upgrade() {
-            owner.advise(&self.name, effects);
-            let record = seat.core.record().clone();
+            owner.add_advisories(&self.name, effects);
+            let state_handle = slot.core.state_handle().clone();
             if !effects.confirmations.is_empty() {
-                seat.unwritten.append(&mut effects.confirmations);
+                slot.unwritten.append(&mut effects.confirmations);
             }
-            match owner.flush(&record, !seat.unwritten.is_empty(), now) {
-                Ok(position) if !seat.unwritten.is_empty() => {
-                    seat.unconfirmed.push_back((position, std::mem::take(&mut seat.unwritten)));
+            match owner.flush(&state_handle, !slot.unwritten.is_empty(), now) {
+                Ok(position) if !slot.unwritten.is_empty() => {
+                    slot.unconfirmed.push_back((position, std::mem::take(&mut slot.unwritten)));
                 }
                 Ok(_) => {}
                 Err(_) => due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY))),
             }
-            while let Some((position, msgs)) = seat.unconfirmed.front_mut() {
-                let is_stored = || position.is_none_or(|position| record.lock().is_released(position));
+            while let Some((position, msgs)) = slot.unconfirmed.front_mut() {
+                let is_stored = || position.is_none_or(|position| state_handle.lock().is_released(position));
                 if !is_stored() {
                     owner.await_release(&self.me);
                     // It may have come just before somebody waited for it.
@@ -607,28 +613,28 @@ impl LiveConsumer {
                     }
                 }
                 effects.out.append(msgs);
-                seat.unconfirmed.pop_front();
+                slot.unconfirmed.pop_front();
             }
         }
         after.due = due.or(after.due);
     }
 }
 
-/// Perf: once for each step of a hold, never for a message.
+/// Perf: once for each step of a turn, never for a message.
 fn caught<T>(step: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(step))
 }
 
 impl Service for LiveConsumer {
-    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
         if self.is_gone() {
             // Who waited is still told that it is.
-            return self.end(Outcome::Done, DeliveryResult::default(), shard);
+            return self.end(Submitted::Done, DeliveryResult::default(), shard);
         }
         if msgs.is_empty() {
-            self.look(shard);
+            self.run_wake(shard);
         } else {
-            self.submit(Work::Requests(std::mem::take(msgs)), shard);
+            self.submit(ConsumerWork::Requests(std::mem::take(&mut msgs.msgs)), shard);
         }
     }
 
@@ -659,9 +665,9 @@ impl Watcher for LiveConsumer {
     }
 }
 
-impl Alarmed for LiveConsumer {
-    fn ring(&self) {
-        self.alarm.store(i64::MAX, Relaxed);
+impl Timer for LiveConsumer {
+    fn fire(&self) {
+        self.wakeup.fired();
         self.wake();
     }
 

@@ -2,24 +2,25 @@
 
 use super::StreamConsumers;
 use super::live::LiveConsumer;
-use super::schedules::is_ledger;
+use super::schedule_index::is_schedule_index;
 use super::wakeups::FilterEntry;
-use crate::advisory::Action;
-use crate::api::consumer::ConsumerInfo;
-use crate::config::{ConsumerLimits, Retention, StreamConfig};
-use crate::consumer::config::stored::Stored;
-use crate::consumer::config::{ConsumerConfig, Others};
-use crate::consumer::{ConsumerCore, ConsumerInit, Record, filter_of, rules};
 use crate::engine::JetStream;
 use crate::engine::sourcing::is_position;
-use crate::error::ApiError;
-use myelin_broker::{Level, MessageBuf};
+use myelin_broker::Level;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::Action;
+use myelin_jsapi::api::consumer::ConsumerInfo;
+use myelin_jsapi::config::{ConsumerLimits, Retention, StreamConfig};
+use myelin_jsapi::consumer::config::stored::Stored;
+use myelin_jsapi::consumer::config::{ConsumerConfig, OtherConsumers};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
+use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
+use myelin_wire::message_buf::MessageBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the stream's consumers share with those who make them.
+/// Context that the stream's consumers share with those who make them.
 pub(in crate::engine) struct CreateContext<'a> {
     pub(in crate::engine) stream: &'a StreamConfig,
     /// Bytes of the largest message that may come.
@@ -43,12 +44,12 @@ impl StreamConsumers {
     }
 
     /// Opens the consumers that the log holds.
-    pub(in crate::engine) fn restore(self: &Arc<Self>, around: &CreateContext<'_>) {
+    pub(in crate::engine) fn restore(self: &Arc<Self>, context: &CreateContext<'_>) {
         let found: Vec<_> = {
             let states = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
             states
                 .iter()
-                .filter(|(_, consumer)| !is_position(consumer.name()) && !is_ledger(consumer.name()))
+                .filter(|(_, consumer)| !is_position(consumer.name()) && !is_schedule_index(consumer.name()))
                 .map(|(id, consumer)| (id, consumer.name().to_owned(), consumer.config().to_vec()))
                 .collect()
         };
@@ -63,60 +64,61 @@ impl StreamConsumers {
                 }
             };
             let config = Arc::new(stored.config);
-            let record = Record::new(&self.stored, id);
-            let opening = self.opening(&config, stored.created, record, around);
-            let Some(opening) = opening else { continue };
-            self.begin(&config, ConsumerCore::resume(opening, self.host.now()), true).wake();
+            let state_handle = StateHandle::new(&self.stored, id);
+            let init = self.init(&config, stored.created, state_handle, context);
+            let Some(init) = init else { continue };
+            self.begin(&config, ConsumerCore::resume(init, self.host.now()), true).wake();
         }
     }
 
-    fn opening(
+    fn init(
         &self,
         config: &Arc<ConsumerConfig>,
         created: Timestamp,
-        record: Record,
-        around: &CreateContext<'_>,
+        state_handle: StateHandle,
+        context: &CreateContext<'_>,
     ) -> Option<ConsumerInit> {
         Some(ConsumerInit {
             stream: self.stream.to_string(),
             config: Arc::clone(config),
             created,
             reader: self.stream().ok()?.reader(),
-            record,
-            retention: around.stream.retention,
-            largest: around.largest,
-            seed: around.seed,
+            state_handle,
+            retention: context.stream.retention,
+            largest: context.largest,
+            seed: context.seed,
         })
     }
 
-    /// Makes a consumer whose configuration was checked; answers how it stands before it has delivered anything.
+    /// Makes a consumer whose configuration was checked; answers how it stands before it has
+    /// delivered anything.
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
         config: ConsumerConfig,
-        around: &CreateContext<'_>,
+        context: &CreateContext<'_>,
         out: &mut MessageBuf,
     ) -> Result<ConsumerInfo, ApiError> {
         let now = self.host.now();
         let config = Arc::new(config);
         let is_stored = !config.mem_storage && !config.direct;
-        let states = if is_stored { &self.stored } else { &self.volatile };
+        let states = self.interest.states(is_stored);
         let id = add(states, &config, now)?;
-        let record = Record::new(states, id);
+        let state_handle = StateHandle::new(states, id);
         let undo = |error: ApiError| {
             // It was just added.
             let _ = states.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             error
         };
-        let opening = self
-            .opening(&config, now, record.clone(), around)
+        let init = self
+            .init(&config, now, state_handle.clone(), context)
             .ok_or_else(|| undo(ApiError::STREAM_NOT_FOUND))?;
-        let keeps_one = around.stream.max_msgs_per_subject == 1;
-        let core = ConsumerCore::create(opening, keeps_one, now)
+        let keeps_one = context.stream.max_msgs_per_subject == 1;
+        let core = ConsumerCore::create(init, keeps_one, now)
             .map_err(|error: ReadError| undo(ApiError::consumer_create(error)))?;
-        self.flush(&record, false, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
+        self.flush(&state_handle, false, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
         let live = self.begin(&config, core, is_stored);
         if !config.direct {
-            self.announce(&config.name, Action::Create, out);
+            self.add_action_advisory(&config.name, Action::Create, out);
         }
         self.info(&live).ok_or_else(gone)
     }
@@ -129,31 +131,32 @@ impl StreamConsumers {
         is_stored: bool,
     ) -> Arc<LiveConsumer> {
         let name = &config.name;
-        self.interest.set(core.record().id(), is_stored, config);
+        self.interest.set(core.state_handle().id(), is_stored, config);
         let live = LiveConsumer::new(name, core, self);
-        live.set_wishes(self.wishes(config, &live));
+        live.set_filter_entries(self.filter_entries(config, &live));
         self.configs.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(config));
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
         live.bind(&self.subjects(config));
         live.listen_at(config);
-        // Behind the answer to the request that made it: clients want to know its name before its messages come.
+        // Behind the answer to the request that made it: clients want to know its name before its
+        // messages come.
         let woken = Arc::clone(&live);
-        self.host.run(Box::new(move || woken.wake()));
+        self.host.spawn_api(Box::new(move || woken.wake()));
         live
     }
 
     /// Nobody asks or acknowledges, and nothing is delivered, until [`resume`](Self::resume).
-    pub(in crate::engine) fn rest(&self) {
+    pub(in crate::engine) fn suspend(&self) {
         self.unbind();
-        self.all().iter().for_each(|live| live.rest());
+        self.all().iter().for_each(|live| live.suspend());
     }
 
-    /// Goes on after [`rest`](Self::rest).
+    /// Goes on after [`suspend`](Self::suspend).
     pub(in crate::engine) fn resume(&self) {
         self.bind();
         for live in self.all() {
             if let Some(config) = self.config(live.name()) {
-                live.go_on(&self.subjects(&config));
+                live.resume(&self.subjects(&config));
             }
         }
     }
@@ -173,11 +176,11 @@ impl StreamConsumers {
         subjects
     }
 
-    fn wishes(&self, config: &ConsumerConfig, live: &Arc<LiveConsumer>) -> Vec<Arc<FilterEntry>> {
+    fn filter_entries(&self, config: &ConsumerConfig, live: &Arc<LiveConsumer>) -> Vec<Arc<FilterEntry>> {
         if filter_of(config).is_all() {
             return Vec::new();
         }
-        config.filters().map(|filter| self.news.add(filter, live)).collect()
+        config.filters().map(|filter| self.wakeups.add(filter, live)).collect()
     }
 
     /// Gives a consumer another configuration, which was checked.
@@ -187,23 +190,23 @@ impl StreamConsumers {
         config: ConsumerConfig,
     ) -> Result<(), ApiError> {
         let config = Arc::new(config);
-        let (record, created) =
-            live.ask(|core, _| (core.record().clone(), core.created())).ok_or_else(gone)?;
-        let (id, is_stored) = (record.id(), record.is_of(&self.stored));
+        let (state_handle, created) =
+            live.query(|core, _| (core.state_handle().clone(), core.created())).ok_or_else(gone)?;
+        let (id, is_stored) = (state_handle.id(), state_handle.is_of(&self.stored));
         let blob = Stored::new(created, &config).encode();
-        record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
-        self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
+        state_handle.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
+        self.flush(&state_handle, false, self.host.now()).map_err(ApiError::consumer_create)?;
         self.interest.set(id, is_stored, &config);
         let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
         let before = configs.insert(config.name.clone(), Arc::clone(&config));
         drop(configs);
         let wants_other = before.is_none_or(|before| filter_of(&before) != filter_of(&config));
-        let old = live.set_wishes(self.wishes(&config, live));
-        old.iter().for_each(|wish| self.news.remove(wish));
+        let old = live.set_filter_entries(self.filter_entries(&config, live));
+        old.iter().for_each(|entry| self.wakeups.remove(entry));
         live.listen_at(&config);
         live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)?;
         if let Ok(stream) = self.stream() {
-            stream.followers().follow_consumer(live);
+            stream.downstreams().consumer_changed(live);
         }
         if wants_other {
             self.drop_unwanted();
@@ -216,16 +219,16 @@ impl StreamConsumers {
         if !self.remove(live, "Consumer Deleted") {
             return false;
         }
-        self.announce(live.name(), Action::Delete, out);
+        self.add_action_advisory(live.name(), Action::Delete, out);
         if let Ok(stream) = self.stream() {
-            stream.followers().lose_consumer(live);
+            stream.downstreams().consumer_removed(live);
         }
         self.drop_unwanted();
         true
     }
 
-    /// Removes what no consumer wants any more, after one wants less. Compat: not from a work queue, where what was passed over
-    /// is there for whoever goes back.
+    /// Removes what no consumer wants any more, after one wants less. Compat: not from a work
+    /// queue, where what was passed over is there for whoever goes back.
     fn drop_unwanted(&self) {
         if let Ok(stream) = self.stream()
             && stream.config().retention == Retention::Interest
@@ -244,21 +247,21 @@ impl StreamConsumers {
             return false;
         }
         let config = self.configs.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
-        let record = live.act(move |core, turn| {
+        let state_handle = live.act(move |core, turn| {
             core.end(why, turn);
-            core.record().clone()
+            core.state_handle().clone()
         });
         live.retire();
         if let Some(config) = config {
             self.forget_waiting(live, filter_of(&config).is_all());
         }
-        live.set_wishes(Vec::new()).iter().for_each(|wish| self.news.remove(wish));
-        if let Some(record) = record {
-            let is_stored = record.is_of(&self.stored);
-            self.interest.remove(record.id(), is_stored);
+        live.set_filter_entries(Vec::new()).iter().for_each(|entry| self.wakeups.remove(entry));
+        if let Some(state_handle) = state_handle {
+            let is_stored = state_handle.is_of(&self.stored);
+            self.interest.remove(state_handle.id(), is_stored);
             // One that is removed twice is removed.
-            let _ = record.lock().remove(record.id());
-            if let Err(error) = self.flush(&record, false, self.host.now()) {
+            let _ = state_handle.lock().remove(state_handle.id());
+            if let Err(error) = self.flush(&state_handle, false, self.host.now()) {
                 let what =
                     format_args!("JetStream: the end of consumer '{}' was not written: {error}", live.name());
                 self.host.log(Level::Warn, what);
@@ -270,13 +273,13 @@ impl StreamConsumers {
     /// Ends a consumer that nobody uses.
     pub(super) fn end_unused(&self, live: Arc<LiveConsumer>) {
         let Some(me) = self.me.upgrade() else { return };
-        self.host.run(Box::new(move || {
+        self.host.spawn_api(Box::new(move || {
             let is_unused = live.act(|core, turn| {
                 core.due(turn);
                 std::mem::take(&mut turn.effects.is_over)
             });
             if is_unused != Some(true) {
-                return live.keep();
+                return live.keep_alive();
             }
             let mut out = MessageBuf::default();
             if me.delete(&live, &mut out) {
@@ -290,15 +293,15 @@ impl StreamConsumers {
         self.unbind();
         for live in self.all() {
             if self.remove(&live, why) {
-                self.announce(live.name(), Action::Delete, out);
+                self.add_action_advisory(live.name(), Action::Delete, out);
             }
         }
     }
 
     /// The server ends: who waits is told so. Answers the consumers that had something to say.
-    pub(in crate::engine) fn take_leave(&self) -> Vec<Arc<LiveConsumer>> {
+    pub(in crate::engine) fn announce_shutdown(&self) -> Vec<Arc<LiveConsumer>> {
         let mut all = self.all();
-        all.retain(|live| live.act(|core, turn| core.take_leave(turn)) == Some(true));
+        all.retain(|live| live.act(|core, turn| core.announce_shutdown(turn)) == Some(true));
         all
     }
 
@@ -338,14 +341,16 @@ impl StreamConsumers {
         Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
     }
 
-    /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what nobody had acknowledged.
+    /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what
+    /// nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
             live.act(move |core, turn| core.forget_removed(are_told, turn));
         }
     }
 
-    /// All messages of `pattern` up to `through` were purged: those that want no others are through with them.
+    /// All messages of `pattern` up to `through` were purged: those that want no others are through
+    /// with them.
     pub(in crate::engine) fn skip_purged(&self, pattern: &[u8], through: Seq) {
         for live in self.all() {
             let Some(config) = self.config(live.name()) else { continue };
@@ -359,10 +364,11 @@ impl StreamConsumers {
     /// How a consumer stands. Waits for its turn; only for threads that may.
     pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
-        live.ask(move |core, turn| core.info(&stream, turn))
+        live.query(move |core, turn| core.info(&stream, turn))
     }
 
-    /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before it does.
+    /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before
+    /// it does.
     pub(in crate::engine) fn reset(
         &self,
         live: &LiveConsumer,
@@ -376,8 +382,8 @@ impl StreamConsumers {
             let seq = core.reset_place(seq).map_err(ApiError::consumer_invalid_reset)?;
             let noted = if keeps { Some(note_passed(core, &config, seq)?) } else { None };
             // Before the new beginning, as in the log: else what is passed over looks settled.
-            if let Some((record, config)) = &noted {
-                interest.set(record.id(), record.is_of(&stored), config);
+            if let Some((state_handle, config)) = &noted {
+                interest.set(state_handle.id(), state_handle.is_of(&stored), config);
             }
             core.reset(seq);
             Ok::<_, ApiError>((seq, core.info(&stream, turn), noted))
@@ -392,18 +398,21 @@ impl StreamConsumers {
     }
 }
 
-/// Writes down that what lies before `seq` stays. It goes to the log before the new beginning does: in between, too much is kept,
-/// and the other way round messages would go that nobody has had.
+/// Writes down that what lies before `seq` stays. It goes to the log before the new beginning does:
+/// in between, too much is kept, and the other way round messages would go that nobody has had.
 fn note_passed(
     core: &ConsumerCore,
     config: &ConsumerConfig,
     seq: Seq,
-) -> Result<(Record, Arc<ConsumerConfig>), ApiError> {
+) -> Result<(StateHandle, Arc<ConsumerConfig>), ApiError> {
     let config = Arc::new(ConsumerConfig { passed: seq.saturating_sub(1), ..config.clone() });
-    let record = core.record().clone();
+    let state_handle = core.state_handle().clone();
     let blob = Stored::new(core.created(), &config).encode();
-    record.lock().update(record.id(), rules(&config), &blob).map_err(ApiError::consumer_create)?;
-    Ok((record, config))
+    state_handle
+        .lock()
+        .update(state_handle.id(), rules(&config), &blob)
+        .map_err(ApiError::consumer_create)?;
+    Ok((state_handle, config))
 }
 
 fn gone() -> ApiError {
@@ -416,7 +425,7 @@ fn add(states: &Mutex<Consumers>, config: &ConsumerConfig, now: Timestamp) -> Re
     states.create(&config.name, rules(config), &blob).map_err(ApiError::consumer_create)
 }
 
-impl Others for StreamConsumers {
+impl OtherConsumers for StreamConsumers {
     fn find(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
         self.config(name)
     }

@@ -1,68 +1,94 @@
-//! The consumers of one stream: which there are, what they share, and how their stream's news reach them.
+//! The consumers of one stream: which there are, what they share, and how they hear that their
+//! stream has more.
 //!
-//! Owns the log of their states and the index of their filters. Consumers have turns of their own; nothing here takes one for
-//! longer than a look.
+//! Owns the log of their states and the index of their filters. Consumers have turns of their own;
+//! nothing here takes one for longer than a look.
+//!
+//! # One delivery and its acknowledgement
+//!
+//! 1. `engine/live/turn.rs`, `wakeups`: the stream has released messages. Consumers that wait at
+//!    its end are woken, those with filters only if a subject among the new ones is theirs.
+//! 2. `live`: each consumer has a turn of its own, and any shard may hold it. A pull request
+//!    arrives the same way, from its own subject.
+//! 3. `streams/src/consumer/delivery.rs`: the loop. First what is to come again (`streams/src/consumer/redelivery.rs`), then
+//!    what nobody has seen (`streams/src/consumer/stream_scan.rs`); who gets it
+//!    (`consumer/{pull,waiting,pin,push}.rs`), and when (`streams/src/consumer/pacing.rs`).
+//! 4. `streams/src/consumer/state_handle.rs`: each delivery is a change of the consumer's state; a slice of them is
+//!    one write to the log that all consumers of a stream share (`store/src/consumer/`).
+//! 5. `engine/ordered_outbox.rs`, `broker/src/shard/send.rs`: a delivery lies in its buffer as the
+//!    frame that the client gets, but for the sid. The receivers of an address are found once for a
+//!    buffer. A receiver that is behind stops its consumer until it has caught up
+//!    (`Shard::is_congested`).
+//! 6. `ack_service`: acknowledgements of all consumers of a stream come to one service, which sorts
+//!    them.
+//! 7. `streams/src/consumer/acks.rs`: what the acknowledgement means. One that wants an answer gets it when the
+//!    log says so (`Consumers::is_released` of the store).
+//! 8. `interest`, `streams/src/stream/interest_cleanup.rs`: where retention is not `limits`, the stream asks
+//!    whether anybody still needs the message, and removes it with an entry in its own log.
+//!
+//! Each consumer has one alarm, for whatever is due first. Making, changing and ending consumers
+//! happens on the thread of the API (`manage`), which acts on the core through the same turn. The
+//! core never leaves that turn; it reads its stream through a `StreamReader` and never takes the
+//! stream's turn.
+//!
+//! The index of a stream's schedules is a consumer that no client can name (`schedule_index`). It
+//! is written inside of the stream's turn, so that no message can be gone before.
 
 mod ack_service;
+mod advisories;
 mod interest;
+mod lifecycle;
 mod listener;
 mod live;
+mod log_upkeep;
 mod manage;
-mod schedules;
-mod told;
+mod schedule_index;
 mod wakeups;
 
 use super::host::Host;
 use super::live::lock;
 use super::{JetStream, LiveStream, sourcing};
-use crate::consumer::config::ConsumerConfig;
-use crate::consumer::{Record, account_hash};
-use crate::error::ApiError;
 use myelin_broker::{Account, Binding, Level, Service, Shard};
-use myelin_store::consumer::{ConsumerState, Consumers, Drawn, Flushed, Rules};
-use myelin_store::{Done, Filter, Job, Reader, Seq, Timestamp};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed};
+use myelin_store::{Done, Filter, Job, Seq, StreamReader, Timestamp};
+use myelin_streams::consumer::{StateHandle, account_hash};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{
-    AtomicBool,
-    Ordering::{AcqRel, Release},
-};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 pub(super) use interest::StreamInterest;
 pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
+use log_upkeep::LogUpkeep;
 pub(super) use manage::CreateContext;
 use wakeups::Wakeups;
+
+/// The exclusive work on one consumer.
+type ConsumerTurn = myelin_stdx::turn::Turn<live::ConsumerSlot, live::ConsumerWork>;
 
 /// The pause between two slices of a log that is written anew.
 const BETWEEN_SLICES: Duration = Duration::from_micros(100);
 
-/// See the head of this file.
+/// Consumers of one stream, with the log and the index that they share.
 pub struct StreamConsumers {
     stream: Box<str>,
     domain: Box<str>,
     account: Arc<Account>,
     host: Arc<dyn Host>,
     jetstream: Weak<JetStream>,
-    /// Those that outlive the process, and those that need not.
+    /// States of consumers that outlive the process. Those of the others are with `interest`.
     stored: Arc<Mutex<Consumers>>,
-    volatile: Arc<Mutex<Consumers>>,
     live: RwLock<BTreeMap<String, Arc<LiveConsumer>>>,
     /// Their configurations, for those who decide about others.
     configs: RwLock<BTreeMap<String, Arc<ConsumerConfig>>>,
     interest: Arc<StreamInterest>,
-    news: Wakeups,
-    /// Consumers that have something to say when the log is released.
-    unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
-    has_unreleased: AtomicBool,
-    /// Whether a position could not be written.
-    has_unwritten: AtomicBool,
-    /// Whether it is asked for already that the log is written anew.
-    is_tidying: AtomicBool,
+    wakeups: Wakeups,
+    log: LogUpkeep,
     /// Always the same: what meets an old binding and a new one comes once.
-    door: Arc<dyn Service>,
+    ack_service: Arc<dyn Service>,
     bindings: Mutex<Vec<Arc<Binding>>>,
     of: Mutex<Weak<LiveStream>>,
     me: Weak<Self>,
@@ -76,24 +102,20 @@ impl StreamConsumers {
         account: &Arc<Account>,
         stored: Consumers,
     ) -> Arc<Self> {
-        let (stored, volatile) = (Arc::new(Mutex::new(stored)), Arc::new(Mutex::new(Consumers::in_memory())));
+        let stored = Arc::new(Mutex::new(stored));
         Arc::new_cyclic(|me| Self {
             stream: stream.into(),
             domain: jetstream.settings.domain.as_str().into(),
             account: Arc::clone(account),
             host: Arc::clone(&jetstream.host),
             jetstream: Arc::downgrade(jetstream),
-            interest: Arc::new(StreamInterest::new(&stored, &volatile)),
+            interest: Arc::new(StreamInterest::new(&stored)),
             stored,
-            volatile,
             live: RwLock::default(),
             configs: RwLock::default(),
-            news: Wakeups::default(),
-            unreleased: Mutex::default(),
-            has_unreleased: AtomicBool::new(false),
-            has_unwritten: AtomicBool::new(false),
-            is_tidying: AtomicBool::new(false),
-            door: ack_service::AckService::to(me),
+            wakeups: Wakeups::default(),
+            log: LogUpkeep::default(),
+            ack_service: ack_service::AckService::to(me),
             bindings: Mutex::default(),
             of: Mutex::default(),
             me: Weak::clone(me),
@@ -135,10 +157,10 @@ impl StreamConsumers {
         let mut found = Vec::new();
         for live in self.all() {
             let Some(config) = self.config(live.name()).filter(|config| !config.direct) else { continue };
-            let state = live.ask(|core, _| {
-                let record = core.record();
-                let states = record.lock();
-                states.get(record.id()).map(|consumer| consumer.state().clone())
+            let state = live.query(|core, _| {
+                let state_handle = core.state_handle();
+                let states = state_handle.lock();
+                states.get(state_handle.id()).map(|consumer| consumer.state().clone())
             });
             if let Some(state) = state.flatten() {
                 found.push(((*config).clone(), state));
@@ -147,46 +169,51 @@ impl StreamConsumers {
         found
     }
 
-    /// What the stream asks about interest.
+    /// Interest, as the stream asks for it.
     pub(super) fn interest(&self) -> &Arc<StreamInterest> {
         &self.interest
     }
 
     /// Whether the log of a consumer is in files.
-    fn is_stored(&self, record: &Record) -> bool {
-        record.is_of(&self.stored)
+    fn is_stored(&self, state_handle: &StateHandle) -> bool {
+        state_handle.is_of(&self.stored)
     }
 
-    /// Writes what consumers have changed. Answers what must be released before it counts as stored, if that is to be known;
-    /// `None`: nothing.
-    fn flush(&self, record: &Record, is_awaited: bool, now: Timestamp) -> io::Result<Option<Flushed>> {
-        if !self.is_stored(record) {
+    /// Writes what consumers have changed. Answers what must be released before it counts as
+    /// stored, if that is to be known; `None`: nothing.
+    fn flush(
+        &self,
+        state_handle: &StateHandle,
+        is_awaited: bool,
+        now: Timestamp,
+    ) -> io::Result<Option<Flushed>> {
+        if !self.is_stored(state_handle) {
             return Ok(None);
         }
-        let mut states = record.lock();
+        let mut states = state_handle.lock();
         // Another consumer may have written it along with its own.
         if !states.is_dirty() && !is_awaited {
             return Ok(None);
         }
         let flushed = states.flush(now)?;
         if states.checkpoint_due() {
-            self.tidy_later();
+            self.rewrite_later();
         }
         Ok(flushed)
     }
 
     /// The log is mostly history: has it written anew where one may wait.
-    fn tidy_later(&self) {
+    fn rewrite_later(&self) {
         let Some(me) = self.me.upgrade() else { return };
-        if self.is_tidying.swap(true, AcqRel) {
+        if !self.log.order_rewrite() {
             return;
         }
-        self.host.haul(Box::new(move || {
-            me.is_tidying.store(false, Release);
+        self.host.spawn_backup(Box::new(move || {
+            me.log.rewrite_begins();
             if me.stream().map_or(true, |stream| stream.is_gone()) {
                 return;
             }
-            if let Err(error) = me.write_anew() {
+            if let Err(error) = me.rewrite_log() {
                 let what = format_args!(
                     "JetStream: consumers of stream '{} > {}' could not be written anew: {error}",
                     me.account.name(),
@@ -202,8 +229,9 @@ impl StreamConsumers {
         }));
     }
 
-    /// Consumers and schedules go on meanwhile: who holds a turn of theirs must not wait for the disk.
-    fn write_anew(&self) -> io::Result<()> {
+    /// Consumers and schedules go on meanwhile: who holds a turn of theirs must not wait for the
+    /// disk.
+    fn rewrite_log(&self) -> io::Result<()> {
         let begun = {
             let mut states = lock(&self.stored);
             if !states.checkpoint_due() {
@@ -215,7 +243,8 @@ impl StreamConsumers {
         loop {
             let drawn = lock(&self.stored).draw(&mut rewrite, self.host.now())?;
             match drawn {
-                // A lock is not fair by itself: without a pause, who waits for it would wait for all slices.
+                // A lock is not fair by itself: without a pause, who waits for it would wait for
+                // all slices.
                 Drawn::More => std::thread::sleep(BETWEEN_SLICES),
                 Drawn::Whole => break,
                 Drawn::Overtaken => return Ok(()),
@@ -227,17 +256,12 @@ impl StreamConsumers {
 
     /// A consumer has something to say when the log is released.
     fn await_release(&self, consumer: &Weak<LiveConsumer>) {
-        lock(&self.unreleased).push(Weak::clone(consumer));
-        self.has_unreleased.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.log.await_release(consumer);
     }
 
     /// The log may have been released.
     fn log_released(&self) {
-        if self.has_unreleased.swap(false, AcqRel) {
-            for consumer in std::mem::take(&mut *lock(&self.unreleased)).iter().filter_map(Weak::upgrade) {
-                consumer.wake();
-            }
-        }
+        self.log.take_waiting().iter().for_each(|consumer| consumer.wake());
     }
 
     /// A consumer needs messages no more.
@@ -247,19 +271,19 @@ impl StreamConsumers {
         }
     }
 
-    /// The same on a thread that may wait.
-    fn settled_elsewhere(&self, seqs: Vec<Seq>) {
+    /// Tells the stream, on a thread that may wait, that a consumer needs messages no more.
+    fn settled_off_shard(&self, seqs: Vec<Seq>) {
         if let Ok(stream) = self.stream() {
-            stream.acknowledged_elsewhere(seqs);
+            stream.acknowledged_off_shard(seqs);
         }
     }
 
-    /// Keeps something under a name that no consumer can have, in the log of consumers; `None`: no longer. The write is the
-    /// system's when this returns.
+    /// Keeps something under a name that no consumer can have, in the log of consumers; `None`: no
+    /// longer. The write is the system's when this returns.
     ///
     /// # Errors
     /// It is kept in memory alone: the next write that succeeds writes it, too.
-    pub(super) fn note_position(&self, name: &str, rules: Rules, blob: Option<&[u8]>) -> io::Result<()> {
+    pub(super) fn note_position(&self, name: &str, rules: AckRules, blob: Option<&[u8]>) -> io::Result<()> {
         let now = self.host.now();
         let mut states = lock(&self.stored);
         let noted = match (states.find(name), blob) {
@@ -271,15 +295,15 @@ impl StreamConsumers {
         let flushed = states.flush(now);
         if states.checkpoint_due() {
             drop(states);
-            self.tidy_later();
+            self.rewrite_later();
         }
         noted.map_err(io::Error::other)?;
         flushed.map(drop)
     }
 
     /// Tells the operator when positions can no longer be written, and when they can again.
-    pub(super) fn tell_of_positions(&self, noted: &io::Result<()>) {
-        if self.has_unwritten.swap(noted.is_err(), AcqRel) == noted.is_err() {
+    pub(super) fn report_position_writes(&self, noted: &io::Result<()>) {
+        if !self.log.note_write(noted.is_err()) {
             return;
         }
         let stream = format_args!("JetStream stream '{} > {}'", self.account.name(), self.stream);
@@ -297,7 +321,8 @@ impl StreamConsumers {
         }
     }
 
-    /// What is kept under names with this prefix, as far as `read` understands it, by the rest of the names.
+    /// Values under names with this prefix, as far as `read` understands them, by the rest of the
+    /// names.
     pub(super) fn positions<T>(&self, prefix: &str, read: impl Fn(&[u8]) -> Option<T>) -> Vec<(String, T)> {
         let states = lock(&self.stored);
         let kept = states.iter().filter_map(|(_, kept)| {
@@ -313,11 +338,11 @@ impl StreamConsumers {
         Some(sourcing::upkeep(job, &self.stored, jetstream.journal(), self.host.now()))
     }
 
-    /// What a consumer reads next is brought into memory, and the consumer goes on then.
+    /// Brings into memory what a consumer reads next; it goes on then.
     fn warm(&self, filter: Filter, seq: Seq, consumer: Arc<LiveConsumer>) {
         let Ok(stream) = self.stream() else { return };
-        let reader: Reader = stream.reader();
-        self.host.read(Box::new(move || {
+        let reader: StreamReader = stream.reader();
+        self.host.spawn_read(Box::new(move || {
             // What cannot be read is told when it is read in earnest.
             let next = reader.warm(&filter, seq).ok().flatten();
             consumer.act(move |core, _| core.warmed(seq, next));
@@ -325,7 +350,7 @@ impl StreamConsumers {
     }
 
     /// The stream was opened anew.
-    pub(super) fn set_reader(&self, reader: &Reader) {
+    pub(super) fn set_reader(&self, reader: &StreamReader) {
         for consumer in self.all() {
             let reader = reader.clone();
             consumer.act(move |core, _| core.set_reader(reader));
@@ -342,7 +367,7 @@ impl StreamConsumers {
             format!("$JS.ACK.{domain}.{account}.{stream}.>"),
             format!("$JS.FC.{stream}.>"),
         ];
-        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&self.door));
+        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&self.ack_service));
         let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
         old.iter().for_each(|binding| self.account.unbind(binding));
     }

@@ -1,13 +1,12 @@
 //! The core of a stream in the hands of a thread that may wait.
 
-use super::turn::{TurnResult, Work};
-use super::{LiveStream, lock};
-use crate::stream::{Effects, StreamCore};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
+use super::LiveStream;
+use super::turn::{StreamWork, TurnResult};
+use myelin_streams::stream::{Effects, StreamCore};
 use std::sync::mpsc::sync_channel;
 
-/// See the head of this file. The core goes back when this is dropped, and its effects happen then.
+/// Guard of a stream's core, for a thread that may wait. The core goes back when this is dropped,
+/// and its effects happen then.
 pub struct CoreGuard<'a> {
     stream: &'a LiveStream,
     core: Option<Box<StreamCore>>,
@@ -15,11 +14,11 @@ pub struct CoreGuard<'a> {
 }
 
 impl LiveStream {
-    /// Takes the core out of the turn. Waits for whoever holds it; only for threads that may. `None` when the stream is
-    /// gone.
-    pub fn borrow(&self) -> Option<CoreGuard<'_>> {
+    /// Takes the core out of the turn. Waits for whoever holds it; only for threads that may.
+    /// `None` when the stream is gone.
+    pub fn lock_core(&self) -> Option<CoreGuard<'_>> {
         let (sender, receiver) = sync_channel(1);
-        self.submit_and_wait(Work::Lend(sender));
+        self.submit_and_wait(StreamWork::LendCore(sender));
         let core = receiver.recv().ok()?;
         Some(CoreGuard { stream: self, core: Some(core), effects: Effects::default() })
     }
@@ -32,8 +31,8 @@ impl CoreGuard<'_> {
     }
 
     /// Ends the stream: the core does not come back, and what waits for it finds nothing.
-    pub fn keep(mut self) -> Option<Box<StreamCore>> {
-        self.stream.is_gone.store(true, Release);
+    pub fn into_core(mut self) -> Option<Box<StreamCore>> {
+        self.stream.core.end();
         self.core.take()
     }
 }
@@ -46,17 +45,16 @@ impl Drop for CoreGuard<'_> {
             if std::thread::panicking() {
                 core.store().give_up("a panic while it worked");
             }
-            stream.count_losses(&mut core, &mut after);
-            stream.look_around(&mut core, stream.host.now(), &mut after);
-            stream.end_hold(&mut after);
-            *lock(&stream.config) = Arc::clone(core.config());
+            stream.report_drops(&mut core, &mut after);
+            stream.collect_followups(&mut core, stream.scope.host.now(), &mut after);
+            stream.end_turn(&mut after);
+            stream.view.update(&core);
             stream.direct.set_reader(core.reader());
-            *lock(&stream.reader) = core.reader();
-            *lock(&stream.returned) = Some(core);
+            stream.core.give_back(core);
         } else {
-            stream.end_hold(&mut after);
+            stream.end_turn(&mut after);
         }
-        stream.heed_elsewhere(after);
-        stream.go_on_and_wait();
+        stream.apply_effects_off_shard(after);
+        stream.drain_and_wait();
     }
 }

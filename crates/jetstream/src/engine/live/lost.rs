@@ -1,29 +1,51 @@
-//! Messages that a stream had stored and has not any more, as its opening found it: in the log, and in what the API and
-//! monitoring show of the stream.
+//! Messages that a stream had stored and has not any more, as its opening found it or as they were
+//! to be read: in the log, and in what the API and monitoring show of the stream.
 
-use super::{LiveStream, lock};
-use crate::api::info;
+use super::LiveStream;
 use myelin_broker::Level;
+use myelin_jsapi::api::info;
 use myelin_store::{Lost, Seq, StreamId, StreamReport};
 
 /// Sequences in one answer, at most. The log has all of them.
 const LISTED: usize = 1000;
+/// Messages of one stream that are damaged and get a line of the log each when they are met.
+const LOGGED: usize = 100;
 
 impl LiveStream {
     /// Keeps what an opening found missing, and says it.
     pub(in crate::engine) fn note_lost(&self, id: StreamId, report: &StreamReport) {
-        let (account, name) = (self.account.name(), &self.name);
-        for lost in &report.lost {
-            let what = words(lost, id);
-            self.host.log(Level::Error, format_args!("JetStream stream '{account} > {name}' {what}"));
-        }
-        lock(&self.lost).clone_from(&report.lost);
+        report.lost.iter().for_each(|lost| self.log_lost(&words(lost, id)));
+        self.health.set_lost(&report.lost);
+        // Before anybody could be told.
+        let met = self.reader().met_damage();
+        met.iter().for_each(|lost| self.log_lost(&words(lost, id)));
     }
 
-    /// What was missing when its log was opened. Compat: as the reference does, all of it until the next start, also what
-    /// was purged since.
+    /// Says what was to be read and is damaged: for the first time, and `count` messages with
+    /// these.
+    pub(super) fn note_damaged(&self, id: StreamId, lost: &Lost, count: usize) {
+        let before = count - (lost.sequences.end() - lost.sequences.start() + 1).min(count as u64) as usize;
+        if before < LOGGED {
+            self.log_lost(&words(lost, id));
+        }
+        if before < LOGGED && count >= LOGGED {
+            self.log_lost(
+                "has more damaged messages than are told here: its state lists those that were to be read",
+            );
+        }
+    }
+
+    fn log_lost(&self, what: &str) {
+        let (account, name) = (self.scope.account.name(), &self.scope.name);
+        self.scope.host.log(Level::Error, format_args!("JetStream stream '{account} > {name}' {what}"));
+    }
+
+    /// Messages that were missing when its log was opened, and those that were found damaged since.
+    /// Compat: as the reference does, all of it until the next start, also what was purged since.
     pub(super) fn lost(&self) -> Option<info::Lost> {
-        shown(&lock(&self.lost))
+        let mut all = self.health.lost();
+        all.extend(self.reader().met_damage());
+        shown(&all)
     }
 }
 

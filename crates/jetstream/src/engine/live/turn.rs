@@ -1,39 +1,42 @@
-//! Who holds the turn of a stream, and what is done then.
+//! Turn of a stream: who holds it, and what is done then.
 
-use super::{LiveStream, lock};
-use crate::engine::host::Alarmed;
-use crate::engine::sourcing::{Next, SourceReader};
-use crate::error::ApiError;
-use crate::stream::{Cold, Effects, StreamCore};
-use myelin_broker::{MessageBuf, Service, Shard};
-use myelin_stdx::turn::Outcome;
+use super::LiveStream;
+use super::core_cell::CoreSlot;
+use super::traces::BatchTraces;
+use crate::engine::host::Timer;
+use crate::engine::sourcing::{NextAction, SourceReader};
+use myelin_broker::{MessageTrace, Service, ServiceBatch, Shard};
+use myelin_jsapi::ApiError;
+use myelin_stdx::turn::Submitted;
 use myelin_store::{Done, Job, Seq, Timestamp};
+use myelin_streams::stream::{Cold, Effects, StreamCore};
+use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Weak};
 
-/// Bytes of publishes that one hold of the turn works off before others get their chance. What is no publish counts as
-/// much as a small buffer.
-const HOLD_BYTES: usize = 256 * 1024;
+/// Bytes of publishes that one turn works off before others get their chance. What is no publish
+/// counts as much as a small buffer.
+const TURN_BYTES: usize = 256 * 1024;
 const OTHER_WORK: usize = 16 * 1024;
-/// What a run of another stream counts.
+/// Work that a run of another stream counts.
 const COPY_WORK: usize = 112 * 1024;
-/// What the removal of a settled message counts, and of how many at most: the core leaves the others for later.
-const SETTLED_WORK: usize = 128;
-const SETTLED_MOST: usize = 1024;
+/// Work that the removal of a settled message counts, and of how many at most: the core leaves the
+/// others for later.
+const REMOVAL_WORK: usize = 128;
+const REMOVALS_MOST: usize = 1024;
 
 /// Nanoseconds between two slices of what is due in a stream.
-const SLICES_EVERY: i64 = 500_000;
+const TIMER_INTERVAL: i64 = 500_000;
 
 /// Work for the holder of the turn.
-pub(super) enum Work {
-    Publish(MessageBuf),
+pub(super) enum StreamWork {
+    Publish(ServiceBatch),
     /// Something was released, or a batch was left.
-    Look,
+    Released,
     /// Something else is due. It may read from the disk: only for threads that may wait.
-    Due,
+    TimerFired,
     /// A consumer has settled these messages.
     Acknowledged(Vec<Seq>),
     /// Some messages may be needed by no consumer any more.
@@ -42,75 +45,70 @@ pub(super) enum Work {
     Finish(Done),
     /// A stream that this one copies may have more.
     Copy(Arc<SourceReader>),
-    /// What the first of the publishes that are held up counts on from is in memory.
-    Warmed,
+    /// The counter of the first of the blocked publishes is in memory.
+    CountersLoaded,
     /// Somebody who may wait wants the core.
-    Lend(SyncSender<Box<StreamCore>>),
+    LendCore(SyncSender<Box<StreamCore>>),
 }
 
-/// Where the core is.
-pub(super) enum CoreSlot {
-    Here(Box<StreamCore>),
-    Lent,
-    /// The stream was deleted.
-    Gone,
-}
-
-/// What comes of one hold of the turn.
+/// Result of one turn.
 #[derive(Default)]
 pub(super) struct TurnResult {
     pub(super) effects: Effects,
     /// When something is due in the stream, if that has changed.
     pub(super) due: Option<Timestamp>,
     pub(super) job: Option<Job>,
-    /// Messages that were lost without anybody being told, since the stream was opened, by error.
-    pub(super) losses: Vec<(u16, u64)>,
+    /// Messages that were dropped without anybody being told, since the stream was opened, by
+    /// error.
+    pub(super) drops: Vec<(u16, u64)>,
+    /// Traces of messages that are complete now: each is to be served on some shard.
+    pub(super) traced: Vec<Arc<MessageTrace>>,
     /// Streams that were copied from, and what is to be done about each.
-    pub(super) feeds: Vec<(Arc<SourceReader>, Next)>,
+    pub(super) source_readers: Vec<(Arc<SourceReader>, NextAction)>,
     /// The buffer that was worked off, for its memory.
     pub(super) spare: MessageBuf,
     /// Whether the messages have to be sent by whoever held the turn.
-    pub(super) has_letters: bool,
+    pub(super) must_send: bool,
     /// Nothing could be done because the core is elsewhere.
     pub(super) is_lent: bool,
-    /// What counts against [`HOLD_BYTES`].
+    /// Bytes that count against [`TURN_BYTES`].
     pub(super) worked: usize,
 }
 
 impl LiveStream {
-    /// Leaves work and does it, and whatever else waits, if nobody else is at it. For shards: what is left when the budget
-    /// is spent waits for its turn. `out`: memory for what there is to say.
-    pub(super) fn submit(&self, work: Work, out: MessageBuf) -> TurnResult {
+    /// Leaves work and does it, and whatever else waits, if nobody else is at it. For shards: what
+    /// is left when the budget is spent waits for its turn. `out`: memory for what there is to say.
+    pub(super) fn submit(&self, work: StreamWork, out: MessageBuf) -> TurnResult {
         let mut after =
             TurnResult { effects: Effects { out, ..Effects::default() }, ..TurnResult::default() };
-        let outcome = self.turn.submit(work, |seat, batch| self.hold(seat, batch, &mut after));
-        if self.has_rest(outcome, &mut after) {
-            // Others have their turn first: a shard that works for one stream alone starves its connections. Nobody else
-            // knows of what is left, whatever else is on its way.
-            self.wake_surely();
+        let outcome = self.core.submit(work, |slot, batch| self.run_turn(slot, batch, &mut after));
+        if self.must_continue(outcome, &mut after) {
+            // Others have their turn first: a shard that works for one stream alone starves its
+            // connections. Nobody else knows of what is left, whatever else is on its way.
+            self.wake_always();
         }
         after
     }
 
-    /// The same for threads that may wait: nothing is left, and nothing of the effects either.
-    pub(super) fn submit_and_wait(&self, work: Work) {
+    /// Leaves work and waits until it is done with all its effects; only for threads that may.
+    pub(super) fn submit_and_wait(&self, work: StreamWork) {
         let mut after = TurnResult::default();
-        let outcome = self.turn.submit(work, |seat, batch| self.hold(seat, batch, &mut after));
-        let has_rest = self.has_rest(outcome, &mut after);
-        self.heed_elsewhere(after);
-        if has_rest {
-            self.go_on_and_wait();
+        let outcome = self.core.submit(work, |slot, batch| self.run_turn(slot, batch, &mut after));
+        let must_continue = self.must_continue(outcome, &mut after);
+        self.apply_effects_off_shard(after);
+        if must_continue {
+            self.drain_and_wait();
         }
     }
 
     /// Takes up what others have left, for threads that may wait.
-    pub(super) fn go_on_and_wait(&self) {
+    pub(super) fn drain_and_wait(&self) {
         loop {
             let mut after = TurnResult::default();
-            let outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, &mut after));
-            let has_rest = self.has_rest(outcome, &mut after);
-            self.heed_elsewhere(after);
-            if !has_rest {
+            let outcome = self.core.resume(|slot, batch| self.run_turn(slot, batch, &mut after));
+            let must_continue = self.must_continue(outcome, &mut after);
+            self.apply_effects_off_shard(after);
+            if !must_continue {
                 return;
             }
         }
@@ -119,48 +117,44 @@ impl LiveStream {
     /// Does what others have left, as far as the budget goes.
     pub(super) fn resume(&self) -> TurnResult {
         let mut after = TurnResult::default();
-        let outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, &mut after));
-        if self.has_rest(outcome, &mut after) {
-            self.wake_surely();
+        let outcome = self.core.resume(|slot, batch| self.run_turn(slot, batch, &mut after));
+        if self.must_continue(outcome, &mut after) {
+            self.wake_always();
         }
         after
     }
 
-    /// Whether a hold has left something that nobody else knows of. While the core is lent its return sees to it.
-    fn has_rest(&self, mut outcome: Outcome, after: &mut TurnResult) -> bool {
-        while outcome == Outcome::More && after.is_lent {
-            let is_back = lock(&self.returned).is_some() || self.is_gone.load(Acquire);
-            if !is_back {
+    /// Whether a hold has left something that nobody else knows of. While the core is lent its
+    /// return sees to it.
+    fn must_continue(&self, mut outcome: Submitted, after: &mut TurnResult) -> bool {
+        while outcome == Submitted::More && after.is_lent {
+            if !self.core.is_back_or_gone() {
                 return false;
             }
             after.is_lent = false;
-            outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, after));
+            outcome = self.core.resume(|slot, batch| self.run_turn(slot, batch, after));
         }
-        outcome == Outcome::More
+        outcome == Submitted::More
     }
 
     /// Works off what it can; what there is to say is in order when this returns.
-    fn hold(&self, seat: &mut CoreSlot, batch: &mut VecDeque<Work>, after: &mut TurnResult) {
-        self.work_off(seat, batch, after);
-        self.end_hold(after);
+    fn run_turn(&self, slot: &mut CoreSlot, batch: &mut VecDeque<StreamWork>, after: &mut TurnResult) {
+        self.drain_inbox(slot, batch, after);
+        self.end_turn(after);
     }
 
     /// Puts what a turn has to say behind what earlier turns had to.
-    pub(super) fn end_hold(&self, after: &mut TurnResult) {
-        self.advise(after);
-        after.has_letters |= self.outbox.add(&mut after.effects.out);
+    pub(super) fn end_turn(&self, after: &mut TurnResult) {
+        self.add_advisories(after);
+        after.must_send |= self.outbox.add(&mut after.effects.out);
+        debug_assert!(after.effects.out.is_empty(), "what a turn has to say is said once");
+        debug_assert!(after.effects.abandoned.is_empty(), "batches that were given up are told of once");
     }
 
-    fn work_off(&self, seat: &mut CoreSlot, batch: &mut VecDeque<Work>, after: &mut TurnResult) {
-        while after.worked < HOLD_BYTES && !batch.is_empty() {
-            if let CoreSlot::Lent = seat {
-                match lock(&self.returned).take() {
-                    Some(core) => *seat = CoreSlot::Here(core),
-                    None if self.is_gone.load(Acquire) => *seat = CoreSlot::Gone,
-                    None => {}
-                }
-            }
-            match seat {
+    fn drain_inbox(&self, slot: &mut CoreSlot, batch: &mut VecDeque<StreamWork>, after: &mut TurnResult) {
+        while after.worked < TURN_BYTES && !batch.is_empty() {
+            self.core.refill(slot);
+            match slot {
                 CoreSlot::Lent => {
                     after.is_lent = true;
                     return;
@@ -168,7 +162,7 @@ impl LiveStream {
                 // Who waits for the core hears of it, and nobody else asks for an answer any more.
                 CoreSlot::Gone => self.drop_work(batch.pop_front()),
                 CoreSlot::Here(core) => match batch.pop_front() {
-                    Some(Work::Lend(borrower)) => lend(seat, &borrower),
+                    Some(StreamWork::LendCore(borrower)) => slot.lend(&borrower),
                     Some(work) => self.try_work(core, work, after),
                     None => return,
                 },
@@ -176,144 +170,153 @@ impl LiveStream {
         }
     }
 
-    fn drop_work(&self, work: Option<Work>) {
+    fn drop_work(&self, work: Option<StreamWork>) {
         match work {
-            Some(Work::Publish(msgs)) => {
-                self.waiting.forget(&msgs);
+            Some(StreamWork::Publish(msgs)) => {
+                self.ingress.forget(&msgs);
                 self.give_up_traces(&msgs);
             }
-            Some(Work::Warmed) => {
-                let held_up = std::mem::take(&mut *lock(&self.held_up));
-                held_up.into_iter().for_each(|msgs| self.drop_work(Some(Work::Publish(msgs))));
+            Some(StreamWork::CountersLoaded) => {
+                let blocked_publishes = std::mem::take(&mut *self.ingress.blocked());
+                blocked_publishes
+                    .into_iter()
+                    .for_each(|msgs| self.drop_work(Some(StreamWork::Publish(msgs))));
             }
-            Some(Work::Look) => {
-                self.has_look.store(false, Release);
-                self.is_woken.store(false, Release);
+            Some(StreamWork::Released) => {
+                self.wakeup.dequeue();
+                self.wakeup.arrived();
             }
             _ => {}
         }
     }
 
-    /// A panic costs the work in hand: what the core did is not known, only its files say what is true (house.md,
-    /// decision 13).
-    fn try_work(&self, core: &mut StreamCore, work: Work, after: &mut TurnResult) {
+    /// A panic costs the work in hand: what the core did is not known, only its files say what is
+    /// true (contracts.md C12).
+    fn try_work(&self, core: &mut StreamCore, work: StreamWork, after: &mut TurnResult) {
         let working = AssertUnwindSafe(|| self.work(core, work, after));
         if let Err(payload) = catch_unwind(working) {
-            let (account, name) = (self.account.name(), &self.name);
+            let (account, name) = (self.scope.account.name(), &self.scope.name);
             let cost = format_args!("the work in hand is lost, and the stream is opened anew from its files");
-            self.host.panicked(format_args!("in stream '{account} > {name}'"), &*payload, cost);
+            self.scope.host.panicked(format_args!("in stream '{account} > {name}'"), &*payload, cost);
             core.panicked(&mut after.effects);
             // Nobody may be left who would see to them.
-            self.drop_work(Some(Work::Warmed));
+            self.drop_work(Some(StreamWork::CountersLoaded));
         }
     }
 
-    fn work(&self, core: &mut StreamCore, work: Work, after: &mut TurnResult) {
-        let now = self.host.now();
+    fn work(&self, core: &mut StreamCore, work: StreamWork, after: &mut TurnResult) {
+        let now = self.scope.host.now();
         after.worked += OTHER_WORK;
         match work {
-            Work::Publish(msgs) => {
+            StreamWork::Publish(msgs) => {
                 after.worked += msgs.bytes();
-                if let Some(msgs) = self.hold_up(core, msgs) {
-                    self.store_parcel(core, msgs, now, after);
+                if let Some(msgs) = self.defer_until_loaded(core, msgs) {
+                    self.store_msgs(core, msgs, now, after);
                 }
             }
-            Work::Warmed => self.publish_held_up(core, now, after),
-            Work::Look => {
-                // In this order, and both sides with one step: whoever releases something after the look wakes anew.
-                self.has_look.store(false, Release);
-                self.is_woken.swap(false, AcqRel);
+            StreamWork::CountersLoaded => self.publish_blocked(core, now, after),
+            StreamWork::Released => {
+                // In this order, and both sides with one step: whoever releases something
+                // afterwards wakes anew.
+                self.wakeup.dequeue();
+                self.wakeup.arrived();
                 core.released(&mut after.effects);
                 // On a shard: the memory of batches comes back where it came from.
                 core.give_up_batches(now, &mut after.effects);
                 after.effects.due_changed |= !after.effects.abandoned.is_empty();
             }
-            Work::Due => {
-                core.tend(now, &mut after.effects);
+            StreamWork::TimerFired => {
+                core.run_due(now, &mut after.effects);
                 after.effects.due_changed = true;
             }
-            Work::Acknowledged(seqs) => {
-                after.worked += seqs.len().min(SETTLED_MOST) * SETTLED_WORK;
+            StreamWork::Acknowledged(seqs) => {
+                after.worked += seqs.len().min(REMOVALS_MOST) * REMOVAL_WORK;
                 core.acknowledged(&seqs, now, &mut after.effects);
             }
-            Work::Reconcile => core.reconcile(now, &mut after.effects),
-            Work::Finish(done) => core.finish(done, now, &mut after.effects),
-            Work::Copy(feed) => {
+            StreamWork::Reconcile => core.reconcile(now, &mut after.effects),
+            StreamWork::Finish(done) => core.finish(done, now, &mut after.effects),
+            StreamWork::Copy(source_reader) => {
                 after.worked += COPY_WORK;
-                let next = feed.copy(core, now, &mut after.effects);
-                after.feeds.push((feed, next));
+                let next = source_reader.copy(core, now, &mut after.effects);
+                after.source_readers.push((source_reader, next));
             }
-            Work::Lend(_) => {}
+            StreamWork::LendCore(_) => {}
         }
-        self.count_losses(core, after);
-        self.look_around(core, now, after);
+        self.report_drops(core, after);
+        self.collect_followups(core, now, after);
     }
 
-    fn store_parcel(
+    fn store_msgs(
         &self,
         core: &mut StreamCore,
-        mut msgs: MessageBuf,
+        mut msgs: ServiceBatch,
         now: Timestamp,
         after: &mut TurnResult,
     ) {
-        self.waiting.forget(&msgs);
-        core.publish(&msgs, now, &mut after.effects);
-        msgs.clear();
-        after.spare = msgs;
+        self.ingress.forget(&msgs);
+        if msgs.is_traced() {
+            let mut traces = BatchTraces { batch: &msgs, complete: &mut after.traced };
+            core.publish_traced(&msgs, &mut traces, now, &mut after.effects);
+        } else {
+            core.publish(&msgs, now, &mut after.effects);
+        }
+        msgs.msgs.clear();
+        after.spare = msgs.msgs;
     }
 
-    /// Keeps a buffer that has to wait, because of what it counts on from or because others before it do. The core stays in
-    /// its seat meanwhile: nobody but publishers to this stream waits for its disk.
-    fn hold_up(&self, core: &mut StreamCore, msgs: MessageBuf) -> Option<MessageBuf> {
+    /// Keeps a buffer that has to wait, because of what it counts on from or because others before
+    /// it do. The core stays in its slot meanwhile: nobody but publishers to this stream waits for
+    /// its disk.
+    fn defer_until_loaded(&self, core: &mut StreamCore, msgs: ServiceBatch) -> Option<ServiceBatch> {
         if !core.config().allow_msg_counter {
             return Some(msgs);
         }
-        let mut held_up = lock(&self.held_up);
-        if held_up.is_empty() {
+        let mut blocked_publishes = self.ingress.blocked();
+        if blocked_publishes.is_empty() {
             let Some(cold) = core.cold(&msgs) else { return Some(msgs) };
             self.warm(Some(cold));
         }
-        held_up.push_back(msgs);
+        blocked_publishes.push_back(msgs);
         None
     }
 
     fn warm(&self, cold: Option<Cold>) {
         let Some(me) = self.me.upgrade() else { return };
-        let warmed = Warmed(me);
-        self.host.read(Box::new(move || {
+        let warmed = CountersLoaded(me);
+        self.scope.host.spawn_read(Box::new(move || {
             cold.iter().for_each(Cold::warm);
             drop(warmed);
         }));
     }
 
-    /// Publishes the first buffer that was held up, and those behind it that need not wait.
-    fn publish_held_up(&self, core: &mut StreamCore, now: Timestamp, after: &mut TurnResult) {
-        let mut next = lock(&self.held_up).pop_front();
+    /// Publishes the first of the blocked buffers, and those behind it that need not wait.
+    fn publish_blocked(&self, core: &mut StreamCore, now: Timestamp, after: &mut TurnResult) {
+        let mut next = self.ingress.blocked().pop_front();
         while let Some(msgs) = next {
             after.worked += msgs.bytes();
-            self.store_parcel(core, msgs, now, after);
-            let mut held_up = lock(&self.held_up);
-            let Some(msgs) = held_up.front() else { return };
+            self.store_msgs(core, msgs, now, after);
+            let mut blocked_publishes = self.ingress.blocked();
+            let Some(msgs) = blocked_publishes.front() else { return };
             let cold = core.cold(msgs);
-            if cold.is_some() || after.worked >= HOLD_BYTES {
+            if cold.is_some() || after.worked >= TURN_BYTES {
                 return self.warm(cold);
             }
-            next = held_up.pop_front();
+            next = blocked_publishes.pop_front();
         }
     }
 
-    pub(super) fn count_losses(&self, core: &mut StreamCore, after: &mut TurnResult) {
-        let lost = self.waiting.lost.swap(0, Relaxed);
-        if lost > 0 {
-            core.lose(ApiError::STREAM_TOO_MANY_REQUESTS.err_code, lost, &mut after.effects);
+    pub(super) fn report_drops(&self, core: &mut StreamCore, after: &mut TurnResult) {
+        let dropped = self.ingress.take_dropped();
+        if dropped > 0 {
+            core.count_dropped(ApiError::STREAM_TOO_MANY_REQUESTS.err_code, dropped, &mut after.effects);
         }
-        if after.effects.lost > 0 || self.has_untold.swap(false, Relaxed) {
-            after.losses = core.losses().to_vec();
+        if after.effects.dropped > 0 || self.reports.take_put_off_drops() {
+            after.drops = core.drops().to_vec();
         }
     }
 
-    /// What the core wants of its embedder.
-    pub(super) fn look_around(&self, core: &mut StreamCore, now: Timestamp, after: &mut TurnResult) {
+    /// Collects what the core wants of its embedder.
+    pub(super) fn collect_followups(&self, core: &mut StreamCore, now: Timestamp, after: &mut TurnResult) {
         core.plan_tidying(now, &mut after.effects);
         if std::mem::take(&mut after.effects.due_changed) {
             after.due = core.next_due();
@@ -321,36 +324,36 @@ impl LiveStream {
         if after.job.is_none() {
             after.job = core.next_job(now);
         }
+        self.ingress.set_behind(core.is_behind());
     }
 
     /// Sees to what a turn wants besides its messages.
-    fn heed(&self, after: &mut TurnResult) {
+    fn apply_effects(&self, after: &mut TurnResult) {
         self.direct.released();
         if let Some(at) = after.due.take() {
-            let at = at.max(self.host.now() + SLICES_EVERY);
-            if at < self.alarm.fetch_min(at, AcqRel) {
-                self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
-            }
+            let at = at.max(self.scope.host.now() + TIMER_INTERVAL);
+            self.wakeup.arm(at, &*self.scope.host, &self.me);
         }
         if let Some(job) = after.job.take()
             && let Some(me) = self.me.upgrade()
         {
-            self.host.work(me, job);
+            self.scope.host.spawn_upkeep(me, job);
         }
         if let Some(why) = after.effects.failed.take() {
             self.note_failure(why);
         }
+        debug_assert!(after.due.is_none() && after.job.is_none(), "what a turn wants is done once");
     }
 
     /// Does what a turn wants, and answers its spare buffer.
     pub(super) fn deliver(&self, mut after: TurnResult, shard: &mut Shard) -> MessageBuf {
-        self.heed(&mut after);
-        self.tell_consumers(Some(&mut *shard));
-        self.feed(&mut after, Some(&mut *shard));
-        if after.has_letters || self.outbox.claim() {
-            self.send_letters(shard);
+        self.apply_effects(&mut after);
+        self.notify_consumers(Some(&mut *shard));
+        self.run_source_readers(&mut after, Some(&mut *shard));
+        if after.must_send || self.outbox.claim() {
+            self.send_outbox(shard);
         }
-        for trace in after.effects.traced.drain(..) {
+        for trace in after.traced.drain(..) {
             let trace: Arc<dyn Service> = trace;
             shard.wake(&trace);
         }
@@ -359,120 +362,107 @@ impl LiveStream {
     }
 
     /// Sees to the streams that this one copies.
-    fn feed(&self, after: &mut TurnResult, mut shard: Option<&mut Shard>) {
-        for (feed, next) in after.feeds.drain(..) {
-            feed.heed(next);
+    fn run_source_readers(&self, after: &mut TurnResult, mut shard: Option<&mut Shard>) {
+        for (source_reader, next) in after.source_readers.drain(..) {
+            source_reader.apply_effects(next);
         }
-        self.origins.try_again(|| self.reader().state().totals.bytes);
-        for feed in self.origins.unsettled() {
-            feed.settle(shard.as_deref_mut());
+        self.sourcing.retry_refused(|| self.reader().state().totals.bytes);
+        for source_reader in self.sourcing.unacked() {
+            source_reader.acknowledge(shard.as_deref_mut());
         }
     }
 
     /// Copies more of another stream, on a shard.
-    pub(in crate::engine) fn copy(&self, feed: Arc<SourceReader>, shard: &mut Shard) {
-        let after = self.submit(Work::Copy(feed), MessageBuf::default());
+    pub(in crate::engine) fn copy(&self, source_reader: Arc<SourceReader>, shard: &mut Shard) {
+        let after = self.submit(StreamWork::Copy(source_reader), MessageBuf::default());
         self.deliver(after, shard);
     }
 
     /// Publishes what turns have left, holding the right to it.
-    pub(super) fn send_letters(&self, shard: &mut Shard) {
-        self.outbox.send(&self.account, shard, self.host.instant());
+    pub(super) fn send_outbox(&self, shard: &mut Shard) {
+        self.outbox.send(&self.scope.account, shard, self.scope.host.instant());
         if let Some(me) = self.me.upgrade() {
             shard.after_flush(me);
         }
     }
 
-    /// The same, on a thread that delivers nothing itself.
-    pub(super) fn heed_elsewhere(&self, mut after: TurnResult) {
-        self.heed(&mut after);
-        after.effects.traced.drain(..).for_each(|trace| self.host.wake(trace));
-        self.tell_consumers(None);
-        self.feed(&mut after, None);
-        if after.has_letters {
+    /// Applies the effects of a turn on a thread that delivers nothing itself.
+    pub(super) fn apply_effects_off_shard(&self, mut after: TurnResult) {
+        self.apply_effects(&mut after);
+        after.traced.drain(..).for_each(|trace| self.scope.host.wake(trace));
+        self.notify_consumers(None);
+        self.run_source_readers(&mut after, None);
+        if after.must_send {
             self.outbox.release();
         }
-        if self.outbox.are_left() {
+        if self.outbox.has_unclaimed() {
             // What is looked at on its way may be looked at by another thread like this one.
-            self.wake_surely();
+            self.wake_always();
         }
     }
 
     /// Does a job of the store and takes it back; only for threads that may wait.
     pub fn upkeep(&self, job: Job) {
         if let Some(done) = self.consumers.upkeep(job) {
-            self.submit_and_wait(Work::Finish(done));
+            self.submit_and_wait(StreamWork::Finish(done));
         }
     }
 
-    /// Removes messages that a consumer has settled, unless another one needs them (work-queue and interest retention). For
-    /// shards that hold no turn.
+    /// Removes messages that a consumer has settled, unless another one needs them (work-queue and
+    /// interest retention). For shards that hold no turn.
     pub fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard) {
-        let after = self.submit(Work::Acknowledged(seqs), MessageBuf::default());
+        let after = self.submit(StreamWork::Acknowledged(seqs), MessageBuf::default());
         self.deliver(after, shard);
     }
 
-    /// The same for threads that may wait.
-    pub fn acknowledged_elsewhere(&self, seqs: Vec<Seq>) {
-        self.submit_and_wait(Work::Acknowledged(seqs));
+    /// Removes messages that a consumer has settled, unless another one needs them. For threads
+    /// that may wait.
+    pub fn acknowledged_off_shard(&self, seqs: Vec<Seq>) {
+        self.submit_and_wait(StreamWork::Acknowledged(seqs));
     }
 
-    /// Has all messages removed that no consumer needs any more, slice by slice: when all consumers are there after a
-    /// restart, and when one was deleted or wants less. Only for threads that may wait.
+    /// Has all messages removed that no consumer needs any more, slice by slice: when all consumers
+    /// are there after a restart, and when one was deleted or wants less. Only for threads that may
+    /// wait.
     pub fn reconcile(&self) {
-        self.submit_and_wait(Work::Reconcile);
+        self.submit_and_wait(StreamWork::Reconcile);
     }
 
     /// Has some shard look what was released.
     pub fn wake(&self) {
-        if !self.is_woken.swap(true, AcqRel)
-            && let Some(me) = self.me.upgrade()
-        {
-            self.host.wake(me);
-        }
+        self.wakeup.wake_once(&*self.scope.host, &self.me);
     }
 
-    pub(super) fn wake_surely(&self) {
-        self.is_woken.store(true, Release);
-        if let Some(me) = self.me.upgrade() {
-            self.host.wake(me);
-        }
+    pub(super) fn wake_always(&self) {
+        self.wakeup.wake_always(&*self.scope.host, &self.me);
     }
 
-    /// Looks what was released, on a shard. One look in the inbox is enough, however long the core is away.
-    pub(super) fn look(&self) -> TurnResult {
-        if self.has_look.swap(true, AcqRel) {
-            self.resume()
+    /// Takes note of what was released, on a shard. Once in the inbox is enough, however long the
+    /// core is away.
+    pub(super) fn note_released(&self) -> TurnResult {
+        if self.wakeup.enqueue() {
+            self.submit(StreamWork::Released, MessageBuf::default())
         } else {
-            self.submit(Work::Look, MessageBuf::default())
+            self.resume()
         }
     }
 }
 
 /// Says that something was read, whatever became of that.
-struct Warmed(Arc<LiveStream>);
+struct CountersLoaded(Arc<LiveStream>);
 
-impl Drop for Warmed {
+impl Drop for CountersLoaded {
     fn drop(&mut self) {
-        self.0.submit_and_wait(Work::Warmed);
+        self.0.submit_and_wait(StreamWork::CountersLoaded);
     }
 }
 
-impl Alarmed for LiveStream {
+impl Timer for LiveStream {
     /// Works on what is due.
-    fn ring(&self) {
-        self.alarm.store(i64::MAX, Release);
+    fn fire(&self) {
+        self.wakeup.fired();
         self.repair_if_due();
-        self.wake_surely();
-        self.submit_and_wait(Work::Due);
-    }
-}
-
-/// Gives the core away. Who wanted it may be gone.
-fn lend(seat: &mut CoreSlot, borrower: &SyncSender<Box<StreamCore>>) {
-    if let CoreSlot::Here(core) = std::mem::replace(seat, CoreSlot::Lent)
-        && let Err(unwanted) = borrower.send(core)
-    {
-        *seat = CoreSlot::Here(unwanted.0);
+        self.wake_always();
+        self.submit_and_wait(StreamWork::TimerFired);
     }
 }

@@ -1,108 +1,108 @@
-//! How a feed finds its origin, and the place there to begin.
+//! How a source reader finds its origin, and the place there to begin.
 //!
-//! In two steps: how far a source is may have to be read from the stream, which the reading thread does; consumers are made
-//! on the thread that answers the API, where streams come and go, too.
+//! In two steps: how far a source is may have to be read from the stream, which the reading thread
+//! does; consumers are made on the thread that answers the API, where streams come and go, too.
 
-use super::find::{self, Origin};
+use super::origin::{self, FoundOrigin};
 use super::orphans;
-use super::positions::Position;
-use super::read_state::Link;
-use super::search::Search;
-use super::source_consumer::{Durable, Name};
+use super::position_search::PositionSearch;
+use super::positions::SourcePosition;
+use super::read_state::OriginLink;
+use super::source_consumer::{SourceConsumer, SourceConsumerName};
 use super::source_reader::SourceReader;
-use crate::config::{Retention, StreamConfig, StreamSource};
 use crate::engine::consumers::LiveConsumer;
 use crate::engine::host::Host;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
-use crate::error::ApiError;
-use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::{Retention, StreamConfig, StreamSource};
+use myelin_store::{Filter, ReadError, Seq, StreamReader, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 
-/// Feeds that are about to look for their origins, each with the log that its stream had. Whoever is left when this is dropped,
-/// because somebody panicked, comes again later.
-struct Attempts(VecDeque<(Arc<SourceReader>, u64)>);
+/// Source readers that are about to look for their origins, each with the log that its stream had.
+/// Whoever is left when this is dropped, because somebody panicked, comes again later.
+struct ConnectAttempts(VecDeque<(Arc<SourceReader>, u64)>);
 
-impl Attempts {
+impl ConnectAttempts {
     /// Only on the thread that answers the API.
     fn connect(mut self, position: &Result<(), String>) {
-        while let Some((feed, _)) = self.0.front() {
-            feed.connect(position.clone());
+        while let Some((source_reader, _)) = self.0.front() {
+            source_reader.connect(position.clone());
             self.0.pop_front();
         }
     }
 }
 
-impl Drop for Attempts {
+impl Drop for ConnectAttempts {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(|(feed, _)| feed.stumble());
+        self.0.drain(..).for_each(|(source_reader, _)| source_reader.abort_search());
     }
 }
 
-/// Feeds of one stream that find out how far they are.
-struct Finding {
-    feeds: Attempts,
-    /// Those of them that do not know it.
+/// Source readers of one stream that find out how far they are.
+struct PositionLookup {
+    source_readers: ConnectAttempts,
+    /// Readers of them that do not know it.
     unknown: Vec<usize>,
-    search: Search,
+    search: PositionSearch,
     host: Arc<dyn Host>,
 }
 
-impl Finding {
+impl PositionLookup {
     /// `None`: there is nothing to be found out, or others are about to.
-    fn begin(feeds: Vec<Arc<SourceReader>>) -> Option<Self> {
-        let is_free =
-            |feed: &Arc<SourceReader>| !feed.is_over.load(Acquire) && !feed.is_connecting.swap(true, AcqRel);
+    fn begin(source_readers: Vec<Arc<SourceReader>>) -> Option<Self> {
+        let is_free = |source_reader: &Arc<SourceReader>| source_reader.search.begin();
         let mut unknown = Vec::new();
-        let seen = feeds.into_iter().filter(is_free).enumerate().map(|(at, feed)| {
-            let seat = lock(&feed.seat);
-            let (log, is_known) = (seat.log, feed.is_mirror || seat.position.is_some());
-            drop(seat);
+        let seen = source_readers.into_iter().filter(is_free).enumerate().map(|(at, source_reader)| {
+            let read_state = lock(&source_reader.read_state);
+            let (log, is_known) = (read_state.log, source_reader.is_mirror || read_state.position.is_some());
+            drop(read_state);
             if !is_known {
                 unknown.push(at);
             }
-            (feed, log)
+            (source_reader, log)
         });
-        let feeds = Attempts(seen.collect());
-        let first = Arc::clone(&feeds.0.front()?.0);
+        let source_readers = ConnectAttempts(seen.collect());
+        let first = Arc::clone(&source_readers.0.front()?.0);
         // Behind the look at its number: a log that comes meanwhile has another one.
         let stream = first.stream.upgrade()?;
-        let indexes = unknown.iter().map(|at| feeds.0[*at].0.index());
-        let search = Search::new(indexes, first.positions.written(), &stream.reader());
-        Some(Self { feeds, unknown, search, host: Arc::clone(&first.host) })
+        let indexes = unknown.iter().map(|at| source_readers.0[*at].0.index());
+        let search = PositionSearch::new(indexes, first.positions.written(), &stream.reader());
+        Some(Self { source_readers, unknown, search, host: Arc::clone(&first.host) })
     }
 
-    fn go_on_elsewhere(self) {
+    fn continue_in_background(self) {
         let host = Arc::clone(&self.host);
-        // Reading may take long; what makes consumers has a thread of its own. Others may read between two slices.
-        host.read(Box::new(move || self.go_on(&|finding| finding.go_on_elsewhere())));
+        // Reading may take long; what makes consumers has a thread of its own. Others may read
+        // between two slices.
+        host.spawn_read(Box::new(move || self.continue_search(&|lookup| lookup.continue_in_background())));
     }
 
     /// One slice, and then `again` or the end.
-    fn go_on(mut self, again: &dyn Fn(Self)) {
-        let looked = self.search.look();
+    fn continue_search(mut self, again: &dyn Fn(Self)) {
+        let looked = self.search.scan_slice();
         if matches!(looked, Ok(false)) {
             return again(self);
         }
-        let Self { feeds, unknown, search, host } = self;
+        let Self { source_readers, unknown, search, host } = self;
         if looked.is_ok() {
             for (at, position) in unknown.into_iter().zip(search.end()) {
-                let (feed, log) = &feeds.0[at];
-                feed.found(position, *log);
+                let (source_reader, log) = &source_readers.0[at];
+                source_reader.found(position, *log);
             }
         }
         let result = looked.map(drop).map_err(|error| error.to_string());
-        host.run(Box::new(move || feeds.connect(&result)));
+        host.spawn_api(Box::new(move || source_readers.connect(&result)));
     }
 }
 
 /// Why there is no way to the origin.
 enum Missed {
-    /// It is looked for again later. `None`: nobody says why.
+    /// The origin is looked for again later. `None`: nobody says why.
     Because(Option<ApiError>),
-    /// What is stored here is not released. It will be.
+    /// The messages stored here are not released. They will be.
     Unreleased,
 }
 
@@ -121,46 +121,48 @@ impl SourceReader {
         self.me.upgrade().into_iter().for_each(|me| Self::connect_together(vec![me]));
     }
 
-    /// The same for all of a stream: none of them stores anything before it is known how far each is. What one stores may take
-    /// the place of what tells of another.
-    pub(super) fn connect_together(feeds: Vec<Arc<Self>>) {
-        if let Some(finding) = Finding::begin(feeds) {
-            finding.go_on_elsewhere();
+    /// Looks for the origins of all source readers of a stream: none of them stores anything before
+    /// it is known how far each is. What one stores may take the place of what tells of another.
+    pub(super) fn connect_together(source_readers: Vec<Arc<Self>>) {
+        if let Some(lookup) = PositionLookup::begin(source_readers) {
+            lookup.continue_in_background();
         }
     }
 
-    /// The same on the thread that answers the API: what is soon found is known when this returns.
-    pub(super) fn connect_at_once(feeds: Vec<Arc<Self>>) {
-        if let Some(finding) = Finding::begin(feeds) {
-            finding.go_on(&|finding| finding.go_on_elsewhere());
+    /// Looks for the origins on the thread that answers the API: what is soon found is known when
+    /// this returns.
+    pub(super) fn connect_at_once(source_readers: Vec<Arc<Self>>) {
+        if let Some(lookup) = PositionLookup::begin(source_readers) {
+            lookup.continue_search(&|lookup| lookup.continue_in_background());
         }
     }
 
     /// How far the source is in the log of this number.
-    fn found(&self, position: Position, log: u64) {
-        let mut seat = lock(&self.seat);
+    fn found(&self, position: SourcePosition, log: u64) {
+        let mut read_state = lock(&self.read_state);
         // What was found in a log that is no more is not known of this one.
-        if seat.log == log && seat.position.is_none() {
-            lock(&self.standing).seq = position.seq;
-            seat.enter(position);
+        if read_state.log == log && read_state.position.is_none() {
+            lock(&self.status).seq = position.seq;
+            read_state.enter(position);
         }
     }
 
     /// Finds the origin and the place to begin; on the thread that answers the API.
     fn connect(&self, position: Result<(), String>) {
         // Whoever makes the origin from here on is heard.
-        self.is_connecting.store(false, Release);
+        if !self.search.look() {
+            return;
+        }
         let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
             return;
         };
-        self.is_seeking.store(true, Release);
         jetstream.note_seeking();
-        let seat = lock(&self.seat);
-        let (log, is_linked, is_known) = (seat.log, seat.link.is_some(), seat.position.is_some());
-        drop(seat);
-        if self.is_over.load(Acquire) || is_linked {
-            self.is_seeking.store(false, Release);
-            return;
+        let read_state = lock(&self.read_state);
+        let (log, is_linked, is_known) =
+            (read_state.log, read_state.link.is_some(), read_state.position.is_some());
+        drop(read_state);
+        if self.search.is_over() || is_linked {
+            return self.search.found();
         }
         if position.is_ok() && !self.is_mirror && !is_known {
             // The log was opened anew meanwhile.
@@ -168,52 +170,53 @@ impl SourceReader {
         }
         let found = match (position, self.find(&jetstream)) {
             (Err(error), _) => Err(Some(self.failed(error)).into()),
-            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin, log),
-            (_, Origin::Refused(error)) => Err(Some(error).into()),
-            (_, Origin::Nowhere) => Err(None.into()),
+            (_, FoundOrigin::Here(origin)) => self.link(&jetstream, &stream, &origin, log),
+            (_, FoundOrigin::Refused(error)) => Err(Some(error).into()),
+            (_, FoundOrigin::Nowhere) => Err(None.into()),
         };
         let now = self.host.now();
-        let mut standing = lock(&self.standing);
-        standing.was_tried = true;
+        let mut status = lock(&self.status);
+        status.was_tried = true;
         match found {
             Ok(()) => {
-                standing.connected(now);
-                self.is_seeking.store(false, Release);
-                drop(standing);
-                self.settle_gets();
+                status.connected(now);
+                self.search.found();
+                drop(status);
+                self.update_direct_gets();
                 self.wake();
             }
             Err(Missed::Because(error)) => {
-                let pause = standing.failed(error);
-                drop(standing);
-                self.settle_gets();
-                self.ring_at(now + pause);
+                let pause = status.failed(error);
+                drop(status);
+                self.update_direct_gets();
+                self.schedule_at(now + pause);
             }
             Err(Missed::Unreleased) => {
-                drop(standing);
-                self.ring_at(now + SOON);
+                drop(status);
+                self.schedule_at(now + SOON);
             }
         }
     }
 
     /// A panic has ended its search. Must not panic itself.
-    fn stumble(&self) {
-        self.is_connecting.store(false, Release);
-        if !self.is_over.load(Acquire) {
+    fn abort_search(&self) {
+        if self.search.abort() {
             let pause =
-                lock(&self.standing).failed(Some(self.failed("a panic while the origin was looked for")));
-            self.ring_at(self.host.now() + pause);
+                lock(&self.status).failed(Some(self.failed("a panic while the origin was looked for")));
+            self.schedule_at(self.host.now() + pause);
         }
     }
 
-    fn find(&self, jetstream: &JetStream) -> Origin {
-        find::find(jetstream, &self.account, &self.source, self.is_mirror)
+    fn find(&self, jetstream: &JetStream) -> FoundOrigin {
+        origin::find(jetstream, &self.account, &self.source, self.is_mirror)
     }
 
-    /// Sees to it that a mirror that is as its origin answers direct gets for it where that does not.
+    /// Sees to it that a mirror that is as its origin answers direct gets for it where that does
+    /// not.
     ///
-    /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won by that.
-    pub(super) fn settle_gets(&self) {
+    /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won
+    /// by that.
+    pub(super) fn update_direct_gets(&self) {
         let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
             return;
         };
@@ -221,8 +224,8 @@ impl SourceReader {
         let origin = account.and_then(|account| account.stream(&self.source.name));
         let may = self.is_mirror && stream.config().mirror_direct && self.is_current.load(Acquire);
         let is_wanted = may && origin.is_none_or(|origin| !origin.config().allow_direct);
-        if !is_wanted || self.is_over.load(Acquire) {
-            return self.answer_no_gets();
+        if !is_wanted || self.search.is_over() {
+            return self.stop_direct_gets();
         }
         let mut direct = lock(&self.direct);
         if direct.is_empty() {
@@ -230,55 +233,69 @@ impl SourceReader {
         }
     }
 
-    pub(super) fn answer_no_gets(&self) {
+    pub(super) fn stop_direct_gets(&self) {
         for binding in std::mem::take(&mut *lock(&self.direct)) {
             self.account.unbind(&binding);
         }
     }
 
-    /// The origin is about to keep only what consumers want: has the one made that stands for this feed.
+    /// The origin is about to keep only what consumers want: has the one made that stands for this
+    /// source reader.
     ///
     /// # Errors
     /// There is none, so the origin must not.
-    pub(super) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) -> Result<(), ApiError> {
+    pub(super) fn make_source_consumer(
+        &self,
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+    ) -> Result<(), ApiError> {
         let Some(stream) = self.stream.upgrade() else { return Ok(()) };
-        if self.is_over.load(Acquire) || self.source.consumer.is_some() {
+        if self.search.is_over() || self.source.consumer.is_some() {
             return Ok(());
         }
         // Who is about to find out how far it is wants everything, as far as anybody knows.
-        let from = lock(&self.seat).link.as_ref().map_or(1, |link| link.cursor.position());
+        let from = lock(&self.read_state).link.as_ref().map_or(1, |link| link.cursor.position());
         // What came before goes: it must be here, as durably as this stream stores.
         jetstream.make_released(&stream)?;
         let about_to_be = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
-        Durable::make(jetstream, origin, &about_to_be, &self.name_in(&stream.config()), from).map(drop)
+        SourceConsumer::make(jetstream, origin, &about_to_be, &self.name_in(&stream.config()), from).map(drop)
     }
 
-    /// The origin keeps messages for another reason, or the consumer there is gone: goes on where it was.
-    pub(super) fn link_anew(&self) {
-        if lock(&self.seat).link.take().is_some() {
+    /// The origin keeps messages for another reason, or the consumer there is gone: goes on where
+    /// it was.
+    pub(super) fn relink(&self) {
+        if lock(&self.read_state).link.take().is_some() {
             self.connect(Ok(()));
         }
     }
 
     /// Whether this is the consumer that stands for it.
     pub(super) fn reads_by(&self, consumer: &Arc<LiveConsumer>) -> bool {
-        let seat = lock(&self.seat);
-        let durable = seat.link.as_ref().and_then(|link| link.durable.as_ref());
-        durable.is_some_and(|durable| durable.is(consumer))
+        let read_state = lock(&self.read_state);
+        let source_consumer = read_state.link.as_ref().and_then(|link| link.source_consumer.as_ref());
+        source_consumer.is_some_and(|source_consumer| source_consumer.is(consumer))
     }
 
-    /// The same if the consumer has another name in this configuration of the stream.
-    pub(super) fn settle_name(&self, config: &StreamConfig) {
+    /// Connects anew if the source consumer has another name in this configuration of the stream.
+    pub(super) fn relink_if_renamed(&self, config: &StreamConfig) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
-        let durable = lock(&self.seat).link.as_ref().and_then(|link| link.durable.clone());
+        let source_consumer =
+            lock(&self.read_state).link.as_ref().and_then(|link| link.source_consumer.clone());
         let name = self.name_in(config).consumer_name(&jetstream.settings.domain);
-        if durable.is_some_and(|durable| !durable.is_given() && durable.name() != name) {
-            self.link_anew();
+        if source_consumer.is_some_and(|source_consumer| {
+            !source_consumer.is_client_made() && source_consumer.name() != name
+        }) {
+            self.relink();
         }
     }
 
-    fn name_in<'a>(&'a self, config: &'a StreamConfig) -> Name<'a> {
-        Name { account: self.account.name(), config, source: &self.source, is_mirror: self.is_mirror }
+    fn name_in<'a>(&'a self, config: &'a StreamConfig) -> SourceConsumerName<'a> {
+        SourceConsumerName {
+            account: self.account.name(),
+            config,
+            source: &self.source,
+            is_mirror: self.is_mirror,
+        }
     }
 
     fn failed(&self, why: impl std::fmt::Display) -> ApiError {
@@ -289,8 +306,9 @@ impl SourceReader {
         }
     }
 
-    /// Makes the way to an origin that is there, for the log that the stream had when its seat said `log`. `Because(None)` when
-    /// it has another one: who opened that has the feed come again.
+    /// Makes the way to an origin that is there, for the log that the stream had when the read
+    /// state said `log`. `Because(None)` when it has another one: who opened that has the source
+    /// reader come again.
     fn link(
         &self,
         jetstream: &JetStream,
@@ -304,76 +322,76 @@ impl SourceReader {
         let mut start =
             self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
         let mut filter = filter_of(&self.source);
-        let durable = self.durable(jetstream, stream, origin, start)?;
-        if let Some(durable) = &durable {
+        let source_consumer = self.source_consumer(jetstream, stream, origin, start)?;
+        if let Some(source_consumer) = &source_consumer {
             // What the origin hears of is what is stored here, as durably as this stream stores.
             if !jetstream.make_released(stream).map_err(|error| Some(self.failed(error)))? {
                 return Err(Missed::Unreleased);
             }
             // It must not lose what only a log had that is no more.
-            if lock(&self.seat).log != log {
+            if lock(&self.read_state).log != log {
                 return Err(None.into());
             }
-            let (had, wants) = durable.place().ok_or(None)?;
+            let (had, wants) = source_consumer.place().ok_or(None)?;
             filter = wants;
-            durable.catch_up(had + 1, own, &filter);
+            source_consumer.catch_up(had + 1, own, &filter);
             start = start.max(had.max(own) + 1);
-            // One of another name may have stood for this feed.
+            // One of another name may have stood for this source reader.
             orphans::sweep(jetstream, origin);
         }
         let floor = self.is_mirror.then(|| start - 1);
         let start = start.max(own + 1);
-        let link = Link {
+        let link = OriginLink {
             origin: Arc::downgrade(origin),
             identity,
             cursor: reader.cursor(filter.clone(), start),
             filter,
             floor,
-            durable,
+            source_consumer,
         };
-        let mut seat = lock(&self.seat);
-        if seat.log != log || self.is_over.load(Acquire) {
+        let mut read_state = lock(&self.read_state);
+        if read_state.log != log || self.search.is_over() {
             return Err(None.into());
         }
         // What was stored is known to this link. To another origin it says nothing.
-        seat.unsettled.clear();
-        seat.link = Some(link);
-        drop(seat);
+        read_state.unacked.clear();
+        read_state.link = Some(link);
+        drop(read_state);
         if let Some(me) = self.me.upgrade() {
-            origin.followers().add(&me);
+            origin.downstreams().add(&me);
         }
         Ok(())
     }
 
-    /// How far it is with the origin of this identity, and whether that is another one than before. `None`: the log is not that
-    /// one any more.
+    /// How far it is with the origin of this identity, and whether that is another one than before.
+    /// `None`: the log is not that one any more.
     fn place(&self, identity: &str, log: u64) -> Option<(Seq, bool)> {
         if self.is_mirror {
             let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
             return Some((last, false));
         }
-        let mut seat = lock(&self.seat);
-        if seat.log != log {
+        let mut read_state = lock(&self.read_state);
+        if read_state.log != log {
             return None;
         }
-        let position = seat.position.get_or_insert_default();
+        let position = read_state.position.get_or_insert_default();
         let is_new = !position.identity.is_empty() && position.identity != identity;
         if is_new {
-            *position = Position::default();
-            lock(&self.standing).seq = 0;
+            *position = SourcePosition::default();
+            lock(&self.status).seq = 0;
         }
         identity.clone_into(&mut position.identity);
         let seq = position.seq;
         if is_new {
             // How far it was with the other one says nothing of this one.
-            seat.past.clear();
-            seat.past.push_back((0, 0, None));
+            read_state.past.clear();
+            read_state.past.push_back((0, 0, None));
         }
         Some((seq, is_new))
     }
 
     /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.
-    fn start(&self, origin: &Reader, own: &Reader, is_anew: bool) -> Result<Seq, ReadError> {
+    fn start(&self, origin: &StreamReader, own: &StreamReader, is_anew: bool) -> Result<Seq, ReadError> {
         let totals = origin.state().totals;
         let first = totals.first_seq.max(1);
         let at_time = |time| origin.seq_at(time);
@@ -387,12 +405,13 @@ impl SourceReader {
                 None => first,
             }
         } else {
-            let seq = lock(&self.seat).position.as_ref().map_or(0, |position| position.seq);
-            let last_time = crate::read::contents(own, false).last_time;
+            let seq = lock(&self.read_state).position.as_ref().map_or(0, |position| position.seq);
+            let last_time = myelin_streams::read::contents(own, false).last_time;
             match (&source.opt_start_time, last_time) {
                 _ if seq > 0 => seq + 1,
                 _ if source.opt_start_seq > 0 => source.opt_start_seq,
-                // Compat: what came before the last message here is taken to be here, or to be gone.
+                // Compat: what came before the last message here is taken to be here, or to be
+                // gone.
                 (Some(time), Some(last)) if time.timestamp() < last => at_time(last)?,
                 (Some(time), _) => at_time(time.timestamp())?,
                 (None, Some(last)) if here.first_seq > 1 && !is_anew => at_time(last)?,
@@ -403,27 +422,27 @@ impl SourceReader {
         Ok(start.max(first))
     }
 
-    fn durable(
+    fn source_consumer(
         &self,
         jetstream: &JetStream,
         stream: &LiveStream,
         origin: &Arc<LiveStream>,
         start: Seq,
-    ) -> Result<Option<Durable>, Option<ApiError>> {
+    ) -> Result<Option<SourceConsumer>, Option<ApiError>> {
         if let Some(given) = &self.source.consumer {
-            return Durable::given(origin, &given.name, self.is_mirror).map(Some);
+            return SourceConsumer::given(origin, &given.name, self.is_mirror).map(Some);
         }
         let config = origin.config();
         if config.retention == Retention::Limits {
             return Ok(None);
         }
-        Durable::make(jetstream, origin, &config, &self.name_in(&stream.config()), start)
+        SourceConsumer::make(jetstream, origin, &config, &self.name_in(&stream.config()), start)
             .map(Some)
             .map_err(Some)
     }
 }
 
-/// What is taken of an origin.
+/// Filter of what is copied from an origin.
 fn filter_of(source: &StreamSource) -> Filter {
     let filters: Vec<Vec<u8>> = match source.subject_transforms.as_slice() {
         [] => vec![source.filter_subject.clone().into_bytes()],

@@ -1,43 +1,43 @@
-//! Who copies a stream and waits at its end.
+//! Downstreams of a stream: those that copy it and wait at its end.
 //!
-//! Whoever waits looks once more afterwards, and whoever brings news looks who waits after it was released: one of the two
-//! sees the other. A stream that nobody copies pays one load.
+//! Whoever waits looks once more afterwards, and whoever releases more looks who waits after it was
+//! released: one of the two sees the other. A stream that nobody copies pays one load.
 
 use super::SourceReader;
 use crate::engine::consumers::LiveConsumer;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
-use crate::error::ApiError;
 use myelin_broker::{Service, Shard};
+use myelin_jsapi::ApiError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, Weak};
 
-/// See the head of this file.
+/// Source readers that copy one stream, and those of them that wait at its end.
 #[derive(Default)]
-pub(in crate::engine) struct Followers {
+pub(in crate::engine) struct Downstreams {
     waiting: Mutex<Vec<Weak<SourceReader>>>,
     has_waiting: AtomicBool,
     /// All that read it, whether they wait or not.
     all: Mutex<Vec<Weak<SourceReader>>>,
 }
 
-impl Followers {
-    /// A feed reads the stream from now on.
-    pub(super) fn add(&self, feed: &Arc<SourceReader>) {
+impl Downstreams {
+    /// A source reader reads the stream from now on.
+    pub(super) fn add(&self, source_reader: &Arc<SourceReader>) {
         let mut all = lock(&self.all);
-        all.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, feed)));
-        all.push(Arc::downgrade(feed));
+        all.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, source_reader)));
+        all.push(Arc::downgrade(source_reader));
     }
 
-    /// A feed waits for news. It has to look once more afterwards.
-    pub(super) fn park(&self, feed: &Arc<SourceReader>) {
-        lock(&self.waiting).push(Arc::downgrade(feed));
+    /// A source reader waits for more. It has to look once more afterwards.
+    pub(super) fn park(&self, source_reader: &Arc<SourceReader>) {
+        lock(&self.waiting).push(Arc::downgrade(source_reader));
         self.has_waiting.store(true, SeqCst);
         fence(SeqCst);
     }
 
     /// Something was released: wakes who waits for it. To be called behind a fence.
-    pub(in crate::engine) fn tell(&self, shard: Option<&mut Shard>) {
+    pub(in crate::engine) fn notify(&self, shard: Option<&mut Shard>) {
         if !self.has_waiting.load(Relaxed) {
             return;
         }
@@ -48,48 +48,57 @@ impl Followers {
         };
         let woken = woken.iter().filter_map(Weak::upgrade);
         match shard {
-            Some(shard) => woken.for_each(|feed| shard.wake(&(feed as Arc<dyn Service>))),
-            None => woken.for_each(|feed| feed.wake()),
+            Some(shard) => woken.for_each(|source_reader| shard.wake(&(source_reader as Arc<dyn Service>))),
+            None => woken.for_each(|source_reader| source_reader.wake()),
         }
     }
 
-    /// The stream will keep only what consumers want: those that stand for who copies it are made. Only on the thread that answers
-    /// the API.
+    /// The stream will keep only what consumers want: those that stand for who copies it are made.
+    /// Only on the thread that answers the API.
     ///
     /// # Errors
     /// One cannot be made.
-    pub(in crate::engine) fn hold(
+    pub(in crate::engine) fn make_source_consumer(
         &self,
         jetstream: &JetStream,
         origin: &Arc<LiveStream>,
     ) -> Result<(), ApiError> {
-        self.feeds().iter().try_for_each(|feed| feed.hold(jetstream, origin))
+        self.source_readers()
+            .iter()
+            .try_for_each(|source_reader| source_reader.make_source_consumer(jetstream, origin))
     }
 
-    /// The stream keeps messages for another reason: who reads it finds its way anew, with a consumer or without. Only on the
-    /// thread that answers the API.
-    pub(in crate::engine) fn follow_anew(&self) {
-        self.feeds().iter().for_each(|feed| feed.link_anew());
+    /// The stream keeps messages for another reason: who reads it finds its way anew, with a
+    /// consumer or without. Only on the thread that answers the API.
+    pub(in crate::engine) fn relink_all(&self) {
+        self.source_readers().iter().for_each(|source_reader| source_reader.relink());
     }
 
-    /// A consumer was removed: who read by it has it made anew. Only on the thread that answers the API.
-    pub(in crate::engine) fn lose_consumer(&self, consumer: &Arc<LiveConsumer>) {
-        self.feeds().iter().filter(|feed| feed.reads_by(consumer)).for_each(|feed| feed.link_anew());
+    /// A consumer was removed: who read by it has it made anew. Only on the thread that answers the
+    /// API.
+    pub(in crate::engine) fn consumer_removed(&self, consumer: &Arc<LiveConsumer>) {
+        self.source_readers()
+            .iter()
+            .filter(|source_reader| source_reader.reads_by(consumer))
+            .for_each(|source_reader| source_reader.relink());
     }
 
     /// A consumer has another configuration: who reads by it looks whether it is paused.
-    pub(in crate::engine) fn follow_consumer(&self, consumer: &Arc<LiveConsumer>) {
-        self.feeds().iter().filter(|feed| feed.reads_by(consumer)).for_each(|feed| feed.wake());
+    pub(in crate::engine) fn consumer_changed(&self, consumer: &Arc<LiveConsumer>) {
+        self.source_readers()
+            .iter()
+            .filter(|source_reader| source_reader.reads_by(consumer))
+            .for_each(|source_reader| source_reader.wake());
     }
 
-    fn feeds(&self) -> Vec<Arc<SourceReader>> {
+    fn source_readers(&self) -> Vec<Arc<SourceReader>> {
         lock(&self.all).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The stream is gone, or its log was opened anew: who reads it looks where it is.
-    pub(in crate::engine) fn scatter(&self) {
+    pub(in crate::engine) fn reconnect_all(&self) {
         let all = std::mem::take(&mut *lock(&self.all));
-        all.iter().filter_map(Weak::upgrade).for_each(|feed| feed.lose_origin());
-        self.tell(None);
+        all.iter().filter_map(Weak::upgrade).for_each(|source_reader| source_reader.lose_origin());
+        self.notify(None);
     }
 }

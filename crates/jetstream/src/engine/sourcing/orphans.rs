@@ -1,30 +1,34 @@
-//! Consumers that have stood for a mirror or source that is no more: the origin would keep messages for them for ever.
+//! Consumers that have stood for a mirror or source that is no more: the origin would keep messages
+//! for them for ever.
 //!
-//! One goes when its stream is gone or copies something else. It is found by what is written about it at the origin, so it does
-//! not matter what had become of the feed by then, nor whether there was a crash in between. One that somebody else has made
-//! stays: a client, or another server that reads from here. All of this is for the thread that answers the API.
+//! One goes when its stream is gone or copies something else. It is found by what is written about
+//! it at the origin, so it does not matter what had become of the source reader by then, nor
+//! whether there was a crash in between. One that somebody else has made stays: a client, or
+//! another server that reads from here. All of this is for the thread that answers the API.
 
-use super::find::{self, Origin};
-use super::source_consumer::{Name, owner};
-use crate::config::{Retention, StreamConfig};
-use crate::consumer::config::ConsumerConfig;
+use super::origin::{self, FoundOrigin};
+use super::source_consumer::{SourceConsumerName, owner};
 use crate::engine::{JetStream, LiveStream};
-use myelin_broker::{Account, MessageBuf};
+use myelin_broker::Account;
+use myelin_jsapi::config::{Retention, StreamConfig};
+use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_wire::message_buf::MessageBuf;
 use std::sync::{Arc, Weak};
 
 /// A stream of this configuration is gone, or has another one: sees to what it had at its origins.
-pub(in crate::engine) fn settle(jetstream: &JetStream, account: &Arc<Account>, before: &StreamConfig) {
+pub(in crate::engine) fn sweep_origins(jetstream: &JetStream, account: &Arc<Account>, before: &StreamConfig) {
     let mirror = before.mirror.iter().map(|mirror| (mirror, true));
     let all = mirror.chain(before.sources.iter().map(|source| (source, false)));
     for (source, is_mirror) in all.filter(|(source, _)| source.consumer.is_none()) {
-        if let Origin::Here(origin) = find::find(jetstream, account, source, is_mirror) {
+        if let FoundOrigin::Here(origin) = origin::find(jetstream, account, source, is_mirror) {
             end_unneeded(jetstream, &origin, Some((&**account, before)));
         }
     }
 }
 
-/// The same for what was found in files, of whomever: answers those origins of which that is not known yet.
-pub(in crate::engine) fn settle_found(
+/// Removes the orphans at origins that were found in files, of whatever account. Returns those
+/// origins of which it is not known yet whether they have any.
+pub(in crate::engine) fn sweep_found(
     jetstream: &JetStream,
     mut found: Vec<Weak<LiveStream>>,
 ) -> Vec<Weak<LiveStream>> {
@@ -33,7 +37,7 @@ pub(in crate::engine) fn settle_found(
 }
 
 /// Whether a stream has such consumers, whoever needs them.
-pub(in crate::engine) fn has_links(origin: &LiveStream) -> bool {
+pub(in crate::engine) fn has_source_consumers(origin: &LiveStream) -> bool {
     let mut has = false;
     each(origin, |_| has = true);
     has
@@ -45,11 +49,11 @@ pub(in crate::engine) fn sweep(jetstream: &JetStream, origin: &Arc<LiveStream>) 
 }
 
 /// A stream that was seen to go, or to change.
-type Settled<'a> = Option<(&'a Account, &'a StreamConfig)>;
+type ChangedStream<'a> = Option<(&'a Account, &'a StreamConfig)>;
 
-fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, settled: Settled<'_>) -> bool {
+fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, changed: ChangedStream<'_>) -> bool {
     let (mut unneeded, mut is_known) = (Vec::new(), true);
-    each(origin, |consumer| match is_needed(jetstream, origin, consumer, settled) {
+    each(origin, |consumer| match is_needed(jetstream, origin, consumer, changed) {
         Some(true) => {}
         Some(false) => unneeded.push(consumer.name.clone()),
         None => is_known = false,
@@ -65,7 +69,7 @@ fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, settled: Settle
 }
 
 fn each(origin: &LiveStream, mut visit: impl FnMut(&ConsumerConfig)) {
-    crate::consumer::config::Others::each(&**origin.consumers(), &mut |consumer| {
+    myelin_jsapi::consumer::config::OtherConsumers::each(&**origin.consumers(), &mut |consumer| {
         if consumer.is_own {
             visit(consumer);
         }
@@ -78,7 +82,7 @@ fn is_needed(
     jetstream: &JetStream,
     origin: &Arc<LiveStream>,
     consumer: &ConsumerConfig,
-    settled: Settled<'_>,
+    changed: ChangedStream<'_>,
 ) -> Option<bool> {
     if origin.config().retention == Retention::Limits {
         return Some(false);
@@ -89,24 +93,26 @@ fn is_needed(
         return None;
     }
     let Some(stream) = account.stream(stream) else {
-        let was_seen = settled
+        let was_seen = changed
             .is_some_and(|(of, config)| of.name() == account.account().name() && config.name == stream);
-        // The store may have it under a name that cannot be read, and an operator may bring it back.
+        // The store may have it under a name that cannot be read, and an operator may bring it
+        // back.
         return if jetstream.has_unreadable && !was_seen { None } else { Some(false) };
     };
     let config = stream.config();
     let sources = if is_mirror { config.mirror.as_slice() } else { config.sources.as_slice() };
     let mut is_any_missing = false;
     for source in sources.iter().filter(|source| source.consumer.is_none()) {
-        let is_here = match find::find(jetstream, account.account(), source, is_mirror) {
-            Origin::Here(found) => Arc::ptr_eq(&found, origin),
+        let is_here = match origin::find(jetstream, account.account(), source, is_mirror) {
+            FoundOrigin::Here(found) => Arc::ptr_eq(&found, origin),
             // By another way it may be. One of the same account is where it is.
             _ => source.external.is_some(),
         };
         if !is_here {
             continue;
         }
-        let name = Name { account: account.account().name(), config: &config, source, is_mirror };
+        let name =
+            SourceConsumerName { account: account.account().name(), config: &config, source, is_mirror };
         let name = name.consumer_name(&jetstream.settings.domain);
         if name == consumer.name {
             return Some(true);

@@ -1,21 +1,22 @@
 //! How far the sources of a stream are.
 //!
-//! Every sourced message says in its header where it comes from, so what is stored and how far a source is are one write.
-//! But messages go: by limits, by purges, because consumers had them. So after each run of a source, still in the turn, its
-//! position is written to the log of the stream's consumers. A crash may leave more of one log than of the other:
+//! Every sourced message says in its header where it comes from, so what is stored and how far a
+//! source is are one write. But messages go: by limits, by purges, because consumers had them. So
+//! after each run of a source, still in the turn, its position is written to the log of the
+//! stream's consumers. A crash may leave more of one log than of the other:
 //!
 //! - More of the stream: what it says of sources is taken from the messages that are read when it is opened, also those that
-//!   are gone again (`Witnessed`), and from those that it still has (`search`).
+//!   are gone again (`SeenPositions`), and from those that it still has (`position_search`).
 //!   What is gone from a sealed segment is not read any more: before one is sealed, the positions are synced ([`upkeep`]).
 //! - More of the positions: each has those before it along, back to one whose messages survive anything. The last one that the
 //!   stream can have is believed.
 
-use super::render::Origin;
-use crate::config::StreamConfig;
+use super::render::SourceHeader;
 use crate::engine::LiveStream;
 use crate::engine::consumers::StreamConsumers;
 use crate::engine::live::lock;
-use myelin_store::consumer::{AckPolicy, Consumers, Rules};
+use myelin_jsapi::config::StreamConfig;
+use myelin_store::consumer::{AckPolicy, AckRules, Consumers};
 use myelin_store::journal::Journal;
 use myelin_store::{Done, Job, Seq, Timestamp};
 use myelin_wire::header;
@@ -25,10 +26,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, Mutex};
 
-/// What their names in that log begin with. No consumer's name can have a blank.
+/// Prefix of their names in that log. No consumer's name can have a blank.
 pub(super) const PREFIX: &str = "source of: ";
 
-pub(super) const RULES: Rules = Rules { acks: AckPolicy::None, max_deliver: None };
+pub(super) const RULES: AckRules = AckRules { acks: AckPolicy::None, max_deliver: None };
 
 /// The header that says it.
 pub(super) const SOURCE: &[u8] = b"Nats-Stream-Source";
@@ -39,42 +40,43 @@ pub(in crate::engine) fn is_position(name: &str) -> bool {
 }
 
 /// The log that positions are kept in.
-pub(super) trait Ledger {
+pub(super) trait PositionStore {
     /// Keeps something under a name; `None`: no longer.
     fn note(&self, name: &str, blob: Option<&[u8]>);
     /// The positions, by what follows the prefix of their names.
-    fn kept(&self) -> Vec<(String, Position)>;
+    fn kept(&self) -> Vec<(String, SourcePosition)>;
 }
 
-impl Ledger for StreamConsumers {
+impl PositionStore for StreamConsumers {
     fn note(&self, name: &str, blob: Option<&[u8]>) {
-        self.tell_of_positions(&self.note_position(name, RULES, blob));
+        self.report_position_writes(&self.note_position(name, RULES, blob));
     }
 
-    fn kept(&self) -> Vec<(String, Position)> {
+    fn kept(&self) -> Vec<(String, SourcePosition)> {
         self.positions(PREFIX, read)
     }
 }
 
 /// How far a source is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Position {
+pub(super) struct SourcePosition {
     /// The last sequence of the origin that was looked at; 0: none.
     pub(super) seq: Seq,
     /// Which stream that was: one that is made anew under its name begins anew.
     pub(super) identity: String,
     /// The stream's own last sequence then.
     pub(super) local: Seq,
-    /// `seq` and `local` as they were before, oldest first: more than a loss of power can take of the stream.
+    /// `seq` and `local` as they were before, oldest first: more than a loss of power can take of
+    /// the stream.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) before: Vec<(Seq, Seq)>,
-    /// It is one of those before, of which not all are kept: the stream may have messages of this source behind `local`, until
-    /// there is another position.
+    /// Whether it is an earlier position, of which not all are kept: the stream may have messages
+    /// of this source behind `local`, until there is another position.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) thrown_back: bool,
 }
 
-impl Position {
+impl SourcePosition {
     /// The position when the stream ended at `last`; `None`: it says nothing of that.
     fn at(mut self, last: Seq) -> Option<Self> {
         while self.local > last {
@@ -85,25 +87,26 @@ impl Position {
     }
 }
 
-/// What messages that were read when the stream was opened say of its sources, by the source: the last of each counts.
+/// Positions of sources, as messages that were read when the stream was opened say, by the source:
+/// the last of each counts.
 #[derive(Default)]
-pub(in crate::engine) struct Witnessed(BTreeMap<String, Position>);
+pub(in crate::engine) struct SeenPositions(BTreeMap<String, SourcePosition>);
 
-impl Witnessed {
+impl SeenPositions {
     /// A message was read.
     pub(in crate::engine) fn see(&mut self, local: Seq, headers: &[u8]) {
-        let Some(origin) = header::get(headers, SOURCE).and_then(Origin::read) else { return };
+        let Some(origin) = header::get(headers, SOURCE).and_then(SourceHeader::read) else { return };
         let identity = origin.identity.to_owned();
-        let position = Position { seq: origin.seq, identity, local, ..Position::default() };
+        let position = SourcePosition { seq: origin.seq, identity, local, ..SourcePosition::default() };
         self.0.insert(origin.index(), position);
     }
 }
 
-/// See the head of this file.
+/// Positions of a stream's sources, as the log of its consumers keeps them.
 #[derive(Clone)]
 pub(super) struct Positions {
     consumers: Arc<StreamConsumers>,
-    /// What [`settle`] has answered last.
+    /// Sequence that [`reconcile`] has answered last.
     looked_through: Arc<AtomicU64>,
 }
 
@@ -112,8 +115,9 @@ impl Positions {
         Self { consumers: Arc::clone(stream.consumers()), looked_through: Arc::clone(looked_through) }
     }
 
-    /// Notes how far a source is. An error is the disk's: the next one that is written writes this one, too.
-    pub(super) fn write(&self, index: &str, position: &Position) {
+    /// Notes how far a source is. An error is the disk's: the next one that is written writes this
+    /// one, too.
+    pub(super) fn write(&self, index: &str, position: &SourcePosition) {
         write(&*self.consumers, index, position);
     }
 
@@ -122,20 +126,27 @@ impl Positions {
         remove(&*self.consumers, index);
     }
 
-    /// What was written about sources, and up to where in the stream that is all there is to know of them.
-    pub(super) fn written(&self) -> (BTreeMap<String, Position>, Seq) {
+    /// Positions that were written of sources, and up to where in the stream that is all there is
+    /// to know of them.
+    pub(super) fn written(&self) -> (BTreeMap<String, SourcePosition>, Seq) {
         // Not as far as others have come meanwhile: what one had stored last may be before that.
         (self.consumers.kept().into_iter().collect(), self.looked_through.load(Acquire))
     }
 }
 
-/// Brings the positions of a stream that was opened and ends at `last` into line with it. Answers how far they tell of the
-/// stream: what is behind may say more. Before anything is added to the stream.
-pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, witnessed: Witnessed) -> Seq {
+/// Brings the positions of a stream that was opened and ends at `last` into line with it. Answers
+/// how far they tell of the stream: what is behind may say more. Before anything is added to the
+/// stream.
+pub(super) fn reconcile(
+    store: &impl PositionStore,
+    config: &StreamConfig,
+    last: Seq,
+    seen: SeenPositions,
+) -> Seq {
     let wanted: Vec<String> = config.sources.iter().map(super::render::index_name).collect();
     let (mut looked_through, mut thrown_back) = (0, Seq::MAX);
     let mut known = BTreeMap::new();
-    for (index, written) in ledger.kept() {
+    for (index, written) in store.kept() {
         // A source that was taken away may be here still, after a loss of power.
         let believed = written.clone().at(last).filter(|_| wanted.contains(&index));
         match believed {
@@ -145,17 +156,17 @@ pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, wit
                     thrown_back = thrown_back.min(position.local);
                 }
                 if position != written {
-                    write(ledger, &index, &position);
+                    write(store, &index, &position);
                 }
                 known.insert(index, position);
             }
-            None => remove(ledger, &index),
+            None => remove(store, &index),
         }
     }
-    for (index, position) in witnessed.0 {
+    for (index, position) in seen.0 {
         let is_newer = known.get(&index).is_none_or(|known| position.local > known.local);
         if is_newer && position.local <= last && wanted.contains(&index) {
-            write(ledger, &index, &position);
+            write(store, &index, &position);
         }
     }
     looked_through.min(thrown_back)
@@ -163,7 +174,8 @@ pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, wit
 
 /// Does a job of the stream whose consumers' log this is. Only for threads that may wait.
 ///
-/// The job was given out in the stream's turn, so the positions of all messages of a closed segment were noted before.
+/// The job was given out in the stream's turn, so the positions of all messages of a closed segment
+/// were noted before.
 pub(in crate::engine) fn upkeep(
     job: Job,
     states: &Mutex<Consumers>,
@@ -190,17 +202,17 @@ fn sync(states: &Mutex<Consumers>, journal: &Journal, now: Timestamp) -> io::Res
     if held.is_synced(noted) { Ok(()) } else { held.checkpoint().map(drop) }
 }
 
-pub(super) fn write(ledger: &impl Ledger, index: &str, position: &Position) {
+pub(super) fn write(store: &impl PositionStore, index: &str, position: &SourcePosition) {
     let Ok(blob) = serde_json::to_vec(position) else { return };
-    ledger.note(&name(index), Some(&blob));
+    store.note(&name(index), Some(&blob));
 }
 
-fn remove(ledger: &impl Ledger, index: &str) {
-    ledger.note(&name(index), None);
+fn remove(store: &impl PositionStore, index: &str) {
+    store.note(&name(index), None);
 }
 
-/// What a blob says.
-pub(super) fn read(blob: &[u8]) -> Option<Position> {
+/// Reads a position out of a blob.
+pub(super) fn read(blob: &[u8]) -> Option<SourcePosition> {
     serde_json::from_slice(blob).ok()
 }
 
@@ -212,12 +224,12 @@ fn name(index: &str) -> String {
 mod tests {
     use super::*;
 
-    fn position(seq: Seq, local: Seq, before: &[(Seq, Seq)]) -> Position {
-        Position { seq, identity: "i".into(), local, before: before.to_vec(), thrown_back: false }
+    fn position(seq: Seq, local: Seq, before: &[(Seq, Seq)]) -> SourcePosition {
+        SourcePosition { seq, identity: "i".into(), local, before: before.to_vec(), thrown_back: false }
     }
 
-    fn thrown_back(to: Position) -> Position {
-        Position { thrown_back: true, ..to }
+    fn thrown_back(to: SourcePosition) -> SourcePosition {
+        SourcePosition { thrown_back: true, ..to }
     }
 
     #[test]
@@ -229,11 +241,11 @@ mod tests {
         assert_eq!(written.at(49), None);
     }
 
-    /// A ledger in memory.
+    /// A store in memory.
     #[derive(Default)]
-    struct Book(std::cell::RefCell<BTreeMap<String, Position>>);
+    struct Book(std::cell::RefCell<BTreeMap<String, SourcePosition>>);
 
-    impl Ledger for Book {
+    impl PositionStore for Book {
         fn note(&self, name: &str, blob: Option<&[u8]>) {
             let index = name.strip_prefix(PREFIX).expect("the name of a position").to_owned();
             match blob.and_then(read) {
@@ -242,45 +254,47 @@ mod tests {
             };
         }
 
-        fn kept(&self) -> Vec<(String, Position)> {
+        fn kept(&self) -> Vec<(String, SourcePosition)> {
             self.0.borrow().clone().into_iter().collect()
         }
     }
 
-    /// Between the one that is believed and the one that is lost there were others, and what they told of may be stored.
+    /// Between the one that is believed and the one that is lost there were others, and what they
+    /// told of may be stored.
     #[test]
     fn behind_a_position_that_was_thrown_back_the_stream_is_searched() {
-        let source = |name: &str| crate::config::StreamSource { name: name.to_owned(), ..Default::default() };
+        let source =
+            |name: &str| myelin_jsapi::config::StreamSource { name: name.to_owned(), ..Default::default() };
         let config = StreamConfig { sources: vec![source("A"), source("B")], ..Default::default() };
         let index = |at: usize| super::super::render::index_name(&config.sources[at]);
         let book = Book::default();
         write(&book, &index(0), &position(9, 120, &[(3, 70), (8, 110)]));
         write(&book, &index(1), &position(5, 89, &[]));
-        assert_eq!(settle(&book, &config, 120, Witnessed::default()), 120);
-        assert_eq!(settle(&book, &config, 89, Witnessed::default()), 70);
+        assert_eq!(reconcile(&book, &config, 120, SeenPositions::default()), 120);
+        assert_eq!(reconcile(&book, &config, 89, SeenPositions::default()), 70);
         // Also when it is opened once more before there is another position.
-        assert_eq!(settle(&book, &config, 89, Witnessed::default()), 70);
+        assert_eq!(reconcile(&book, &config, 89, SeenPositions::default()), 70);
         write(&book, &index(0), &position(7, 90, &[]));
-        assert_eq!(settle(&book, &config, 90, Witnessed::default()), 90);
+        assert_eq!(reconcile(&book, &config, 90, SeenPositions::default()), 90);
     }
 
     #[test]
     fn a_position_of_before_there_were_others_is_read() {
         let old = r#"{"seq":5,"identity":"i","local":7}"#;
-        assert_eq!(serde_json::from_str::<Position>(old).unwrap(), position(5, 7, &[]));
+        assert_eq!(serde_json::from_str::<SourcePosition>(old).unwrap(), position(5, 7, &[]));
         assert_eq!(serde_json::to_string(&position(5, 7, &[])).unwrap(), old);
     }
 
     #[test]
     fn of_each_source_the_last_message_counts() {
-        let mut witnessed = Witnessed::default();
+        let mut seen = SeenPositions::default();
         let headers = |value: &str| format!("NATS/1.0\r\nNats-Stream-Source: {value}\r\n\r\n");
-        witnessed.see(3, headers("A 7 > > a.1 ident").as_bytes());
-        witnessed.see(4, headers("B 1 b.* > b.1 ident").as_bytes());
-        witnessed.see(5, headers("A 8 > > a.1 other").as_bytes());
-        witnessed.see(6, b"");
-        let a = Position { seq: 8, identity: "other".into(), local: 5, ..Position::default() };
-        assert_eq!(witnessed.0.get("A > >"), Some(&a));
-        assert_eq!(witnessed.0.get("B b.* >").map(|position| position.local), Some(4));
+        seen.see(3, headers("A 7 > > a.1 ident").as_bytes());
+        seen.see(4, headers("B 1 b.* > b.1 ident").as_bytes());
+        seen.see(5, headers("A 8 > > a.1 other").as_bytes());
+        seen.see(6, b"");
+        let a = SourcePosition { seq: 8, identity: "other".into(), local: 5, ..SourcePosition::default() };
+        assert_eq!(seen.0.get("A > >"), Some(&a));
+        assert_eq!(seen.0.get("B b.* >").map(|position| position.local), Some(4));
     }
 }

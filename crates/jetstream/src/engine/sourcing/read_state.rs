@@ -1,14 +1,15 @@
-//! What a feed reads with: its place in the origin's log, and runs of messages on their way.
+//! State of a source reader: its place in the origin's log, and runs of messages on their way.
 //!
-//! Used inside the turn of the stream that copies, and by the thread that connects. Memory is bounded by a run.
+//! Used inside the turn of the stream that copies, and by the thread that connects. Memory is
+//! bounded by a run.
 
-use super::positions::Position;
-use super::render::Rendering;
-use super::source_consumer::Durable;
+use super::positions::SourcePosition;
+use super::render::SourceRenderer;
+use super::source_consumer::SourceConsumer;
 use crate::engine::LiveStream;
-use myelin_broker::{MessageBuf, MessageRef};
 use myelin_stdx::rng::Rng;
 use myelin_store::{Cursor, Filter, LogEnd, ReadError, Seq, Stream, Ticket, Timestamp, Wait};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::VecDeque;
 use std::sync::Weak;
 
@@ -17,34 +18,36 @@ const RUN_BYTES: usize = 128 * 1024;
 const RUN_MESSAGES: usize = 1024;
 /// Whoever waits keeps memory for a run of so many bytes: many may wait.
 pub(super) const SPARE_BYTES: usize = 16 * 1024;
-/// Positions that are kept behind the last one, and one for each file that is not synced. More there are only where syncs
-/// take long: then not each is.
+/// Positions that are kept behind the last one, and one for each file that is not synced. More
+/// there are only where syncs take long: then not each is.
 const PAST: usize = 12;
 
-/// See the head of this file.
+/// State of a source reader: its place in the origin's log, and how far the source is.
 pub(super) struct ReadState {
-    /// How often the log of the stream that copies was left for another one: what was found in one says nothing in the next.
+    /// How often the log of the stream that copies was left for another one: what was found in one
+    /// says nothing in the next.
     pub(super) log: u64,
-    pub(super) link: Option<Link>,
+    pub(super) link: Option<OriginLink>,
     /// How far a source is; `None`: not known yet.
-    pub(super) position: Option<Position>,
-    /// The ones before: sequence there and here, and where the log ended. `None`: that much survives anything.
+    pub(super) position: Option<SourcePosition>,
+    /// The ones before: sequence there and here, and where the log ended. `None`: that much
+    /// survives anything.
     pub(super) past: VecDeque<(Seq, Seq, Option<LogEnd>)>,
-    pub(super) rendering: Rendering,
+    pub(super) renderer: SourceRenderer,
     /// The run, with sequence and time of each message as the origin has them.
     pub(super) msgs: MessageBuf,
     pub(super) stamps: Vec<(Seq, Timestamp)>,
     /// The bytes of the largest run that they have had.
     pub(super) largest: usize,
     /// Messages that the origin may lose when this stream has released them.
-    pub(super) unsettled: VecDeque<(Ticket, Vec<Seq>)>,
+    pub(super) unacked: VecDeque<(Ticket, Vec<Seq>)>,
     pub(super) rng: Rng,
     /// How often the next message was refused. It is tried alone then.
     pub(super) refusals: u32,
 }
 
 /// A way to the origin.
-pub(super) struct Link {
+pub(super) struct OriginLink {
     pub(super) origin: Weak<LiveStream>,
     pub(super) identity: String,
     pub(super) filter: Filter,
@@ -52,7 +55,7 @@ pub(super) struct Link {
     /// A mirror has nothing up to here, because the origin has nothing.
     pub(super) floor: Option<Seq>,
     /// Where the origin loses what is acknowledged.
-    pub(super) durable: Option<Durable>,
+    pub(super) source_consumer: Option<SourceConsumer>,
 }
 
 fn are_of_one_file(one: Option<LogEnd>, other: Option<LogEnd>) -> bool {
@@ -61,40 +64,47 @@ fn are_of_one_file(one: Option<LogEnd>, other: Option<LogEnd>) -> bool {
 
 /// Where a run ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum RunEnd {
     /// There is more at hand.
     Full,
     /// That was all.
     All,
-    /// What follows has to be read from the device.
+    /// The next message has to be read from the device.
     Cold,
-    /// What follows cannot be read now, and may be later.
+    /// The next message cannot be read now, and may be later.
     Refused,
 }
 
 impl ReadState {
-    /// What was found out of the stream's files, which are all synced when they are opened.
-    pub(super) fn enter(&mut self, position: Position) {
+    /// Takes over a position that was found in the stream's files, which are all synced when they
+    /// are opened.
+    pub(super) fn enter(&mut self, position: SourcePosition) {
         self.past.clear();
         self.past.push_back((position.seq, position.local, None));
-        self.position = Some(Position { before: Vec::new(), thrown_back: false, ..position });
+        self.position = Some(SourcePosition { before: Vec::new(), thrown_back: false, ..position });
     }
 
-    /// The source is at `seq` of its origin, and `store` ends behind that. Answers what is to be written down.
-    pub(super) fn come_to(&mut self, seq: Seq, store: &Stream) -> &Position {
+    /// The source is at `seq` of its origin, and `store` ends behind that. Answers what is to be
+    /// written down.
+    pub(super) fn come_to(&mut self, seq: Seq, store: &Stream) -> &SourcePosition {
         let Self { position, past, .. } = self;
         let is_safe = |end: &Option<LogEnd>| end.is_none_or(|end| store.is_synced(end));
         // One that is safe is as far back as anybody can be thrown.
         while past.get(1).is_some_and(|(_, _, end)| is_safe(end)) {
             past.pop_front();
         }
-        // The last of each file stays: what tells of the messages before it may be gone when the file is sealed.
+        // The last of each file stays: what tells of the messages before it may be gone when the
+        // file is sealed.
         if past.len() > PAST
             && let Some(at) = (1..past.len() - 1).find(|&at| are_of_one_file(past[at].2, past[at + 1].2))
         {
             past.remove(at);
         }
         let local = store.state().totals.last_seq;
+        debug_assert!(
+            past.back().is_none_or(|(_, before, _)| *before <= local),
+            "positions are kept in the order in which the stream came to them"
+        );
         let position = position.get_or_insert_default();
         position.thrown_back = false;
         position.before.clear();
@@ -105,28 +115,33 @@ impl ReadState {
     }
 
     /// There is nothing to be read now, and the last run was a small one.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.largest > SPARE_BYTES {
             (self.msgs, self.stamps, self.largest) = (MessageBuf::default(), Vec::new(), 0);
         }
     }
 
     /// Reads a run. An empty one: nothing is there, or not at hand.
-    pub(super) fn read(&mut self) -> End {
+    pub(super) fn read(&mut self) -> RunEnd {
         let end = self.fill();
+        debug_assert_eq!(self.msgs.len(), self.stamps.len(), "each message of a run has its sequence");
+        debug_assert!(
+            self.stamps.is_sorted_by(|one, next| one.0 < next.0),
+            "a run is in the order of its origin"
+        );
         if let Some(link) = &mut self.link {
-            // The feed may wait for ever.
+            // The source reader may wait for ever.
             link.cursor.pause();
         }
         self.largest = self.largest.max(self.msgs.bytes());
         end
     }
 
-    fn fill(&mut self) -> End {
-        let Self { link, rendering, msgs, stamps, rng, refusals, .. } = self;
+    fn fill(&mut self) -> RunEnd {
+        let Self { link, renderer, msgs, stamps, rng, refusals, .. } = self;
         msgs.clear();
         stamps.clear();
-        let Some(Link { cursor, identity, .. }) = link else { return End::All };
+        let Some(OriginLink { cursor, identity, .. }) = link else { return RunEnd::All };
         let random = &mut || rng.next_u64() as u32;
         let most = if *refusals > 0 { 1 } else { RUN_MESSAGES };
         let mut damaged = 0;
@@ -134,7 +149,7 @@ impl ReadState {
             let at = cursor.position();
             match cursor.next(Wait::Forbidden) {
                 Ok(Some(message)) => {
-                    let (subject, headers) = rendering.render(&message, identity, random);
+                    let (subject, headers) = renderer.render(&message, identity, random);
                     msgs.push(MessageRef {
                         subject,
                         headers,
@@ -143,11 +158,12 @@ impl ReadState {
                     });
                     stamps.push((message.seq, message.timestamp));
                 }
-                Ok(None) | Err(ReadError::Unreleased) => return End::All,
-                Err(ReadError::WouldWait) => return End::Cold,
-                Err(ReadError::More) => return End::Full,
-                // The system's troubles (too many open files, a bad moment of a disk) take nothing away.
-                Err(ReadError::Io(_)) => return End::Refused,
+                Ok(None) | Err(ReadError::Unreleased) => return RunEnd::All,
+                Err(ReadError::WouldWait) => return RunEnd::Cold,
+                Err(ReadError::More) => return RunEnd::Full,
+                // The system's troubles (too many open files, a bad moment of a disk) take nothing
+                // away.
+                Err(ReadError::Io(_)) => return RunEnd::Refused,
                 // What is damaged there is not here.
                 Err(ReadError::Damaged(_)) => {
                     damaged += 1;
@@ -155,6 +171,6 @@ impl ReadState {
                 }
             }
         }
-        End::Full
+        RunEnd::Full
     }
 }

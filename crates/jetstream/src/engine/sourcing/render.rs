@@ -1,18 +1,19 @@
-//! What a message of an origin looks like here: its subject, its headers, and where it comes from.
+//! Rendering of an origin's message for this stream: its subject, its headers, and where it comes
+//! from.
 
-use crate::config::StreamSource;
-use crate::consumer::account_hash as hash;
+use myelin_jsapi::config::StreamSource;
 use myelin_store::{Message, Seq};
+use myelin_streams::consumer::account_hash as hash;
 use myelin_subject::Transform;
 use myelin_wire::encode;
 
-/// What is not taken along: what the publisher expected of the other stream, and of its batch.
+/// Headers that are not copied: what the publisher expected of the other stream, and of its batch.
 const DROPPED: [&[u8]; 2] = [b"Nats-Expected-", b"Nats-Batch-"];
 const SOURCE: &[u8] = b"Nats-Stream-Source:";
 const FIRST: &[u8] = b"NATS/1.0\r\n";
 
-/// The name by which positions are kept and that headers carry, in three tokens: the stream (with a hash of how it is
-/// reached, and one of the consumer), what is taken of it, what is made of that.
+/// The name by which positions are kept and that headers carry, in three tokens: the stream (with a
+/// hash of how it is reached, and one of the consumer), what is taken of it, what is made of that.
 pub(super) fn index_name(source: &StreamSource) -> String {
     let mut name = source.name.clone();
     if let Some(external) = &source.external {
@@ -31,7 +32,7 @@ pub(super) fn index_name(source: &StreamSource) -> String {
 }
 
 /// How the messages of one origin are rendered.
-pub(super) struct Rendering {
+pub(super) struct SourceRenderer {
     transforms: Vec<Transform>,
     /// The three tokens; `None` for a mirror, which does not say.
     index: Option<[Box<str>; 3]>,
@@ -39,7 +40,7 @@ pub(super) struct Rendering {
     headers: Vec<u8>,
 }
 
-impl Rendering {
+impl SourceRenderer {
     pub(super) fn new(source: &StreamSource, is_mirror: bool) -> Self {
         let pairs = source.subject_transforms.iter();
         // One without a destination only filters.
@@ -126,18 +127,18 @@ fn write_source(index: &[Box<str>; 3], (seq, subject, identity): (Seq, &[u8], &s
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// What such a header says.
+/// Fields of the header that names a message's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin<'a> {
+pub(super) struct SourceHeader<'a> {
     /// The three tokens of the name by which positions are kept.
     name: [&'a str; 3],
     /// The sequence there.
     pub(super) seq: Seq,
-    /// What tells the origin from another stream of its name.
+    /// Hash that tells the origin from another stream of its name.
     pub(super) identity: &'a str,
 }
 
-impl<'a> Origin<'a> {
+impl<'a> SourceHeader<'a> {
     /// Compat: without the fourth token it says nothing that could be used.
     pub(super) fn read(value: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
@@ -163,7 +164,7 @@ impl<'a> Origin<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ExternalStream, SubjectTransform};
+    use myelin_jsapi::config::{ExternalStream, SubjectTransform};
 
     fn message<'a>(headers: &'a [u8]) -> Message<'a> {
         Message { seq: 7, timestamp: 1, expires: None, subject: b"o.a", headers, payload: b"x" }
@@ -177,18 +178,18 @@ mod tests {
     fn a_sourced_message_says_where_it_comes_from() {
         let source =
             StreamSource { name: "O".into(), filter_subject: "o.*".into(), ..StreamSource::default() };
-        let mut rendering = Rendering::new(&source, false);
+        let mut renderer = SourceRenderer::new(&source, false);
         let headers = b"NATS/1.0\r\nA: 1\r\nNats-Expected-Stream: O\r\nNats-Stream-Source: X 1 > > y\r\nNats-Batch-Id: b\r\n\r\n";
         let message = message(headers);
-        let (subject, headers) = rendering.render(&message, "ident123", &mut || 0);
+        let (subject, headers) = renderer.render(&message, "ident123", &mut || 0);
         assert_eq!(subject, b"o.a");
         let expected = "NATS/1.0\r\nA: 1\r\nNats-Stream-Source: O 7 o.* > o.a ident123\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(headers), expected);
         let value = "O 7 o.* > o.a ident123";
-        let origin = Origin::read(value.as_bytes()).unwrap();
+        let origin = SourceHeader::read(value.as_bytes()).unwrap();
         assert_eq!((origin.index(), origin.seq, origin.identity), (index_name(&source), 7, "ident123"));
         assert!(origin.is_of(&index_name(&source)) && !origin.is_of("O > >"));
-        assert_eq!(Origin::read(b"O 7 >"), None);
+        assert_eq!(SourceHeader::read(b"O 7 >"), None);
     }
 
     #[test]
@@ -198,14 +199,14 @@ mod tests {
             subject_transforms: vec![pair("x", ""), pair("o.*", "m.{{wildcard(1)}}")],
             ..StreamSource::default()
         };
-        let mut rendering = Rendering::new(&source, true);
+        let mut renderer = SourceRenderer::new(&source, true);
         let plain = message(b"NATS/1.0\r\nA: 1\r\n\r\n");
-        let (subject, headers) = rendering.render(&plain, "", &mut || 0);
+        let (subject, headers) = renderer.render(&plain, "", &mut || 0);
         assert_eq!((subject, headers), (&b"m.a"[..], &b"NATS/1.0\r\nA: 1\r\n\r\n"[..]));
         let expecting = message(b"NATS/1.0\r\nNats-Expected-Last-Sequence: 6\r\n\r\n");
-        assert_eq!(rendering.render(&expecting, "", &mut || 0).1, b"");
+        assert_eq!(renderer.render(&expecting, "", &mut || 0).1, b"");
         let both = message(b"NATS/1.0\r\nNats-Batch-Id: b\r\nA: 1\r\n\r\n");
-        assert_eq!(rendering.render(&both, "", &mut || 0).1, b"NATS/1.0\r\nA: 1\r\n\r\n");
+        assert_eq!(renderer.render(&both, "", &mut || 0).1, b"NATS/1.0\r\nA: 1\r\n\r\n");
     }
 
     #[test]

@@ -1,38 +1,40 @@
-//! The consumer that stands for a mirror or source where a message goes when its consumers have it (work-queue and interest
-//! retention): the origin keeps for it what is not stored here yet.
+//! The consumer that stands for a mirror or source where a message goes when its consumers have it
+//! (work-queue and interest retention): the origin keeps for it what is not stored here yet.
 //!
-//! It is what the reference makes, shown in lists like it: durable, acknowledged by flow control. Messages do not go through
-//! it: the feed reads the log, and tells it what was stored.
+//! It is what the reference makes, shown in lists like it: durable, acknowledged by flow control.
+//! Messages do not go through it: the source reader reads the log, and tells it what was stored.
 
-use super::find::sign;
+use super::origin::sign;
 use super::render::index_name;
-use crate::config::{StreamConfig, StreamSource};
-use crate::consumer::account_hash as hash;
-use crate::consumer::config::{
-    self as consumers, AckPolicy, Action, ConsumerConfig, Created, DeliverPolicy, Limits, Wanted, World,
-};
 use crate::engine::consumers::{CreateContext, LiveConsumer};
 use crate::engine::{JetStream, LiveStream};
-use crate::error::ApiError;
-use myelin_broker::{MessageBuf, Shard};
+use myelin_broker::Shard;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::{StreamConfig, StreamSource};
+use myelin_jsapi::consumer::config::{
+    self as consumers, AckPolicy, Action, CheckContext, ConsumerConfig, Created, DeliverPolicy, Limits,
+    MatchedRequest,
+};
 use myelin_store::{Filter, Seq, Timestamp, Wait};
+use myelin_streams::consumer::account_hash as hash;
+use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// Messages that are settled at once.
 const MANY: usize = 1000;
 
-/// See the head of this file.
+/// Consumer at the origin that keeps for a mirror or source what is not stored here yet.
 #[derive(Clone)]
-pub(super) struct Durable {
+pub(super) struct SourceConsumer {
     origin: Weak<LiveStream>,
     consumer: Arc<LiveConsumer>,
     /// Whether it is a client's, which stays when it is not needed any more.
-    is_given: bool,
+    is_client_made: bool,
 }
 
-/// What a mirror or source of a stream is called where its consumer is.
-pub(super) struct Name<'a> {
+/// Name of a mirror or source of a stream where its consumer is.
+pub(super) struct SourceConsumerName<'a> {
     pub(super) account: &'a str,
     /// Of the stream that copies.
     pub(super) config: &'a StreamConfig,
@@ -40,7 +42,7 @@ pub(super) struct Name<'a> {
     pub(super) is_mirror: bool,
 }
 
-impl Name<'_> {
+impl SourceConsumerName<'_> {
     /// The name of its consumer: the same after a restart.
     pub(super) fn consumer_name(&self, domain: &str) -> String {
         let mut id = format!("{} {}", self.config.name, self.account);
@@ -73,7 +75,8 @@ fn label(is_mirror: bool, key: &str) -> String {
     format!("_nats.{}.{key}", if is_mirror { "mirror" } else { "src" })
 }
 
-/// For whom a consumer was made that stands for a mirror or source: the account, the stream, and whether it is its mirror.
+/// For whom a consumer was made that stands for a mirror or source: the account, the stream, and
+/// whether it is its mirror.
 pub(super) fn owner(consumer: &ConsumerConfig) -> Option<(&str, &str, bool)> {
     let of = |is_mirror: bool| {
         let said = |key| consumer.metadata.get(&label(is_mirror, key)).map(String::as_str);
@@ -82,7 +85,7 @@ pub(super) fn owner(consumer: &ConsumerConfig) -> Option<(&str, &str, bool)> {
     of(true).or_else(|| of(false))
 }
 
-impl Durable {
+impl SourceConsumer {
     /// The consumer that a client has made for the source.
     ///
     /// # Errors
@@ -101,11 +104,11 @@ impl Durable {
                 [ApiError::MIRROR_CONSUMER_REQUIRES_ACK_FC, ApiError::SOURCE_CONSUMER_REQUIRES_ACK_FC];
             return Err(Some(if is_mirror { mirror } else { source }));
         }
-        Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: true })
+        Ok(Self { origin: Arc::downgrade(origin), consumer, is_client_made: true })
     }
 
-    /// Makes the consumer, or finds it as it was left, where the origin is or is about to be as `stream` says. Only on the thread
-    /// that answers the API.
+    /// Makes the consumer, or finds it as it was left, where the origin is or is about to be as
+    /// `stream` says. Only on the thread that answers the API.
     ///
     /// # Errors
     /// The origin may have no more, or it cannot be written.
@@ -113,7 +116,7 @@ impl Durable {
         jetstream: &JetStream,
         origin: &Arc<LiveStream>,
         stream: &StreamConfig,
-        name: &Name<'_>,
+        name: &SourceConsumerName<'_>,
         start: Seq,
     ) -> Result<Self, ApiError> {
         let (consumers, source) = (origin.consumers(), name.source);
@@ -158,7 +161,8 @@ impl Durable {
         let mut out = MessageBuf::default();
         // Nobody listens there: the log is read instead.
         let has_interest = |_: &str| false;
-        let world = World { stream, consumers: &**consumers, limits: &limits, has_interest: &has_interest };
+        let world =
+            CheckContext { stream, consumers: &**consumers, limits: &limits, has_interest: &has_interest };
         let name = config.name.clone();
         let config = match consumers.config(&name) {
             // Where it begins is not for a second request to say.
@@ -173,11 +177,11 @@ impl Durable {
             },
             None => config,
         };
-        let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };
+        let wanted = MatchedRequest { config, action: Action::CreateOrUpdate, pedantic: false };
         match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
             Created::New(config) => {
-                let around = CreateContext::new(stream, jetstream);
-                consumers.create(*config, &around, &mut out)?;
+                let context = CreateContext::new(stream, jetstream);
+                consumers.create(*config, &context, &mut out)?;
             }
             Created::Changed(config) => {
                 let live = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
@@ -193,18 +197,19 @@ impl Durable {
             round.map_err(ApiError::consumer_create)?;
         }
         let consumer = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: false })
+        Ok(Self { origin: Arc::downgrade(origin), consumer, is_client_made: false })
     }
 
-    /// What it has had, and what it wants. From now on nothing is pushed. Waits for its turn.
+    /// Position and filter of the consumer. From now on nothing is pushed. Waits for its turn.
     pub(super) fn place(&self) -> Option<(Seq, Filter)> {
-        self.consumer.ask(|core, turn| {
+        self.consumer.query(|core, turn| {
             core.set_read(true, turn);
             (core.acknowledged_through(), core.filter().clone())
         })
     }
 
-    /// Messages up to `through` were stored here before; the consumer may not know. Only for threads that may wait.
+    /// Messages up to `through` were stored here before; the consumer may not know. Only for
+    /// threads that may wait.
     pub(super) fn catch_up(&self, from: Seq, through: Seq, filter: &Filter) {
         let Some(origin) = self.origin.upgrade() else { return };
         let mut cursor = origin.reader().cursor(filter.clone(), from);
@@ -214,17 +219,18 @@ impl Durable {
         {
             had.push(message.seq);
             if had.len() == MANY {
-                self.settle(std::mem::take(&mut had), None);
+                self.acknowledge(std::mem::take(&mut had), None);
             }
         }
-        self.settle(had, None);
+        self.acknowledge(had, None);
     }
 
-    /// These messages are stored here: the origin needs not keep them for this consumer. Not inside a turn.
-    pub(super) fn settle(&self, seqs: Vec<Seq>, shard: Option<&mut Shard>) {
+    /// These messages are stored here: the origin needs not keep them for this consumer. Not inside
+    /// a turn.
+    pub(super) fn acknowledge(&self, seqs: Vec<Seq>, shard: Option<&mut Shard>) {
         match shard {
             _ if seqs.is_empty() => {}
-            Some(shard) => self.consumer.tell(move |core, turn| core.sourced(seqs, turn), shard),
+            Some(shard) => self.consumer.act_on_shard(move |core, turn| core.sourced(seqs, turn), shard),
             None => {
                 self.consumer.act(move |core, turn| core.sourced(seqs, turn));
             }
@@ -246,13 +252,13 @@ impl Durable {
     }
 
     /// Whether a client has made it.
-    pub(super) fn is_given(&self) -> bool {
-        self.is_given
+    pub(super) fn is_client_made(&self) -> bool {
+        self.is_client_made
     }
 
     /// The log is not read for it any more: what a client made pushes again.
     pub(super) fn release(&self) {
-        if self.is_given {
+        if self.is_client_made {
             self.consumer.act(|core, turn| core.set_read(false, turn));
         }
     }

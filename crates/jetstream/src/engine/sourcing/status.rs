@@ -1,16 +1,17 @@
-//! How a feed stands, as `STREAM.INFO` shows it.
+//! How a source reader stands, as `STREAM.INFO` shows it.
 
-use crate::error::ApiError;
+use myelin_jsapi::ApiError;
 use myelin_store::{Seq, Timestamp};
 
-/// How often the reference's consumers give a sign of life: while an origin is there, `active` is never older.
+/// How often the reference's consumers give a sign of life: while an origin is there, `active` is
+/// never older.
 const HEARTBEAT: i64 = 1_000_000_000;
 
 const SECOND: Timestamp = 1_000_000_000;
 /// How often the time until it is looked for again doubles. One that is made is noticed at once.
 const DOUBLED: u32 = 4;
 
-/// See the head of this file.
+/// Status of a source reader, as `STREAM.INFO` shows it.
 #[derive(Default)]
 pub(super) struct SourceStatus {
     /// Whether the origin was asked for. Compat: a mirror tells its filter only from then on.
@@ -44,7 +45,8 @@ impl SourceStatus {
         (self.is_connected, self.heard, self.error, self.failures) = (true, Some(now), None, 0);
     }
 
-    /// It is not, or cannot be read. Answers after how long to look again: later each time.
+    /// Notes that the origin is not there, or cannot be read. Returns after how long to look again:
+    /// later each time.
     pub(super) fn failed(&mut self, why: Option<ApiError>) -> Timestamp {
         (self.is_connected, self.error) = (false, why);
         let pause = SECOND << self.failures.min(DOUBLED);
@@ -59,11 +61,11 @@ mod tests {
 
     #[test]
     fn an_origin_that_is_there_was_heard_a_moment_ago() {
-        let mut standing = SourceStatus::default();
-        assert_eq!(standing.active(5), -1);
-        standing.connected(10);
-        assert_eq!(standing.active(10 + 5 * HEARTBEAT + 7), 7);
-        standing.failed(None);
-        assert_eq!(standing.active(10 + 5 * HEARTBEAT + 7), 5 * HEARTBEAT + 7);
+        let mut status = SourceStatus::default();
+        assert_eq!(status.active(5), -1);
+        status.connected(10);
+        assert_eq!(status.active(10 + 5 * HEARTBEAT + 7), 7);
+        status.failed(None);
+        assert_eq!(status.active(10 + 5 * HEARTBEAT + 7), 5 * HEARTBEAT + 7);
     }
 }

@@ -1,11 +1,12 @@
-//! A counter whose total is not in memory: those who publish to its stream wait for it, and nobody else.
+//! A counter whose total is not in memory: those who publish to its stream wait for it, and nobody
+//! else.
 
 use super::house::{House, stream};
-use crate::config::StreamConfig;
 use crate::engine::live::lock;
-use myelin_broker::MessageRef;
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::config::StreamConfig;
 use myelin_store::Wait;
-use myelin_store::disk::faulty::FaultyDisk;
+use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;

@@ -1,17 +1,17 @@
 //! What is gone takes no memory, also when nothing comes any more.
 
 use super::house::{House, stream};
-use crate::config::{Storage, StreamConfig};
-use crate::consumer::config::{AckPolicy, ConsumerConfig};
-use myelin_broker::MessageBuf;
-use myelin_store::Usage;
+use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_store::StreamUsage;
+use myelin_wire::message_buf::MessageBuf;
 
 const SECOND: i64 = 1_000_000_000;
 
-fn usage(house: &House, name: &str) -> Usage {
+fn usage(house: &House, name: &str) -> StreamUsage {
     let live = house.stream(name);
-    let mut loan = live.borrow().expect("the stream is there");
-    loan.parts().0.store().usage()
+    let mut guard = live.lock_core().expect("the stream is there");
+    guard.parts().0.store().usage()
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn consumers_that_are_deleted_while_they_wait_leave_nothing() {
         drop(consumer);
         house.settle();
     }
-    // The shard's cache of routes lets go of them by and by, and who is to be rung is forgotten by whoever rings.
+    // The shard's cache of routes lets go of them by and by, and who is to be rung is forgotten by
+    // whoever rings.
     house.pass(SECOND);
     assert!(gone.iter().all(|consumer| consumer.strong_count() == 0), "somebody holds a consumer");
     assert_eq!(house.stream("S").consumers().waiting(), (0, 0));

@@ -1,19 +1,24 @@
-//! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing before it is told to.
+//! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
+//! before it is told to.
 
-use crate::config::{AccountLimits, Storage, StreamConfig, StreamSource};
-use crate::consumer::config::{self as consumers, Action, ConsumerConfig, Created, Limits, Wanted};
 use crate::engine::consumers::CreateContext;
 use crate::engine::live::lock;
 use crate::engine::{
-    AccountStreams, Alarmed, Backlog, Host, JetStream, LiveStream, Request, ServerLimits, Settings, Task,
+    AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task,
+    Timer,
 };
-use crate::error::ApiError;
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, Broker, Level, Log, MessageBuf, MessageRef, Service, Shard};
-use myelin_store::disk::faulty::FaultyDisk;
+use myelin_broker::{Account, Broker, Level, Log, Service, ServiceBatch, Shard};
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, StreamSource};
+use myelin_jsapi::consumer::config::{
+    self as consumers, Action, ConsumerConfig, Created, Limits, MatchedRequest,
+};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Job, StoreOptions, Timestamp};
 use myelin_wire::info::Info;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +40,7 @@ pub(super) struct Desk {
     pub(super) reads: Mutex<VecDeque<Task>>,
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
     jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
-    alarms: Mutex<Vec<(Timestamp, Weak<dyn Alarmed>)>>,
+    alarms: Mutex<Vec<(Timestamp, Weak<dyn Timer>)>>,
     bufs: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
     /// Panics that were caught, in words.
     pub(super) panics: Mutex<Vec<String>>,
@@ -62,37 +67,37 @@ impl Host for Desk {
         lock(&self.bufs).push_back((Arc::clone(account), msgs));
     }
 
-    fn request(&self, _: Request) -> bool {
+    fn request(&self, _: ApiRequest) -> bool {
         false
     }
 
-    fn read(&self, task: Task) {
+    fn spawn_read(&self, task: Task) {
         lock(&self.reads).push_back(task);
     }
 
-    fn try_read(&self, task: Task) -> bool {
+    fn try_spawn_read(&self, task: Task) -> bool {
         let has_room = lock(&self.reads).len() < MOST_READS;
         if has_room {
-            self.read(task);
+            self.spawn_read(task);
         }
         has_room
     }
 
-    fn haul(&self, task: Task) {
-        self.read(task);
+    fn spawn_backup(&self, task: Task) {
+        self.spawn_read(task);
     }
 
-    fn run(&self, task: Task) {
+    fn spawn_api(&self, task: Task) {
         lock(&self.tasks).push_back(task);
     }
 
     fn repair(&self, _: Arc<LiveStream>) {}
 
-    fn schedule(&self, at: Timestamp, sleeper: Weak<dyn Alarmed>) {
-        lock(&self.alarms).push((at, sleeper));
+    fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
+        lock(&self.alarms).push((at, timer));
     }
 
-    fn work(&self, stream: Arc<LiveStream>, job: Job) {
+    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job) {
         lock(&self.jobs).push_back((stream, job));
     }
 
@@ -130,7 +135,7 @@ impl Log for Silent {
 struct Ear;
 
 impl Service for Ear {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         msgs.clear();
     }
 }
@@ -139,14 +144,14 @@ impl Service for Ear {
 struct Witness(Arc<Mutex<Vec<String>>>);
 
 impl Service for Witness {
-    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
         let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
         lock(&self.0).extend(headers);
         msgs.clear();
     }
 }
 
-/// See the head of this file.
+/// JetStream without sockets and threads, for tests.
 pub(super) struct House {
     pub(super) host: Arc<Desk>,
     pub(super) account: Arc<Account>,
@@ -162,12 +167,27 @@ impl House {
 
     /// On what a disk holds.
     pub(super) fn on(disk: &FaultyDisk) -> Self {
+        Self::with(disk, StoreOptions::new("/store"))
+    }
+
+    /// With a store that is opened so.
+    pub(super) fn with(disk: &FaultyDisk, options: StoreOptions) -> Self {
+        Self::begin(disk, options, 7)
+    }
+
+    /// On what a disk holds, with all that is random drawn from `seed`.
+    pub(super) fn seeded(disk: &FaultyDisk, seed: u64) -> Self {
+        Self::begin(disk, StoreOptions::new("/store"), seed)
+    }
+
+    fn begin(disk: &FaultyDisk, options: StoreOptions, seed: u64) -> Self {
         let broker = Broker::new(
-            myelin_broker::Settings::default(),
+            Default::default(),
             AuthConfig::open(),
             &[],
             None,
             Info::default(),
+            Arc::new(SeededEntropy::new(seed)),
             Arc::new(Silent),
         );
         let broker = broker.expect("nothing is configured");
@@ -176,13 +196,13 @@ impl House {
         let jetstream = JetStream::open(
             settings(),
             Arc::new(disk.clone()),
-            StoreOptions::new("/store"),
-            Arc::new(SeededEntropy::new(7)),
+            options,
+            Arc::new(SeededEntropy::new(seed)),
             Arc::clone(&host) as Arc<dyn Host>,
         );
         let jetstream = jetstream.expect("the store can be opened");
         jetstream.enable(&account, Some(AccountLimits::default()));
-        let mut house = Self { shard: Shard::new(&broker, 1), host, account, jetstream };
+        let mut house = Self { shard: Shard::new(&broker, seed), host, account, jetstream };
         house.settle();
         house
     }
@@ -224,13 +244,13 @@ impl House {
         let live = self.stream(stream);
         let (config_of_stream, limits) = (live.config(), Limits::default());
         let has_interest = |_: &str| false;
-        let world = consumers::World {
+        let world = consumers::CheckContext {
             stream: &config_of_stream,
             consumers: &**live.consumers(),
             limits: &limits,
             has_interest: &has_interest,
         };
-        let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };
+        let wanted = MatchedRequest { config, action: Action::CreateOrUpdate, pedantic: false };
         let Ok(Created::New(config)) = consumers::create(wanted, &world, &mut String::new) else {
             panic!("it is a new one")
         };
@@ -292,46 +312,57 @@ impl House {
     /// Does what there is to do, until there is nothing.
     pub(super) fn settle(&mut self) {
         loop {
-            self.shard.flush();
-            let take = |queue: &Mutex<VecDeque<Task>>| lock(queue).pop_front();
-            if let Some(task) = take(&self.host.tasks).or_else(|| take(&self.host.reads)) {
-                task();
+            if self.step_without_jobs() {
                 continue;
             }
-            let woken = lock(&self.host.woken).pop_front();
-            if let Some(service) = woken {
-                self.shard.wake(&service);
-                continue;
-            }
-            let job = lock(&self.host.jobs).pop_front();
-            if let Some((stream, job)) = job {
-                stream.upkeep(job);
-                continue;
-            }
-            let msgs = lock(&self.host.bufs).pop_front();
-            if let Some((account, mut msgs)) = msgs {
-                self.shard.send(&account, &mut msgs, Instant::now());
-                continue;
-            }
-            if !self.shard.is_dirty() {
+            if !self.run_job() {
                 return;
             }
         }
+    }
+
+    /// Runs one job of a store. Answers whether there was one.
+    pub(super) fn run_job(&mut self) -> bool {
+        let job = lock(&self.host.jobs).pop_front();
+        job.map(|(stream, job)| stream.upkeep(job)).is_some()
+    }
+
+    /// Does one thing of what there is to do besides jobs of stores. Answers whether there may be
+    /// more.
+    pub(super) fn step_without_jobs(&mut self) -> bool {
+        self.shard.flush();
+        let take = |queue: &Mutex<VecDeque<Task>>| lock(queue).pop_front();
+        if let Some(task) = take(&self.host.tasks).or_else(|| take(&self.host.reads)) {
+            task();
+            return true;
+        }
+        let woken = lock(&self.host.woken).pop_front();
+        if let Some(service) = woken {
+            self.shard.wake(&service);
+            return true;
+        }
+        let msgs = lock(&self.host.bufs).pop_front();
+        if let Some((account, mut msgs)) = msgs {
+            self.shard.send(&account, &mut msgs, Instant::now());
+            return true;
+        }
+        self.shard.is_dirty()
     }
 
     /// Lets time pass, and all alarms ring that are due then.
     pub(super) fn pass(&mut self, time: Timestamp) {
         let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
         let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
-        due.iter().filter_map(|(_, sleeper)| sleeper.upgrade()).for_each(|sleeper| sleeper.ring());
+        due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
         self.settle();
     }
 
-    /// The same while all other threads are busy. Answers what waits for the API's, and how many alarms are due again.
+    /// Lets time pass while all other threads are busy. Returns how many requests wait for the
+    /// API's, and how many alarms are due again.
     pub(super) fn pass_while_busy(&mut self, time: Timestamp) -> (usize, usize) {
         let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
         let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
-        due.iter().filter_map(|(_, sleeper)| sleeper.upgrade()).for_each(|sleeper| sleeper.ring());
+        due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
         loop {
             self.shard.flush();
             let woken = lock(&self.host.woken).pop_front();
@@ -341,14 +372,13 @@ impl House {
                 None => break,
             }
         }
-        let is_due =
-            |(at, sleeper): &&(Timestamp, Weak<dyn Alarmed>)| *at <= now && sleeper.strong_count() > 0;
+        let is_due = |(at, timer): &&(Timestamp, Weak<dyn Timer>)| *at <= now && timer.strong_count() > 0;
         (lock(&self.host.tasks).len(), lock(&self.host.alarms).iter().filter(is_due).count())
     }
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> JetStreamSettings {
+    JetStreamSettings {
         domain: String::new(),
         strict: false,
         server_name: "js".into(),
@@ -358,7 +388,7 @@ fn settings() -> Settings {
             max_memory: 1 << 30,
             max_store: 1 << 30,
             duplicate_window: None,
-            batches: crate::stream::batch::Limits::default(),
+            batches: Default::default(),
             consumers: consumers::ServerLimits::default(),
         },
         backlog: Backlog { messages: 10_000, bytes: 1 << 20 },

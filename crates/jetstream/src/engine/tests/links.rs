@@ -1,13 +1,14 @@
-//! Streams that copy others: what becomes of the consumers that stand for them, and of what fails on the way.
+//! Streams that copy others: what becomes of the consumers that stand for them, and of what fails
+//! on the way.
 
 use super::house::{House, copy, source, stream};
-use crate::config::{Retention, StreamConfig};
-use crate::consumer::config::{AckPolicy, ConsumerConfig};
 use crate::engine::Host;
 use crate::engine::live::lock;
-use crate::json::Moment;
-use myelin_broker::MessageBuf;
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_jsapi::config::{Retention, StreamConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_jsapi::json::Moment;
+use myelin_wire::message_buf::MessageBuf;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -39,13 +40,13 @@ fn a_search_that_panics_is_begun_again_later() {
     // As unwinding does.
     drop(search);
     house.settle();
-    let (_, sources) = house.stream("S").origins_info();
+    let (_, sources) = house.stream("S").sourcing_info();
     let error = sources[0].error.as_ref().expect("it is told").to_string();
     assert!(error.contains("a panic while the origin was looked for"), "{error}");
     assert_eq!(house.contents("S"), (0, 0));
     house.pass(SECOND);
     assert_eq!(house.contents("S"), (1, 1));
-    assert_eq!(house.stream("S").origins_info().1[0].error, None);
+    assert_eq!(house.stream("S").sourcing_info().1[0].error, None);
     // On its second way it falls behind the search.
     house.make(copy("T", &[source("O", "")]));
     let search = lock(&house.host.reads).pop_front().expect("it looks how far it is");
@@ -74,7 +75,7 @@ fn the_consumer_of_a_mirror_goes_when_that_becomes_a_stream() {
 fn it_goes_although_nobody_reads_by_it_at_that_moment() {
     let mut house = copied(copy("S", &[source("W", "")]));
     // The log of the origin was opened anew, and the source is about to look for it.
-    house.stream("W").followers().scatter();
+    house.stream("W").downstreams().reconnect_all();
     house.delete("S");
     assert!(house.consumers("W").is_empty());
 }
@@ -164,8 +165,8 @@ fn a_consumer_of_a_stream_that_is_not_there_goes_when_the_server_starts() {
     assert_eq!(house.consumers("W").len(), 3);
     // The end comes between the removal of the stream and what follows.
     let live = house.stream("S");
-    let mut loan = live.borrow().expect("nobody else has it");
-    house.jetstream.store.delete_stream(loan.parts().0.store_mut()).expect("the disk works");
+    let mut guard = live.lock_core().expect("nobody else has it");
+    house.jetstream.store.delete_stream(guard.parts().0.store_mut()).expect("the disk works");
     house.jetstream.journal().round_now(&|| 1).expect("the disk works");
     drop(house);
     let house = House::on(&disk.power_cycle(Survival::All));
@@ -173,7 +174,8 @@ fn a_consumer_of_a_stream_that_is_not_there_goes_when_the_server_starts() {
     assert!(left.len() == 2 && left.contains(&"X".to_owned()), "{left:?}");
 }
 
-/// A client, or another server that reads from here, has made one under the name that this server would give.
+/// A client, or another server that reads from here, has made one under the name that this server
+/// would give.
 #[test]
 fn a_consumer_that_somebody_else_has_made_stays_when_the_stream_goes_that_copied_by_it() {
     let mut house = copied(copy("S", &[source("W", "")]));

@@ -1,10 +1,10 @@
 //! What is acknowledged before it is synced, and the loss of power.
 
 use super::house::{House, copy, source, stream};
-use crate::config::StreamConfig;
 use crate::engine::Host;
 use crate::engine::live::lock;
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_jsapi::config::StreamConfig;
 
 /// What a stream gives out before its first mark.
 const AHEAD: u64 = 4096;

@@ -1,5 +1,6 @@
 //! What streams, consumers and those that copy do together, step by step.
 
+mod behind;
 mod cold;
 mod given_back;
 mod house;
@@ -8,5 +9,6 @@ mod marks;
 mod panics;
 mod reset;
 mod resting;
+mod seeded;
 mod tidy;
 mod times;

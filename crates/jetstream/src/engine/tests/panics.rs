@@ -1,16 +1,17 @@
 //! What panics costs itself, and goes on; what fails is mended by a clock that nobody sets.
 
 use super::house::{House, MOST_READS, stream};
-use crate::config::StreamConfig;
-use crate::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
 use crate::engine::live::lock;
-use myelin_store::disk::faulty::FaultyDisk;
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::config::StreamConfig;
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A stream with a consumer `C`, which asks the host for a name before it delivers its first message, and a plain one `D`.
+/// A stream with a consumer `C`, which asks the host for a name before it delivers its first
+/// message, and a plain one `D`.
 fn house() -> House {
     let mut house = House::new();
     house.create(stream("S"));
@@ -91,8 +92,8 @@ fn a_consumer_that_panics_again_rests_for_a_minute() {
 
 fn fail_and_repair(house: &mut House) -> bool {
     let live = house.stream("S");
-    if let Some(mut loan) = live.borrow() {
-        loan.parts().0.store().give_up("a test asked for it");
+    if let Some(mut guard) = live.lock_core() {
+        guard.parts().0.store().give_up("a test asked for it");
     }
     house.jetstream.repair(&live);
     house.settle();

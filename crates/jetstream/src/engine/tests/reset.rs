@@ -1,9 +1,10 @@
-//! A work queue whose consumer was begun anew behind messages that nobody has had: they stay for whoever goes back.
+//! A work queue whose consumer was begun anew behind messages that nobody has had: they stay for
+//! whoever goes back.
 
 use super::house::{House, stream};
-use crate::config::{Retention, StreamConfig};
-use crate::consumer::config::{AckPolicy, ConsumerConfig};
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_jsapi::config::{Retention, StreamConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 
 fn queue(disk: &FaultyDisk, messages: usize) -> House {
     let mut house = House::on(disk);
@@ -101,7 +102,7 @@ fn a_reset_that_is_refused_changes_nothing() {
     let consumer = live.consumers().find("C").expect("it is there");
     let config = live.consumers().config("C").expect("it is there");
     let bounded = ConsumerConfig {
-        deliver_policy: crate::consumer::config::DeliverPolicy::ByStartSequence,
+        deliver_policy: myelin_jsapi::consumer::config::DeliverPolicy::ByStartSequence,
         opt_start_seq: 2,
         ..(*config).clone()
     };

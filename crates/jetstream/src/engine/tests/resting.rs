@@ -1,8 +1,8 @@
 //! Streams of an account that may not use JetStream for a while.
 
 use super::house::{House, stream};
-use crate::config::{AccountLimits, Retention, StreamConfig};
-use crate::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_jsapi::config::{AccountLimits, Retention, StreamConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 
 /// A work queue with three messages, which its consumer has delivered.
 fn queue() -> House {

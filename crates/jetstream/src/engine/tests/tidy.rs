@@ -2,7 +2,7 @@
 
 use super::house::{House, stream};
 use crate::engine::live::lock;
-use myelin_store::consumer::Rules;
+use myelin_store::consumer::AckRules;
 
 #[test]
 fn what_is_asked_for_again_and_again_is_done_once() {
@@ -12,7 +12,8 @@ fn what_is_asked_for_again_and_again_is_done_once() {
     let blob = vec![7; 64 << 10];
     for round in 0..2 {
         for _ in 0..20 {
-            let noted = live.consumers().note_position("source of: nothing", Rules::default(), Some(&blob));
+            let noted =
+                live.consumers().note_position("source of: nothing", AckRules::default(), Some(&blob));
             noted.expect("the disk takes it");
         }
         assert_eq!(lock(&house.host.reads).len(), 1, "{round}");

@@ -1,9 +1,9 @@
 //! The time of the last message, where nothing is left of that.
 
 use super::house::{House, stream};
-use crate::config::{Retention, StreamConfig};
 use crate::engine::Host;
-use myelin_store::disk::faulty::FaultyDisk;
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::config::{Retention, StreamConfig};
 
 #[test]
 fn what_is_not_stored_has_come_nevertheless() {
@@ -16,9 +16,9 @@ fn what_is_not_stored_has_come_nevertheless() {
     house.publish("E.x");
     let now = house.host.now();
     let live = house.stream("E");
-    let mut loan = live.borrow().expect("nobody else has it");
-    loan.parts().0.store_mut().erase(1, now).expect("the disk works");
-    drop(loan);
+    let mut guard = live.lock_core().expect("nobody else has it");
+    guard.parts().0.store_mut().erase(1, now).expect("the disk works");
+    drop(guard);
     house.settle();
     let last = |house: &House, name: &str| house.stream(name).state(false).last_ts;
     assert_eq!([last(&house, "I"), last(&house, "E")], [now, now]);

@@ -1,4 +1,5 @@
-//! `/healthz` while JetStream runs: all is well, then folders appear in its store that it knows nothing of.
+//! `/healthz` while JetStream runs: all is well, then folders appear in its store that it knows
+//! nothing of.
 
 use std::fs;
 
@@ -193,7 +194,8 @@ fn a_stream_that_cannot_write_is_reported_with_the_reason() {
     assert_eq!(answer.status, 404);
 }
 
-/// An expired account is nobody's fault but matters to those who ask for it. The reference has the same words.
+/// An expired account is nobody's fault but matters to those who ask for it. The reference has the
+/// same words.
 #[test]
 fn an_expired_account_is_reported_only_when_asked_for() {
     let expired = account("OLD", Standing::Expired, vec![stream("S", Some(StreamFailure::NotRecovered))]);

@@ -1,9 +1,10 @@
 //! A running JetStream is shown as the real server shows it, to the byte.
 //!
-//! The situation: account A has a stream in a file with four of five messages left and a consumer, and has asked for a
-//! stream that does not exist; B may use little and has a stream in memory; C has none; D may not use JetStream. The
-//! page that shows everything is what the fixed source is made from; then every page must come out of it again.
-//! `MYELIN_RECORD=1` writes the recorded pages anew.
+//! The situation: account A has a stream in a file with four of five messages left and a consumer,
+//! and has asked for a stream that does not exist; B may use little and has a stream in memory; C
+//! has none; D may not use JetStream. The page that shows everything is what the fixed source is
+//! made from; then every page must come out of it again. `MYELIN_RECORD=1` writes the recorded
+//! pages anew.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -144,7 +145,8 @@ impl Client {
     }
 }
 
-/// What of a page is compared: of `/varz` its part about JetStream, and nothing that every request changes.
+/// What of a page is compared: of `/varz` its part about JetStream, and nothing that every request
+/// changes.
 fn settled(page: &str) -> String {
     let part =
         page.split_once("\n  \"jetstream\": ").and_then(|(_, rest)| rest.split_once(",\n  \"tls_timeout"));

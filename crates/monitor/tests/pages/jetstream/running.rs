@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use myelin_monitor::{
-    Allowance, ApiStats, Health, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot,
-    JetStreamStats, Json, StoredAccount, StreamParts, StreamSnapshot,
+    ApiStats, Health, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json,
+    StorageAllowance, StoredAccount, StreamParts, StreamSnapshot, VarzJetStreamLimits,
 };
 use serde_json::Value;
 
@@ -25,7 +25,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// From a page that shows everything. What the situation of the tests decides is not taken from there.
+    /// From a page that shows everything. What the situation of the tests decides is not taken from
+    /// there.
     pub(crate) fn of(page: &Value) -> Self {
         let details = page["account_details"].as_array().unwrap();
         Self {
@@ -71,7 +72,7 @@ fn snapshot(page: &Value) -> JetStreamSnapshot {
         unique_tag: "az:".to_owned(),
         strict: true,
     };
-    let limits = JetStreamLimits {
+    let limits = VarzJetStreamLimits {
         max_request_batch: 250,
         max_ack_pending: 5_000,
         max_ha_assets: 7,
@@ -106,7 +107,7 @@ fn account(detail: &Value) -> JetStreamAccount {
         tag: text(&detail["name"]),
         memory: stats.memory,
         storage: stats.storage,
-        allowance: Some(Allowance {
+        allowance: Some(StorageAllowance {
             memory: stats.reserved_memory as i64,
             storage: stats.reserved_storage as i64,
         }),

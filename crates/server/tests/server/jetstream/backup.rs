@@ -1,4 +1,5 @@
-//! Backups: made by one server and restored by another, ours and the reference's, and what hostile ones come to.
+//! Backups: made by one server and restored by another, ours and the reference's, and what hostile
+//! ones come to.
 
 use super::{Asker, Home, publish, setup_in};
 use crate::logging::programs;
@@ -128,7 +129,8 @@ pub(super) fn shapes() -> [(&'static str, Value); 5] {
     ]
 }
 
-/// Fills a stream with all that a stream can hold: gaps, headers, lifetimes, consumers in the middle of their work.
+/// Fills a stream with all that a stream can hold: gaps, headers, lifetimes, consumers in the
+/// middle of their work.
 pub(super) fn fill(asker: &mut Asker, name: &str, config: &Value) {
     asker.create(name, config);
     for n in 0..300 {
@@ -180,7 +182,8 @@ pub(super) fn fill(asker: &mut Asker, name: &str, config: &Value) {
 pub(super) fn digest(asker: &mut Asker, name: &str) -> Value {
     let info = asker.api(&format!("STREAM.INFO.{name}"), &json!({ "deleted_details": true }));
     let mut state = info["state"].clone();
-    // A gap at an end may have the time of another message; those of messages are compared with them.
+    // A gap at an end may have the time of another message; those of messages are compared with
+    // them.
     state["first_ts"].take();
     state["last_ts"].take();
     let mut messages = Vec::new();
@@ -527,11 +530,11 @@ fn a_backup_that_says_to_be_endless_is_refused() {
     let home = Home::new();
     let server = home.start("");
     let mut asker = Asker::connect(&server);
-    let mut archive = myelin_store::nats::frames::FrameWriter::default();
+    let mut archive = myelin_natsfiles::frames::FrameWriter::default();
     let state = format!(r#"{{"messages":1,"bytes":{},"first_seq":1,"last_seq":1}}"#, i64::MAX);
-    archive.write(myelin_store::nats::archive::MAGIC);
+    archive.write(myelin_natsfiles::archive::MAGIC);
     let mut head = Vec::new();
-    myelin_store::nats::archive::put_head(&mut head, b"state.json", 1, 0, 0, state.len());
+    myelin_natsfiles::archive::put_head(&mut head, b"state.json", 1, 0, 0, state.len());
     archive.write(&head);
     archive.write(state.as_bytes());
     archive.flush();

@@ -1,4 +1,5 @@
-//! SIGKILL while messages are acknowledged: what was confirmed never comes again, what was not acknowledged comes.
+//! SIGKILL while messages are acknowledged: what was confirmed never comes again, what was not
+//! acknowledged comes.
 
 use super::{Asker, Home, publish};
 use crate::process::Server;
@@ -68,8 +69,8 @@ impl Worker {
         }
     }
 
-    /// Pulls once and acknowledges what comes, but for every seventh message; answers which came. The last messages of the
-    /// stream come again and again.
+    /// Pulls once and acknowledges what comes, but for every seventh message; answers which came.
+    /// The last messages of the stream come again and again.
     fn pull(&mut self, mut confirmed: impl FnMut(usize)) -> io::Result<Vec<u64>> {
         let request = json!({ "batch": BATCH, "no_wait": true }).to_string();
         self.send(&publish("$JS.API.CONSUMER.MSG.NEXT.S.C", "work", "", request.as_bytes()))?;

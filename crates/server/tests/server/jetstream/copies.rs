@@ -1,4 +1,5 @@
-//! Many streams that copy, and origins that change: what is copied goes on, once each, and nothing waits for it.
+//! Many streams that copy, and origins that change: what is copied goes on, once each, and nothing
+//! waits for it.
 
 use super::{Asker, Home, publish};
 use crate::eventually;

@@ -1,4 +1,5 @@
-//! Files are damaged while no server runs: the next one says what is missing, and gives no sequence out twice.
+//! Files are damaged while no server runs: the next one says what is missing, and gives no sequence
+//! out twice.
 
 use super::{Asker, Home};
 use crate::eventually;

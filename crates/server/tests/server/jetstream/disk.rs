@@ -1,4 +1,5 @@
-//! A disk that is full: every publish is answered, the rest goes on, and what makes room makes room.
+//! A disk that is full: every publish is answered, the rest goes on, and what makes room makes
+//! room.
 
 use super::{Asker, Stored, publish, setup_in};
 use crate::eventually;
@@ -131,7 +132,8 @@ fn purge(asker: &mut Asker, keep: usize, promised: &mut Promised) {
     *promised = std::mem::take(promised).into_iter().rev().take(keep).collect();
 }
 
-/// `keep` is 0 where the disk is smaller than what a stream that is not empty may hold of dead messages: two segments.
+/// `keep` is 0 where the disk is smaller than what a stream that is not empty may hold of dead
+/// messages: two segments.
 fn fill_and_recover(mebibytes: u32, keep: usize, mode: &str, config: &Value, signal: Signal) {
     let Some(disk) = SmallDisk::new(mebibytes) else { return };
     let mut server = setup_in(disk.path(), &format!("max_file: 1GB\n{mode}")).start();

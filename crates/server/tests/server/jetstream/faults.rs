@@ -1,11 +1,12 @@
-//! A file of the store is damaged while no server runs: the next one starts, serves what is left, says what is lost, and gives
-//! no sequence out twice. `crates/store/tests/store/faults` tries every file; here is what an operator sees of it.
+//! A file of the store is damaged while no server runs: the next one starts, serves what is left,
+//! says what is lost, and gives no sequence out twice. `crates/store/tests/store/faults` tries
+//! every file; here is what an operator sees of it.
 
 use super::{Asker, Home};
 use crate::eventually;
 use crate::process::Server;
-use myelin_store::disk::Disk;
-use myelin_store::disk::real::RealDisk;
+use myelin_disk::Disk;
+use myelin_disk::real::RealDisk;
 use myelin_store::verify;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -105,7 +106,8 @@ fn worked(lines: &str, signal: Signal) -> (Home, Server) {
     (home, server)
 }
 
-/// Damages the files with `part` in their names, and tries what is left after both ends of a server.
+/// Damages the files with `part` in their names, and tries what is left after both ends of a
+/// server.
 fn withstands(lines: &str, part: &str, damage: fn(&Path)) {
     for signal in ENDS {
         let what = format!("{part} after {signal:?}");
@@ -190,7 +192,8 @@ fn a_bit_is_flipped_in_meta() {
     });
 }
 
-/// As nats-server's: a purge leaves the list alone, and the next start counts what is behind the first sequence only.
+/// As nats-server's: a purge leaves the list alone, and the next start counts what is behind the
+/// first sequence only.
 #[test]
 fn what_is_lost_is_listed_until_the_next_start_whatever_is_purged() {
     let (home, mut server) = worked("", Signal::TERM);

@@ -1,4 +1,5 @@
-//! More than the server can take at once: it stays within bounds, serves others, and says what it did not take.
+//! More than the server can take at once: it stays within bounds, serves others, and says what it
+//! did not take.
 
 use super::{Asker, Home, mebibytes, publish};
 use crate::eventually;

@@ -1,4 +1,5 @@
-//! Store directories of nats-server, taken over: made by the real one where it is found, and recorded ones.
+//! Store directories of nats-server, taken over: made by the real one where it is found, and
+//! recorded ones.
 //!
 //! `MYELIN_RECORD=1` writes the records anew.
 
@@ -6,12 +7,12 @@ use super::backup::{digest, fill, fixture, restore, shapes};
 use super::{Asker, Home, setup_in};
 use crate::process::Server;
 use myelin_compat::implementation;
-use myelin_jetstream::backup::import::{Imported, Importer, NotImported};
-use myelin_store::disk::real::RealDisk;
+use myelin_disk::real::RealDisk;
+use myelin_natsfiles::directory::NatsDirectory;
+use myelin_natsfiles::keys::Keys;
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::nats::directory::Directory;
-use myelin_store::nats::keys::Keys;
 use myelin_store::{Store, StoreOptions};
+use myelin_streams::backup::import::{Imported, Importer, NotImported};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -64,7 +65,8 @@ fn make(program: &Path, folder: &Path, lines: &str) -> Value {
 }
 
 fn import(from: &Path, into: &Path, key: &str) -> Vec<(String, Result<Imported, NotImported>)> {
-    let from = Directory::open(Arc::new(RealDisk), from, Keys::new(vec![key.into()])).expect("a directory");
+    let from =
+        NatsDirectory::open(Arc::new(RealDisk), from, Keys::new(vec![key.into()])).expect("a directory");
     let root = into.join("jetstream/myelin");
     fs::create_dir_all(&root).expect("a folder of ours");
     let (store, report) =
@@ -232,8 +234,8 @@ fn what_is_damaged_is_named_and_the_rest_is_taken() {
     assert!(names.contains("FILE") && !names.contains("WORK"), "{names}");
 }
 
-/// What a stream of the old backup has for good: its messages with a lifetime of an hour are over, and what follows from
-/// them is another matter.
+/// What a stream of the old backup has for good: its messages with a lifetime of an hour are over,
+/// and what follows from them is another matter.
 fn lasting(mut digest: Value) -> Value {
     const AN_HOUR: &str = "TkFUUy8xLjANCk5hdHMtVFRMOiAxaA0KDQo=";
     if let Some(messages) = digest["messages"].as_array_mut() {
@@ -268,7 +270,8 @@ fn backups_of_older_servers_are_restored() {
     }
 }
 
-/// Killed when a purge had begun its new folder, with whatever older versions and work in hand leave around.
+/// Killed when a purge had begun its new folder, with whatever older versions and work in hand
+/// leave around.
 #[test]
 fn what_a_purge_has_left_is_taken_and_what_is_no_message_is_not() {
     for is_old_folder_there in [false, true] {
@@ -332,7 +335,8 @@ fn what_is_no_file_is_said_and_not_opened() {
     }
 }
 
-/// Killed in the middle of its work, with an index from before it: what the reference itself makes of that is right.
+/// Killed in the middle of its work, with an index from before it: what the reference itself makes
+/// of that is right.
 #[test]
 fn the_store_of_a_killed_server_is_taken_over() {
     let reference = match implementation::reference() {

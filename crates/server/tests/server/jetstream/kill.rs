@@ -1,4 +1,5 @@
-//! SIGKILL while messages are published: what was acknowledged is there, in order, and nothing that was not sent.
+//! SIGKILL while messages are published: what was acknowledged is there, in order, and nothing that
+//! was not sent.
 
 use super::load::{self, BATCH, Known, Way};
 use super::{Asker, Home};

@@ -1,4 +1,5 @@
-//! A push consumer delivers only while somebody listens to its deliver subject, and notices at once when that changes.
+//! A push consumer delivers only while somebody listens to its deliver subject, and notices at once
+//! when that changes.
 
 use super::{Asker, Home};
 use crate::eventually;
@@ -24,7 +25,8 @@ fn a_push_consumer_follows_who_listens() {
     asker.api("CONSUMER.CREATE.S.C", &json!({ "stream_name": "S", "config": config }));
     asker.publish("S.0", "0");
     assert_eq!(stands(&mut asker), (false, 0));
-    // Compat: who listens to more, or in a queue group that the consumer does not deliver to, is nobody.
+    // Compat: who listens to more, or in a queue group that the consumer does not deliver to, is
+    // nobody.
     for sub in ["SUB to.* 1\r\n", "SUB to.me group 1\r\n", "SUB *.me group 1\r\n"] {
         listener.send(sub);
         assert_eq!(listener.barrier().len(), 0, "{sub}");

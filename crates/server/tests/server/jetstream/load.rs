@@ -1,8 +1,8 @@
 //! A publisher that goes on until its server is gone, and what it may then expect of the stream.
 //!
-//! One thread writes, another reads the acknowledgements: between them is a window of messages that nobody knows the
-//! fate of, and that is what the tests are about. Message N of a stream always has the same subject and payload, and
-//! sequence N.
+//! One thread writes, another reads the acknowledgements: between them is a window of messages that
+//! nobody knows the fate of, and that is what the tests are about. Message N of a stream always has
+//! the same subject and payload, and sequence N.
 
 use super::{Stored, publish};
 use crate::PATIENCE;
@@ -86,7 +86,8 @@ struct Shared {
     has_ended: AtomicBool,
 }
 
-/// Publishes from message `first` on until the connection ends; calls `strike` once `enough` messages are acknowledged.
+/// Publishes from message `first` on until the connection ends; calls `strike` once `enough`
+/// messages are acknowledged.
 pub(super) fn run(server: &Server, way: Way, first: u64, enough: u64, strike: impl FnOnce()) -> Known {
     let mut socket = TcpStream::connect(server.address()).expect("the server listens");
     socket.set_nodelay(true).expect("a TCP socket");

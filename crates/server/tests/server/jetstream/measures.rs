@@ -1,4 +1,5 @@
-//! Measurements of schedules, backups and moving in: figures for `docs/performance.md`, printed, and asserted by nobody.
+//! Measurements of schedules, backups and moving in: figures for `docs/results/`, printed, and
+//! asserted by nobody.
 //!
 //! They want optimised programs, which `MYELIN_MEASURED` names a folder of, and time:
 //!
@@ -7,7 +8,8 @@
 //! MYELIN_MEASURED=target/quick cargo test -p myelin-server --test server measures -- --ignored --nocapture --test-threads 1
 //! ```
 //!
-//! What is compared with nats-server is left out where there is none, and so is what the command `nats` does.
+//! What is compared with nats-server is left out where there is none, and so is what the command
+//! `nats` does.
 
 use super::{Asker, Home, header, publish, setup_in};
 use crate::process::{PROGRAM, Server};
@@ -41,7 +43,8 @@ fn nanos(since: SystemTime) -> u64 {
     since.duration_since(SystemTime::UNIX_EPOCH).expect("a clock that is set").as_nanos() as u64
 }
 
-/// Publishes so many messages, as fast as every thousandth is acknowledged; `make`: subject, header lines, payload.
+/// Publishes so many messages, as fast as every thousandth is acknowledged; `make`: subject, header
+/// lines, payload.
 fn pour(asker: &mut Asker, count: u64, make: impl Fn(u64) -> (String, String, String)) {
     let mut bytes = Vec::new();
     for number in 0..count {

@@ -1,7 +1,7 @@
 //! Streams on the built server, and what becomes of them when something goes wrong.
 //!
-//! A [`Home`] is a folder that outlives the servers that store in it; an [`Asker`] talks to the API byte by byte, so that
-//! tests can say what no library would.
+//! A [`Home`] is a folder that outlives the servers that store in it; an [`Asker`] talks to the API
+//! byte by byte, so that tests can say what no library would.
 
 mod backup;
 mod batches;
@@ -98,7 +98,8 @@ impl Asker {
         self.ask_with("", subject, body)
     }
 
-    /// The same with lines of headers, each with its end.
+    /// Publishes with a reply subject and lines of headers, each with its end, and returns what
+    /// comes to it.
     fn ask_with(&mut self, headers: &str, subject: &str, body: &str) -> Message {
         let reply = self.reply();
         self.raw.send_bytes(&publish(subject, &reply, headers, body.as_bytes()));

@@ -1,4 +1,5 @@
-//! Mirrors and sources, over and over ended while they copy: nothing is there twice and nothing is missing.
+//! Mirrors and sources, over and over ended while they copy: nothing is there twice and nothing is
+//! missing.
 
 use super::{Asker, Home, Stored, publish};
 use crate::eventually;
@@ -133,8 +134,8 @@ fn nor_do_fewer_when_acknowledgements_wait_for_the_disk() {
     flood("sync_interval: always", MANY / 10, KILLS / 2);
 }
 
-/// What was not copied when the server is killed is copied from origins that keep everything, and from those that keep only
-/// what is not copied.
+/// What was not copied when the server is killed is copied from origins that keep everything, and
+/// from those that keep only what is not copied.
 fn flood(lines: &str, each: usize, kills: usize) {
     let home = Home::new();
     let mut server = home.start(lines);

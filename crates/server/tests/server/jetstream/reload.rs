@@ -125,7 +125,8 @@ fn jetstream_goes_and_comes_back() {
     assert_eq!(server.page("/jsz")["streams"], 2);
 }
 
-/// A server that never had JetStream gets it by a reload, and only the first store: another one takes a restart.
+/// A server that never had JetStream gets it by a reload, and only the first store: another one
+/// takes a restart.
 #[test]
 fn jetstream_comes_by_a_reload() {
     let place = tempfile::tempdir().unwrap();

@@ -179,7 +179,8 @@ fn a_message_is_read_back_after_a_restart() {
     assert_eq!(again["state"]["messages"], 1, "{again}");
 }
 
-/// Where the consumer of a work queue was begun anew is known afterwards: what it passed over is there for whoever goes back.
+/// Where the consumer of a work queue was begun anew is known afterwards: what it passed over is
+/// there for whoever goes back.
 #[test]
 fn a_work_queue_keeps_what_its_consumer_was_reset_past() {
     for signal in ENDS {

@@ -1,4 +1,5 @@
-//! Schedules: what is kept beside their messages is for nobody to see, and holds across ends of every kind.
+//! Schedules: what is kept beside their messages is for nobody to see, and holds across ends of
+//! every kind.
 
 use super::backup::{back_up, restore, start};
 use super::{Asker, Home};
@@ -91,7 +92,8 @@ fn a_backup_has_nothing_of_where_schedules_are_kept() {
     }
 }
 
-/// Killed again and again while a schedule fires whose messages nobody can find: each time is one sequence.
+/// Killed again and again while a schedule fires whose messages nobody can find: each time is one
+/// sequence.
 #[test]
 fn a_kill_takes_no_time_away_and_adds_none() {
     let home = Home::new();

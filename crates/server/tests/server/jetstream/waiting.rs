@@ -1,4 +1,5 @@
-//! Clients that wait for messages hear what becomes of their requests, and those who answer to nobody that they do.
+//! Clients that wait for messages hear what becomes of their requests, and those who answer to
+//! nobody that they do.
 
 use super::{Asker, Home, publish};
 use crate::raw::{Message, Raw};

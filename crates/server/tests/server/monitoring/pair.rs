@@ -8,7 +8,8 @@ use myelin_compat::implementation::reference_program;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Keys whose values belong to one process, one moment or one implementation. Their types are compared all the same.
+/// Keys whose values belong to one process, one moment or one implementation. Their types are
+/// compared all the same.
 const VARIES: &[&str] = &[
     "server_id",
     "go",

@@ -2,7 +2,8 @@
 
 use super::pair::Order;
 
-/// Every page with many queries: the request, the order of its rows, and keys whose values are not compared.
+/// Every page with many queries: the request, the order of its rows, and keys whose values are not
+/// compared.
 pub(super) fn requests() -> Vec<(String, Order, &'static [&'static str])> {
     let mut list = Vec::new();
     let mut add = |page: &str, queries: &[&str], order: Order, ignored: &'static [&'static str]| {
@@ -27,8 +28,8 @@ pub(super) fn requests() -> Vec<(String, Order, &'static [&'static str])> {
     list
 }
 
-/// Keys whose values count what the reference subscribes to and imports for its own services, which are still to
-/// come here, and its caches, which are one for each account.
+/// Keys whose values count what the reference subscribes to and imports for its own services, which
+/// are still to come here, and its caches, which are one for each account.
 pub(super) const SERVICES: &[&str] = &[
     "subscriptions",
     "num_subscriptions",

@@ -90,7 +90,8 @@ fn a_lookup_that_panics_costs_its_client() {
     eventually("bob is let in", || login(&stage.server, &ids, "bob").1 == "PONG");
 }
 
-/// A web server that gives one token whatever it is asked for. Without TLS: lookups have two seconds, also on a busy machine.
+/// A web server that gives one token whatever it is asked for. Without TLS: lookups have two
+/// seconds, also on a busy machine.
 fn serve(token: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("an address").port();

@@ -1,6 +1,7 @@
-//! What strangers and clients may try. Each class of nats-server's published advisories about WebSocket has a test: a
-//! compression bomb before authentication (2026-02), lengths that make no sense (2026-03), memory for what never ends
-//! (2026-11), the path of a protocol that is off (2026-27).
+//! What strangers and clients may try. Each class of nats-server's published advisories about
+//! WebSocket has a test: a compression bomb before authentication (2026-02), lengths that make no
+//! sense (2026-03), memory for what never ends (2026-11), the path of a protocol that is off
+//! (2026-27).
 
 use super::peer::{
     BINARY, COMPRESSED, DEFLATE, FIN, PING, Peer, UPGRADE, deflate, dial, frame, header, packed,
@@ -59,7 +60,7 @@ fn a_bomb_before_login_is_refused() {
     still_serves(&server);
 }
 
-/// The same once it has: a message may hold several payloads, and no more.
+/// Checks a bomb once its sender has logged in: a message may hold several payloads, and no more.
 #[test]
 fn a_bomb_after_login_is_refused() {
     let server = server("compression: true", "max_payload: 1000000");
@@ -132,7 +133,8 @@ fn what_never_ends_is_not_kept() {
         let start = Instant::now();
         let mut all: Vec<_> = (0..100)
             .map(|i| {
-                // A compressed message whose fragments never end, one that is not compressed, a ping that is never whole.
+                // A compressed message whose fragments never end, one that is not compressed, a
+                // ping that is never whole.
                 let mut peer = Peer::open(at, DEFLATE);
                 let begin = match i % 3 {
                     0 => frame(2 | COMPRESSED, &deflate(b"CONNECT {\"a\":\"")),

@@ -86,7 +86,7 @@ fn inflate(packed: &[u8]) -> Vec<u8> {
     content
 }
 
-/// See the head of this file.
+/// WebSocket client that says exactly what a test wants.
 pub(crate) struct Peer<S = TcpStream> {
     stream: S,
     /// Content that was read and not asked for yet.

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+
 use super::*;
-use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 
 /// States that a consumer may have after a restart.
 type Possible = BTreeMap<ConsumerId, Vec<Option<ConsumerState>>>;
@@ -11,13 +12,14 @@ type Possible = BTreeMap<ConsumerId, Vec<Option<ConsumerState>>>;
 /// Salts differ between processes, as they do with real entropy.
 static PROCESS: AtomicU64 = AtomicU64::new(100);
 
-fn open(disk: &FaultyDisk, cipher: Option<CipherKind>) -> (Consumers, Report) {
+fn open(disk: &FaultyDisk, cipher: Option<CipherKind>) -> (Consumers, LogReport) {
     let entropy = Arc::new(SeededEntropy::new(PROCESS.fetch_add(1, Ordering::Relaxed)));
     Consumers::open(place_as_is(Arc::new(disk.clone()), cipher, entropy))
         .expect("nothing is wrong with the disk")
 }
 
-/// Works on consumers until the disk fails for good; what was confirmed, and what may have arrived beyond.
+/// Works on consumers until the disk fails for good; what was confirmed, and what may have arrived
+/// beyond.
 struct Worker {
     disk: FaultyDisk,
     consumers: Consumers,
@@ -67,7 +69,7 @@ impl Worker {
         if rewrite.is_ok() {
             self.note(true);
         }
-        let three = self.consumers.create("three", Rules::default(), b"3").expect("it is new");
+        let three = self.consumers.create("three", AckRules::default(), b"3").expect("it is new");
         self.work(ids[0]);
         self.flush();
         let Ok(Some(mut rewrite)) = rewrite else { return };
@@ -86,10 +88,10 @@ impl Worker {
         let file = rewrite.write();
         self.work(ids[0]);
         self.work(three);
-        let _ = self.consumers.update(ids[0], Rules::default(), b"another");
+        let _ = self.consumers.update(ids[0], AckRules::default(), b"another");
         self.consumers.remove(ids[1]).expect("it exists");
         self.flush();
-        self.consumers.create("four", Rules::default(), b"4").expect("it is new");
+        self.consumers.create("four", AckRules::default(), b"4").expect("it is new");
         self.note(false);
         if self.consumers.finish_rewrite(rewrite, file, 0).is_ok_and(|flushed| flushed.is_some()) {
             self.note(true);
@@ -112,9 +114,9 @@ impl Worker {
     }
 
     fn run(&mut self) {
-        let one = self.consumers.create("one", Rules::default(), b"1").expect("it is new");
+        let one = self.consumers.create("one", AckRules::default(), b"1").expect("it is new");
         self.flush();
-        let two = self.consumers.create("two", Rules::default(), b"2").expect("it is new");
+        let two = self.consumers.create("two", AckRules::default(), b"2").expect("it is new");
         for round in 0..8 {
             self.work(one);
             self.work(two);
@@ -149,7 +151,7 @@ fn check(worker: &Worker, disk: &FaultyDisk, cipher: Option<CipherKind>, what: &
     assert!(found.keys().all(|id| worker.possible.contains_key(id)), "{what}");
     assert_eq!(report.missing, 0, "{what}: {report:?}");
     // It goes on.
-    let new = again.create("new", Rules::default(), b"").expect("it is new");
+    let new = again.create("new", AckRules::default(), b"").expect("it is new");
     again.apply_one(new, delivered(1, 1)).expect("it exists");
     again.flush(0).expect("nothing is wrong with the disk");
     let (last, report) = open(disk, cipher);
@@ -176,7 +178,7 @@ fn power_fails_anywhere() {
         for point in points {
             let disk = FaultyDisk::new(1);
             let mut worker = worker(&disk, cipher);
-            disk.fail_at(point, Fault::Crash);
+            disk.fail_at(point, DiskFault::Crash);
             worker.run();
             for survival in &survivals {
                 let what = format!("power fails at {point}, {survival:?} survives");
@@ -186,7 +188,8 @@ fn power_fails_anywhere() {
     }
 }
 
-/// One operation fails, the next ones do not: what was confirmed is there, and nothing that was not is lost in memory.
+/// One operation fails, the next ones do not: what was confirmed is there, and nothing that was not
+/// is lost in memory.
 #[test]
 fn one_error_anywhere() {
     for cipher in [None, Some(CipherKind::ChaCha20Poly1305)] {
@@ -194,7 +197,7 @@ fn one_error_anywhere() {
             for point in points(cipher) {
                 let disk = FaultyDisk::new(1);
                 let mut worker = worker(&disk, cipher);
-                disk.fail_at(point, Fault::Error(kind));
+                disk.fail_at(point, DiskFault::Error(kind));
                 worker.run();
                 let what = format!("{kind:?} at {point}");
                 check(&worker, &disk.power_cycle(Survival::None), cipher, &what);

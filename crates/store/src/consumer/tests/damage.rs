@@ -1,14 +1,14 @@
 //! Logs cut at every byte, and with every bit flipped.
 //!
-//! What must hold of any damage: a message that awaits its acknowledgement is still pending or is delivered again,
-//! floors are not above the true ones, and what was lost is reported.
+//! What must hold of any damage: a message that awaits its acknowledgement is still pending or is
+//! delivered again, floors are not above the true ones, and what was lost is reported.
 
+use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::memory::MemoryDisk;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::faulty::FaultyDisk;
-use crate::disk::memory::MemoryDisk;
 
 /// A log that was written flush by flush, with the truth after each.
 struct Written {
@@ -21,7 +21,7 @@ fn file_name() -> PathBuf {
     directory().join("consumers.00000001")
 }
 
-fn write(rules: &[Rules], script: &[(u8, Vec<Event>)], cipher: Option<CipherKind>) -> Written {
+fn write(rules: &[AckRules], script: &[(u8, Vec<Event>)], cipher: Option<CipherKind>) -> Written {
     let disk = FaultyDisk::new(0);
     let (mut consumers, _) =
         Consumers::open(place(Arc::new(disk.clone()), cipher)).expect("there is nothing");
@@ -47,7 +47,7 @@ fn write(rules: &[Rules], script: &[(u8, Vec<Event>)], cipher: Option<CipherKind
 }
 
 /// Opens `bytes` as the only log.
-fn read(bytes: &[u8], cipher: Option<CipherKind>) -> Result<(Consumers, Report), OpenError> {
+fn read(bytes: &[u8], cipher: Option<CipherKind>) -> Result<(Consumers, LogReport), OpenError> {
     let disk = Arc::new(MemoryDisk::new());
     let place = place(disk.clone(), cipher);
     disk.create(&file_name()).and_then(|file| file.write_at(bytes, 0)).expect("memory");
@@ -78,7 +78,7 @@ fn check_flip(written: &Written, bit: usize, cipher: Option<CipherKind>) {
     bytes[bit / 8] ^= 1 << (bit % 8);
     let (consumers, report) = read(&bytes, cipher).expect("one bit is no damage");
     assert_eq!(report.corrected, [bit as u64], "{report:?}");
-    assert_eq!(Report { corrected: Vec::new(), file: None, end: 0, ..report }, Report::default());
+    assert_eq!(LogReport { corrected: Vec::new(), file: None, end: 0, ..report }, LogReport::default());
     assert_eq!(states(&consumers), *truth(written), "bit {bit}");
 }
 
@@ -108,7 +108,8 @@ fn check_damage(written: &Written, bit: usize, cipher: Option<CipherKind>) {
     }
 }
 
-/// A floor is at least what it was before the damage, and exactly the true one if anything of the consumer follows.
+/// A floor is at least what it was before the damage, and exactly the true one if anything of the
+/// consumer follows.
 fn check_floors(written: &Written, at: usize, found: &BTreeMap<ConsumerId, ConsumerState>, what: &str) {
     if at < written.image_end {
         return;
@@ -135,7 +136,8 @@ proptest! {
     ) {
         let written = write(&rules, &script, cipher);
         for bit in 0..written.bytes.len() * 8 {
-            // Every byte, and in turn each of its bits; all of them in one case of eight would take too long.
+            // Every byte, and in turn each of its bits; all of them in one case of eight would take
+            // too long.
             if bit % 8 == bit / 8 % 8 || written.bytes.len() < 400 {
                 check_flip(&written, bit, cipher);
                 check_damage(&written, bit, cipher);
@@ -189,7 +191,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read(mut bytes in vec(any::<u8>(), 0..600), with_header: bool) {
         if with_header {
-            let written = write(&[Rules::default()], &[], None);
+            let written = write(&[AckRules::default()], &[], None);
             bytes.splice(..0, written.bytes[..HEADER_BYTES].iter().copied());
         }
         let _ = replay(bytes, STREAM, 1);
@@ -201,7 +203,7 @@ fn after_damage_the_log_is_written_anew_and_the_old_one_is_kept() {
     let disk = FaultyDisk::new(0);
     let place = place(Arc::new(disk.clone()), None);
     let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
     consumers.flush(0).expect("healthy");
     let mut ends = Vec::new();
     for seq in 1..=3 {
@@ -236,7 +238,7 @@ fn a_torn_log_is_kept_and_so_is_one_that_lost_its_image() {
     let disk = FaultyDisk::new(0);
     let place = place(Arc::new(disk.clone()), None);
     let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
     consumers.flush(0).expect("healthy");
     consumers.apply_one(id, delivered(1, 1)).expect("it exists");
     let end = consumers.flush(0).expect("healthy").expect("a file").end;
@@ -267,7 +269,7 @@ fn a_reset_that_was_lost_is_seen_by_the_floor_after_it() {
     let disk = FaultyDisk::new(0);
     let place = place(Arc::new(disk.clone()), None);
     let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
     let mut ends = Vec::new();
     for deltas in [
         vec![delivered(1, 50), acknowledged(1, 50), delivered(2, 51)],
@@ -290,7 +292,7 @@ fn a_reset_that_was_lost_is_seen_by_the_floor_after_it() {
 #[test]
 fn the_format_is_the_one_on_paper() {
     let entries = include_bytes!("../../../../../fuzz/seeds/store_consumer/plain");
-    let header = super::super::header::Header {
+    let header = super::super::header::LogHeader {
         stream: StreamId(1),
         number: 1,
         next_consumer: 1,

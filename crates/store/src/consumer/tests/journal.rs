@@ -1,8 +1,9 @@
 //! Logs whose bytes the device's journal makes durable.
 
+use myelin_disk::faulty::{FaultyDisk, Survival};
+
 use super::*;
 use crate::Durability;
-use crate::disk::faulty::{FaultyDisk, Survival};
 use crate::journal::{Journal, JournalConfig, Resolution};
 
 fn config() -> JournalConfig {
@@ -10,10 +11,10 @@ fn config() -> JournalConfig {
     JournalConfig { file_bytes: 1 << 20, files: 2, direct_files_max: 0, ..JournalConfig::default() }
 }
 
-fn start(disk: &FaultyDisk) -> (Arc<Journal>, Consumers, Report) {
+fn start(disk: &FaultyDisk) -> (Arc<Journal>, Consumers, LogReport) {
     let (journal, mut replay) =
         Journal::open(Arc::new(disk.clone()), Path::new("/journal"), config()).expect("healthy");
-    let resolve = &mut |target: &crate::journal::Target| {
+    let resolve = &mut |target: &crate::journal::ReplayTarget| {
         let FileKind::Consumers(number) = target.file.kind else { return Ok(Resolution::Unknown) };
         let path = directory().join(format!("consumers.{number:08}"));
         match disk.open(&path) {
@@ -24,7 +25,7 @@ fn start(disk: &FaultyDisk) -> (Arc<Journal>, Consumers, Report) {
     let report = replay.run(resolve).expect("healthy");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     let tails = JournalTails { journal: journal.clone(), durability: Durability::Synced, on_durable: None };
-    let place = Place { tails: Arc::new(tails), ..place(Arc::new(disk.clone()), None) };
+    let place = LogStorage { tails: Arc::new(tails), ..place(Arc::new(disk.clone()), None) };
     let (consumers, report) = Consumers::open(place).expect("healthy");
     (journal, consumers, report)
 }
@@ -33,7 +34,7 @@ fn start(disk: &FaultyDisk) -> (Arc<Journal>, Consumers, Report) {
 fn a_flush_is_released_by_a_round_and_survives() {
     let disk = FaultyDisk::new(5);
     let (journal, mut consumers, _) = start(&disk);
-    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
     consumers.flush(0).expect("healthy");
     for seq in 1..=20 {
         consumers.apply(id, &[delivered(seq, seq), acknowledged(seq, seq)]).expect("it exists");

@@ -1,17 +1,17 @@
 //! What was flushed is there after a restart.
 
+use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::memory::MemoryDisk;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::faulty::FaultyDisk;
-use crate::disk::memory::MemoryDisk;
 
 /// What a server does with the consumers of a stream.
 #[derive(Clone, Debug)]
 enum Act {
-    Create(u8, Rules),
-    Update(u8, Rules),
+    Create(u8, AckRules),
+    Update(u8, AckRules),
     Remove(u8),
     Replace(u8),
     Events(u8, Vec<Event>),
@@ -19,7 +19,7 @@ enum Act {
     Flush,
     Checkpoint,
     /// Written anew while there are these changes.
-    Rewrite(u8, Rules, Vec<Event>),
+    Rewrite(u8, AckRules, Vec<Event>),
     Restart,
 }
 
@@ -49,14 +49,14 @@ fn nth(consumers: &Consumers, at: u8) -> Option<ConsumerId> {
     (!ids.is_empty()).then(|| ids[at as usize % ids.len()])
 }
 
-fn clean_up(place: &Place, consumers: &mut Consumers) {
+fn clean_up(place: &LogStorage, consumers: &mut Consumers) {
     for obsolete in consumers.take_obsolete() {
         assert_eq!(obsolete.fate, Fate::Remove);
         place.disk.remove_file(&obsolete.path).expect("it is there");
     }
 }
 
-fn perform(place: &Place, consumers: &mut Consumers, act: Act) {
+fn perform(place: &LogStorage, consumers: &mut Consumers, act: Act) {
     match act {
         Act::Create(name, rules) => {
             let name = format!("consumer {name}");
@@ -79,7 +79,7 @@ fn perform(place: &Place, consumers: &mut Consumers, act: Act) {
         Act::Replace(at) => {
             if let Some(id) = nth(consumers, at) {
                 let mut state = consumers.state(id).expect("it exists").clone();
-                state.apply(Rules::default(), delivered(state.delivered().consumer.0 + 1, 1 << 40));
+                state.apply(AckRules::default(), delivered(state.delivered().consumer.0 + 1, 1 << 40));
                 consumers.replace(id, state).expect("it exists");
             }
         }
@@ -160,7 +160,7 @@ proptest! {
             highest = highest.max(consumers.iter().map(|(id, _)| id.0).max().unwrap_or(0));
         }
         perform(&place, &mut consumers, Act::Restart);
-        let next = consumers.create("the next one", Rules::default(), b"").expect("the name is new");
+        let next = consumers.create("the next one", AckRules::default(), b"").expect("the name is new");
         prop_assert!(next.0 > consumers.iter().filter(|(id, _)| *id != next).map(|(id, _)| id.0).max().unwrap_or(0));
         prop_assert!(place.disk.list(&directory()).expect("it is there").len() <= 1);
     }
@@ -185,21 +185,21 @@ proptest! {
 fn an_id_is_not_used_again_after_a_checkpoint_and_a_restart() {
     let place = place(Arc::new(MemoryDisk::new()), None);
     let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-    let first = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let first = consumers.create("a", AckRules::default(), b"").expect("it is new");
     consumers.flush(0).expect("the disk is healthy");
     consumers.remove(first).expect("it exists");
     consumers.flush(0).expect("the disk is healthy");
     consumers.checkpoint().expect("the disk is healthy");
     let (mut again, _) = Consumers::open(place).expect("it was flushed");
     assert!(again.is_empty());
-    assert!(again.create("a", Rules::default(), b"").expect("it is new") > first);
+    assert!(again.create("a", AckRules::default(), b"").expect("it is new") > first);
 }
 
 #[test]
 fn a_log_of_mostly_history_is_due() {
     let place = place(Arc::new(MemoryDisk::new()), None);
     let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
     let mut seq = 0;
     while !consumers.checkpoint_due() {
         seq += 1;
@@ -219,7 +219,7 @@ fn a_log_of_mostly_history_is_due() {
 fn a_log_is_due_when_most_of_its_consumers_are_gone() {
     let (mut consumers, _) =
         Consumers::open(place(Arc::new(MemoryDisk::new()), None)).expect("there is nothing");
-    let create = |n| consumers.create(&format!("c{n}"), Rules::default(), &[7; 600]).expect("it is new");
+    let create = |n| consumers.create(&format!("c{n}"), AckRules::default(), &[7; 600]).expect("it is new");
     let ids: Vec<_> = (0..2_000).map(create).collect();
     consumers.flush(0).expect("the disk is healthy");
     // All of it is needed.
@@ -240,7 +240,7 @@ fn a_full_disk_loses_nothing() {
         let disk = FaultyDisk::new(3);
         let place = place(Arc::new(disk.clone()), cipher);
         let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-        let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+        let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
         consumers.flush(0).expect("the disk is healthy");
         disk.set_capacity(Some(disk.used()));
         let mut failed = 0;
@@ -267,19 +267,19 @@ fn another_key_is_an_error_and_changes_nothing() {
     let disk = Arc::new(MemoryDisk::new());
     let here = place(disk.clone(), Some(CipherKind::Aes256Gcm));
     let (mut consumers, _) = Consumers::open(here.clone()).expect("there is nothing");
-    consumers.create("a", Rules::default(), b"").expect("it is new");
+    consumers.create("a", AckRules::default(), b"").expect("it is new");
     consumers.flush(0).expect("the disk is healthy");
     let other = StreamKey::generate(&SeededEntropy::new(3));
-    let wrong = Place { key: Some((CipherKind::Aes256Gcm, other)), ..here.clone() };
+    let wrong = LogStorage { key: Some((CipherKind::Aes256Gcm, other)), ..here.clone() };
     assert!(matches!(Consumers::open(wrong), Err(OpenError::Locked(_))));
-    assert!(matches!(Consumers::open(Place { key: None, ..here.clone() }), Err(OpenError::Locked(_))));
+    assert!(matches!(Consumers::open(LogStorage { key: None, ..here.clone() }), Err(OpenError::Locked(_))));
     assert_eq!(Consumers::open(here).expect("the right key").0.len(), 1);
 }
 
 /// A log of which `pending` messages await their acknowledgement.
-fn pending(place: &Place, pending: u64) -> (Consumers, ConsumerId) {
+fn pending(place: &LogStorage, pending: u64) -> (Consumers, ConsumerId) {
     let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
-    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
     for seq in 1..=pending {
         consumers.apply_one(id, delivered(seq, seq)).expect("it exists");
         if seq % 1000 == 0 {
@@ -295,7 +295,7 @@ fn pending(place: &Place, pending: u64) -> (Consumers, ConsumerId) {
 fn rings_do_not_grow_while_a_log_is_read() {
     let place = place(Arc::new(MemoryDisk::new()), None);
     let (mut consumers, id) = pending(&place, 33_000);
-    let room = |place: &Place| {
+    let room = |place: &LogStorage| {
         let (again, _) = Consumers::open(place.clone()).expect("it was flushed");
         let pending = again.state(id).expect("it exists").pending();
         (pending.len(), pending.capacity())
@@ -327,7 +327,7 @@ fn a_log_that_is_appended_to_faster_than_it_is_written_anew_stays() {
     };
     let append = |consumers: &mut Consumers, times: usize| {
         for _ in 0..times {
-            consumers.update(id, Rules::default(), &vec![7; 100_000]).expect("it exists");
+            consumers.update(id, AckRules::default(), &vec![7; 100_000]).expect("it exists");
             consumers.flush(0).expect("the disk is healthy");
         }
     };

@@ -13,9 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::{Disk, File};
+
 use super::*;
 use crate::cipher::CipherKind;
-use crate::disk::{Disk, File};
 use crate::entropy::SeededEntropy;
 use crate::keys::StreamKey;
 use crate::{FileId, FileKind, StreamId, Timestamp};
@@ -75,7 +76,7 @@ pub(super) fn directory() -> PathBuf {
     PathBuf::from("/streams/7")
 }
 
-pub(super) fn place(disk: Arc<dyn Disk>, cipher: Option<CipherKind>) -> Place {
+pub(super) fn place(disk: Arc<dyn Disk>, cipher: Option<CipherKind>) -> LogStorage {
     let entropy = Arc::new(SeededEntropy::new(1));
     disk.make_directory(&directory()).expect("the disk is healthy");
     disk.sync_directory(Path::new("/streams")).expect("the disk is healthy");
@@ -87,9 +88,9 @@ pub(super) fn place_as_is(
     disk: Arc<dyn Disk>,
     cipher: Option<CipherKind>,
     entropy: Arc<SeededEntropy>,
-) -> Place {
+) -> LogStorage {
     let key = cipher.map(|kind| (kind, StreamKey::generate(&SeededEntropy::new(2))));
-    Place { disk, directory: directory(), stream: STREAM, tails: Arc::new(SyncedTails), entropy, key }
+    LogStorage { disk, directory: directory(), stream: STREAM, tails: Arc::new(SyncedTails), entropy, key }
 }
 
 /// The states of all consumers.
@@ -100,7 +101,7 @@ pub(super) fn states(consumers: &Consumers) -> BTreeMap<ConsumerId, ConsumerStat
 /// Everything that outlives a restart.
 pub(super) fn everything(
     consumers: &Consumers,
-) -> BTreeMap<ConsumerId, (String, Rules, Vec<u8>, ConsumerState)> {
+) -> BTreeMap<ConsumerId, (String, AckRules, Vec<u8>, ConsumerState)> {
     let flat = |consumer: &Consumer| {
         (consumer.name().to_owned(), consumer.rules(), consumer.config().to_owned(), consumer.state().clone())
     };
@@ -122,7 +123,8 @@ pub(super) enum Event {
     Deliver(u8),
     /// The message that is pending at this place, again.
     Redeliver(u8),
-    /// An acknowledgement of the message that is pending at this place, of its first or of a later delivery.
+    /// An acknowledgement of the message that is pending at this place, of its first or of a later
+    /// delivery.
     Acknowledge(u8, u8),
     /// One of any message.
     AcknowledgeAny(u8, u8),
@@ -184,9 +186,9 @@ pub(super) mod strategy {
 
     use super::*;
 
-    pub(in super::super) fn rules() -> impl Strategy<Value = Rules> {
+    pub(in super::super) fn rules() -> impl Strategy<Value = AckRules> {
         let acks = prop_oneof![1 => Just(AckPolicy::None), 1 => Just(AckPolicy::All), 3 => Just(AckPolicy::Explicit)];
-        (acks, 0u64..4).prop_map(|(acks, max)| Rules { acks, max_deliver: NonZeroU64::new(max) })
+        (acks, 0u64..4).prop_map(|(acks, max)| AckRules { acks, max_deliver: NonZeroU64::new(max) })
     }
 
     /// What a stream that only grows and is trimmed gives rise to.

@@ -1,11 +1,12 @@
-//! What a delivery and an acknowledgement cost, and how long they are on disk. Not a test: run it by name, with
-//! `cargo test --release -p myelin-store consumer_speed -- --ignored --nocapture`.
+//! What a delivery and an acknowledgement cost, and how long they are on disk. Not a test: run it
+//! by name, with `cargo test --release -p myelin-store consumer_speed -- --ignored --nocapture`.
 
 use std::time::Instant;
 
+use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::memory::MemoryDisk;
+
 use super::*;
-use crate::disk::faulty::FaultyDisk;
-use crate::disk::memory::MemoryDisk;
 
 const ROUNDS: u64 = 2_000_000;
 
@@ -15,7 +16,7 @@ fn measure(name: &str, count: u64, work: impl FnOnce()) {
     println!("{name:52} {:7.1} ns", start.elapsed().as_nanos() as f64 / count as f64);
 }
 
-fn open(disk: Arc<dyn Disk>, rules: Rules) -> (Consumers, ConsumerId) {
+fn open(disk: Arc<dyn Disk>, rules: AckRules) -> (Consumers, ConsumerId) {
     let (mut consumers, _) = Consumers::open(place(disk, None)).expect("there is nothing");
     let id = consumers.create("a", rules, b"").expect("it is new");
     consumers.flush(0).expect("healthy");
@@ -25,10 +26,10 @@ fn open(disk: Arc<dyn Disk>, rules: Rules) -> (Consumers, ConsumerId) {
 /// Deliveries with `window` pending, acknowledged in the order that `pick` says, a flush per 256.
 fn windowed(name: &str, window: u64, pick: impl Fn(u64) -> u64, logged: bool) {
     let (mut consumers, id) = if logged {
-        open(Arc::new(MemoryDisk::new()), Rules::default())
+        open(Arc::new(MemoryDisk::new()), AckRules::default())
     } else {
         let mut consumers = Consumers::in_memory();
-        let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+        let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
         (consumers, id)
     };
     for seq in 1..=window {
@@ -54,7 +55,7 @@ fn windowed(name: &str, window: u64, pick: impl Fn(u64) -> u64, logged: bool) {
 
 fn bytes_of_one() {
     let disk = FaultyDisk::new(0);
-    let (mut consumers, id) = open(Arc::new(disk), Rules::default());
+    let (mut consumers, id) = open(Arc::new(disk), AckRules::default());
     let mut at = consumers.flush(0).expect("healthy").expect("a file").end;
     let base = 1_000_000;
     consumers.apply_one(id, Delta::Reset { seq: base }).expect("it exists");
@@ -87,7 +88,7 @@ fn consumer_speed() {
 }
 
 fn checkpoint() {
-    let (mut consumers, id) = open(Arc::new(MemoryDisk::new()), Rules::default());
+    let (mut consumers, id) = open(Arc::new(MemoryDisk::new()), AckRules::default());
     for seq in 1..=65_536 {
         consumers.apply_one(id, delivered(seq, seq)).expect("it exists");
     }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::bytes::Reader;
+use super::super::bytes::ByteReader;
 use super::super::payload;
 use super::twin::Twin;
 use super::*;
@@ -28,7 +28,7 @@ fn check(state: &ConsumerState) {
 fn check_round_trip(state: &ConsumerState) {
     let mut bytes = Vec::new();
     payload::put_state(&mut bytes, state);
-    let mut reader = Reader::new(&bytes);
+    let mut reader = ByteReader::new(&bytes);
     assert_eq!(payload::read_state(&mut reader, 0).as_ref(), Ok(state));
     assert!(reader.is_empty());
 }
@@ -51,17 +51,18 @@ proptest! {
         check_round_trip(&state);
     }
 
-    /// What the reference's store would hold: where each redelivery is of a pending message and none is given up,
-    /// our floor moves exactly as its does.
+    /// What the reference's store would hold: where each redelivery is of a pending message and
+    /// none is given up, our floor moves exactly as its does.
     #[test]
     fn the_floor_is_the_references(
         acks in prop_oneof![Just(AckPolicy::All), Just(AckPolicy::Explicit)],
         events in vec(strategy::growing(), 0..300),
     ) {
-        let rules = Rules { acks, max_deliver: None };
+        let rules = AckRules { acks, max_deliver: None };
         let (mut state, mut twin) = (ConsumerState::default(), Twin { literally: true, ..Twin::default() });
         for event in events {
-            // Where the reference lets all below count as acknowledged, only one message was deleted: ours stay.
+            // Where the reference lets all below count as acknowledged, only one message was
+            // deleted: ours stay.
             let forgets_all = acks == AckPolicy::All && matches!(event, Event::Forget(_));
             if forgets_all || matches!(event, Event::DropBelow(_) | Event::AcknowledgeAny(..)) {
                 continue;
@@ -101,7 +102,7 @@ fn check_numbers(state: &ConsumerState) {
 
 #[test]
 fn acknowledgements_out_of_order_and_twice() {
-    let rules = Rules::default();
+    let rules = AckRules::default();
     let mut state = ConsumerState::default();
     for seq in 1..=4 {
         state.apply(rules, delivered(seq, seq * 10));
@@ -120,7 +121,7 @@ fn acknowledgements_out_of_order_and_twice() {
 
 #[test]
 fn a_message_is_given_up_after_max_deliver() {
-    let rules = Rules { max_deliver: std::num::NonZeroU64::new(2), ..Rules::default() };
+    let rules = AckRules { max_deliver: std::num::NonZeroU64::new(2), ..AckRules::default() };
     let mut state = ConsumerState::default();
     let deliver = |delivery, seq, count| Delta::Delivered {
         delivery: DeliverySeq(delivery),
@@ -142,7 +143,7 @@ fn a_message_is_given_up_after_max_deliver() {
 
 #[test]
 fn a_forged_acknowledgement_does_not_make_deaf() {
-    let rules = Rules { acks: AckPolicy::All, max_deliver: None };
+    let rules = AckRules { acks: AckPolicy::All, max_deliver: None };
     let mut state = ConsumerState::default();
     state.apply(rules, delivered(1, 1));
     assert_eq!(state.apply(rules, acknowledged(u64::MAX, 1)), Applied::Changed);
@@ -152,7 +153,7 @@ fn a_forged_acknowledgement_does_not_make_deaf() {
 
 #[test]
 fn without_acknowledgements_what_is_delivered_is_done() {
-    let rules = Rules { acks: AckPolicy::None, max_deliver: None };
+    let rules = AckRules { acks: AckPolicy::None, max_deliver: None };
     let mut state = ConsumerState::default();
     assert_eq!(state.apply(rules, delivered(1, 5)), Applied::Changed);
     assert_eq!(Twin::of(&state).floor, (1, 5));

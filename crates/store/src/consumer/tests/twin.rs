@@ -16,7 +16,7 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    /// The same state, seen as the twin sees it.
+    /// Makes the twin of a state.
     pub(super) fn of(state: &ConsumerState) -> Self {
         let pair = |pair: SequencePair| (pair.consumer.0, pair.stream);
         Self {
@@ -32,7 +32,7 @@ impl Twin {
         }
     }
 
-    pub(super) fn apply(&mut self, rules: Rules, delta: Delta) {
+    pub(super) fn apply(&mut self, rules: AckRules, delta: Delta) {
         match delta {
             Delta::Delivered { delivery, seq, count, timestamp } => {
                 self.deliver(rules, delivery.0, seq, count, timestamp);
@@ -57,14 +57,14 @@ impl Twin {
             Delta::DropBelow { seq } => self.drop_below(seq),
             Delta::Forget { seq } => {
                 self.redelivered.remove(&seq);
-                self.settle(seq);
+                self.remove_pending(seq);
             }
             Delta::CutAbove { seq } => self.cut_above(seq),
             Delta::ForgetCountsBelow { seq } => self.redelivered.retain(|counted, _| *counted >= seq),
         }
     }
 
-    fn deliver(&mut self, rules: Rules, delivery: u64, seq: u64, count: u64, timestamp: i64) {
+    fn deliver(&mut self, rules: AckRules, delivery: u64, seq: u64, count: u64, timestamp: i64) {
         let none = rules.acks == AckPolicy::None;
         let is_done = delivery <= self.floor.0 && !self.pending.contains_key(&seq);
         if (none && count != 1) || is_done {
@@ -82,12 +82,12 @@ impl Twin {
             let times = self.redelivered.get(&seq).copied().unwrap_or(0);
             self.redelivered.insert(seq, times.max(count - 1));
             if rules.max_deliver.is_some_and(|max| count > max.get()) {
-                self.settle(seq);
+                self.remove_pending(seq);
             }
         }
     }
 
-    fn acknowledge(&mut self, rules: Rules, delivery: u64, seq: u64) {
+    fn acknowledge(&mut self, rules: AckRules, delivery: u64, seq: u64) {
         if rules.acks == AckPolicy::None {
             return;
         }
@@ -96,7 +96,7 @@ impl Twin {
             return;
         }
         if rules.acks == AckPolicy::Explicit {
-            self.settle(seq);
+            self.remove_pending(seq);
             return;
         }
         self.pending.retain(|pending, _| *pending > seq);
@@ -104,7 +104,7 @@ impl Twin {
         self.floor = (delivery.min(self.delivered.0), seq);
     }
 
-    fn settle(&mut self, seq: u64) {
+    fn remove_pending(&mut self, seq: u64) {
         let Some((delivery, _)) = self.pending.remove(&seq) else { return };
         if self.literally {
             self.raise_literally(delivery, seq);

@@ -1,4 +1,4 @@
-//! The set of removed sequences beside its naive twin.
+//! The set of removed sequences beside its twin.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The list of lifetimes beside its naive twin.
+//! The list of lifetimes beside its twin.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ fn change() -> impl Strategy<Value = Change> {
 proptest! {
     #[test]
     fn agrees_with_a_plain_set(changes in prop::collection::vec(change(), 0..60)) {
-        let (mut expiry, mut plain) = (Expiry::new(), BTreeSet::new());
+        let (mut expiry, mut plain) = (ExpiryIndex::new(), BTreeSet::new());
         for change in changes {
             match change {
                 Change::Insert(seq, at) => prop_assert_eq!(expiry.insert(seq, at), plain.insert((at, seq))),
@@ -69,7 +69,7 @@ proptest! {
 
 #[test]
 fn many_lifetimes_take_little_memory() {
-    let mut expiry = Expiry::new();
+    let mut expiry = ExpiryIndex::new();
     let mut at = 1_u64;
     for seq in 0..200_000 {
         at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

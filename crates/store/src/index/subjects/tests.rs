@@ -1,4 +1,4 @@
-//! The index of subjects beside its naive twin.
+//! The index of subjects beside its twin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,8 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Subjects of one to three tokens that share beginnings, with bytes on both sides of the separator.
+/// Subjects of one to three tokens that share beginnings, with bytes on both sides of the
+/// separator.
 fn text(number: u16) -> Vec<u8> {
     let tokens = ["a", "b", "a!", "order", "ab", "x-y", "/"];
     let token = |n: u16| tokens[usize::from(n) % tokens.len()];
@@ -148,7 +149,7 @@ impl Pair {
                 self.ids.clear();
                 self.index.recycle();
             }
-            Change::Settle(limit) => drop(self.index.settle(usize::from(limit))),
+            Change::Settle(limit) => drop(self.index.defragment(usize::from(limit))),
         }
     }
 
@@ -186,7 +187,7 @@ impl Pair {
     fn check_pattern(&self, pattern: &[u8], after: &[u8], limit: usize) {
         let matching = || self.twin.subjects.iter().filter(|(text, _)| matches(pattern, text));
         let states = || matching().map(|(_, (_, state))| state);
-        let summary = Summary {
+        let summary = SubjectSummary {
             subjects: states().count() as u64,
             messages: states().map(|state| state.count).sum(),
             first: states().map(|state| state.first).min().unwrap_or(0),
@@ -195,21 +196,21 @@ impl Pair {
         assert_eq!(self.index.summary(pattern), summary);
         assert_eq!(self.index.count_matching(pattern), (summary.subjects, summary.messages));
         let all: Vec<_> = matching().map(|(text, _)| text.clone()).collect();
-        assert_eq!(self.visit(pattern, None, usize::MAX), (all.clone(), Scan::Done));
+        assert_eq!(self.visit(pattern, None, usize::MAX), (all.clone(), SubjectScan::Done));
         let behind: Vec<_> = all.iter().filter(|text| text.as_slice() > after).cloned().collect();
-        assert_eq!(self.visit(pattern, Some(after), usize::MAX), (behind, Scan::Done));
+        assert_eq!(self.visit(pattern, Some(after), usize::MAX), (behind, SubjectScan::Done));
         let (mut sliced, mut place) = (Vec::new(), None);
         loop {
             let (visited, scan) = self.visit(pattern, place.as_deref(), limit);
             assert!(visited.len() <= limit.max(1) + 1);
             sliced.extend(visited);
-            let Scan::Paused(after) = scan else { break };
+            let SubjectScan::Paused(after) = scan else { break };
             place = Some(after);
         }
         assert_eq!(sliced, all);
     }
 
-    fn visit(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> (Vec<Vec<u8>>, Scan) {
+    fn visit(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> (Vec<Vec<u8>>, SubjectScan) {
         let mut visited = Vec::new();
         let scan = self.index.scan_matching(pattern, after, limit, &mut |id, text| {
             assert_eq!(self.index.text(id), text);
@@ -324,7 +325,7 @@ fn a_break_stops_at_once() {
             visits += 1;
             ControlFlow::Break(())
         });
-        assert_eq!((visits, scan), (1, Scan::Stopped));
+        assert_eq!((visits, scan), (1, SubjectScan::Stopped));
     }
 }
 

@@ -7,14 +7,15 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
-    /// Hashes from few values at both ends, so that many share a home and searches go around the end.
+    /// Hashes from few values at both ends, so that many share a home and searches go around the
+    /// end.
     #[test]
     fn agrees_with_a_plain_set(
         changes in prop::collection::vec((any::<bool>(), prop_oneof![0..4_u32, u32::MAX - 3..=u32::MAX, any::<u32>()], 0..40_u32), 0..400),
         beforehand in prop_oneof![Just(0), Just(SMALL as u32 - 20)],
         reserved in prop_oneof![Just(0), 0..6000_usize],
     ) {
-        let (mut table, mut plain) = (Table::new(), BTreeSet::new());
+        let (mut table, mut plain) = (IdTable::new(), BTreeSet::new());
         table.reserve(reserved);
         for n in 0..beforehand {
             table.insert(n.wrapping_mul(0x9e37_79b9), 1000 + n);
@@ -42,7 +43,7 @@ proptest! {
 
 #[test]
 fn an_emptied_table_is_small_again() {
-    let mut table = Table::new();
+    let mut table = IdTable::new();
     let hash = |id: u32| id.wrapping_mul(0x9e37_79b9);
     (0..100_000).for_each(|id| table.insert(hash(id), id));
     let full = table.memory_bytes();

@@ -1,7 +1,8 @@
 //! Jobs on a disk that loses power between any two steps.
 
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+
 use super::*;
-use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 
 /// A stream with everything that jobs are for, all of it synced.
 fn prepared(disk: &FaultyDisk, shape: Shape) -> Bench {
@@ -47,7 +48,7 @@ fn a_loss_of_power_between_any_two_steps_loses_nothing() {
             let mut bench = prepared(&disk, shape);
             let before = contents(bench.stream());
             let totals = bench.stream().state().totals;
-            disk.fail_at(disk.points() + steps, Fault::Crash);
+            disk.fail_at(disk.points() + steps, DiskFault::Crash);
             let is_done = settle_until_off(&mut bench, &disk);
             for survival in [Survival::None, Survival::All, Survival::Random(steps)] {
                 bench.disk = Arc::new(disk.power_cycle(survival));

@@ -1,7 +1,7 @@
 //! One job at a time.
 
 use super::*;
-use crate::stream::Source;
+use crate::stream::SegmentFile;
 
 fn text(n: u64) -> Vec<u8> {
     format!("message number {n}, {}", "and more ".repeat(12)).into_bytes()
@@ -94,6 +94,22 @@ fn a_merge_shortens_the_next_start_and_waits_for_eight_segments() {
     assert_eq!((manifest.covers, manifest.totals.messages, manifest.segments.len()), (SegmentNo(8), 8, 8));
     assert!(bench.names().contains(&crate::recovery::base_name(SegmentNo(8))));
     assert_eq!(bench.settle(), [""; 0]);
+}
+
+#[test]
+fn in_a_rush_of_seals_what_is_gone_is_removed_all_the_same() {
+    let mut bench = Bench::in_memory(SHAPES[0], 1 << 20);
+    let close = |bench: &mut Bench, n: u64| {
+        let last = bench.put(&format!("a.{n}"), b"x");
+        bench.stream().close_segment(0, 1).unwrap();
+        while bench.stream().compact(last, 1000, 1).unwrap().more {}
+    };
+    (0..2).for_each(|n| close(&mut bench, n));
+    for n in 2..300 {
+        close(&mut bench, n);
+        assert!(bench.step().is_some(), "there is always one more to seal");
+    }
+    assert!(bench.segments().len() < 120, "{} of 300 segments are there", bench.segments().len());
 }
 
 #[test]
@@ -216,7 +232,7 @@ fn a_damaged_base_is_made_again() {
 fn headers(bench: &Bench) -> Vec<(u64, u64, [u8; 16])> {
     let header = |no: u64| {
         let path = bench.directory().join(crate::stream::segment_name(SegmentNo(no)));
-        let header = crate::segment::Header::read(&*bench.disk.open(&path).unwrap()).unwrap();
+        let header = crate::segment::SegmentHeader::read(&*bench.disk.open(&path).unwrap()).unwrap();
         (no, header.generation, header.salt)
     };
     bench.segments().into_iter().map(header).collect()
@@ -271,7 +287,7 @@ fn what_shares_a_frame_with_an_erased_message_can_be_read_all_the_while() {
         bench.settle();
         let mut cursor = bench.stream().reader().cursor(Filter::All, 0);
         assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, 1);
-        let old = Arc::clone(&bench.stream().shared().catalog().places[0].segment);
+        let old = Arc::clone(&bench.stream().shared().catalog().segments()[0].segment);
         bench.stream().erase(5, 1).unwrap();
         bench.round();
         let job = bench.stream().next_job(1).unwrap();
@@ -281,7 +297,7 @@ fn what_shares_a_frame_with_an_erased_message_can_be_read_all_the_while() {
         bench.stream().finish(done, 1).unwrap();
         assert_eq!(contents(bench.stream()).len(), 19, "{shape:?}");
         assert_eq!(bench.stream().erasing(), 1);
-        let Source::Packed(sealed, frames) = &old.source else { panic!("{shape:?} packs") };
+        let SegmentFile::Packed(sealed, frames) = &old.source else { panic!("{shape:?} packs") };
         let (file, at) = (sealed.open().unwrap(), frames.frames()[0].file());
         let is_blank = || {
             let mut bytes = vec![1; (at.end - at.start) as usize];
@@ -396,16 +412,16 @@ fn headroom_that_was_given_up_is_taken_back_after_a_job() {
     let mut bench = Bench::in_memory(SHAPES[0], 2000);
     fill(&mut bench, 100);
     let job = bench.stream().next_job(1).unwrap();
-    let ground = Arc::clone(&job.site.files.ground);
-    assert!(ground.headroom.release().unwrap());
+    let store_env = Arc::clone(&job.env.files.store_env);
+    assert!(store_env.headroom.release().unwrap());
     let done = job.run();
-    assert!(ground.headroom.is_held());
+    assert!(store_env.headroom.is_held());
     bench.stream().finish(done, 1).unwrap();
 }
 
 #[test]
 fn a_segment_that_cannot_be_packed_on_a_full_disk_is_sealed_as_it_is() {
-    use crate::disk::faulty::{Fault, FaultyDisk};
+    use myelin_disk::faulty::{DiskFault, FaultyDisk};
     let disk = FaultyDisk::new(7);
     disk.make_directory(Path::new("/store")).unwrap();
     let mut bench = Bench::new(Arc::new(disk.clone()), Path::new("/store"), SHAPES[1], 1 << 20);
@@ -415,14 +431,14 @@ fn a_segment_that_cannot_be_packed_on_a_full_disk_is_sealed_as_it_is() {
     }
     bench.stream().close_segment(0, 1).unwrap();
     let before = contents(bench.stream());
-    disk.fail_at(disk.points(), Fault::FullAfter(2000));
+    disk.fail_at(disk.points(), DiskFault::FullAfter(2000));
     assert_eq!(bench.step(), Some("seal"));
     assert_eq!(headers(&bench)[0].1, 0, "it is the same file");
     assert_eq!(contents(bench.stream()), before);
 }
 
-/// What a truncation cut off stays in the file of its segment, and must not come back when a later merge counts the
-/// segment anew because its beginning went.
+/// What a truncation cut off stays in the file of its segment, and must not come back when a later
+/// merge counts the segment anew because its beginning went.
 #[test]
 fn what_was_truncated_stays_gone_when_its_segment_is_counted_again() {
     for shape in SHAPES {
@@ -432,7 +448,8 @@ fn what_was_truncated_stays_gone_when_its_segment_is_counted_again() {
         }
         bench.stream().truncate(8, 1).unwrap();
         bench.put("again", b"with the sequence of what was cut off");
-        // Enough segments for a merge that covers both that hold a message 9, and one more behind it.
+        // Enough segments for a merge that covers both that hold a message 9, and one more behind
+        // it.
         for merge in 1..=2 {
             for _ in 0..8 {
                 bench.put("fill", &[0; 10]);
@@ -451,8 +468,8 @@ fn what_was_truncated_stays_gone_when_its_segment_is_counted_again() {
     }
 }
 
-/// One message is of a far later time than those behind it. Neither a look-up by time nor a limit of age may take it for
-/// as old as they are, whatever form its segment has.
+/// One message is of a far later time than those behind it. Neither a look-up by time nor a limit
+/// of age may take it for as old as they are, whatever form its segment has.
 #[test]
 fn a_clock_that_went_back_hides_nothing_in_files() {
     const EARLY: Timestamp = 100_000;

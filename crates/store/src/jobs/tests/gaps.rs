@@ -1,7 +1,7 @@
 //! Upkeep of a stream that has lost a segment.
 
 use super::*;
-use crate::segment::Header;
+use crate::segment::SegmentHeader;
 
 fn fill(bench: &mut Bench, count: u64) {
     for n in 0..count {
@@ -68,7 +68,7 @@ fn what_is_around_a_missing_segment_is_merged_and_compacted() {
         assert!(names.iter().filter(|name| **name == "compact").count() > 4, "{shape:?}: {names:?}");
         for (no, side) in [(2, "before"), (5, "behind")] {
             let path = bench.directory().join(crate::stream::segment_name(SegmentNo(no)));
-            let header = Header::read(&*bench.disk.open(&path).unwrap()).unwrap();
+            let header = SegmentHeader::read(&*bench.disk.open(&path).unwrap()).unwrap();
             // Packing writes it once.
             assert!(header.generation > u64::from(header.packed), "{side} the gap: {shape:?}");
         }

@@ -1,5 +1,5 @@
-//! Random histories: whatever is appended, removed, sealed, merged and compacted, the stream is what the twin says, and
-//! still is after a restart.
+//! Random histories: whatever is appended, removed, sealed, merged and compacted, the stream is
+//! what the twin says, and still is after a restart.
 
 use super::*;
 

@@ -3,14 +3,15 @@
 use proptest::prelude::*;
 
 use super::super::block::{
-    Builder, Chunk, Chunks, Found, HEADER, Head, Header, Malformed, PAGE, Place, implied_store,
+    BadChunk, BlockAddress, BlockChunk, BlockHeader, BlockStart, Builder, Chunks, HEADER, PAGE, RoundInfo,
+    implied_store,
 };
 use crate::{FileId, FileKind, SegmentNo, StreamId};
 
-const PLACE: Place = Place { store: 5, number: 3, offset: 8192 };
+const PLACE: BlockAddress = BlockAddress { store: 5, number: 3, offset: 8192 };
 
-fn head() -> Head {
-    Head { number: 3, round: 9, previous: 8, needed: 2, part: 1, is_last: true }
+fn head() -> RoundInfo {
+    RoundInfo { number: 3, round: 9, previous: 8, needed: 2, part: 1, is_last: true }
 }
 
 fn id(stream: u64) -> FileId {
@@ -27,9 +28,9 @@ fn block(chunks: &[(u64, Vec<u8>)]) -> Vec<u8> {
     builder.seal(PLACE, head()).to_vec()
 }
 
-fn parse(bytes: &[u8]) -> Option<Header> {
-    match Header::parse(bytes, PLACE.store, PLACE.offset) {
-        Found::Header(header) => Some(header).filter(|header| header.is_whole(bytes)),
+fn parse(bytes: &[u8]) -> Option<BlockHeader> {
+    match BlockHeader::parse(bytes, PLACE.store, PLACE.offset) {
+        BlockStart::BlockHeader(header) => Some(header).filter(|header| header.is_whole(bytes)),
         _ => None,
     }
 }
@@ -53,9 +54,9 @@ fn numbers_stand_where_the_format_says() {
 fn a_block_elsewhere_is_none() {
     let bytes = block(&[(1, vec![7; 10])]);
     assert!(parse(&bytes).is_some());
-    assert_eq!(Header::parse(&bytes, PLACE.store + 1, PLACE.offset), Found::Nothing);
-    assert_eq!(Header::parse(&bytes, PLACE.store, PLACE.offset + 4096), Found::Nothing);
-    assert_eq!(Header::parse(&bytes[..HEADER - 1], PLACE.store, PLACE.offset), Found::Nothing);
+    assert_eq!(BlockHeader::parse(&bytes, PLACE.store + 1, PLACE.offset), BlockStart::Nothing);
+    assert_eq!(BlockHeader::parse(&bytes, PLACE.store, PLACE.offset + 4096), BlockStart::Nothing);
+    assert_eq!(BlockHeader::parse(&bytes[..HEADER - 1], PLACE.store, PLACE.offset), BlockStart::Nothing);
 }
 
 #[test]
@@ -65,7 +66,7 @@ fn chunks_that_overrun_are_malformed() {
     builder.begin_bytes(id(1), 1, 0, 50).extend_from_slice(&[0; 10]);
     let bytes = builder.seal(PLACE, head()).to_vec();
     let header = parse(&bytes).unwrap();
-    assert_eq!(Chunks::new(&header, &bytes).collect::<Vec<_>>(), [Err(Malformed)]);
+    assert_eq!(Chunks::new(&header, &bytes).collect::<Vec<_>>(), [Err(BadChunk)]);
 }
 
 proptest! {
@@ -77,9 +78,9 @@ proptest! {
         let read: Vec<_> = Chunks::new(&header, &bytes).map(Result::unwrap).collect();
         let mut expected: Vec<_> = chunks
             .iter()
-            .map(|(stream, bytes)| Chunk::Bytes { id: id(*stream), generation: 1, offset: 100, bytes })
+            .map(|(stream, bytes)| BlockChunk::Bytes { id: id(*stream), generation: 1, offset: 100, bytes })
             .collect();
-        expected.push(Chunk::Dropped(StreamId(4)));
+        expected.push(BlockChunk::Dropped(StreamId(4)));
         prop_assert_eq!(read, expected);
     }
 
@@ -97,13 +98,13 @@ proptest! {
 
     #[test]
     fn a_header_tells_its_store(store in any::<u64>(), number in 0..1_u64 << 40, page in 0..1_u64 << 20) {
-        let place = Place { store, number, offset: page * PAGE as u64 };
+        let place = BlockAddress { store, number, offset: page * PAGE as u64 };
         let mut builder = Builder::default();
         builder.clear();
         builder.push_dropped(StreamId(4));
-        let bytes = builder.seal(place, Head { number, needed: 0, ..head() }).to_vec();
+        let bytes = builder.seal(place, RoundInfo { number, needed: 0, ..head() }).to_vec();
         let found = implied_store(&bytes, place.offset);
-        let Found::Header(header) = Header::parse(&bytes, found, place.offset) else { panic!("no header") };
+        let BlockStart::BlockHeader(header) = BlockHeader::parse(&bytes, found, place.offset) else { panic!("no header") };
         prop_assert!(header.is_whole(&bytes));
     }
 }

@@ -1,14 +1,16 @@
-//! Power lost, or the process killed, at every point of a scripted mix of everything a journal does.
+//! Power lost, or the process killed, at every point of a scripted mix of everything a journal
+//! does.
 
 use std::io;
 
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
 use myelin_stdx::rng::Rng;
 
 use super::world::{Heard, Twin, World, check, id, recover, small};
-use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 use crate::{Durability, StreamId};
 
-/// Appends of all modes to a growing number of files, with everything else between, over several journal files.
+/// Appends of all modes to a growing number of files, with everything else between, over several
+/// journal files.
 fn script(world: &mut World, seed: u64, steps: usize) -> io::Result<()> {
     let mut rng = Rng::seeded(seed);
     let mut next_stream = 1;
@@ -86,7 +88,7 @@ fn survivals(point: u64) -> impl Iterator<Item = Survival> {
 
 fn crash_at(seed: u64, point: u64) -> Option<World> {
     let disk = FaultyDisk::new(seed);
-    disk.fail_at(point, Fault::Crash);
+    disk.fail_at(point, DiskFault::Crash);
     let mut world = World::new(disk.clone(), small(), seed).ok()?;
     // The last rounds of a script may tell the listeners only.
     let _ = script(&mut world, seed, STEPS);
@@ -140,7 +142,7 @@ fn lose_power_in_replays(crashed: &FaultyDisk, twins: &[(Twin, Heard)], context:
     recover(&probe, small()).unwrap();
     for point in 0..probe.points() {
         let disk = crashed.kill();
-        disk.fail_at(point, Fault::Crash);
+        disk.fail_at(point, DiskFault::Crash);
         assert!(recover(&disk, small()).is_err());
         let more = (0..12).map(|n| Survival::Random(1000 * point + n));
         for survival in survivals(point).chain(more) {
@@ -164,7 +166,8 @@ fn power_may_fail_during_the_replay_as_well() {
     }
 }
 
-/// The next process sees that older files are not needed, and the device does not know it: they must not be written over.
+/// The next process sees that older files are not needed, and the device does not know it: they
+/// must not be written over.
 #[test]
 fn a_note_that_was_never_synced_frees_no_file() {
     let run = |fault: Option<u64>| {
@@ -179,7 +182,7 @@ fn a_note_that_was_never_synced_frees_no_file() {
         }
         let before = disk.points();
         if let Some(point) = fault {
-            disk.fail_at(before + point, Fault::Crash);
+            disk.fail_at(before + point, DiskFault::Crash);
         }
         let _ = world.journal.close(&|| 0);
         (world, before)
@@ -193,7 +196,8 @@ fn a_note_that_was_never_synced_frees_no_file() {
 
 #[test]
 fn a_replayed_store_goes_on() {
-    // Crash, recover, work on with the same journal, crash again: numbers and rounds must not be confused.
+    // Crash, recover, work on with the same journal, crash again: numbers and rounds must not be
+    // confused.
     let mut disk = FaultyDisk::new(5);
     for life in 0..12_u64 {
         let mut world = World::new(disk.clone(), small(), life).unwrap();

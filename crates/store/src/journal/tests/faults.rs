@@ -3,11 +3,12 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::{DiskFault, DiskOperation, FaultyDisk, Survival};
+
 use super::world::{JOURNAL, World, check, id, path_of, recover, small};
 use crate::Durability;
-use crate::disk::Disk;
-use crate::disk::faulty::{Fault, FaultyDisk, Operation, Survival};
-use crate::id::Part;
+use crate::id::StreamPart;
 
 /// Appends to many files until the journal has failed; errors of single files are passed over.
 fn work(world: &mut World, files: usize, rounds: usize) {
@@ -51,7 +52,7 @@ fn check_after(world: &World, context: &str) {
 fn an_error_anywhere_loses_nothing_durable() {
     for files in [1, 2, 5] {
         for point in 0..points(files, 40) {
-            for fault in [Fault::Error(ErrorKind::Other), Fault::ErrorsFrom(ErrorKind::Other)] {
+            for fault in [DiskFault::Error(ErrorKind::Other), DiskFault::ErrorsFrom(ErrorKind::Other)] {
                 let disk = FaultyDisk::new(point);
                 disk.fail_at(point, fault);
                 let Ok(mut world) = World::new(disk, small(), 1) else { continue };
@@ -67,7 +68,7 @@ fn a_disk_that_fills_up_anywhere_loses_nothing_durable() {
     for point in 0..points(5, 40) {
         for room in [0, 4096, 16384] {
             let disk = FaultyDisk::new(point);
-            disk.fail_at(point, Fault::FullAfter(room));
+            disk.fail_at(point, DiskFault::FullAfter(room));
             let Ok(mut world) = World::new(disk, small(), 1) else { continue };
             work(&mut world, 5, 40);
             check_after(&world, &format!("room for {room} from {point}"));
@@ -77,7 +78,7 @@ fn a_disk_that_fills_up_anywhere_loses_nothing_durable() {
 }
 
 /// The point of the next sync of `path`, found by a rehearsal.
-fn point_of(operation: &Operation, path: &Path, after: usize, rehearse: impl Fn(FaultyDisk)) -> u64 {
+fn point_of(operation: &DiskOperation, path: &Path, after: usize, rehearse: impl Fn(FaultyDisk)) -> u64 {
     let disk = FaultyDisk::new(3);
     rehearse(disk.clone());
     let steps = disk.journal();
@@ -95,9 +96,9 @@ fn a_file_whose_sync_failed_is_left_alone_and_the_others_go_on() {
         world
     };
     let path = path_of(id(1, 1));
-    let point = point_of(&Operation::Sync, &path, 0, |disk| drop(run(disk).round()));
+    let point = point_of(&DiskOperation::Sync, &path, 0, |disk| drop(run(disk).round()));
     let disk = FaultyDisk::new(3);
-    disk.fail_at(point, Fault::Error(ErrorKind::Other));
+    disk.fail_at(point, DiskFault::Error(ErrorKind::Other));
     let mut world = run(disk);
     let round = world.round().unwrap();
     assert_eq!((round.direct, round.failed), (1, 1));
@@ -111,7 +112,7 @@ fn a_file_whose_sync_failed_is_left_alone_and_the_others_go_on() {
         .disk
         .journal()
         .into_iter()
-        .filter(|step| step.path == path && step.operation == Operation::Sync);
+        .filter(|step| step.path == path && step.operation == DiskOperation::Sync);
     assert_eq!(syncs.count(), 1, "never synced again");
 }
 
@@ -125,9 +126,9 @@ fn a_journal_whose_sync_failed_is_not_used_again() {
         world
     };
     let path = Path::new(JOURNAL).join("00000001.jnl");
-    let point = point_of(&Operation::Sync, &path, 1, |disk| drop(run(disk).round()));
+    let point = point_of(&DiskOperation::Sync, &path, 1, |disk| drop(run(disk).round()));
     let disk = FaultyDisk::new(3);
-    disk.fail_at(point, Fault::Error(ErrorKind::Other));
+    disk.fail_at(point, DiskFault::Error(ErrorKind::Other));
     let mut world = run(disk);
     assert!(world.round().is_err());
     let points = world.disk.points();
@@ -204,7 +205,7 @@ fn a_failed_file_that_is_left_gets_what_only_the_journal_has() {
     let world = one_lost(FaultyDisk::new(1));
     let stream = id(1, 1).stream;
     assert_eq!(holders(&world, stream), 1);
-    world.journal.leave(stream, Part::Messages, Vec::new()).unwrap();
+    world.journal.leave(stream, StreamPart::Messages, Vec::new()).unwrap();
     world.journal.close(&|| 0).unwrap();
     assert_eq!(holders(&world, stream), 0);
     check_after(&world, "after it was left");
@@ -236,7 +237,7 @@ fn a_failed_file_that_was_left_is_carried_no_further() {
     let mut world = one_lost(FaultyDisk::new(1));
     // So that the journal knows it as lost already.
     world.journal.close(&|| 0).unwrap();
-    world.journal.leave(id(1, 1).stream, Part::Messages, Vec::new()).unwrap();
+    world.journal.leave(id(1, 1).stream, StreamPart::Messages, Vec::new()).unwrap();
     for _ in 0..200 {
         for index in 1..5 {
             world.append(index, 900).unwrap();

@@ -1,13 +1,15 @@
-//! Replays: damage is reported, what nobody knows is kept, and the same journal gives the same files.
+//! Replays: damage is reported, what nobody knows is kept, and the same journal gives the same
+//! files.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+
 use super::super::{Journal, JournalConfig, Problem, Resolution};
 use super::world::{JOURNAL, World, check, id, path_of, recover, small};
-use crate::disk::Disk;
-use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 use crate::{Durability, StreamId};
 
 fn config() -> JournalConfig {
@@ -90,14 +92,15 @@ fn one_bit_in_a_header_costs_nothing() {
     }
 }
 
-/// The write that failed may have done all of its sectors, and the next round may be too long for the place.
+/// The write that failed may have done all of its sectors, and the next round may be too long for
+/// the place.
 #[test]
 fn a_round_that_was_given_up_and_is_there_is_no_damage() {
     let mut whole = 0;
     for seed in 0..20 {
         let mut world = journaled_on(FaultyDisk::new(seed), 4);
         world.append(0, 50).unwrap();
-        world.disk.fail_at(world.disk.points(), Fault::Error(ErrorKind::StorageFull));
+        world.disk.fail_at(world.disk.points(), DiskFault::Error(ErrorKind::StorageFull));
         assert_eq!(world.round().unwrap().direct, 1);
         (0..3).for_each(|index| world.append(index, 2000).unwrap());
         assert_eq!(world.round().unwrap().journaled, 3);

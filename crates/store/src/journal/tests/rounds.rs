@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::super::{Journal, SyncInterval, Wake};
 use super::world::{World, id, path_of, recover, small};
-use crate::disk::faulty::{FaultyDisk, Survival};
-use crate::disk::memory::MemoryFile;
 use crate::{AppendFile, Durability, FileId, FileKind, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::memory::MemoryFile;
 
 fn world() -> World {
     World::new(FaultyDisk::new(1), small(), 1).unwrap()
@@ -30,7 +31,7 @@ fn few_files_are_synced_themselves_and_many_by_the_journal() {
     for (twin, heard) in world.twins() {
         assert_eq!(heard.durable, twin.content.len() as u64);
     }
-    assert_eq!(world.round().unwrap(), super::super::Round::default());
+    assert_eq!(world.round().unwrap(), super::super::RoundSummary::default());
 }
 
 #[test]
@@ -267,7 +268,7 @@ fn files_of_deleted_streams_are_let_go() {
     assert_eq!(holders(&world), 5);
     world.journal.note_dropped(crate::StreamId(1)).unwrap();
     assert_eq!(holders(&world), 4);
-    assert_eq!(world.round().unwrap(), super::super::Round::default(), "what was dirty is not wanted");
+    assert_eq!(world.round().unwrap(), super::super::RoundSummary::default(), "what was dirty is not wanted");
     assert_eq!(Arc::strong_count(&world.files[0].1), 1, "the journal has let go of it");
 }
 

@@ -6,11 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::FaultyDisk;
 use myelin_stdx::rng::Rng;
 
-use super::super::{Journal, JournalConfig, JournalFailed, ReplayReport, Resolution, Target};
-use crate::disk::Disk;
-use crate::disk::faulty::FaultyDisk;
+use super::super::{Journal, JournalConfig, JournalFailed, ReplayReport, ReplayTarget, Resolution};
 use crate::{
     AppendFile, AppendFileOptions, Durability, FileId, FileKind, OnDurable, SegmentNo, StreamId, WriteFailed,
 };
@@ -99,7 +99,7 @@ pub(super) fn path_of(id: FileId) -> PathBuf {
 }
 
 /// What recovery does with a target: a file's first 8 bytes are its generation.
-pub(super) fn resolve(disk: &FaultyDisk, target: &Target) -> io::Result<Resolution> {
+pub(super) fn resolve(disk: &FaultyDisk, target: &ReplayTarget) -> io::Result<Resolution> {
     let path = path_of(target.file);
     let directory = Some(PathBuf::from(DATA));
     match disk.open(&path) {
@@ -145,7 +145,7 @@ impl World {
         self.clock.get()
     }
 
-    pub(super) fn round(&self) -> Result<super::super::Round, JournalFailed> {
+    pub(super) fn round(&self) -> Result<super::super::RoundSummary, JournalFailed> {
         self.journal.round_now(&|| self.now())
     }
 

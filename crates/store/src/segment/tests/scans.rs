@@ -4,8 +4,8 @@ use super::*;
 
 /// A segment under construction, and what a scan should say.
 struct Log {
-    header: Header,
-    context: Context,
+    header: SegmentHeader,
+    context: FileContext,
     bytes: Vec<u8>,
     /// Where each batch begins.
     batches: Vec<u64>,
@@ -36,7 +36,7 @@ impl Log {
     fn batch(&mut self, messages: u64) -> &mut Self {
         let at = self.end();
         self.batches.push(at);
-        let mut batch = Batch::begin(&mut self.bytes, at, &self.context);
+        let mut batch = EntryBatch::begin(&mut self.bytes, at, &self.context);
         for _ in 0..messages {
             let payload = format!("payload of {}", self.next_seq);
             let (seq, payload) = (self.next_seq, payload.as_bytes());
@@ -57,7 +57,7 @@ impl Log {
     fn control(&mut self, control: &Control<'_>) -> &mut Self {
         let at = self.end();
         self.batches.push(at);
-        let mut batch = Batch::begin(&mut self.bytes, at, &self.context);
+        let mut batch = EntryBatch::begin(&mut self.bytes, at, &self.context);
         batch.control(control, 1);
         batch.finish();
         self
@@ -426,7 +426,7 @@ fn scan_speed() {
         let payload = [b'x'; 120];
         while log.bytes.len() < 64 << 20 {
             let at = log.end();
-            let mut batch = Batch::begin(&mut log.bytes, at, &log.context);
+            let mut batch = EntryBatch::begin(&mut log.bytes, at, &log.context);
             for _ in 0..400 {
                 let message = Message {
                     seq: log.next_seq,

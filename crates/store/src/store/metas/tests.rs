@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::{DiskOperation, FaultyDisk, Survival};
+
 use super::*;
-use crate::disk::faulty::{FaultyDisk, Operation, Survival};
-use crate::document::Document;
+use crate::StreamConfig;
+use crate::document::DocumentFormat;
 use crate::entropy::SeededEntropy;
-use crate::meta::TWINS;
+use crate::meta::META_COPIES;
 use crate::recovery::stream_directory;
 use crate::store::{Reserve, Store, StoreOptions};
 use crate::stream::Stream;
-use crate::{Disk, StreamConfig};
 
 const ROOT: &str = "/store";
 
@@ -29,12 +31,13 @@ fn create(store: &Store, name: &str) -> Stream {
     store.create_stream("A", name, b"first", StreamConfig::default(), 1).unwrap()
 }
 
-/// A store with one stream whose text was written twice; where its copies are, and what they were before.
-fn ground() -> (FaultyDisk, StreamId, [PathBuf; 2], Vec<u8>) {
+/// A store with one stream whose text was written twice; where its copies are, and what they were
+/// before.
+fn store_env() -> (FaultyDisk, StreamId, [PathBuf; 2], Vec<u8>) {
     let disk = FaultyDisk::new(1);
     let (store, _) = open(&disk, 1);
     let id = create(&store, "S").id();
-    let paths = TWINS.map(|name| stream_directory(Path::new(ROOT), id).join(name));
+    let paths = META_COPIES.map(|name| stream_directory(Path::new(ROOT), id).join(name));
     let before = disk.read_all(&paths[0]).unwrap();
     assert_eq!(disk.read_all(&paths[1]).unwrap(), before);
     store.write_blob(id, b"second").unwrap();
@@ -67,9 +70,9 @@ fn is_repaired(disk: &FaultyDisk, words: &[&str]) {
 #[test]
 fn either_copy_may_be_lost_in_any_way() {
     for which in 0..2 {
-        let (disk, _, paths, before) = ground();
+        let (disk, _, paths, before) = store_env();
         let path = &paths[which];
-        let name = TWINS[which];
+        let name = META_COPIES[which];
         let of = format!("{name} of stream S of account A: ");
         for offset in 0..disk.read_all(path).unwrap().len() as u64 {
             let disk = disk.power_cycle(Survival::None);
@@ -91,7 +94,7 @@ fn either_copy_may_be_lost_in_any_way() {
 
 #[test]
 fn the_only_copy_of_another_stream_is_kept() {
-    let (disk, _, paths, _) = ground();
+    let (disk, _, paths, _) = store_env();
     let foreign = Meta { stream: StreamId(77), ..Meta::decode(&disk.read_all(&paths[0]).unwrap()).unwrap() };
     put(&disk, &paths[1], &foreign.encode());
     is_repaired(&disk, &["it belongs to stream 000000000000004d; moved to /store/quarantine/"]);
@@ -102,7 +105,7 @@ fn the_only_copy_of_another_stream_is_kept() {
 
 #[test]
 fn without_a_copy_both_are_named_and_nothing_is_touched() {
-    let (disk, id, paths, _) = ground();
+    let (disk, id, paths, _) = store_env();
     disk.flip_bit(&paths[0], 20, 1).unwrap();
     put(&disk, &paths[1], &[]);
     let before: Vec<_> = paths.iter().map(|path| disk.read_all(path).unwrap()).collect();
@@ -114,10 +117,10 @@ fn without_a_copy_both_are_named_and_nothing_is_touched() {
 
 #[test]
 fn a_lone_meta_of_the_first_version_gets_its_twin_without_a_word() {
-    let (disk, _, paths, _) = ground();
+    let (disk, _, paths, _) = store_env();
     let bytes = disk.read_all(&paths[0]).unwrap();
     let body = &bytes[16..bytes.len() - 4 - 8];
-    put(&disk, &paths[0], &Document { magic: *b"MYELMETA", version: 1, what: "meta" }.frame(body));
+    put(&disk, &paths[0], &DocumentFormat { magic: *b"MYELMETA", version: 1, what: "meta" }.frame(body));
     disk.remove_file(&paths[1]).unwrap();
     is_repaired(&disk, &[]);
     let copies = paths.map(|path| Meta::decode(&disk.read_all(&path).unwrap()).unwrap());
@@ -132,7 +135,8 @@ fn two_copies_cost_one_sync_more() {
     let syncs = |from: u64| {
         let steps = disk.journal();
         let new = steps.iter().filter(|step| step.point >= from);
-        new.filter(|step| matches!(step.operation, Operation::Sync | Operation::SyncDirectory)).count()
+        new.filter(|step| matches!(step.operation, DiskOperation::Sync | DiskOperation::SyncDirectory))
+            .count()
     };
     let before = disk.points();
     let id = create(&store, "S").id();

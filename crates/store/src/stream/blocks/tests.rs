@@ -1,14 +1,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use myelin_disk::handles::Handles;
+use myelin_disk::memory::MemoryDisk;
 use proptest::prelude::*;
 
 use super::*;
 use crate::SegmentNo;
-use crate::disk::handles::Handles;
-use crate::disk::memory::MemoryDisk;
-use crate::record::Context;
-use crate::stream::{SealedFile, Source};
+use crate::record::FileContext;
+use crate::stream::{SealedFile, SegmentFile};
 
 const LENGTH: u64 = 10 * BLOCK_BYTES + 700;
 
@@ -19,8 +19,8 @@ fn segment(no: u64, generation: u64) -> Segment {
         no: SegmentNo(no),
         generation,
         first_seq: 1,
-        context: Context { seed: (100 * no + generation) as u32, cipher: None },
-        source: Source::Plain(SealedFile::new(Path::new("/x"), &handles, LENGTH, LENGTH)),
+        context: FileContext { seed: (100 * no + generation) as u32, cipher: None },
+        source: SegmentFile::Plain(SealedFile::new(Path::new("/x"), &handles, LENGTH, LENGTH)),
     }
 }
 
@@ -35,41 +35,41 @@ fn keep(blocks: &Blocks, segment: &Segment, block: u64) {
 }
 
 /// Looks for bytes, which are right if they are there.
-fn look(blocks: &Blocks, segment: &Segment, range: Range<u64>) -> Look {
+fn look(blocks: &Blocks, segment: &Segment, range: Range<u64>) -> CacheLookup {
     let mut buffer = vec![0; (range.end - range.start) as usize];
     let look = blocks.read(segment, &mut buffer, range.start);
-    if look == Look::Whole {
+    if look == CacheLookup::Whole {
         assert_eq!(buffer, content(segment, range));
     }
     look
 }
 
 fn has(blocks: &Blocks, segment: &Segment, block: u64) -> bool {
-    look(blocks, segment, block * BLOCK_BYTES..block * BLOCK_BYTES + 9) == Look::Whole
+    look(blocks, segment, block * BLOCK_BYTES..block * BLOCK_BYTES + 9) == CacheLookup::Whole
 }
 
 #[test]
 fn the_second_read_is_worth_keeping() {
     let (blocks, one) = (Blocks::new(4 * 4096), segment(1, 0));
-    assert_eq!(look(&blocks, &one, 100..200), Look::Missing);
+    assert_eq!(look(&blocks, &one, 100..200), CacheLookup::Missing);
     blocks.note(&one, 100..200);
-    assert_eq!(look(&blocks, &one, 300..400), Look::Wanted);
-    assert_eq!(look(&blocks, &one, 5000..5100), Look::Missing, "that is another block");
+    assert_eq!(look(&blocks, &one, 300..400), CacheLookup::Wanted);
+    assert_eq!(look(&blocks, &one, 5000..5100), CacheLookup::Missing, "that is another block");
     keep(&blocks, &one, 0);
-    assert_eq!(look(&blocks, &one, 100..200), Look::Whole);
+    assert_eq!(look(&blocks, &one, 100..200), CacheLookup::Whole);
     blocks.forget(&one);
-    assert_eq!(look(&blocks, &one, 100..200), Look::Missing, "it was kept once, and begins anew");
+    assert_eq!(look(&blocks, &one, 100..200), CacheLookup::Missing, "it was kept once, and begins anew");
 }
 
 #[test]
 fn a_read_long_ago_does_not_count() {
     let (blocks, one) = (Blocks::new(4 * 4096), segment(1, 0));
     blocks.note(&one, 0..100);
-    assert_eq!(look(&blocks, &one, 0..100), Look::Wanted);
+    assert_eq!(look(&blocks, &one, 0..100), CacheLookup::Wanted);
     for other in 2..200 {
         blocks.note(&segment(other, 0), 0..100);
     }
-    assert_eq!(look(&blocks, &one, 0..100), Look::Missing);
+    assert_eq!(look(&blocks, &one, 0..100), CacheLookup::Missing);
 }
 
 #[test]
@@ -89,21 +89,21 @@ fn a_message_that_spans_blocks_needs_all_of_them() {
     let (blocks, one) = (Blocks::new(16 * 4096), segment(1, 0));
     keep(&blocks, &one, 0);
     keep(&blocks, &one, 2);
-    assert_eq!(look(&blocks, &one, 4000..9000), Look::Missing);
+    assert_eq!(look(&blocks, &one, 4000..9000), CacheLookup::Missing);
     blocks.note(&one, 4096..8192);
-    assert_eq!(look(&blocks, &one, 4000..9000), Look::Wanted);
-    assert_eq!(look(&blocks, &one, 4000..13_000), Look::Missing, "block 3 was never read");
+    assert_eq!(look(&blocks, &one, 4000..9000), CacheLookup::Wanted);
+    assert_eq!(look(&blocks, &one, 4000..13_000), CacheLookup::Missing, "block 3 was never read");
     keep(&blocks, &one, 1);
-    assert_eq!(look(&blocks, &one, 4000..9000), Look::Whole);
-    assert_eq!(look(&blocks, &one, 4096..8192), Look::Whole);
+    assert_eq!(look(&blocks, &one, 4000..9000), CacheLookup::Whole);
+    assert_eq!(look(&blocks, &one, 4096..8192), CacheLookup::Whole);
 }
 
 #[test]
 fn the_last_block_of_a_file_is_short() {
     let (blocks, one) = (Blocks::new(16 * 4096), segment(1, 0));
     keep(&blocks, &one, 10);
-    assert_eq!(look(&blocks, &one, LENGTH - 50..LENGTH), Look::Whole);
-    assert_eq!(look(&blocks, &one, LENGTH - 50..LENGTH + 1), Look::Missing);
+    assert_eq!(look(&blocks, &one, LENGTH - 50..LENGTH), CacheLookup::Whole);
+    assert_eq!(look(&blocks, &one, LENGTH - 50..LENGTH + 1), CacheLookup::Missing);
     assert_eq!(blocks.bytes(), 700);
     keep(&blocks, &one, 10);
     assert_eq!(blocks.bytes(), 700, "it is there once");
@@ -126,7 +126,7 @@ fn without_room_nothing_is_kept() {
         let (blocks, one) = (Blocks::new(budget), segment(1, 0));
         blocks.note(&one, 0..100);
         keep(&blocks, &one, 0);
-        assert_eq!(look(&blocks, &one, 0..100), Look::Missing);
+        assert_eq!(look(&blocks, &one, 0..100), CacheLookup::Missing);
         assert_eq!(blocks.bytes(), 0);
     }
 }
@@ -142,13 +142,13 @@ proptest! {
             let (file, range) = (segment(no, generation), begin..(begin + length).min(LENGTH));
             if what == 0 {
                 blocks.forget(&file);
-                prop_assert_ne!(look(&blocks, &file, range), Look::Whole);
+                prop_assert_ne!(look(&blocks, &file, range), CacheLookup::Whole);
                 continue;
             }
             match look(&blocks, &file, range.clone()) {
-                Look::Whole => {}
-                Look::Missing => blocks.note(&file, range),
-                Look::Wanted => {
+                CacheLookup::Whole => {}
+                CacheLookup::Missing => blocks.note(&file, range),
+                CacheLookup::Wanted => {
                     let last = numbers(range.clone()).last();
                     numbers(range).for_each(|block| keep(&blocks, &file, block));
                     prop_assert!(last.is_none_or(|last| has(&blocks, &file, last)));

@@ -1,8 +1,9 @@
 //! Messages of sealed segments that are read again and again.
 
+use myelin_disk::faulty::FaultyDisk;
+
 use super::*;
 use crate::Store;
-use crate::disk::faulty::FaultyDisk;
 use crate::stream::ReadError;
 use crate::stream::reader::fetch;
 
@@ -35,8 +36,8 @@ struct Medium<'a> {
 
 impl<'a> Medium<'a> {
     fn of(disk: &'a FaultyDisk, stream: &Stream) -> Self {
-        let segment = Arc::clone(&stream.shared.catalog().places[0].segment);
-        assert!(matches!(segment.source, Source::Plain(_)));
+        let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+        assert!(matches!(segment.source, SegmentFile::Plain(_)));
         Self { disk, segment }
     }
 

@@ -1,4 +1,5 @@
-//! What requests and batches may not do, however large their numbers are, and what slices of work leave alone.
+//! What requests and batches may not do, however large their numbers are, and what slices of work
+//! leave alone.
 
 use super::*;
 
@@ -45,7 +46,7 @@ fn sequences_that_leave_no_room_are_refused() {
         let budget = usize::MAX;
         assert!(!stream.compact(HIGHEST, budget, 1).unwrap().more);
         assert_eq!(put(stream, "a", "x", 2), Ok(HIGHEST));
-        assert_eq!(stream.compact(HIGHEST, budget, 1).unwrap(), Progress::default());
+        assert_eq!(stream.compact(HIGHEST, budget, 1).unwrap(), RemovalProgress::default());
         assert_eq!(put(stream, "a", "x", 2), Ok(HIGHEST + 1));
         assert_eq!(stream.purge(&mut Purge::default(), budget, 1).unwrap().removed.messages, 2);
         assert_eq!(put(stream, "a", "x", 3), Ok(HIGHEST + 2));
@@ -141,7 +142,7 @@ fn batches_larger_than_a_segment_are_refused() {
 #[test]
 fn a_message_without_a_subject_is_refused() {
     everywhere(StreamConfig::default(), |stream| {
-        assert_eq!(put(stream, "", "x", 1), Err(Refusal::NoSubject));
+        assert_eq!(put(stream, "", "x", 1), Err(AppendRefusal::NoSubject));
         assert_eq!(put(stream, "a", "x", 1), Ok(1));
     });
 }
@@ -153,7 +154,7 @@ fn a_clock_that_goes_back_hides_nothing() {
     for timestamp in [10, 20, 90, 30, 40, 50, 60] {
         put(&mut stream, "a", "x", timestamp).unwrap();
     }
-    let times: Vec<_> = stream.shared.catalog().places.iter().map(|place| place.reached).collect();
+    let times: Vec<_> = stream.shared.catalog().segments().iter().map(|view| view.reached).collect();
     assert!(times.len() > 3 && times.is_sorted() && times.last() == Some(&90), "{times:?}");
     assert_eq!(stream.state().totals.last_timestamp, 60);
     assert_eq!(stream.reader().seq_at(15).unwrap(), 2);
@@ -176,10 +177,10 @@ fn lifetimes_of_messages_that_are_gone_are_forgotten() {
         stream.append(&[message], Admission::Check, n, &mut Vec::new()).unwrap();
     }
     // Twice as many as there are messages, and some.
-    let kept = stream.shared.catalog().expiry.len();
+    let kept = stream.shared.catalog().lifetimes().0;
     assert!(kept < 2 * 100 + 1024 + 100, "{kept} lifetimes");
     while stream.tidy(1) {}
-    assert!(stream.shared.catalog().expiry.len() <= 2 * 100 + 1024);
+    assert!(stream.shared.catalog().lifetimes().0 <= 2 * 100 + 1024);
     assert_eq!(stream.expire(2_000_000, 1000, None).unwrap().removed.messages, 100);
 }
 
@@ -187,7 +188,7 @@ fn lifetimes_of_messages_that_are_gone_are_forgotten() {
 fn messages_that_never_end_are_passed_over_once() {
     let limits = Limits { age: Some(Duration::from_nanos(10)), ..Limits::default() };
     everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
-        let until = |stream: &Stream| stream.shared.catalog().lasting_until.load(Ordering::Relaxed);
+        let until = |stream: &Stream| stream.shared.catalog().lifetimes().1;
         let store = |stream: &mut Stream, timestamp, expires| {
             let message = NewMessage { subject: b"a", timestamp, expires, ..NewMessage::default() };
             stream.append(&[message], Admission::Check, timestamp, &mut Vec::new()).unwrap();
@@ -217,9 +218,9 @@ fn the_table_of_a_head_that_rests_is_let_go_of() {
         put(&mut stream, "a", "x", n).unwrap();
     }
     stream.tidy(1);
-    assert!(stream.shared.catalog().has_head());
+    assert!(stream.shared.catalog().has_head_table());
     stream.tidy(1);
-    assert!(!stream.shared.catalog().has_head());
+    assert!(!stream.shared.catalog().has_head_table());
     assert_eq!(put(&mut stream, "a", "x", 21), Ok(21));
     assert_eq!(sequences(&stream), [17, 18, 19, 20, 21]);
 }

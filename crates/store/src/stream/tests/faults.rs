@@ -1,11 +1,16 @@
 //! What cannot be read or written just now: nothing is lost by it, and whoever asked may ask again.
 
 use std::io;
+use std::ops::RangeInclusive;
+use std::sync::mpsc;
+use std::thread;
+
+use myelin_disk::File;
+use myelin_disk::faulty::{DiskFault, FaultyDisk};
 
 use super::*;
 use crate::config::Compression;
-use crate::disk::File;
-use crate::disk::faulty::{Fault, FaultyDisk};
+use crate::record::HEAD_BYTES;
 use crate::stream::reader::unpack;
 
 fn faulty(config: StreamConfig) -> (FaultyDisk, Bench, Stream) {
@@ -25,7 +30,7 @@ fn a_segment_whose_closing_failed_is_still_let_go_of() {
         let (disk, _bench, mut stream) = faulty(config);
         put(&mut stream, "a", "x", 1).unwrap();
         let file = Arc::clone(&stream.active.file);
-        disk.fail_at(disk.points() + point, Fault::Error(io::ErrorKind::Other));
+        disk.fail_at(disk.points() + point, DiskFault::Error(io::ErrorKind::Other));
         if stream.close_segment(0, 2).is_ok() || Arc::ptr_eq(&file, &stream.active.file) {
             continue;
         }
@@ -34,6 +39,178 @@ fn a_segment_whose_closing_failed_is_still_let_go_of() {
         assert!(stream.closed.iter().any(|closed| Arc::ptr_eq(&closed.active.file, &file)));
     }
     assert!(failed > 0, "no point was the write of the old segment");
+}
+
+/// How long a reader may take that looks at a few messages.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the size stands in an entry.
+const SIZE_AT: u64 = 4;
+
+/// What a cursor shows, and which messages it has to pass over. Fails where it goes round in
+/// circles.
+fn walk(stream: &Stream) -> (Vec<Seq>, Vec<Seq>) {
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut seen, mut damaged) = (Vec::new(), Vec::new());
+        loop {
+            match cursor.next(Wait::Allowed) {
+                Ok(Some(message)) => seen.push(message.seq),
+                Ok(None) => break,
+                Err(ReadError::Damaged(_)) => {
+                    let at = cursor.position();
+                    damaged.push(at);
+                    cursor.skip(at);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        tell.send((seen, damaged))
+    });
+    told.recv_timeout(PATIENCE).expect("the cursor ends")
+}
+
+/// A stream of ten messages in one segment, and the segment's file.
+fn ten(is_sealed: bool) -> (FaultyDisk, Bench, Stream, std::path::PathBuf) {
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let (disk, bench, mut stream) = faulty(config);
+    for n in 1..=10 {
+        put(&mut stream, "a", "some bytes", n).unwrap();
+    }
+    if is_sealed {
+        stream.close_segment(0, 11).unwrap();
+        while let Some(job) = stream.next_job(11) {
+            let done = job.run();
+            stream.finish(done, 11).unwrap();
+        }
+    }
+    bench.store.as_ref().unwrap().journal().round_now(&|| 11).unwrap();
+    stream.shared.catalog().segments().iter().for_each(|view| {
+        if let SegmentFile::Appended(file) = &view.segment.source {
+            file.flush().unwrap();
+        }
+    });
+    let mut segments = disk.files().into_keys().filter(|path| path.ends_with("0000000000000001.seg"));
+    let path = segments.next_back().expect("there is a segment");
+    (disk, bench, stream, path)
+}
+
+/// Where the entry of a message begins.
+fn offset_of(stream: &Stream, seq: Seq) -> u64 {
+    stream.shared.catalog().locate(seq).unwrap().expect("it is there").offset
+}
+
+/// Without the look at where the bytes end, the cursor of an open segment asked for more of them
+/// for ever.
+#[test]
+fn a_cursor_does_not_wait_for_the_end_of_an_entry_that_is_longer_than_its_segment() {
+    for is_sealed in [false, true] {
+        let (disk, _bench, stream, path) = ten(is_sealed);
+        disk.flip_bit(&path, offset_of(&stream, 4) + SIZE_AT + 2, 0).unwrap();
+        assert_eq!(walk(&stream), (vec![1, 2, 3, 5, 6, 7, 8, 9, 10], vec![4]), "sealed: {is_sealed}");
+    }
+}
+
+#[test]
+fn one_bit_of_a_head_costs_a_cursor_one_message() {
+    for is_sealed in [false, true] {
+        for bit in 0..8 * HEAD_BYTES as u64 {
+            let (disk, _bench, stream, path) = ten(is_sealed);
+            disk.flip_bit(&path, offset_of(&stream, 4) + bit / 8, (bit % 8) as u8).unwrap();
+            let what = format!("sealed: {is_sealed}, byte {}, bit {}", bit / 8, bit % 8);
+            assert_eq!(walk(&stream), (vec![1, 2, 3, 5, 6, 7, 8, 9, 10], vec![4]), "{what}");
+        }
+    }
+}
+
+/// Or a stream with one wrong bit could never be backed up again.
+#[test]
+fn a_damaged_message_that_was_removed_is_nobodys_concern() {
+    for is_sealed in [false, true] {
+        let (disk, _bench, mut stream, path) = ten(is_sealed);
+        for seq in [4, 5] {
+            disk.flip_bit(&path, offset_of(&stream, seq) + HEAD_BYTES as u64, 0).unwrap();
+        }
+        stream.delete(4, 12).unwrap();
+        assert_eq!(walk(&stream), (vec![1, 2, 3, 6, 7, 8, 9, 10], vec![5]), "sealed: {is_sealed}");
+        stream.delete(5, 12).unwrap();
+        assert_eq!(walk(&stream), (vec![1, 2, 3, 6, 7, 8, 9, 10], vec![]), "sealed: {is_sealed}");
+    }
+}
+
+#[test]
+fn damage_that_a_reader_meets_is_told_once() {
+    let (disk, _bench, stream, path) = ten(true);
+    let told = Arc::new(Told::default());
+    stream.on_release(Arc::clone(&told) as Arc<dyn OnRelease>);
+    for seq in [4, 5, 8] {
+        disk.flip_bit(&path, offset_of(&stream, seq) + HEAD_BYTES as u64, 0).unwrap();
+    }
+    let reader = stream.reader();
+    assert_eq!(reader.met_damage(), []);
+    assert!(reader.get(8, Wait::Allowed, &mut Vec::new()).is_err());
+    assert_eq!(walk(&stream), (vec![1, 2, 3, 6, 7, 9, 10], vec![4, 5, 8]));
+    assert_eq!(walk(&stream).1, [4, 5, 8]);
+    assert_eq!(*told.0.lock().unwrap(), [(8..=8, 1), (4..=4, 2), (5..=5, 3)]);
+    let met: Vec<_> = reader.met_damage().into_iter().map(|lost| lost.sequences).collect();
+    assert_eq!(met, [8..=8, 4..=5]);
+}
+
+#[derive(Default)]
+struct Told(std::sync::Mutex<Vec<(RangeInclusive<Seq>, usize)>>);
+
+impl OnRelease for Told {
+    fn released(&self, _: StreamId, _: Seq, _: Ticket) {}
+    fn failed(&self, _: StreamId, _: &str) {}
+    fn damaged(&self, _: StreamId, lost: &crate::Lost, count: usize) {
+        self.0.lock().unwrap().push((lost.sequences.clone(), count));
+    }
+}
+
+#[test]
+fn a_frame_is_met_with_all_its_messages() {
+    let (disk, _bench, stream) = packed();
+    let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+    let SegmentFile::Packed(sealed, frames) = &segment.source else { panic!("the segment is not packed") };
+    let frame = frames.frames()[1].file();
+    disk.flip_bit(&sealed.path, frame.start + 40, 0).unwrap();
+    let (_, damaged) = walk(&stream);
+    let met = stream.reader().met_damage();
+    let sequences = met.iter().flat_map(|lost| lost.sequences.clone()).collect::<Vec<_>>();
+    assert_eq!((met.len(), sequences), (1, damaged));
+}
+
+/// A start does not look at the table of a sealed segment: a bit of it was the end of all messages.
+#[test]
+fn a_table_is_made_of_the_entries_where_the_footer_is_damaged() {
+    for compression in [Compression::None, Compression::S2] {
+        let config = StreamConfig { compression, ..StreamConfig::default() };
+        let (disk, mut bench, mut stream) = faulty(config);
+        for n in 1..=100 {
+            put(&mut stream, ["a", "b"][n as usize % 2], &"some bytes ".repeat(50), n).unwrap();
+        }
+        stream.close_segment(0, 101).unwrap();
+        while let Some(job) = stream.next_job(101) {
+            let done = job.run();
+            stream.finish(done, 101).unwrap();
+        }
+        let before = contents(&stream);
+        let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+        let sealed = segment.sealed().expect("the segment is sealed");
+        let (path, from, to) = (sealed.path.clone(), sealed.records_end, sealed.length);
+        drop(stream);
+        bench.store.take().unwrap().close(&|| 102).unwrap();
+        for at in (from..to - 128).step_by(7) {
+            disk.flip_bit(&path, at, 1).unwrap();
+            let mut copy = Bench { disk: Arc::new(disk.kill()), store: None, seed: 1 };
+            disk.flip_bit(&path, at, 1).unwrap();
+            let (stream, _) = copy.reopen(config);
+            assert_eq!(contents(&stream), before, "{compression:?}, byte {at} of {from}..{to}");
+            let last = stream.reader().last_seq(&Filter::Subject(b"b".to_vec()));
+            assert_eq!(last.unwrap(), Some(99), "{compression:?}, byte {at} of {from}..{to}");
+        }
+    }
 }
 
 /// A stream whose messages lie in several frames of one packed segment, and the segment's file.
@@ -57,7 +234,7 @@ fn packed() -> (FaultyDisk, Bench, Stream) {
 #[test]
 fn a_cursor_goes_on_after_an_error() {
     let (disk, _bench, stream) = packed();
-    let segment = Arc::clone(&stream.shared.catalog().places[0].segment);
+    let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
     let sealed = segment.sealed().expect("the segment is sealed");
     let mut cursor = stream.reader().cursor(Filter::All, 0);
     let mut seen = Vec::new();
@@ -109,8 +286,8 @@ impl File for Cold {
 #[test]
 fn a_frame_is_not_waited_for_either() {
     let (_disk, _bench, stream) = packed();
-    let segment = Arc::clone(&stream.shared.catalog().places[0].segment);
-    let Source::Packed(_, frames) = &segment.source else { panic!("the segment is not packed") };
+    let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+    let SegmentFile::Packed(_, frames) = &segment.source else { panic!("the segment is not packed") };
     assert!(frames.frames().len() > 1);
     let offset = frames.frames()[0].raw_offset;
     let read = unpack(&segment, &Cold, frames, offset, Wait::Forbidden, &mut Vec::new());

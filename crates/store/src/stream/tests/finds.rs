@@ -1,4 +1,5 @@
-//! Finding and reading in one: the same as by sequence, and nothing is missed while a writer goes on.
+//! Finding and reading in one: the same as by sequence, and nothing is missed while a writer goes
+//! on.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +37,8 @@ fn the_last_of_each_subject_in_sealed_segments() {
         let done = job.run();
         stream.finish(done, 100).unwrap();
     }
-    let is_sealed = |place: &Place| matches!(place.form, Form::Sealed);
-    assert!(stream.shared().catalog().places.iter().filter(|place| is_sealed(place)).count() > 2);
+    let is_sealed = |view: &SegmentView| matches!(view.form, Form::Sealed);
+    assert!(stream.shared().catalog().segments().iter().filter(|view| is_sealed(view)).count() > 2);
     check_last(&stream);
 }
 
@@ -59,7 +60,7 @@ fn check_last(stream: &Stream) {
             expected.sort_unstable();
             let find = |limit| {
                 let found = reader.find_last(patterns, to, limit).unwrap();
-                found.map(|found| found.iter().map(Found::seq).collect::<Vec<_>>())
+                found.map(|found| found.iter().map(FoundMessage::seq).collect::<Vec<_>>())
             };
             assert_eq!(find(100), Some(expected.clone()), "{patterns:?} up to {to}");
             assert_eq!(find(expected.len()), Some(expected.clone()));
@@ -94,7 +95,7 @@ fn one_message_by_its_subject() {
                 assert_eq!(near.map(|m| m.seq), expected.filter(|seq| *seq <= from + 3));
                 let mut found = Vec::new();
                 reader.find(&filter, (from, 50), 4, &mut found).unwrap();
-                let seqs: Vec<Seq> = found.iter().map(Found::seq).collect();
+                let seqs: Vec<Seq> = found.iter().map(FoundMessage::seq).collect();
                 let range = passing.iter().copied().filter(|seq| (from..=50).contains(seq));
                 assert_eq!(seqs, range.take(4).collect::<Vec<_>>(), "{pattern} from {from}");
             }

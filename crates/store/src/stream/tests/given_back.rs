@@ -192,7 +192,7 @@ fn a_cursor_that_is_taken_up_again_while_its_segment_goes_finds_the_next() {
         let (_, _bench, mut stream) = disk_and_stream(limited(StreamConfig::default()));
         store_distinct(&mut stream, 4_000);
         // At the first message of a sealed segment, the bytes of which are not read again.
-        let place = stream.shared.catalog().places[0].clone();
+        let view = stream.shared.catalog().segments()[0].clone();
         let mut cursor = stream.reader().cursor(filter, 0);
         let first = cursor.next(Wait::Allowed).unwrap().unwrap().seq;
         cursor.pause();
@@ -200,7 +200,7 @@ fn a_cursor_that_is_taken_up_again_while_its_segment_goes_finds_the_next() {
         // As if whoever removes it still had it in hand.
         let next = cursor.next(Wait::Allowed).unwrap().unwrap().seq;
         assert!(next > first && next >= stream.state().totals.first_seq);
-        drop(place);
+        drop(view);
     }
 }
 
@@ -285,7 +285,8 @@ fn the_journal_keeps_no_file_that_was_written_anew() {
     let config = StreamConfig { segment_bytes: Some(8 << 10), ..StreamConfig::default() };
     let (disk, bench, mut stream) = disk_and_stream(config);
     store_distinct(&mut stream, 20);
-    // Bytes that replace others, in a round after the segment was sealed: the file has them, and nobody has synced it since.
+    // Bytes that replace others, in a round after the segment was sealed: the file has them, and
+    // nobody has synced it since.
     stream.erase(1, 1).unwrap();
     store_distinct(&mut stream, 400);
     bench_round(&bench);
@@ -330,7 +331,8 @@ fn a_consumers_log_that_was_replaced_is_let_go_of() {
     let journal = Arc::clone(store.journal());
     let mut now = 1;
     for n in 0..300 {
-        let rules = crate::consumer::Rules { acks: crate::consumer::AckPolicy::Explicit, max_deliver: None };
+        let rules =
+            crate::consumer::AckRules { acks: crate::consumer::AckPolicy::Explicit, max_deliver: None };
         let id = consumers.create(&format!("c{n}"), rules, &[7; 4096]).unwrap();
         consumers.flush(1).unwrap();
         consumers.remove(id).unwrap();

@@ -1,9 +1,10 @@
 //! The script for consumers: a log for each stream, with flushes, rounds, removals and checkpoints.
 //!
-//! Each flush is a step in the life of each consumer it concerns. What is left must be one of these steps: none older
-//! than what was promised, none newer than what was begun, and no consumer that was removed. Only where sectors
-//! survived in any order may a consumer be between two of them; then it says so, and nothing that it was told for good
-//! is forgotten, nor a message that nobody acknowledged.
+//! Each flush is a step in the life of each consumer it concerns. What is left must be one of these
+//! steps: none older than what was promised, none newer than what was begun, and no consumer that
+//! was removed. Only where sectors survived in any order may a consumer be between two of them;
+//! then it says so, and nothing that it was told for good is forgotten, nor a message that nobody
+//! acknowledged.
 
 mod promise;
 
@@ -12,9 +13,9 @@ use std::io::ErrorKind;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_store::cipher::CipherKind;
-use myelin_store::consumer::{AckPolicy, Consumers, DeliverySeq, Delta, Flushed, Rules};
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_store::consumer::{AckPolicy, AckRules, Consumers, DeliverySeq, Delta, Flushed};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
@@ -25,7 +26,7 @@ use super::script::{Rounds, begun, has_no_room, is_the_same_twice};
 use crate::enumeration::{Loss, Script};
 use promise::{All, Key, Promise, Promises, hold, known};
 
-/// See the module.
+/// Script for the consumers of one stream, with the settings under which it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub(super) durability: Durability,
@@ -71,7 +72,8 @@ impl Workload {
     }
 }
 
-/// New messages are delivered, one of those that wait is delivered again, and some are acknowledged, not the oldest.
+/// New messages are delivered, one of those that wait is delivered again, and some are
+/// acknowledged, not the oldest.
 fn work(consumers: &mut Consumers, name: &str, new: u64) {
     let Some(id) = consumers.find(name) else { return };
     let state = consumers.state(id).expect("it was found").clone();
@@ -141,7 +143,7 @@ impl Run<'_> {
     }
 
     fn define(&mut self, name: &str, acks: AckPolicy, config: &[u8]) {
-        let rules = Rules { acks, max_deliver: NonZeroU64::new(3) };
+        let rules = AckRules { acks, max_deliver: NonZeroU64::new(3) };
         self.all(|consumers| {
             consumers.create(name, rules, config).expect("there is none of this name");
         });
@@ -211,7 +213,8 @@ impl Run<'_> {
         }
     }
 
-    /// What is written is begun before, and kept afterwards; `write` answers whether it is safe as well.
+    /// What is written is begun before, and kept afterwards; `write` answers whether it is safe as
+    /// well.
     fn step(
         &mut self,
         at: usize,
@@ -403,7 +406,7 @@ impl Workload {
         for found in report.streams.iter().filter(|found| promises.streams.contains(&*found.meta.name)) {
             let opened = store.open_consumers(found.id, self.durability, None);
             let (mut consumers, _) = opened.map_err(|error| error.to_string())?;
-            let new = consumers.create("new", Rules::default(), b"").map_err(|error| error.to_string())?;
+            let new = consumers.create("new", AckRules::default(), b"").map_err(|error| error.to_string())?;
             let mut durable = promises
                 .consumers
                 .iter()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Notice, Reserve, Store, StoreOptions, StoreReport, StreamConfig};
 
@@ -11,7 +11,7 @@ use crate::enumeration::{Loss, Script};
 
 const TEXTS: u8 = 9;
 
-/// See the module.
+/// Script that makes a stream's `meta` and writes it again.
 #[derive(Clone, Debug)]
 pub(super) struct Workload;
 

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myelin_disk::Disk;
+use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_store::cipher::CipherKind;
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Disk, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge,
-    Reserve, Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge, Reserve,
+    Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -27,7 +28,7 @@ pub(super) enum Rounds {
     Journal,
 }
 
-/// See the module.
+/// Script of changes to a store, with the settings under which it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub(super) durability: Durability,
@@ -36,7 +37,8 @@ pub(super) struct Workload {
     pub(super) rounds: Rounds,
 }
 
-/// Streams in use besides the two of the direct script: enough for rounds to fill the journal's files.
+/// Streams in use besides the two of the direct script: enough for rounds to fill the journal's
+/// files.
 const CROWD: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 const SEGMENT_BYTES: u32 = 700;
 const HEADROOM: u64 = 64 << 10;
@@ -138,8 +140,9 @@ pub(super) fn begun<T>(disk: &FaultyDisk, open: impl Fn(u64) -> Result<T, String
 
 const NO_ROOM: &str = "no storage space";
 
-/// Looks at what is left twice, and holds the second look against the first. Answers whether a closer look is worth it:
-/// not on a full disk, which may refuse to be opened, and a mixture is worth more of it than what is whole.
+/// Looks at what is left twice, and holds the second look against the first. Answers whether a
+/// closer look is worth it: not on a full disk, which may refuse to be opened, and a mixture is
+/// worth more of it than what is whole.
 pub(super) fn is_the_same_twice<T: PartialEq + fmt::Debug>(
     loss: Loss,
     look: impl Fn(u64) -> Result<T, String>,

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use myelin_store::Seq;
-use myelin_store::record::{self, HEAD_BYTES, Kind};
-use myelin_store::segment::{HEADER_BYTES, Header};
+use myelin_store::record::{self, EntryKind, HEAD_BYTES};
+use myelin_store::segment::{HEADER_BYTES, SegmentHeader};
 
 use super::image::{Images, write_sparse};
 
@@ -48,8 +48,8 @@ impl Damage {
         }
     }
 
-    /// What becomes of the bytes, and where they are not what they were; `None` removes the file. Ends count from the
-    /// last byte that is not zero, if there is one.
+    /// What becomes of the bytes, and where they are not what they were; `None` removes the file.
+    /// Ends count from the last byte that is not zero, if there is one.
     fn of(self, bytes: &[u8], older: Option<Vec<u8>>) -> Option<(Option<Vec<u8>>, Range<usize>)> {
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);
         let flip = |at: usize| {
@@ -74,7 +74,8 @@ impl Damage {
         }
     }
 
-    /// Damages `file` below `root`. Answers which messages had bytes in the place, or `None` if there is nothing to do.
+    /// Damages `file` below `root`. Answers which messages had bytes in the place, or `None` if
+    /// there is nothing to do.
     pub(super) fn apply(self, root: &Path, file: &Target, images: &Images) -> Option<BTreeSet<Seq>> {
         let path = root.join(&file.below);
         let bytes = fs::read(&path).ok()?;
@@ -91,9 +92,10 @@ impl Damage {
     }
 }
 
-/// The messages of a segment that have bytes in `place`. Of a packed one all that it has, for they are in one frame.
+/// The messages of a segment that have bytes in `place`. Of a packed one all that it has, for they
+/// are in one frame.
 fn messages_in(bytes: &[u8], place: &Range<usize>) -> BTreeSet<Seq> {
-    let Ok(header) = Header::decode(bytes) else { return BTreeSet::new() };
+    let Ok(header) = SegmentHeader::decode(bytes) else { return BTreeSet::new() };
     if header.packed {
         return (header.first_seq..header.first_seq + 100).collect();
     }
@@ -103,7 +105,7 @@ fn messages_in(bytes: &[u8], place: &Range<usize>) -> BTreeSet<Seq> {
         let end = at + head.size();
         // Without its header, nothing says what the rest belongs to.
         let is_in = (place.start < end && at < place.end) || place.start < HEADER_BYTES;
-        if is_in && head.kind == Kind::Message {
+        if is_in && head.kind == EntryKind::Message {
             touched.insert(head.seq);
         }
         at = end;

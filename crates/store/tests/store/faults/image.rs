@@ -1,4 +1,5 @@
-//! The store whose files are damaged, and what is known of it: every message that was acknowledged and every consumer.
+//! The store whose files are damaged, and what is known of it: every message that was acknowledged
+//! and every consumer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,9 +7,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::real::RealDisk;
 use myelin_store::cipher::CipherKind;
-use myelin_store::consumer::{ConsumerState, Consumers, DeliverySeq, Delta, Rules};
-use myelin_store::disk::real::RealDisk;
+use myelin_store::consumer::{AckRules, ConsumerState, Consumers, DeliverySeq, Delta};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
@@ -204,7 +205,7 @@ impl Working {
                     store.open_consumers(stream.id(), durability, None).expect("a healthy disk");
                 for consumer in ["ONE", "TWO"] {
                     if all.find(consumer).is_none() {
-                        all.create(consumer, Rules::default(), b"config").expect("it is the first");
+                        all.create(consumer, AckRules::default(), b"config").expect("it is the first");
                     }
                 }
                 consumers.insert(*name, all);

@@ -5,12 +5,13 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use myelin_store::consumer::{Affected, ConsumerState, Consumers, Report};
-use myelin_store::disk::real::RealDisk;
+use myelin_disk::Disk;
+use myelin_disk::real::RealDisk;
+use myelin_store::consumer::{Affected, ConsumerState, Consumers, LogReport};
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::repair::{self, Options};
+use myelin_store::repair::{self, RepairOptions};
 use myelin_store::verify::{self, Finding, Severity};
-use myelin_store::{Admission, Disk, NewMessage, Seq, Store, StoreReport, Stream, StreamReport, Wait};
+use myelin_store::{Admission, NewMessage, Seq, Store, StoreReport, Stream, StreamReport, Wait};
 
 use super::image::{NOW, config, keys, open};
 
@@ -69,7 +70,7 @@ pub(super) fn check(root: &Path) -> Check {
 /// What `myelin store repair --apply` does.
 pub(super) fn repair(root: &Path) {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let options = Options {
+    let options = RepairOptions {
         apply: true,
         keys: Some(keys()),
         given: Vec::new(),
@@ -165,7 +166,7 @@ fn see_consumers(
 }
 
 /// The report of a consumers' log, if it has something to say.
-fn words_of(report: &Report) -> Option<String> {
+fn words_of(report: &LogReport) -> Option<String> {
     if report.is_clean() {
         return None;
     }

@@ -1,9 +1,10 @@
-//! Every kind of file of a store, damaged in every way, after a clean stop and after SIGKILL: what is lost, what is said
-//! where, and what mends it.
+//! Every kind of file of a store, damaged in every way, after a clean stop and after SIGKILL: what
+//! is lost, what is said where, and what mends it.
 //!
-//! The store lies in real files, and each case has a copy of its own. What a case comes to stands in `faults.expected`, exactly,
-//! and in the table of `docs/store.md`, in words; `MYELIN_RECORD=1` writes both anew. What may never be is in `rules`: what
-//! breaks one of them stands in the file as a line `short`, and [`KNOWN_SHORT`] says how many there are.
+//! The store lies in real files, and each case has a copy of its own. What a case comes to stands
+//! in `faults.expected`, exactly, and in the table of `docs/store.md`, in words; `MYELIN_RECORD=1`
+//! writes both anew. What may never be is in `rules`: what breaks one of them stands in the file as
+//! a line `short`, and [`KNOWN_SHORT`] says how many there are.
 
 mod damage;
 mod image;
@@ -20,7 +21,8 @@ use image::{End, Images, copy};
 use look::{Check, Start};
 use rules::Verdict;
 
-/// Rules that are broken today. Recording does not change this number; whoever mends something does.
+/// Rules that are broken today. Recording does not change this number; whoever mends something
+/// does.
 const KNOWN_SHORT: usize = 0;
 
 /// One damage to one file.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use myelin_stdx::rng::Rng;
-use myelin_store::{Filter, Reader, Seq, Wait};
+use myelin_store::{Filter, Seq, StreamReader, Wait};
 
 use super::operation::filters;
 use super::world::{World, agree};
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-fn compare_messages(reader: &Reader, twin: &Twin) -> Result<(), String> {
+fn compare_messages(reader: &StreamReader, twin: &Twin) -> Result<(), String> {
     let mut buffer = Vec::new();
     let from = twin.first_seq().saturating_sub(10);
     for seq in from..twin.last_seq + 3 {
@@ -108,7 +108,7 @@ fn compare_messages(reader: &Reader, twin: &Twin) -> Result<(), String> {
     Ok(())
 }
 
-fn compare_subjects(reader: &Reader, twin: &Twin, rng: &mut Rng) -> Result<(), String> {
+fn compare_subjects(reader: &StreamReader, twin: &Twin, rng: &mut Rng) -> Result<(), String> {
     for pattern in [&b">"[..], b"a.*", b"b.>", b"k.9.y", b"*.*", b"never.*"] {
         let expected: Vec<_> = twin.subjects(&Filter::new(pattern)).into_iter().collect();
         let found = |after: Option<&[u8]>, limit| -> Vec<(Vec<u8>, u64)> {
@@ -126,7 +126,7 @@ fn compare_subjects(reader: &Reader, twin: &Twin, rng: &mut Rng) -> Result<(), S
 }
 
 /// Equal neighbours may be shown twice where a segment ends between them.
-fn compare_neighbours(reader: &Reader, twin: &Twin, from: Seq, to: Seq) -> Result<(), String> {
+fn compare_neighbours(reader: &StreamReader, twin: &Twin, from: Seq, to: Seq) -> Result<(), String> {
     let mut shown: Vec<Vec<u8>> = Vec::new();
     let walk = reader.each_subject(from, to, &mut |subject| {
         shown.push(subject.to_vec());
@@ -146,7 +146,7 @@ fn compare_neighbours(reader: &Reader, twin: &Twin, from: Seq, to: Seq) -> Resul
 
 /// One filter.
 struct Look<'a> {
-    reader: &'a Reader,
+    reader: &'a StreamReader,
     twin: &'a Twin,
     filter: &'a Filter,
 }

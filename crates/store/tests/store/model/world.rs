@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use myelin_disk::Disk;
+use myelin_disk::memory::MemoryDisk;
 use myelin_stdx::rng::Rng;
 use myelin_store::cipher::CipherKind;
-use myelin_store::disk::memory::MemoryDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, Message, NewMessage,
-    Outcome, Progress, Purge, Removed, Reserve, Seq, Storage, Store, StoreOptions, Stream, StreamConfig,
-    Timestamp,
+    Admission, AppendResult, Compression, Done, Durability, Job, Limits, Marker, Markers, Message,
+    NewMessage, Purge, RemovalProgress, Removed, Reserve, Seq, Storage, Store, StoreOptions, Stream,
+    StreamConfig, Timestamp,
 };
 
 use super::operation::{self, Operation, Sent};
@@ -22,7 +23,7 @@ pub(crate) const VARIANTS: u64 = 16;
 /// How long a marker stays.
 const MARKER_LIFETIME: Timestamp = 40;
 
-/// See the module.
+/// Stream and its twin, to both of which each step is done.
 pub(crate) struct World {
     pub(crate) twin: Twin,
     pub(crate) stream: Option<Stream>,
@@ -262,10 +263,10 @@ impl World {
         let messages: Vec<NewMessage<'_>> =
             messages.iter().zip(&bytes).map(|(sent, bytes)| bytes.message(sent, now)).collect();
         let admission = if checked { Admission::Check } else { Admission::Granted };
-        let mut outcomes: Vec<Outcome> = Vec::new();
+        let mut outcomes: Vec<AppendResult> = Vec::new();
         let appended = self.stream().append(&messages, admission, now, &mut outcomes);
         appended.map_err(|error| error.to_string())?;
-        let expected: Vec<Outcome> =
+        let expected: Vec<AppendResult> =
             messages.iter().map(|message| self.twin.append(message, checked)).collect();
         agree("outcomes", outcomes, expected)
     }
@@ -273,7 +274,7 @@ impl World {
     /// Does something in slices, and at once to the twin.
     fn slices(
         &mut self,
-        mut slice: impl FnMut(&mut Stream, Timestamp) -> Result<Progress, myelin_store::StoreError>,
+        mut slice: impl FnMut(&mut Stream, Timestamp) -> Result<RemovalProgress, myelin_store::StoreError>,
         whole: impl Fn(&mut Twin) -> Removed,
     ) -> Result<(), String> {
         let mut removed = Removed::default();
@@ -365,7 +366,8 @@ impl World {
         self.stream().finish(done, now).map_err(|error| format!("a job: {error}"))
     }
 
-    /// Whether the files say the same as each other: nothing is wrong with a store that nothing happened to.
+    /// Whether the files say the same as each other: nothing is wrong with a store that nothing
+    /// happened to.
     pub(super) fn verify(&self) -> Result<(), String> {
         if self.is_memory() {
             return Ok(());

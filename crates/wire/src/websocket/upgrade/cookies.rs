@@ -12,7 +12,7 @@ pub struct CookieNames {
     pub token: Option<String>,
 }
 
-/// What was in them. They stand for what CONNECT leaves out.
+/// Values of the cookies. They stand for what CONNECT leaves out.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // They are CONNECT's.
 pub struct Cookies {

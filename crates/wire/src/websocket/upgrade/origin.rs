@@ -1,6 +1,6 @@
 //! Where a page comes from, and whether it may connect.
 
-use super::Rules;
+use super::UpgradeRules;
 
 /// A scheme, a host and a port, as browsers name where a page comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ fn host_and_port(place: &str, is_secure: bool) -> Result<(String, String), Strin
 ///
 /// # Errors
 /// Why not.
-pub(super) fn check(origin: &str, host: &str, rules: &Rules) -> Result<(), String> {
+pub(super) fn check(origin: &str, host: &str, rules: &UpgradeRules) -> Result<(), String> {
     if !rules.same_origin && rules.allowed_origins.is_empty() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! A request as far as an upgrade cares for it.
 
-use super::Refusal;
+use super::UpgradeRefusal;
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
 pub(super) const BAD: &str = "400 Bad Request";
@@ -23,15 +23,15 @@ pub(super) struct Request<'r> {
 ///
 /// # Errors
 /// When it is no HTTP.
-pub(super) fn with<R>(head: &[u8], look: impl FnOnce(&Request<'_>) -> R) -> Result<R, Refusal> {
+pub(super) fn with<R>(head: &[u8], look: impl FnOnce(&Request<'_>) -> R) -> Result<R, UpgradeRefusal> {
     let mut headers = [EMPTY_HEADER; MOST_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     match parsed.parse(head) {
         Ok(Status::Complete(_)) => {}
-        Ok(Status::Partial) => return Err(Refusal::no_http(BAD)),
-        Err(Error::Version) => return Err(Refusal::no_http(BAD_VERSION)),
-        Err(Error::TooManyHeaders) => return Err(Refusal::too_long()),
-        Err(_) => return Err(Refusal::no_http(BAD)),
+        Ok(Status::Partial) => return Err(UpgradeRefusal::no_http(BAD)),
+        Err(Error::Version) => return Err(UpgradeRefusal::no_http(BAD_VERSION)),
+        Err(Error::TooManyHeaders) => return Err(UpgradeRefusal::too_long()),
+        Err(_) => return Err(UpgradeRefusal::no_http(BAD)),
     }
     let request = Request {
         method: parsed.method.unwrap_or_default(),
@@ -40,12 +40,12 @@ pub(super) fn with<R>(head: &[u8], look: impl FnOnce(&Request<'_>) -> R) -> Resu
     };
     let hosts = request.all("Host").count();
     if hosts > 1 {
-        return Err(Refusal::no_http(HOSTS));
+        return Err(UpgradeRefusal::no_http(HOSTS));
     }
     match request.get("Host") {
-        None if parsed.version == Some(1) && hosts == 0 => Err(Refusal::no_http(NO_HOST)),
-        Some(host) if !host.bytes().all(is_of_host) => Err(Refusal::no_http(BAD_HOST)),
-        None if hosts > 0 => Err(Refusal::no_http(BAD_HOST)),
+        None if parsed.version == Some(1) && hosts == 0 => Err(UpgradeRefusal::no_http(NO_HOST)),
+        Some(host) if !host.bytes().all(is_of_host) => Err(UpgradeRefusal::no_http(BAD_HOST)),
+        None if hosts > 0 => Err(UpgradeRefusal::no_http(BAD_HOST)),
         _ => Ok(look(&request)),
     }
 }

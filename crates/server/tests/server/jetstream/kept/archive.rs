@@ -1,11 +1,12 @@
-//! The form in which a store is kept: its files one after the other, without the zeros at their ends.
+//! The form in which a store is kept: its files one after the other, without the zeros at their
+//! ends.
 //!
 //! ```text
 //! each file: a line "PATH LENGTH USED", then USED bytes, then a line feed
 //! ```
 //!
-//! The path is below the store's directory, LENGTH is that of the file, and behind the USED bytes it has zeros only. Files are
-//! in the order of their paths.
+//! The path is below the store's directory, LENGTH is that of the file, and behind the USED bytes
+//! it has zeros only. Files are in the order of their paths.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! Makes a store with a given server: streams of all kinds, consumers in the middle of their work, and a kill.
+//! Makes a store with a given server: streams of all kinds, consumers in the middle of their work,
+//! and a kill.
 
 use super::super::backup::{fill, shapes};
 use super::super::{Asker, Home, publish, setup_in};
@@ -149,7 +150,8 @@ fn consumers(asker: &mut Asker) {
     create("INTEREST", "ONE", json!({ "durable_name": "ONE", "ack_policy": "explicit" }));
 }
 
-/// What the journal still holds when the server is killed, beside consumers in the middle of their work.
+/// What the journal still holds when the server is killed, beside consumers in the middle of their
+/// work.
 fn second_half(server: &Server) {
     let asker = &mut Asker::connect(server);
     let names = asker.api("STREAM.NAMES", &Value::Null)["streams"].clone();

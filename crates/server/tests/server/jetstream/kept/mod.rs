@@ -1,5 +1,5 @@
-//! Stores that earlier versions have written, in `crates/server/tests/kept`: this version opens each of them, finds all
-//! that the one that wrote it had, and goes on.
+//! Stores that earlier versions have written, in `crates/server/tests/kept`: this version opens
+//! each of them, finds all that the one that wrote it had, and goes on.
 //!
 //! `archive` is the form in which a store is kept, `make` writes one with a given server.
 
@@ -8,10 +8,11 @@ mod make;
 
 use super::backup::digest;
 use super::{Asker, Home, publish, setup_in};
+use crate::eventually;
 use crate::process::Server;
+use myelin_disk::Disk;
+use myelin_disk::real::RealDisk;
 use myelin_store::cipher::CipherKind;
-use myelin_store::disk::Disk;
-use myelin_store::disk::real::RealDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Severity};
@@ -95,7 +96,8 @@ impl Kept {
     }
 }
 
-/// What a server has: per stream its configuration, state, consumers, and a checksum of each message.
+/// What a server has: per stream its configuration, state, consumers, and a checksum of each
+/// message.
 fn contents(server: &Server) -> Value {
     let mut asker = Asker::connect(server);
     let names = asker.api("STREAM.NAMES", &Value::Null)["streams"].clone();
@@ -159,7 +161,10 @@ fn end_and_start_again(server: &mut Server, signal: Signal) {
 /// Publishes to each stream and works with each consumer that can be asked.
 fn go_on(server: &Server, contents: &Value, what: &str) {
     let mut asker = Asker::connect(server);
-    for (name, stream) in contents.as_object().expect("streams") {
+    let streams = contents.as_object().expect("streams");
+    let copies = ["MIRROR", "SOURCED"].into_iter().filter(|copy| streams.contains_key(*copy));
+    let copied: Vec<_> = copies.map(|copy| (copy, asker.number(copy, "messages"))).collect();
+    for (name, stream) in streams {
         let config = &stream["config"];
         let Some(subject) = config["subjects"][0].as_str() else { continue };
         let subject = subject.replace(['>', '*'], "on");
@@ -174,6 +179,10 @@ fn go_on(server: &Server, contents: &Value, what: &str) {
                 pull(&mut asker, name, consumer, what);
             }
         }
+    }
+    // One message of FILE, one of SHORT.
+    for (copy, before) in copied {
+        eventually("the copies have what was published", || asker.number(copy, "messages") == before + 1);
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use myelin_disk::faulty::Survival;
 use myelin_store::Seq;
-use myelin_store::consumer::{Affected, ConsumerId, ConsumerState, Consumers, Report, Rules};
-use myelin_store::disk::faulty::Survival;
+use myelin_store::consumer::{AckRules, Affected, ConsumerId, ConsumerState, Consumers, LogReport};
 
 use crate::enumeration::Loss;
 
@@ -13,7 +13,7 @@ use crate::enumeration::Loss;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     name: String,
-    rules: Rules,
+    rules: AckRules,
     config: Vec<u8>,
     state: ConsumerState,
 }
@@ -76,7 +76,8 @@ impl Promise {
         self.history[least..].iter().any(|state| state.as_ref() == found) || between()
     }
 
-    /// What a consumer may be that lost entries between others: set back, and never beyond what is certain.
+    /// What a consumer may be that lost entries between others: set back, and never beyond what is
+    /// certain.
     fn is_safe(&self, found: &Known, least: usize) -> bool {
         let begun = self.history[least..].iter().flatten();
         let pending = |seq: Seq| found.state.pending().get(seq).is_some();
@@ -124,10 +125,11 @@ pub(super) fn hold(
     promises: &Promises,
     stream: &str,
     found: &BTreeMap<ConsumerId, Known>,
-    report: &Report,
+    report: &LogReport,
     loss: Loss,
 ) -> Result<(), String> {
-    // A write that failed may have done any of its sectors, so they need not survive a loss of power to be mixed.
+    // A write that failed may have done any of its sectors, so they need not survive a loss of
+    // power to be mixed.
     let is_mixed = promises.is_second || loss != Loss::Power(Survival::None);
     if report.missing > 0 || !report.unusable.is_empty() || (!report.bad.is_empty() && !is_mixed) {
         return Err("it is called damaged".into());

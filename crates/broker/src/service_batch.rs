@@ -1,0 +1,93 @@
+//! Messages that a service is handed, with what the broker knows of them beside their bytes.
+
+use crate::conn::Conn;
+use crate::message_trace::Traced;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Messages that were published to one service since it was served last on a shard, in order.
+#[derive(Default)]
+pub struct ServiceBatch {
+    /// The messages themselves. A service may take them; the shard reuses the memory of what is
+    /// left.
+    pub msgs: MessageBuf,
+    /// Connections that sent each message, where the service wants to know.
+    origins: Vec<Arc<Conn>>,
+    /// Messages that are traced, by their number: few, if any.
+    traces: Vec<(usize, Traced)>,
+}
+
+impl ServiceBatch {
+    /// An empty batch with this memory.
+    pub(crate) fn with_memory(msgs: MessageBuf, origins: Vec<Arc<Conn>>) -> Self {
+        Self { msgs, origins, traces: Vec::new() }
+    }
+
+    /// Gives the memory back, emptied.
+    pub(crate) fn into_memory(mut self) -> (MessageBuf, Vec<Arc<Conn>>) {
+        self.clear();
+        (self.msgs, self.origins)
+    }
+
+    /// Empties it and keeps its memory, unless that is large.
+    pub fn clear(&mut self) {
+        self.msgs.clear();
+        self.origins.clear();
+        self.traces.clear();
+    }
+
+    /// Adds a message that is not traced, and of which nobody wants to know who sent it.
+    #[inline]
+    pub fn push(&mut self, msg: MessageRef<'_>) {
+        self.msgs.push(msg);
+    }
+
+    /// Adds a message with who sent it. Either all messages of a batch have an origin or none.
+    pub(crate) fn push_from(&mut self, msg: MessageRef<'_>, origin: &Arc<Conn>) {
+        self.msgs.push(msg);
+        self.origins.push(Arc::clone(origin));
+    }
+
+    /// Adds a message that is traced, if it is.
+    pub fn push_traced(&mut self, msg: MessageRef<'_>, trace: Option<&Traced>) {
+        self.traces.extend(trace.map(|trace| (self.msgs.len(), trace.clone())));
+        self.msgs.push(msg);
+    }
+
+    /// Sender of message number `at`, if the service [wants to know](crate::Service::wants_origin).
+    pub fn origin(&self, at: usize) -> Option<&Arc<Conn>> {
+        self.origins.get(at)
+    }
+
+    /// Trace of message number `at`, if it is traced.
+    pub fn trace(&self, at: usize) -> Option<&Traced> {
+        self.traces.iter().find(|(number, _)| *number == at).map(|(_, trace)| trace)
+    }
+
+    /// Traces of its messages.
+    pub fn traces(&self) -> impl Iterator<Item = &Traced> {
+        self.traces.iter().map(|(_, trace)| trace)
+    }
+
+    /// Whether any message is traced.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        !self.traces.is_empty()
+    }
+}
+
+impl From<MessageBuf> for ServiceBatch {
+    /// Makes a batch of messages of which nothing else is known.
+    fn from(msgs: MessageBuf) -> Self {
+        Self { msgs, ..Self::default() }
+    }
+}
+
+impl Deref for ServiceBatch {
+    type Target = MessageBuf;
+
+    fn deref(&self) -> &MessageBuf {
+        &self.msgs
+    }
+}

@@ -1,0 +1,35 @@
+//! A request to the API, on its way from a shard to a thread that may wait.
+
+use myelin_broker::{Account, Conn};
+use myelin_wire::message_buf::MessageRef;
+use std::sync::Arc;
+
+/// Request to the API, with the client that made it.
+pub struct ApiRequest {
+    /// The account in which it asked.
+    pub account: Arc<Account>,
+    /// Where it asked: the subject of the API, as published.
+    pub subject: Box<[u8]>,
+    /// Where it wants the answer; may be empty.
+    pub reply: Box<[u8]>,
+    /// The header block, or nothing.
+    pub headers: Box<[u8]>,
+    /// The body.
+    pub payload: Box<[u8]>,
+    /// Client that asks. `None`: a service.
+    pub origin: Option<Arc<Conn>>,
+}
+
+impl ApiRequest {
+    /// Keeps a message that must not be answered on a shard.
+    pub(super) fn new(account: &Arc<Account>, msg: MessageRef<'_>, origin: Option<&Arc<Conn>>) -> Self {
+        Self {
+            account: Arc::clone(account),
+            subject: msg.subject.into(),
+            reply: msg.reply.into(),
+            headers: msg.headers.into(),
+            payload: msg.payload.into(),
+            origin: origin.cloned(),
+        }
+    }
+}

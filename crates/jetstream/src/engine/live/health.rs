@@ -1,0 +1,117 @@
+//! Health of a stream: why it takes no messages, when it was opened anew, and what of it is lost.
+
+use super::lock;
+use myelin_store::{Lost, Timestamp};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::time::{Duration, Instant};
+
+/// Nanoseconds until a repair that did not succeed is tried again, and how often that is: a job may
+/// have files in hand.
+const RETRY_AFTER: i64 = 200_000_000;
+const TRIES: usize = 50;
+
+/// A stream that fails twice within so long is not opened a second time.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Failures and repairs of one stream.
+#[derive(Default)]
+pub(super) struct StreamHealth {
+    /// Why the stream takes no messages; `None`: it does.
+    failure: Mutex<Option<String>>,
+    /// When it was last opened anew.
+    last_repair: Mutex<Option<Instant>>,
+    /// When that is to be tried again (0: it is not), and how often it was in vain.
+    repair_at: AtomicI64,
+    tries: AtomicUsize,
+    /// Messages that were missing when its log was opened.
+    lost: Mutex<Vec<Lost>>,
+}
+
+impl StreamHealth {
+    /// Notes why the stream takes no messages. Answers whether that is new.
+    pub(super) fn fail(&self, why: &str) -> bool {
+        lock(&self.failure).replace(why.to_owned()).is_none()
+    }
+
+    /// Why the stream takes no messages, if it does not.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.failure).clone()
+    }
+
+    /// Takes messages again without a repair of ours.
+    pub(super) fn recovered(&self) {
+        *lock(&self.failure) = None;
+    }
+
+    /// Takes messages again: it was opened anew.
+    pub(super) fn repaired(&self, at: Instant) {
+        *lock(&self.last_repair) = Some(at);
+        self.tries.store(0, Relaxed);
+        self.recovered();
+    }
+
+    /// Whether it was opened anew so lately that another failure is for an operator.
+    pub(super) fn was_repaired_lately(&self, now: Instant) -> bool {
+        // By the clock that nobody sets.
+        lock(&self.last_repair).is_some_and(|last| now.saturating_duration_since(last) < EVERY)
+    }
+
+    /// Answers when a repair that was in vain is to be tried again; `None`: it was tried often
+    /// enough.
+    pub(super) fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.tries.fetch_add(1, Relaxed) >= TRIES {
+            return None;
+        }
+        let at = now + RETRY_AFTER;
+        self.repair_at.store(at, Relaxed);
+        Some(at)
+    }
+
+    /// Takes the order to try a repair again, if its time has come.
+    pub(super) fn take_retry(&self, now: impl FnOnce() -> Timestamp) -> bool {
+        let at = self.repair_at.load(Relaxed);
+        at != 0 && at <= now() && self.repair_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Messages that were missing when the log was opened.
+    pub(super) fn lost(&self) -> Vec<Lost> {
+        lock(&self.lost).clone()
+    }
+
+    /// Keeps what was missing when the log was opened.
+    pub(super) fn set_lost(&self, lost: &[Lost]) {
+        lost.clone_into(&mut lock(&self.lost));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_is_tried_again_when_it_is_time_and_not_for_ever() {
+        let health = StreamHealth::default();
+        assert!(!health.take_retry(|| i64::MAX), "nothing was in vain yet");
+        let at = health.retry_at(7).expect("it was in vain once");
+        assert!(!health.take_retry(|| at - 1), "it is too early");
+        assert!(health.take_retry(|| at), "it is time");
+        assert!(!health.take_retry(|| at), "once is enough");
+        let more = (0..TRIES).filter(|_| health.retry_at(7).is_some()).count();
+        assert_eq!(more, TRIES - 1);
+        health.repaired(Instant::now());
+        assert!(health.retry_at(7).is_some(), "another failure is tried as often");
+    }
+
+    #[test]
+    fn the_second_failure_within_a_minute_is_for_an_operator() {
+        let (health, now) = (StreamHealth::default(), Instant::now());
+        assert!(health.fail("the disk") && !health.fail("the disk once more"));
+        assert!(!health.was_repaired_lately(now));
+        health.repaired(now);
+        assert_eq!(health.failure(), None);
+        assert!(health.was_repaired_lately(now + EVERY / 2));
+        assert!(!health.was_repaired_lately(now + EVERY));
+    }
+}

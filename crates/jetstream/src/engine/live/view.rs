@@ -1,0 +1,51 @@
+//! View of a stream: what everybody may look at without its turn.
+//!
+//! Brought up to date whenever the core comes back from a thread that could have changed it.
+
+use super::lock;
+use arc_swap::ArcSwap;
+use myelin_jsapi::config::StreamConfig;
+use myelin_store::{Seq, StreamReader};
+use myelin_streams::stream::StreamCore;
+use std::sync::{Arc, Mutex};
+
+/// A stream's configuration and a reader of its log.
+pub(super) struct StreamView {
+    config: ArcSwap<StreamConfig>,
+    /// Perf: a lock that is never held for longer than a copy. Each turn looks at it: an `ArcSwap`
+    /// would cost more there.
+    reader: Mutex<StreamReader>,
+}
+
+impl StreamView {
+    /// The view of a core.
+    pub(super) fn of(core: &StreamCore) -> Self {
+        Self { config: ArcSwap::new(Arc::clone(core.config())), reader: Mutex::new(core.reader()) }
+    }
+
+    /// Shows what the core has now.
+    pub(super) fn update(&self, core: &StreamCore) {
+        self.config.store(Arc::clone(core.config()));
+        self.set_reader(core.reader());
+    }
+
+    /// Shows another log.
+    pub(super) fn set_reader(&self, reader: StreamReader) {
+        *lock(&self.reader) = reader;
+    }
+
+    /// The configuration in force.
+    pub(super) fn config(&self) -> Arc<StreamConfig> {
+        self.config.load_full()
+    }
+
+    /// A reader of what is released.
+    pub(super) fn reader(&self) -> StreamReader {
+        lock(&self.reader).clone()
+    }
+
+    /// The last message that can be read.
+    pub(super) fn released(&self) -> Seq {
+        lock(&self.reader).release().seq()
+    }
+}

@@ -1,0 +1,111 @@
+//! Where the origin of a mirror or source is: in the same account, or in another one of this server
+//! by what that account lets this one have.
+//!
+//! `external` names the origin by subjects: a prefix of its API, one of its deliveries. What is
+//! behind them is found by the account's imports, as the reference's requests would find it. An
+//! origin on another server (over a leaf node) is behind no import of ours; who will read it from
+//! there begins here, with a [`FoundOrigin`] of another kind.
+
+use crate::engine::{JetStream, LiveStream};
+use myelin_broker::Account;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::StreamSource;
+use std::sync::Arc;
+
+/// Accounts that a request may pass.
+const HOPS: usize = 8;
+
+/// Origin as it was found.
+pub(super) enum FoundOrigin {
+    /// A stream of this server.
+    Here(Arc<LiveStream>),
+    /// Somebody answers for the place and has no such stream, or may not be asked.
+    Refused(ApiError),
+    /// Nobody answers: the subjects lead nowhere.
+    Nowhere,
+}
+
+/// Looks for the origin of `source`, for a stream of `account`.
+pub(super) fn find(
+    jetstream: &JetStream,
+    account: &Arc<Account>,
+    source: &StreamSource,
+    is_mirror: bool,
+) -> FoundOrigin {
+    let Some(external) = &source.external else {
+        return in_account(jetstream, account, &source.name);
+    };
+    let request = collapse(&format!("{}.CONSUMER.CREATE.{}", external.api, source.name));
+    let Some((exporter, name)) = resolve(jetstream, account, request) else { return FoundOrigin::Nowhere };
+    if !Arc::ptr_eq(&exporter, account) {
+        let sign = sign(is_mirror);
+        let prefix = if external.deliver.is_empty() { "$JS" } else { external.deliver.as_str() };
+        if !account.hears_of(&exporter, collapse(&format!("{prefix}.{sign}.x")).as_bytes()) {
+            // Its messages could not come.
+            return FoundOrigin::Nowhere;
+        }
+    }
+    in_account(jetstream, &exporter, &name)
+}
+
+/// Character that subjects of deliveries have in their middle.
+pub(super) fn sign(is_mirror: bool) -> char {
+    if is_mirror { 'M' } else { 'S' }
+}
+
+fn in_account(jetstream: &JetStream, account: &Account, stream: &str) -> FoundOrigin {
+    match jetstream.account(account.name()) {
+        None => FoundOrigin::Refused(ApiError::NOT_ENABLED_FOR_ACCOUNT),
+        Some(streams) if streams.limits().is_none() => {
+            FoundOrigin::Refused(ApiError::NOT_ENABLED_FOR_ACCOUNT)
+        }
+        Some(streams) => {
+            streams.stream(stream).map_or(FoundOrigin::Refused(ApiError::STREAM_NOT_FOUND), FoundOrigin::Here)
+        }
+    }
+}
+
+fn collapse(subject: &str) -> String {
+    subject.replace("..", ".")
+}
+
+/// The account in which a request arrives, and the stream that it is about there.
+fn resolve(jetstream: &JetStream, account: &Arc<Account>, request: String) -> Option<(Arc<Account>, String)> {
+    let (mut account, mut subject) = (Arc::clone(account), request);
+    for _ in 0..HOPS {
+        match account.asks_elsewhere(subject.as_bytes()) {
+            Some((other, there)) => {
+                account = other;
+                subject = String::from_utf8(there).ok()?;
+            }
+            None => {
+                let stream = stream_of(&subject, &jetstream.settings.domain)?.to_owned();
+                return Some((account, stream));
+            }
+        }
+    }
+    None
+}
+
+/// The stream that a request to make a consumer is about, if it is one to the API of this server.
+fn stream_of<'a>(subject: &'a str, domain: &str) -> Option<&'a str> {
+    let with_domain = format!("$JS.{domain}.API.CONSUMER.CREATE.");
+    let name = subject
+        .strip_prefix("$JS.API.CONSUMER.CREATE.")
+        .or_else(|| if domain.is_empty() { None } else { subject.strip_prefix(with_domain.as_str()) })?;
+    (!name.is_empty() && !name.contains('.')).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_for_this_server_by_its_prefix() {
+        assert_eq!(stream_of("$JS.API.CONSUMER.CREATE.S", ""), Some("S"));
+        assert_eq!(stream_of("$JS.hub.API.CONSUMER.CREATE.S", "hub"), Some("S"));
+        assert_eq!(stream_of("$JS.leaf.API.CONSUMER.CREATE.S", "hub"), None);
+        assert_eq!(stream_of("$JS..API.CONSUMER.CREATE.S", ""), None);
+        assert_eq!(stream_of("$JS.API.CONSUMER.INFO.S", ""), None);
+    }
+}

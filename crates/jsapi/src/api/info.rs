@@ -1,0 +1,177 @@
+//! Information about a stream and an account, as answers have it.
+
+use super::moment;
+use crate::config::{AccountLimits, ExternalStream, StreamConfig, SubjectTransform};
+use crate::error::ApiError;
+use myelin_stdx::time::Timestamp;
+use myelin_wire::json::{counts, is_zero};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A stream: how it is configured and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamInfo {
+    /// With versions ([`crate::config::with_versions`]), but not in a list.
+    pub config: StreamConfig,
+    /// When the stream was made.
+    #[serde(serialize_with = "moment")]
+    pub created: Timestamp,
+    /// State of the stream.
+    pub state: StreamState,
+    /// The server's domain; not in the answer to a creation.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Where it is; only in answers to INFO.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterInfo>,
+    /// How far a mirror is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<SourceInfo>,
+    /// How far sources are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceInfo>,
+    /// When this was said.
+    #[serde(serialize_with = "moment")]
+    pub ts: Timestamp,
+}
+
+/// State of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamState {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes, as the reference counts them.
+    pub bytes: u64,
+    /// Sequence of the first message.
+    pub first_seq: u64,
+    /// Its time.
+    #[serde(serialize_with = "moment")]
+    pub first_ts: Timestamp,
+    /// Sequence of the last message.
+    pub last_seq: u64,
+    /// Its time.
+    #[serde(serialize_with = "moment")]
+    pub last_ts: Timestamp,
+    /// Different subjects.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_subjects: u64,
+    /// Messages of each subject, where asked for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "counts")]
+    pub subjects: BTreeMap<Vec<u8>, u64>,
+    /// Sequences between first and last without a message.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_deleted: u64,
+    /// Which these are, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<u64>,
+    /// Messages that a damaged disk took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+    /// Consumers.
+    pub consumer_count: u64,
+}
+
+/// Messages that a damaged disk took, as of when the stream was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// Sequences that may have had a message, the first thousand.
+    pub msgs: Vec<u64>,
+    /// Bytes of files that are damaged or missing, where that is known.
+    pub bytes: u64,
+    /// How many more sequences there are. Compat: the reference lists all, however many, and has no
+    /// such field.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unlisted: u64,
+}
+
+/// Where a stream is. A server alone names itself as the leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClusterInfo {
+    /// Name of the cluster.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Name of the server.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub leader: String,
+}
+
+/// How far the copying of another stream is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceInfo {
+    /// The other stream.
+    pub name: String,
+    /// Where it is, if not here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalStream>,
+    /// Messages that are still to come.
+    pub lag: u64,
+    /// The last sequence that came.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub seq: u64,
+    /// Nanoseconds since something came; -1: nothing yet.
+    pub active: i64,
+    /// Why nothing comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ApiError>,
+    /// Subjects that are copied.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub filter_subject: String,
+    /// Subjects that are copied and what is made of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subject_transforms: Vec<SubjectTransform>,
+}
+
+/// Usage and limits of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AccountInfo {
+    /// All of it.
+    #[serde(flatten)]
+    pub whole: TierUsage,
+    /// The server's domain.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Requests.
+    pub api: ApiStats,
+    /// Requests by tier, where limits are by tier.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tiers: BTreeMap<String, TierUsage>,
+}
+
+/// Usage and limits of streams: all of an account, or those of one tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TierUsage {
+    /// Bytes in memory.
+    pub memory: u64,
+    /// Bytes on disk.
+    pub storage: u64,
+    /// Bytes in memory that are reserved.
+    pub reserved_memory: u64,
+    /// Bytes on disk that are reserved.
+    pub reserved_storage: u64,
+    /// Streams.
+    pub streams: u64,
+    /// Consumers of all streams.
+    pub consumers: u64,
+    /// Limits of these streams.
+    pub limits: AccountLimits,
+}
+
+/// Requests that were answered for an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ApiStats {
+    /// The API level of this server.
+    pub level: u32,
+    /// All requests.
+    pub total: u64,
+    /// Requests that were answered with an error.
+    pub errors: u64,
+    /// Requests that are not answered yet.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub inflight: u64,
+}
+
+impl Default for ApiStats {
+    fn default() -> Self {
+        Self { level: crate::config::API_LEVEL, total: 0, errors: 0, inflight: 0 }
+    }
+}

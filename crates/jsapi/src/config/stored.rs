@@ -1,0 +1,70 @@
+//! A stream's configuration as the store keeps it: one JSON object with everything, and when the
+//! stream was made.
+
+use super::StreamConfig;
+use crate::json::{self, object};
+use myelin_stdx::time::Timestamp;
+use myelin_wire::json::compact;
+use serde::Serialize;
+
+/// Record of a stream that is kept besides its messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stored {
+    /// When the stream was made, in nanoseconds.
+    pub created: Timestamp,
+    /// After defaults, without what only answers carry.
+    pub config: StreamConfig,
+    /// The stream is being filled from a backup or another store: whoever finds it so after a start
+    /// removes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
+}
+
+object! { Stored, "Stored":
+    "created" created "int64",
+    "config" config "StreamConfig",
+    "unfinished" unfinished "bool",
+}
+
+impl Stored {
+    /// The bytes to keep.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        compact(self)
+    }
+
+    /// Reads what [`encode`](Self::encode) has written. What a later version has added is ignored:
+    /// [`is_supported`](super::is_supported) says whether that is safe.
+    ///
+    /// # Errors
+    /// When the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut stored = Self::default();
+        json::lenient(bytes, "Stored", &mut stored)?;
+        Ok(stored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{PersistMode, Republish, StreamSource, SubjectTransform};
+    use crate::json::Moment;
+
+    #[test]
+    fn everything_comes_back() {
+        let config = StreamConfig {
+            name: "S".into(),
+            subjects: vec!["a.>".into()],
+            persist_mode: PersistMode::Async,
+            sources: vec![StreamSource { opt_start_time: Some(Moment::from(5)), ..Default::default() }],
+            subject_transform: Some(SubjectTransform { source: "a<".into(), destination: "b".into() }),
+            republish: Some(Republish { headers_only: true, ..Default::default() }),
+            metadata: [("k".into(), "v".into())].into(),
+            ..Default::default()
+        };
+        let stored = Stored { created: -7, config, unfinished: true };
+        assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);
+        assert!(Stored::decode(b"{\"created\":1").is_err());
+    }
+}

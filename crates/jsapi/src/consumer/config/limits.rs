@@ -1,0 +1,95 @@
+//! Limits of an account and the server for consumers.
+
+use super::{ConsumerConfig, OtherConsumers};
+use crate::config::{AccountLimits, StreamConfig};
+use crate::error::ApiError;
+
+/// Limits of the server for consumers of all accounts (`jetstream { limits { ... } }`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Messages of one consumer that wait for their acknowledgement; 0: any.
+    pub max_ack_pending: i64,
+    /// Messages that one pull request may ask for; 0: any.
+    pub max_request_batch: i64,
+    /// Consumers of a stream for which neither it nor its account says how many; 0: any.
+    pub default_max_consumers: i64,
+}
+
+/// A server that was told nothing.
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self { max_ack_pending: 0, max_request_batch: 0, default_max_consumers: 1_000 }
+    }
+}
+
+/// All limits that the configuration of a consumer is held against, besides its stream's.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Of the stream's account.
+    pub account: AccountLimits,
+    /// Of everybody.
+    pub server: ServerLimits,
+}
+
+impl Limits {
+    /// How many messages may wait for their acknowledgement where nobody says.
+    pub(super) fn default_ack_pending(&self, default: i64) -> i64 {
+        let limits = [self.server.max_ack_pending, self.account.max_ack_pending];
+        limits.into_iter().filter(|limit| *limit > 0).fold(default, i64::min)
+    }
+
+    /// Whether `config` is within all limits for messages that wait for their acknowledgement.
+    pub(super) fn check_ack_pending(
+        &self,
+        config: &ConsumerConfig,
+        stream: &StreamConfig,
+    ) -> Result<(), ApiError> {
+        let of_stream = stream.consumer_limits.max_ack_pending;
+        let limits = [self.server.max_ack_pending, self.account.max_ack_pending, of_stream];
+        let exceeded = limits.into_iter().find(|limit| *limit > 0 && config.max_ack_pending > *limit);
+        exceeded.map_or(Ok(()), |limit| Err(ApiError::consumer_max_pending_ack_excess(limit)))
+    }
+
+    /// Whether the stream may have one more consumer.
+    pub(super) fn check_count(
+        &self,
+        stream: &StreamConfig,
+        consumers: &dyn OtherConsumers,
+    ) -> Result<(), ApiError> {
+        self.account.check_tier()?;
+        let (mut limit, of_account) = (stream.max_consumers, self.account.max_consumers);
+        if limit <= 0 || (of_account > 0 && of_account < limit) {
+            limit = of_account;
+        }
+        if limit <= 0 {
+            limit = self.server.default_max_consumers;
+        }
+        let full = limit > 0 && public(consumers) >= limit;
+        if full { Err(ApiError::MAXIMUM_CONSUMERS_LIMIT) } else { Ok(()) }
+    }
+}
+
+/// How many of `consumers` count.
+pub(super) fn public(consumers: &dyn OtherConsumers) -> i64 {
+    let mut count = 0;
+    consumers.each(&mut |config| {
+        count += i64::from(!config.is_internal());
+        true
+    });
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_is_the_default_and_zero_is_none() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.default_ack_pending(1_000), 1_000);
+        limits.server.max_ack_pending = 20;
+        limits.account.max_ack_pending = 10;
+        assert_eq!(limits.default_ack_pending(1_000), 10);
+        assert_eq!(limits.default_ack_pending(5), 5);
+    }
+}

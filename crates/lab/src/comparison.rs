@@ -1,0 +1,585 @@
+//! Measures rows: servers side by side, rounds interleaved.
+//!
+//! Owns the order of measurements and the processes. Every row starts fresh servers, one for each
+//! system and one more of one of them as the A/A control, warms each up and then measures them in
+//! an order that changes from round to round. Judging and printing is that of `report` (the table
+//! with goals) and `compare` (any number of systems).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::jetstream;
+use myelin_loadgen::jetstream::consumers::{self, Scale, Stage};
+use myelin_loadgen::latency;
+use myelin_loadgen::meter::CpuTime;
+use myelin_loadgen::metric::Metric;
+use myelin_loadgen::pubsub::churn;
+use myelin_loadgen::pubsub::publisher::Until;
+use myelin_loadgen::pubsub::request::{self, RequestLoad};
+use myelin_loadgen::pubsub::throughput::{self, Prepared};
+use myelin_loadgen::results::{Behind, Clock, Curve, Distribution};
+
+use crate::compare::work::Latency;
+use crate::others;
+use crate::rows::{Amount, Row, Workload, footprint, identity, tls_websocket};
+use crate::servers::process::{Server, Syncing};
+use crate::servers::scratch::Scratch;
+use crate::servers::system::{System, SystemKind};
+
+/// One of the servers of a row: a system by its place, or the control, which comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SystemIndex(pub(crate) usize);
+
+/// Who is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparison {
+    pub(crate) systems: Vec<System>,
+    /// The system that is started twice: what differs between the two processes is noise.
+    pub(crate) controlled: usize,
+}
+
+impl Comparison {
+    /// The second process of the controlled system.
+    pub(crate) fn control(&self) -> SystemIndex {
+        SystemIndex(self.systems.len())
+    }
+
+    pub(crate) fn controlled(&self) -> SystemIndex {
+        SystemIndex(self.controlled)
+    }
+
+    pub(crate) fn system(&self, index: SystemIndex) -> &System {
+        self.systems.get(index.0).unwrap_or(&self.systems[self.controlled])
+    }
+
+    /// What a person calls it.
+    pub(crate) fn name(&self, index: SystemIndex) -> String {
+        let name = &self.system(index).name;
+        if index == self.control() { format!("{name} (control)") } else { name.clone() }
+    }
+
+    /// The servers of a row: those systems that it is for and that can do it.
+    fn indexes(&self, row: &Row) -> Vec<SystemIndex> {
+        let is_in = |index: &SystemIndex| {
+            let system = self.system(*index);
+            (row.systems.is_empty() || row.systems.contains(&system.name)) && system.kind.can(&row.workload)
+        };
+        (0..=self.systems.len()).map(SystemIndex).filter(is_in).collect()
+    }
+}
+
+/// The order of a round among this many: every other round begins one place later, and each is
+/// followed by its reverse, so that in twice as many rounds as there are servers each has had every
+/// place twice.
+pub(crate) fn order(count: usize, round: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..count).collect();
+    places.rotate_left(round / 2 % count.max(1));
+    if round % 2 == 1 {
+        places.reverse();
+    }
+    places
+}
+
+/// The largest payload that rows use, and the default limit of both servers.
+const MAX_PAYLOAD: usize = 1024 * 1024;
+
+/// How much is measured, of what.
+#[derive(Clone, Debug)]
+pub(crate) struct ComparisonSettings {
+    pub(crate) rounds: usize,
+    /// How long publishers publish in one round.
+    pub(crate) duration: Duration,
+    /// For the row `subscriptions`.
+    pub(crate) subscriptions: usize,
+    /// For rows of distinct subjects in a stream.
+    pub(crate) subjects: u64,
+    /// Messages of a stream that is read.
+    pub(crate) stored: u64,
+    /// For rows about consumers.
+    pub(crate) scale: Scale,
+    /// For the row `idle`.
+    pub(crate) connections: usize,
+    /// Bytes of messages that may wait in a server for all receivers together.
+    pub(crate) backlog: u64,
+    /// Parse and check every message of the throughput rows instead of measuring them.
+    pub(crate) verify: bool,
+}
+
+impl ComparisonSettings {
+    /// How much of a row is done in one round; a fifth of it warms up where the row does not say
+    /// otherwise.
+    fn amount(&self, row: &Row) -> Amount {
+        let usual = Amount {
+            until: Until::Elapsed(self.duration),
+            warm_up: Until::Elapsed(self.duration / 5),
+            rounds: self.rounds,
+        };
+        row.amount.unwrap_or(usual)
+    }
+}
+
+/// The figures of one row.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) row: Row,
+    /// One value per successful round.
+    pub(crate) samples: BTreeMap<(Metric, SystemIndex), Vec<f64>>,
+    /// Of all rounds together, where the row measures latency.
+    pub(crate) curves: BTreeMap<SystemIndex, Vec<Curve>>,
+    /// The slowest round of those that did not keep up with the row's rate.
+    pub(crate) behind: BTreeMap<SystemIndex, Behind>,
+    /// From the start of the process until it served.
+    pub(crate) starts: BTreeMap<SystemIndex, Duration>,
+    /// Servers that failed a round, and why. They take no further part in the row.
+    pub(crate) failures: Vec<(SystemIndex, String)>,
+    /// Doubts about figures.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Measures a row. Failures are part of the result: a server that fails does not stop the table.
+/// Streams are kept in `scratch`.
+pub(crate) fn measure(
+    row: &Row,
+    comparison: &Comparison,
+    settings: &ComparisonSettings,
+    scratch: &Scratch,
+) -> Measured {
+    let amount = settings.amount(row);
+    let indexes = comparison.indexes(row);
+    let mut measured = Measured::new(row.clone());
+    let (workload, setup) = (&row.workload, LoadSetup::new(&row.workload, settings.backlog));
+    let bench = Bench { comparison, settings, scratch, amount, workload, setup };
+    let mut running_servers = Vec::new();
+    for &index in &indexes {
+        match RunningServer::start(index, &bench) {
+            Ok(running) => {
+                measured.starts.insert(index, running.server.ready_after());
+                running_servers.push(running);
+            }
+            Err(error) => measured.failures.push((index, error.to_string())),
+        }
+    }
+    for round in 0..amount.rounds {
+        for place in order(indexes.len(), round) {
+            let standing = running_servers.iter().position(|running| running.index == indexes[place]);
+            if let Some(number) = standing
+                && let Err(error) = measured.round(&running_servers[number], &bench)
+            {
+                // The row has failed; waiting for a sick server in every round would help nobody.
+                let running = running_servers.swap_remove(number);
+                measured.failures.push((running.index, error.to_string()));
+            }
+        }
+    }
+    measured
+}
+
+impl Measured {
+    pub(crate) fn new(row: Row) -> Self {
+        Self {
+            row,
+            samples: BTreeMap::new(),
+            curves: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            failures: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn round(&mut self, running: &RunningServer, bench: &Bench<'_>) -> Result<(), BenchError> {
+        let index = running.index;
+        let round = running.measure(bench)?;
+        for &(metric, value) in &round.readings {
+            self.samples.entry((metric, index)).or_default().push(value);
+        }
+        let curves = self.curves.entry(index).or_default();
+        for curve in &round.curves {
+            match curves.iter_mut().find(|known| (&known.what, known.clock) == (&curve.what, curve.clock)) {
+                Some(known) => known.latencies.add(&curve.latencies),
+                None => curves.push(curve.clone()),
+            }
+        }
+        if let Some(behind) = round.behind {
+            let slowest = self.behind.entry(index).or_insert(behind);
+            slowest.rate = slowest.rate.min(behind.rate);
+        }
+        let name = bench.comparison.name(index);
+        if let Some(cpu) = round.cpu.filter(|cpu| cpu.is_doubtful()) {
+            self.warnings.push(format!(
+                "CPU time of {name} is doubtful: schedstat says {:?}, stat says {:?}",
+                cpu.scheduled, cpu.accounted
+            ));
+        }
+        if round.churn_fell_behind() {
+            self.warnings.push(format!("the churn beside {name} did not reach 9,000 pairs/s"));
+        }
+        Ok(())
+    }
+}
+
+/// What all servers of a row have in common.
+struct Bench<'a> {
+    comparison: &'a Comparison,
+    settings: &'a ComparisonSettings,
+    scratch: &'a Scratch,
+    amount: Amount,
+    workload: &'a Workload,
+    setup: LoadSetup,
+}
+
+impl Bench<'_> {
+    /// Starts a server that keeps streams in a directory of its own.
+    fn server_with_streams(&self, binary: &Path, is_synced: bool) -> Result<Server, BenchError> {
+        let syncing = if is_synced { Syncing::Always } else { Syncing::AsItLikes };
+        Server::with_streams(binary, self.scratch, syncing)
+    }
+
+    fn extent(&self, until: Until) -> jetstream::Extent {
+        jetstream::Extent { until, stored: self.settings.stored, subjects: self.settings.subjects }
+    }
+
+    /// For workloads that go on for a time and count afterwards.
+    fn duration(&self, until: Until) -> Duration {
+        match until {
+            Until::Elapsed(duration) => duration,
+            Until::Messages(_) => self.settings.duration,
+        }
+    }
+}
+
+/// A workload, with its messages encoded once for all servers and rounds.
+enum LoadSetup {
+    Throughput(Prepared),
+    Churn(Prepared),
+    Requests(RequestLoad),
+    Subscriptions,
+    IdleConnections,
+    Start,
+    Streams(jetstream::StreamLoad),
+    Consumers(consumers::ConsumerLoad),
+    Latency(Latency),
+    Edges(tls_websocket::TlsWebSocketLoad),
+    Identity(identity::IdentityLoad),
+}
+
+impl LoadSetup {
+    fn new(workload: &Workload, backlog: u64) -> Self {
+        match *workload {
+            Workload::Throughput(load) => Self::Throughput(Prepared::new(load, MAX_PAYLOAD, backlog)),
+            Workload::Churn(load) => Self::Churn(Prepared::new(load, MAX_PAYLOAD, backlog)),
+            Workload::Requests(load) => Self::Requests(load),
+            Workload::Subscriptions => Self::Subscriptions,
+            Workload::IdleConnections => Self::IdleConnections,
+            Workload::Start => Self::Start,
+            Workload::Streams(load) => Self::Streams(load),
+            Workload::Consumers(load) => Self::Consumers(load),
+            Workload::Latency(load) => Self::Latency(load),
+            Workload::Edges(load) => Self::Edges(load),
+            Workload::Identity(load) => Self::Identity(load),
+        }
+    }
+}
+
+/// The percentiles that are figures of rows about latency.
+const PERCENTILES: [(Metric, f64); 7] = [
+    (Metric::LatencyMedian, 0.5),
+    (Metric::Latency99, 0.99),
+    (Metric::Latency999, 0.999),
+    (Metric::Latency9999, 0.9999),
+    (Metric::Latency99999, 0.99999),
+    (Metric::Latency999999, 0.999_999),
+    (Metric::LatencyMost, 1.0),
+];
+
+/// What one server gave in one round.
+#[derive(Default)]
+pub(crate) struct Round {
+    pub(crate) readings: Vec<(Metric, f64)>,
+    pub(crate) cpu: Option<CpuTime>,
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) behind: Option<Behind>,
+}
+
+impl Round {
+    fn without_cpu(readings: Vec<(Metric, f64)>) -> Self {
+        Self { readings, ..Self::default() }
+    }
+
+    /// Those of these figures that there are.
+    fn of(figures: &[(Metric, Option<f64>)], cpu: Option<CpuTime>) -> Self {
+        let readings = figures.iter().filter_map(|&(metric, value)| Some((metric, value?)));
+        Self { readings: readings.collect(), cpu, ..Self::default() }
+    }
+
+    fn of_throughput(outcome: &throughput::ThroughputOutcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message()),
+            (Metric::ByteRate, Some(outcome.bytes_per_second() / 1e6)),
+            (Metric::PublishedRate, Some(outcome.published_per_second())),
+            (Metric::DeliveredRate, outcome.delivered_per_second()),
+        ];
+        Self::of(&figures, outcome.cpu)
+    }
+
+    fn of_requests(outcome: &request::RequestOutcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::LatencyMedian, Some(outcome.latency(0.5))),
+            (Metric::Latency99, Some(outcome.latency(0.99))),
+            (Metric::Cpu, outcome.cpu_per_request()),
+        ];
+        Self { curves: vec![curve("round trip", &outcome.latencies)], ..Self::of(&figures, outcome.cpu) }
+    }
+
+    fn of_streams(outcome: &jetstream::StreamOutcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message()),
+            (Metric::LatencyMedian, outcome.latency(0.5)),
+            (Metric::Latency99, outcome.latency(0.99)),
+            (Metric::SubjectMemory, outcome.memory_per_message()),
+            (Metric::ByteRate, Some(outcome.bytes_per_second() / 1e6)),
+        ];
+        let curves = outcome.latencies().into_iter().map(|latencies| curve("publish to ack", latencies));
+        Self { curves: curves.collect(), ..Self::of(&figures, outcome.cpu) }
+    }
+
+    fn of_edges(outcome: &tls_websocket::TlsWebSocketOutcome) -> Self {
+        let count = outcome.count as f64;
+        let figures = [
+            (Metric::MessageRate, Some(count / outcome.elapsed.as_secs_f64())),
+            (Metric::Cpu, Some(outcome.cpu.scheduled.as_secs_f64() * 1e6 / count)),
+        ];
+        Self::of(&figures, Some(outcome.cpu))
+    }
+
+    fn of_consumers(outcome: consumers::ConsumerOutcome) -> Self {
+        Self { readings: outcome.readings, cpu: outcome.cpu, ..Self::default() }
+    }
+
+    /// Percentiles count from the planned time of each message.
+    pub(crate) fn of_latency(outcome: &latency::LatencyOutcome, what: &str) -> Self {
+        let mut figures = vec![
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message.map(|each| each.as_secs_f64() * 1e6)),
+        ];
+        let percentiles = PERCENTILES
+            .iter()
+            .map(|&(metric, quantile)| (metric, Some(outcome.from_planned.microseconds(quantile))));
+        figures.extend(percentiles);
+        let latencies = [
+            (Clock::Planned, &outcome.from_planned),
+            (Clock::Sent, &outcome.from_sent),
+            (Clock::Driver, &outcome.lateness),
+        ];
+        let curve = |(clock, latencies): (Clock, &Distribution)| Curve {
+            what: what.to_owned(),
+            clock,
+            latencies: latencies.clone(),
+        };
+        Self { curves: latencies.map(curve).into(), behind: outcome.behind(), ..Self::of(&figures, None) }
+    }
+
+    fn of_start(binary: &Path) -> Result<Self, BenchError> {
+        let (bytes, time) = footprint::start(binary)?;
+        let megabytes = bytes / f64::from(1 << 20);
+        let milliseconds = time.as_secs_f64() * 1e3;
+        Ok(Self::without_cpu(vec![(Metric::ProcessMemory, megabytes), (Metric::StartTime, milliseconds)]))
+    }
+
+    fn of_churn(comparison: &churn::ChurnEffect) -> Self {
+        Self::without_cpu(vec![
+            (Metric::MessageRate, comparison.churned),
+            (Metric::RateKept, comparison.churned / comparison.calm * 100.0),
+            (Metric::ChurnRate, comparison.pairs),
+        ])
+    }
+
+    fn churn_fell_behind(&self) -> bool {
+        self.readings.iter().any(|&(metric, value)| metric == Metric::ChurnRate && value < 9000.0)
+    }
+}
+
+/// Latencies that count from when a message was really sent.
+fn curve(what: &str, latencies: &Histogram<u64>) -> Curve {
+    Curve { what: what.to_owned(), clock: Clock::Sent, latencies: Distribution::of(latencies) }
+}
+
+/// One of the servers of a row. Rows about a server at rest start further processes of its program.
+struct RunningServer {
+    index: SystemIndex,
+    server: Server,
+    /// What it holds for a row about consumers.
+    stage: Option<Stage>,
+    /// How it is reached in a row about TLS or WebSocket.
+    post: Option<tls_websocket::Post>,
+}
+
+impl RunningServer {
+    /// Starts the server and warms it up.
+    fn start(index: SystemIndex, bench: &Bench<'_>) -> Result<Self, BenchError> {
+        let system = bench.comparison.system(index);
+        if system.kind != SystemKind::Nats {
+            let running =
+                Self { index, server: others::start(system, bench.scratch)?, stage: None, post: None };
+            let warm_up = Amount { until: bench.amount.warm_up, ..bench.amount };
+            if !bench.workload.has_rate() {
+                running.measure_foreign(bench, warm_up)?;
+            }
+            return Ok(running);
+        }
+        let binary = &system.program;
+        let mut post = None;
+        let server = match &bench.setup {
+            LoadSetup::Edges(load) => {
+                let (server, reached) = load.server(binary, bench.scratch)?;
+                post = Some(reached);
+                server
+            }
+            LoadSetup::Identity(load) => load.server(binary, bench.scratch)?,
+            LoadSetup::Streams(load) => bench.server_with_streams(binary, load.synced)?,
+            LoadSetup::Consumers(load) => bench.server_with_streams(binary, load.is_synced())?,
+            LoadSetup::Latency(load) => load.server(binary, bench.scratch)?,
+            _ => Server::start(binary)?,
+        };
+        let stage = match &bench.setup {
+            LoadSetup::Consumers(load) => Some(load.stage(server.address(), bench.settings.scale)?),
+            _ => None,
+        };
+        let running = Self { index, server, stage, post };
+        running.warm_up(bench)?;
+        Ok(running)
+    }
+
+    fn warm_up(&self, bench: &Bench<'_>) -> Result<(), BenchError> {
+        let (address, until) = (self.server.address(), bench.amount.warm_up);
+        match &bench.setup {
+            LoadSetup::Throughput(load) | LoadSetup::Churn(load) => {
+                load.run(address, until, None, bench.settings.verify)?;
+            }
+            LoadSetup::Requests(load) => {
+                load.run(address, until, None)?;
+            }
+            LoadSetup::Streams(load) if !load.wants_fresh_server() => {
+                load.run(address, bench.extent(until), None)?;
+            }
+            LoadSetup::Consumers(load) if !load.wants_fresh_server() => {
+                self.stage().run(address, until, None)?;
+            }
+            LoadSetup::Edges(load) if *load != tls_websocket::TlsWebSocketLoad::Idle => {
+                self.post().run(*load, until, self.server.meter())?;
+            }
+            LoadSetup::Identity(load) if !load.wants_fresh_server() => {
+                load.run(&self.server, until, bench.settings.backlog)?;
+            }
+            // The first messages of a row about latency are not counted.
+            LoadSetup::Latency(_) => {}
+            LoadSetup::Subscriptions | LoadSetup::IdleConnections | LoadSetup::Start => {}
+            LoadSetup::Streams(_)
+            | LoadSetup::Consumers(_)
+            | LoadSetup::Edges(_)
+            | LoadSetup::Identity(_) => {}
+        }
+        Ok(())
+    }
+
+    fn stage(&self) -> &Stage {
+        self.stage.as_ref().expect("every row about consumers has one")
+    }
+
+    fn post(&self) -> &tls_websocket::Post {
+        self.post.as_ref().expect("every row about TLS and WebSocket has one")
+    }
+
+    /// What a system does that does not speak NATS.
+    fn measure_foreign(&self, bench: &Bench<'_>, amount: Amount) -> Result<Round, BenchError> {
+        let kind = bench.comparison.system(self.index).kind;
+        others::measure(kind, &self.server, bench.workload, amount)
+    }
+
+    fn measure(&self, bench: &Bench<'_>) -> Result<Round, BenchError> {
+        let (address, meter) = (self.server.address(), self.server.meter());
+        let (settings, until) = (bench.settings, bench.amount.until);
+        let System { program: binary, kind, .. } = bench.comparison.system(self.index);
+        let mut round = match &bench.setup {
+            _ if *kind != SystemKind::Nats => self.measure_foreign(bench, bench.amount)?,
+            LoadSetup::Throughput(load) => {
+                Round::of_throughput(&load.run(address, until, Some(meter), settings.verify)?)
+            }
+            LoadSetup::Churn(load) => {
+                Round::of_churn(&churn::compare(load, address, bench.duration(until), meter)?)
+            }
+            LoadSetup::Requests(load) => Round::of_requests(&load.run(address, until, Some(meter))?),
+            LoadSetup::Streams(load) if load.wants_fresh_server() => {
+                let server = bench.server_with_streams(binary, load.synced)?;
+                return Ok(Round::of_streams(&load.run(
+                    server.address(),
+                    bench.extent(until),
+                    Some(server.meter()),
+                )?));
+            }
+            LoadSetup::Streams(load) => {
+                Round::of_streams(&load.run(address, bench.extent(until), Some(meter))?)
+            }
+            LoadSetup::Consumers(load) if load.wants_fresh_server() => {
+                let server = bench.server_with_streams(binary, load.is_synced())?;
+                let outcome = self.stage().run(server.address(), until, Some(server.meter()))?;
+                return Ok(Round::of_consumers(outcome));
+            }
+            LoadSetup::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
+            LoadSetup::Edges(tls_websocket::TlsWebSocketLoad::Idle) => {
+                let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
+                let bytes = post.idle(settings.connections / 2, server.meter())?;
+                return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
+            }
+            LoadSetup::Identity(load) if load.wants_fresh_server() => {
+                let server = load.server(binary, bench.scratch)?;
+                return Ok(Round::without_cpu(load.run(&server, until, settings.backlog)?));
+            }
+            LoadSetup::Identity(load) => {
+                Round::without_cpu(load.run(&self.server, until, settings.backlog)?)
+            }
+            LoadSetup::Edges(load) => Round::of_edges(&self.post().run(*load, until, meter)?),
+            LoadSetup::Latency(load) => {
+                let settings = load.settings(address, bench.duration(until), Some(meter));
+                Round::of_latency(&latency::run(&settings)?, settings.mode.what())
+            }
+            LoadSetup::Subscriptions => {
+                let bytes = footprint::per_subscription(binary, settings.subscriptions)?;
+                return Ok(Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)]));
+            }
+            LoadSetup::IdleConnections => {
+                let bytes = footprint::per_connection(binary, settings.connections)?;
+                return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
+            }
+            LoadSetup::Start => return Round::of_start(binary),
+        };
+        round.readings.push((Metric::LoadedMemory, meter.resident()? as f64 / f64::from(1 << 20)));
+        Ok(round)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_change_their_order_and_give_every_place_to_everybody() {
+        let orders: Vec<Vec<usize>> = (0..6).map(|round| order(3, round)).collect();
+        let expected = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]];
+        assert_eq!(orders, expected);
+        for count in 1..7 {
+            for place in 0..count {
+                let mut uses = vec![0; count];
+                (0..2 * count).for_each(|round| uses[order(count, round)[place]] += 1);
+                assert!(uses.iter().all(|&uses| uses == 2), "{count} {place}: {uses:?}");
+            }
+        }
+        assert!(order(0, 3).is_empty());
+    }
+}

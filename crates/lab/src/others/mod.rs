@@ -1,0 +1,309 @@
+//! Systems that do not speak NATS: the same workloads through the client libraries that their users
+//! have.
+//!
+//! Owns what a workload is for them. A publisher and a subscriber have a thread each; every payload
+//! carries its number, and a message that is missing, comes twice or is out of order fails the run.
+//! The rooms: a file for each system, which starts its server and speaks to it, and `latency`.
+//! Blocking and plain: what is compared are the systems with their clients, and the clients cost
+//! more than our driver of NATS servers.
+
+pub(crate) mod kafka;
+pub(crate) mod latency;
+pub(crate) mod rabbitmq;
+pub(crate) mod redis;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use myelin_loadgen::connection::PATIENCE;
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::jetstream::consumers;
+use myelin_loadgen::meter::Meter;
+use myelin_loadgen::metric::Metric;
+use myelin_loadgen::pubsub::publisher::Until;
+use myelin_loadgen::pubsub::script;
+use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+
+use crate::comparison::Round;
+use crate::rows::{Amount, Workload};
+use crate::servers::process::Server;
+use crate::servers::scratch::Scratch;
+use crate::servers::system::{System, SystemKind};
+
+/// Bytes that may be on their way to the slowest subscriber: systems that push cut off those who
+/// fall behind.
+const WINDOW: u64 = 8 << 20;
+
+/// The payload behind the last message. Others are longer.
+const END: &[u8] = b".";
+
+/// Bytes of the number at the start of a payload.
+const NUMBER: usize = 8;
+
+/// Where messages go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    name: String,
+    sort: Sort,
+}
+
+/// What becomes of messages there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    /// Each subscriber gets every message that comes after it; nothing is acknowledged.
+    Topic,
+    /// One reader, who may come later; nothing is acknowledged.
+    Queue,
+    /// Messages are kept in the most lasting way that the system has as it is, and acknowledged.
+    Log,
+}
+
+/// A running system that clients can be made of.
+trait Broker: Send + Sync {
+    fn publisher(&self, place: &Place) -> Result<Box<dyn Publisher>, BenchError>;
+
+    /// It gets everything that is published after this returns.
+    fn subscriber(&self, place: &Place) -> Result<Box<dyn Subscriber>, BenchError>;
+}
+
+trait Publisher: Send {
+    /// Takes a message, and may keep it back until `flush`.
+    fn publish(&mut self, payload: &[u8]) -> Result<(), BenchError>;
+
+    /// Sends what was kept back; in a log, waits until all is acknowledged.
+    fn flush(&mut self) -> Result<(), BenchError>;
+}
+
+trait Subscriber: Send {
+    /// Waits for messages and gives them away one by one. Fails if none comes for long.
+    fn next(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BenchError>) -> Result<(), BenchError>;
+}
+
+/// Whether there is a driver for this.
+pub(crate) fn can(kind: SystemKind, workload: &Workload) -> bool {
+    match workload {
+        Workload::Throughput(load) => {
+            let is_plain = load.interest == Interest::Star && load.publishers == 1 && load.receivers > 0;
+            kind != SystemKind::Kafka && is_plain && load.size >= NUMBER
+        }
+        Workload::Consumers(consumers::ConsumerLoad::Together { pairs: 1, size, .. }) => *size >= NUMBER,
+        Workload::Latency(load) => latency::can(kind, load),
+        _ => false,
+    }
+}
+
+/// Starts a server of a kind that does not speak NATS.
+pub(crate) fn start(system: &System, scratch: &Scratch) -> Result<Server, BenchError> {
+    match system.kind {
+        SystemKind::Redis => redis::start(&system.program, scratch),
+        SystemKind::RabbitMq => rabbitmq::start(&system.program, scratch),
+        SystemKind::Kafka => kafka::start(&system.program, scratch),
+        SystemKind::Nats => Server::start(&system.program),
+    }
+}
+
+/// What the system says about itself, where `--version` does not.
+pub(crate) fn version(system: &System) -> Option<String> {
+    match system.kind {
+        SystemKind::RabbitMq => rabbitmq::version(&system.program),
+        SystemKind::Kafka => kafka::version(&system.program),
+        SystemKind::Nats | SystemKind::Redis => None,
+    }
+}
+
+/// Does a workload once.
+pub(crate) fn measure(
+    kind: SystemKind,
+    server: &Server,
+    workload: &Workload,
+    amount: Amount,
+) -> Result<Round, BenchError> {
+    let (port, meter) = (server.address().port, server.meter());
+    let broker: Box<dyn Broker> = match kind {
+        SystemKind::Redis => Box::new(redis::Redis::new(port)?),
+        SystemKind::RabbitMq => Box::new(rabbitmq::RabbitMq::new(port)?),
+        SystemKind::Kafka => Box::new(kafka::Kafka::new(port)?),
+        SystemKind::Nats => return Err(BenchError::Usage("NATS servers have a driver of their own".into())),
+    };
+    match workload {
+        Workload::Throughput(ThroughputLoad { receivers, size, .. }) => {
+            relay(broker.as_ref(), Sort::Topic, *receivers, *size, amount.until, meter)
+        }
+        Workload::Consumers(consumers::ConsumerLoad::Together { size, .. }) => {
+            relay(broker.as_ref(), Sort::Log, 1, *size, amount.until, meter)
+        }
+        Workload::Latency(load) => latency::measure(broker.as_ref(), load, amount, meter),
+        workload => Err(BenchError::Usage(format!("there is no driver for {workload}"))),
+    }
+}
+
+/// A place that no other run has.
+fn new_place(sort: Sort) -> Place {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    Place { name: format!("bench-{}-{number}", std::process::id()), sort }
+}
+
+/// How far everybody is.
+struct Progress {
+    /// Messages that have arrived, for each subscriber.
+    arrived: Vec<AtomicU64>,
+    failed: AtomicBool,
+    window: u64,
+}
+
+impl Progress {
+    fn has_room(&self, sent: u64) -> bool {
+        let slowest = self.arrived.iter().map(|count| count.load(Ordering::Relaxed)).min();
+        sent.saturating_sub(slowest.unwrap_or(sent)) < self.window
+    }
+
+    /// Waits until the slowest subscriber is near enough for another message.
+    fn wait_for_room(&self, sent: u64) -> Result<(), BenchError> {
+        let since = Instant::now();
+        while !self.has_room(sent) {
+            if self.failed.load(Ordering::Relaxed) {
+                return Err(BenchError::Aborted);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(BenchError::Lost("the subscribers stopped receiving".into()));
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+}
+
+/// One publisher, and subscribers who each get everything.
+fn relay(
+    broker: &dyn Broker,
+    sort: Sort,
+    receivers: usize,
+    size: usize,
+    until: Until,
+    meter: Meter,
+) -> Result<Round, BenchError> {
+    let place = new_place(sort);
+    let subscribers: Result<Vec<_>, _> = (0..receivers).map(|_| broker.subscriber(&place)).collect();
+    let (mut subscribers, mut publisher) = (subscribers?, broker.publisher(&place)?);
+    let progress = Progress {
+        arrived: (0..receivers).map(|_| AtomicU64::new(0)).collect(),
+        failed: AtomicBool::new(false),
+        window: (WINDOW / size as u64).max(2),
+    };
+    let (before, start) = (meter.cpu()?, Instant::now());
+    let (published, arrived) = thread::scope(|scope| {
+        let progress = &progress;
+        let fail = |_: &BenchError| progress.failed.store(true, Ordering::Relaxed);
+        let receiving: Vec<_> = subscribers
+            .iter_mut()
+            .zip(&progress.arrived)
+            .map(|(subscriber, count)| {
+                scope.spawn(move || receive(subscriber.as_mut(), size, count).inspect_err(fail))
+            })
+            .collect();
+        let published = publish(publisher.as_mut(), size, until, progress).inspect_err(fail);
+        let arrived: Vec<Result<(u64, Instant), BenchError>> = receiving.into_iter().map(joined).collect();
+        (published, arrived)
+    });
+    let cpu = meter.cpu()?.since(before);
+    let arrived: Result<Vec<(u64, Instant)>, BenchError> = arrived.into_iter().collect();
+    let (arrived, (count, published_at)) = match (arrived, published) {
+        // The error that began it, not the one of those who were stopped by it.
+        (Err(error), Err(BenchError::Aborted)) => return Err(error),
+        (arrived, published) => {
+            let published = published?;
+            (arrived?, published)
+        }
+    };
+    if let Some((few, _)) = arrived.iter().find(|(arrived, _)| *arrived != count) {
+        return Err(BenchError::Lost(format!("{few} of {count} messages arrived")));
+    }
+    let last = arrived.iter().map(|(_, at)| *at).max().unwrap_or(published_at);
+    let per_second = |count: u64, end: Instant| count as f64 / end.duration_since(start).as_secs_f64();
+    let rate = per_second(count, last.max(published_at));
+    let readings = vec![
+        (Metric::MessageRate, rate),
+        (Metric::ByteRate, rate * size as f64 / 1e6),
+        (Metric::PublishedRate, per_second(count, published_at)),
+        (Metric::DeliveredRate, per_second(count * receivers as u64, last)),
+        (Metric::Cpu, cpu.scheduled.as_secs_f64() * 1e6 / count as f64),
+    ];
+    Ok(Round { readings, cpu: Some(cpu), ..Round::default() })
+}
+
+fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Publishes, and the end behind it; gives the number of messages and when the last was taken.
+fn publish(
+    publisher: &mut dyn Publisher,
+    size: usize,
+    until: Until,
+    progress: &Progress,
+) -> Result<(u64, Instant), BenchError> {
+    let (text, start, mut sent) = (script::text(size), Instant::now(), 0_u64);
+    let is_over = |sent: u64| match until {
+        Until::Messages(count) => sent >= count,
+        Until::Elapsed(duration) => sent.is_multiple_of(16) && start.elapsed() >= duration,
+    };
+    let mut payload = Vec::with_capacity(size);
+    while !is_over(sent) {
+        if !progress.has_room(sent) {
+            publisher.flush()?;
+            progress.wait_for_room(sent)?;
+        }
+        numbered(&mut payload, &text, sent, size);
+        publisher.publish(&payload)?;
+        sent += 1;
+    }
+    publisher.flush()?;
+    let finished = Instant::now();
+    publisher.publish(END)?;
+    publisher.flush()?;
+    Ok((sent, finished))
+}
+
+/// Writes the payload of the message with this number.
+fn numbered(payload: &mut Vec<u8>, text: &[u8], number: u64, size: usize) {
+    payload.clear();
+    payload.extend_from_slice(&number.to_be_bytes());
+    payload.extend_from_slice(&script::payload(text, number as usize, size)[NUMBER..]);
+}
+
+/// The number of a message of this size.
+fn number_of(payload: &[u8], size: usize) -> Result<u64, BenchError> {
+    let number = payload.first_chunk().filter(|_| payload.len() == size);
+    number
+        .map(|number| u64::from_be_bytes(*number))
+        .ok_or_else(|| BenchError::Protocol(format!("a payload of {} bytes", payload.len())))
+}
+
+/// Receives until the end; gives the number of messages and when the last was there.
+fn receive(
+    subscriber: &mut dyn Subscriber,
+    size: usize,
+    count: &AtomicU64,
+) -> Result<(u64, Instant), BenchError> {
+    let (mut expected, mut last, mut is_over) = (0, Instant::now(), false);
+    while !is_over {
+        subscriber.next(&mut |payload| {
+            if payload == END {
+                is_over = true;
+                return Ok(());
+            }
+            match number_of(payload, size)? {
+                number if number == expected && !is_over => expected += 1,
+                number => {
+                    return Err(BenchError::Lost(format!("message {number} came where {expected} was due")));
+                }
+            }
+            last = Instant::now();
+            Ok(())
+        })?;
+        count.store(expected, Ordering::Relaxed);
+    }
+    Ok((expected, last))
+}

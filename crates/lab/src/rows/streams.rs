@@ -1,0 +1,63 @@
+//! The rows about streams: the table of the issue that built them, with goals.
+//!
+//! Change a goal here only together with `docs/performance.md`.
+
+use myelin_loadgen::jetstream::fast::Flow;
+use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::{StreamLoad, StreamMode, WINDOW};
+use myelin_loadgen::metric::Metric;
+
+use crate::rows::{Bound, Goal, Row, Workload, goal, times};
+
+/// What `--rows` calls the table of the issue.
+pub(crate) const ISSUE: &str = "js";
+
+const SIZE: usize = 128;
+const KIB: usize = 1024;
+const WINDOWED: StreamMode = StreamMode::Publish { window: WINDOW };
+const ONE_BY_ONE: StreamMode = StreamMode::Publish { window: 1 };
+const ATOMIC: StreamMode = StreamMode::Atomic { batch: 1000 };
+const FAST: StreamMode = StreamMode::Fast { batch: 1000, flow: Flow::DEFAULT };
+
+/// The rows of the issue, in its order.
+pub(crate) fn issue() -> Vec<Row> {
+    use Storage::{File, FileAsync, Memory};
+    let one = |mode, storage| StreamLoad { mode, storage, size: SIZE, clients: 1, streams: 1, synced: false };
+    let eight = |streams| StreamLoad { clients: 8, streams, ..one(WINDOWED, File) };
+    let large = |mode| StreamLoad { size: 4 * KIB, ..one(mode, File) };
+    let always = |mode, clients| StreamLoad { clients, synced: true, ..one(mode, File) };
+    let latency = [times(Metric::LatencyMedian, 1.0), times(Metric::Latency99, 1.0)];
+    let memory = [times(Metric::SubjectMemory, 3.0)];
+    let get = |window| one(StreamMode::Get { window }, File);
+    vec![
+        row("js-async-file", one(WINDOWED, File), 2.5, 6.0, &[]),
+        row("js-async-memory", one(WINDOWED, Memory), 2.5, 6.0, &[]),
+        row("js-8x1-file", eight(1), 2.5, 6.0, &[]),
+        row("js-8x8-file", eight(8), 2.5, 6.0, &[]),
+        row("js-sync-file", one(ONE_BY_ONE, File), 1.3, 2.0, &latency),
+        row("js-sync-memory", one(ONE_BY_ONE, Memory), 1.3, 2.0, &latency),
+        row("js-atomic-file", one(ATOMIC, File), 2.5, 5.0, &[]),
+        row("js-atomic-memory", one(ATOMIC, Memory), 2.5, 5.0, &[]),
+        row("js-fast-memory", one(FAST, Memory), 2.0, 5.0, &[]),
+        row("js-fast-file", one(FAST, File), 2.0, 5.0, &[]),
+        row("js-fast-file-async", one(FAST, FileAsync), 2.0, 5.0, &[]),
+        row("js-async-4K", large(WINDOWED), 1.3, 2.0, &[]),
+        row("js-fast-4K", large(FAST), 1.3, 2.0, &[]),
+        without_cpu("js-always-async", always(WINDOWED, 1), 20.0, &[]),
+        without_cpu("js-always-sync32", always(ONE_BY_ONE, 32), 5.0, &[]),
+        without_cpu("js-subjects-file", one(StreamMode::Distinct, File), 2.5, &memory),
+        without_cpu("js-subjects-memory", one(StreamMode::Distinct, Memory), 2.5, &memory),
+        row("js-get-1", get(1), 1.3, 2.0, &[]),
+        row("js-get-64", get(64), 2.5, 4.0, &[]),
+        row("js-get-batch", one(StreamMode::GetBatch { batch: 500 }, File), 2.5, 4.0, &[]),
+    ]
+}
+
+fn row(name: &str, load: StreamLoad, rate: f64, cpu: f64, others: &[Goal]) -> Row {
+    without_cpu(name, load, rate, &[&[goal(Metric::Cpu, Bound::Times(cpu))], others].concat())
+}
+
+fn without_cpu(name: &str, load: StreamLoad, rate: f64, others: &[Goal]) -> Row {
+    let goals = [&[times(Metric::MessageRate, rate)], others].concat();
+    Row { goals, ..Row::new(name, ISSUE, Workload::Streams(load)) }
+}

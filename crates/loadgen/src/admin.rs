@@ -1,0 +1,206 @@
+//! What is asked of JetStream beside the clock: streams, consumers and buckets are made, looked at,
+//! emptied and removed.
+//!
+//! Owns one connection that asks JetStream's API, and what errors of that API look like to a
+//! person. Every answer with an error ends what was going on. Nothing here is measured.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::connection::{Connection, PATIENCE, ReceivedMessage};
+use crate::error::BenchError;
+use crate::target_server::Target;
+use crate::units::log;
+
+/// How often somebody who waits for acknowledgements looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// A connection on which JetStream is asked.
+#[derive(Debug)]
+pub struct Admin {
+    connection: Connection,
+    api: String,
+    timeout: Duration,
+    is_traced: bool,
+}
+
+impl Admin {
+    /// Connects to a target, or to an address and asks by the usual subjects.
+    pub fn open(server: impl Into<Target>) -> Result<Self, BenchError> {
+        let target = server.into();
+        let connection = target.connect()?;
+        let Target { api, timeout, is_traced, .. } = target;
+        Ok(Self { connection, api, timeout, is_traced })
+    }
+
+    /// Asks, for example, `STREAM.INFO.name`; an empty body is `null`.
+    pub fn ask(&mut self, what: &str, body: &Value) -> Result<Value, BenchError> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let subject = format!("{}.{what}", self.api);
+        if self.is_traced {
+            log(&format!(">>> {subject}\n{body}"));
+        }
+        let answer = self.connection.ask_within(&subject, "", body.as_bytes(), self.timeout)?;
+        if self.is_traced {
+            log(&format!("<<< {subject}\n{}", String::from_utf8_lossy(&answer.payload)));
+        }
+        told(what, &answer)
+    }
+
+    /// Fails unless the server speaks this level of the API.
+    pub fn require_level(&self, level: u64, why: &str) -> Result<(), BenchError> {
+        match self.connection.info()["api_lvl"].as_u64().unwrap_or(0) {
+            low if low < level => Err(BenchError::Usage(why.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a stream with this configuration.
+    pub fn create_stream(&mut self, config: &Value) -> Result<(), BenchError> {
+        let name = config["name"].as_str().unwrap_or_default();
+        self.ask(&format!("STREAM.CREATE.{name}"), config).map(drop)
+    }
+
+    pub(crate) fn delete_stream(&mut self, name: &str) -> Result<(), BenchError> {
+        self.ask(&format!("STREAM.DELETE.{name}"), &Value::Null).map(drop)
+    }
+
+    /// The stream's information as JSON, with configuration and state.
+    pub fn stream(&mut self, name: &str) -> Result<Value, BenchError> {
+        self.ask(&format!("STREAM.INFO.{name}"), &Value::Null)
+    }
+
+    /// How many messages a stream holds, their subjects, and its last sequence.
+    pub fn counts(&mut self, name: &str) -> Result<Counts, BenchError> {
+        let info = self.stream(name)?;
+        let count = |what: &str| info["state"][what].as_u64();
+        match (count("messages"), count("last_seq")) {
+            (Some(messages), Some(last)) => {
+                Ok(Counts { messages, subjects: count("num_subjects").unwrap_or(0), last })
+            }
+            _ => Err(BenchError::Protocol(format!("the state of stream {name}: {info}"))),
+        }
+    }
+
+    /// Removes all messages, or those that `body` says; gives their number.
+    pub fn purge(&mut self, stream: &str, body: &Value) -> Result<u64, BenchError> {
+        Ok(self.ask(&format!("STREAM.PURGE.{stream}"), body)?["purged"].as_u64().unwrap_or_default())
+    }
+
+    /// The names or the infos of all streams (`NAMES`, `LIST`), page by page.
+    pub fn streams(&mut self, verb: &str) -> Result<Vec<Value>, BenchError> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.ask(&format!("STREAM.{verb}"), &json!({"offset": all.len()}))?;
+            let streams = page["streams"].as_array().cloned().unwrap_or_default();
+            let is_last = streams.is_empty();
+            all.extend(streams);
+            if is_last || all.len() as u64 >= page["total"].as_u64().unwrap_or_default() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The stream that has messages on a subject.
+    pub fn stream_with(&mut self, subject: &str) -> Result<String, BenchError> {
+        let page = self.ask("STREAM.NAMES", &json!({"subject": subject}))?;
+        let name = page["streams"][0].as_str().map(str::to_owned);
+        name.ok_or_else(|| BenchError::Usage(format!("no stream matches subject {subject:?}")))
+    }
+
+    /// Makes a consumer, or changes it to be like this.
+    pub fn create_consumer(&mut self, stream: &str, config: &Value) -> Result<(), BenchError> {
+        let (subject, body) = create(stream, config, "");
+        self.ask(&subject, &body).map(drop)
+    }
+
+    /// Removes a consumer of a stream.
+    pub fn delete_consumer(&mut self, stream: &str, name: &str) -> Result<(), BenchError> {
+        self.ask(&format!("CONSUMER.DELETE.{stream}.{name}"), &Value::Null).map(drop)
+    }
+
+    /// Waits until everything that was delivered is acknowledged, which must be `count` messages,
+    /// the last of the stream among them and each delivered once.
+    pub fn settle(&mut self, stream: &str, name: &str, count: u64) -> Result<(), BenchError> {
+        let mut last = (Instant::now(), Value::Null);
+        loop {
+            let info = self.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null)?;
+            let (delivered, floor) = (&info["delivered"], &info["ack_floor"]);
+            let is_settled = info["num_ack_pending"] == 0
+                && delivered["consumer_seq"] == count
+                && floor["consumer_seq"] == count;
+            if is_settled && info["num_redelivered"] == 0 {
+                return Ok(());
+            }
+            if info["num_ack_pending"] != last.1 {
+                last = (Instant::now(), info["num_ack_pending"].clone());
+            } else if is_settled || last.0.elapsed() > PATIENCE {
+                return Err(BenchError::Lost(format!("of {count} acknowledgements: {info}")));
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+}
+
+/// What is in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    pub(crate) messages: u64,
+    pub(crate) subjects: u64,
+    /// The last sequence that was given.
+    pub(crate) last: u64,
+}
+
+/// Subject (behind the prefix of the API) and body of the request for a consumer, as official
+/// clients make it. An empty `action` also changes one that is there.
+pub fn create(stream: &str, config: &Value, action: &str) -> (String, Value) {
+    let name = config["name"].as_str().unwrap_or_default();
+    let filter = config["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
+    let body = json!({ "stream_name": stream, "config": config, "action": action });
+    (format!("CONSUMER.CREATE.{stream}.{name}{filter}"), body)
+}
+
+/// What an answer of the API says, if that is no error.
+fn told(what: &str, answer: &ReceivedMessage) -> Result<Value, BenchError> {
+    match answer.is_from_nobody() {
+        true => Err(BenchError::Refused("JetStream is not enabled for this account".into())),
+        false => answered(what, &answer.payload),
+    }
+}
+
+/// The same for who has received it in another way.
+pub fn answered(what: &str, payload: &[u8]) -> Result<Value, BenchError> {
+    let answer: Value = serde_json::from_slice(payload)
+        .map_err(|error| BenchError::Protocol(format!("the answer to {what}: {error}")))?;
+    match &answer["error"] {
+        Value::Null => Ok(answer),
+        error => {
+            let text = error["description"].as_str().unwrap_or("unknown error");
+            let (code, number) = (&error["code"], &error["err_code"]);
+            Err(BenchError::Refused(format!("{text} (code {code}, error {number})")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_api_is_told_in_its_own_words() {
+        let error = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        let told = answered("STREAM.INFO.S", error).unwrap_err().to_string();
+        assert_eq!(told, "the server refused: stream not found (code 404, error 10059)");
+        assert_eq!(answered("x", b"{\"a\":1}").unwrap()["a"], 1);
+        assert!(matches!(answered("x", b"{"), Err(BenchError::Protocol(_))));
+    }
+
+    #[test]
+    fn a_consumer_is_asked_for_by_its_filter_too() {
+        let (subject, body) = create("S", &json!({"name": "C", "filter_subject": "a.b"}), "create");
+        assert_eq!(subject, "CONSUMER.CREATE.S.C.a.b");
+        assert_eq!((&body["action"], &body["stream_name"]), (&json!("create"), &json!("S")));
+    }
+}

@@ -1,0 +1,272 @@
+//! A run of publishers against receivers, from the connections to the proof that nothing was lost.
+//!
+//! Owns the order of things: subscribe, barrier, clock on, publish, PONG, last delivery, clock off,
+//! settle. The work itself is in `publisher` and `receiver`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::connection::address::Address;
+use crate::error::BenchError;
+use crate::meter::{CpuTime, Meter};
+use crate::pubsub::flow::{self, Delivery, Flow};
+use crate::pubsub::publisher::{self, Published, Until};
+use crate::pubsub::receiver::{Intake, Receivers};
+use crate::pubsub::script::{Script, Sizes, Subjects};
+use crate::pubsub::verify::{Expectation, Order, Verifier};
+
+/// The first token of every subject of a run.
+pub(crate) const BASE: &str = "bench";
+
+const LARGEST_BURST: usize = 256 * 1024;
+
+/// What is published and who receives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThroughputLoad {
+    /// Connections that publish.
+    pub publishers: usize,
+    /// Connections that subscribe.
+    pub receivers: usize,
+    /// What each receiver subscribes to.
+    pub interest: Interest,
+    /// Subjects in rotation, per publisher.
+    pub subjects: usize,
+    /// Average payload, in bytes.
+    pub size: usize,
+}
+
+impl fmt::Display for ThroughputLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { publishers, receivers, subjects, size, .. } = self;
+        let kind = match self.interest {
+            Interest::Star => "subscribers to *",
+            Interest::Everything => "subscribers to >",
+            Interest::Queue => "members of a queue group",
+            Interest::OwnSubjects => "subscribers to subjects of their own",
+        };
+        write!(f, "{publishers} publishers, {receivers} {kind}, {subjects} subjects each, {size} B")
+    }
+}
+
+/// How the receivers subscribe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Each to `bench.*`.
+    Star,
+    /// Each to `bench.>`.
+    Everything,
+    /// All to `bench.*` as one queue group.
+    Queue,
+    /// One subscription per subject, spread over the receivers. Only for one publisher.
+    OwnSubjects,
+}
+
+impl Interest {
+    fn delivery(self) -> Delivery {
+        match self {
+            Self::Star | Self::Everything => Delivery::Each,
+            Self::Queue | Self::OwnSubjects => Delivery::OneOf,
+        }
+    }
+}
+
+/// A load with its messages encoded, for any number of runs.
+#[derive(Debug)]
+pub struct Prepared {
+    load: ThroughputLoad,
+    /// How far ahead of the receivers the publishers may be, in bytes per receiver.
+    window: u64,
+    scripts: Vec<Arc<Script>>,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug)]
+pub struct ThroughputOutcome {
+    /// Messages that were published.
+    pub messages: u64,
+    /// All receivers together.
+    pub(crate) delivered: u64,
+    pub(crate) payload_bytes: u64,
+    /// From the first byte published to the last PONG and the last delivery.
+    pub elapsed: Duration,
+    /// From the first byte published to the last PONG.
+    pub(crate) published_in: Duration,
+    /// From the first byte published to the last delivery, if anybody received.
+    pub(crate) delivered_in: Option<Duration>,
+    /// The server's CPU time, where its process was known.
+    pub cpu: Option<CpuTime>,
+}
+
+impl ThroughputOutcome {
+    /// Published messages per second.
+    pub fn rate(&self) -> f64 {
+        self.messages as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Published bytes of payload per second.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.payload_bytes as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Messages per second that the publishers could get rid of.
+    pub fn published_per_second(&self) -> f64 {
+        self.messages as f64 / self.published_in.as_secs_f64()
+    }
+
+    /// Messages per second that arrived, all receivers together.
+    pub fn delivered_per_second(&self) -> Option<f64> {
+        Some(self.delivered as f64 / self.delivered_in?.as_secs_f64())
+    }
+
+    /// Microseconds of server CPU per published message.
+    pub fn cpu_per_message(&self) -> Option<f64> {
+        Some(self.cpu?.scheduled.as_secs_f64() * 1e6 / self.messages as f64)
+    }
+}
+
+impl Prepared {
+    /// Encodes the messages of a load for servers with this payload limit, of which at most
+    /// `backlog` bytes may wait in a server.
+    pub fn new(load: ThroughputLoad, max_payload: usize, backlog: u64) -> Self {
+        let window = flow::window(load.receivers, backlog);
+        let burst_size = usize::try_from(window / 4).map_or(LARGEST_BURST, |size| size.min(LARGEST_BURST));
+        let sizes = Sizes::around(load.size, max_payload);
+        let script = |publisher| Arc::new(Script::encode(&load.subjects_of(publisher), &sizes, burst_size));
+        Self { load, window, scripts: (0..load.publishers).map(script).collect() }
+    }
+
+    /// Runs the load once. `meter` is the server's process, if it is known; `verify` parses every
+    /// message, at the price of the figures.
+    pub fn run(
+        &self,
+        address: &Address,
+        until: Until,
+        meter: Option<Meter>,
+        verify: bool,
+    ) -> Result<ThroughputOutcome, BenchError> {
+        let delivery = self.load.interest.delivery();
+        let mut receivers = Receivers::new(self.subscribed(address, verify)?, delivery)?;
+        let mut publishers = Vec::new();
+        for script in &self.scripts {
+            let mut connection = Connection::open(address)?;
+            connection.barrier()?;
+            publishers.push((connection, script.as_ref()));
+        }
+        let flow = Flow::new(delivery, self.load.receivers, self.window);
+        let before = meter.map(Meter::cpu).transpose()?;
+        let start = Instant::now();
+        let (published, last_delivery) = drive(&mut publishers, &mut receivers, until, &flow)?;
+        let cpu = meter.map(Meter::cpu).transpose()?;
+        let sum = |of: fn(&Published) -> u64| published.iter().map(of).sum::<u64>();
+        let messages = sum(|p| p.messages);
+        if self.load.receivers > 0 {
+            receivers.settle(sum(|p| p.delivered_bytes), messages)?;
+        }
+        let published_at = published.iter().map(|p| p.finished).max().unwrap_or(start);
+        let end = last_delivery.map_or(published_at, |last| last.max(published_at));
+        let copies = if delivery == Delivery::Each { self.load.receivers as u64 } else { 1 };
+        Ok(ThroughputOutcome {
+            messages,
+            delivered: messages * copies,
+            payload_bytes: sum(|p| p.payload_bytes),
+            elapsed: end.duration_since(start),
+            published_in: published_at.duration_since(start),
+            delivered_in: last_delivery.map(|last| last.duration_since(start)),
+            cpu: cpu.zip(before).map(|(after, before)| after.since(before)),
+        })
+    }
+
+    /// Opens the receiving connections; every subscription is in force when this returns.
+    fn subscribed(&self, address: &Address, verify: bool) -> Result<Vec<(Connection, Intake)>, BenchError> {
+        let mut connections = Vec::with_capacity(self.load.receivers);
+        for receiver in 0..self.load.receivers {
+            let mut connection = Connection::open(address)?;
+            connection.send(&self.load.subscriptions(receiver))?;
+            connection.barrier()?;
+            connections.push((connection, self.intake(verify)));
+        }
+        Ok(connections)
+    }
+
+    fn intake(&self, verify: bool) -> Intake {
+        if !verify {
+            return Intake::Discard;
+        }
+        let complete = self.load.interest.delivery() == Delivery::Each;
+        let order = Order { scripts: self.scripts.clone(), per_publisher: self.load.subjects };
+        let expectation = Expectation {
+            base: BASE.to_owned(),
+            own_sids: self.load.interest == Interest::OwnSubjects,
+            largest: self.scripts.iter().map(|script| script.largest()).max().unwrap_or(0),
+            order: complete.then_some(order),
+        };
+        Intake::Verify(Box::new(Verifier::new(expectation)))
+    }
+}
+
+impl ThroughputLoad {
+    fn subjects_of(&self, publisher: usize) -> Subjects {
+        let (base, count) = (BASE.to_owned(), self.subjects);
+        match self.interest {
+            Interest::OwnSubjects => Subjects::Own { base, count },
+            _ => Subjects::Rotating { base, first: publisher * count, count },
+        }
+    }
+
+    /// The SUB lines of one receiver.
+    fn subscriptions(&self, receiver: usize) -> Vec<u8> {
+        let lines = match self.interest {
+            Interest::Star => format!("SUB {BASE}.* 1\r\n"),
+            Interest::Everything => format!("SUB {BASE}.> 1\r\n"),
+            Interest::Queue => format!("SUB {BASE}.* workers 1\r\n"),
+            Interest::OwnSubjects => (receiver..self.subjects)
+                .step_by(self.receivers)
+                .map(|number| format!("SUB {BASE}.{number} {}\r\n", number + 1))
+                .collect(),
+        };
+        lines.into_bytes()
+    }
+}
+
+/// Publishes and receives on threads of their own until everything has arrived; the connections
+/// stay open, so that closing them is not measured. The second value is when the last delivery was
+/// there, if anybody received.
+fn drive(
+    publishers: &mut [(Connection, &Script)],
+    receivers: &mut Receivers,
+    until: Until,
+    flow: &Flow,
+) -> Result<(Vec<Published>, Option<Instant>), BenchError> {
+    let parts: Vec<Until> =
+        (0..publishers.len()).map(|number| until.part(publishers.len(), number)).collect();
+    thread::scope(|scope| {
+        let receiving = (!receivers.is_empty())
+            .then(|| scope.spawn(|| receivers.receive(flow).inspect_err(|_| flow.fail())));
+        let publishing: Vec<_> = publishers
+            .iter_mut()
+            .zip(parts)
+            .map(|((connection, script), until)| {
+                scope.spawn(move || {
+                    publisher::publish(connection, script, until, flow).inspect_err(|_| flow.fail())
+                })
+            })
+            .collect();
+        let published: Result<Vec<Published>, BenchError> = publishing.into_iter().map(joined).collect();
+        if let Ok(published) = &published {
+            flow.expect(published.iter().map(|p| p.delivered_bytes).sum());
+        }
+        let received = receiving.map(joined).transpose();
+        match (published, received) {
+            // The error that began it, not the one of those who were stopped by it.
+            (Err(BenchError::Aborted), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(published), Ok(received)) => Ok((published, received)),
+        }
+    })
+}
+
+fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

@@ -1,0 +1,80 @@
+//! TLS as a client: what this server offers where it is the one that connects.
+
+use super::files::{Authorities, CertifiedKeys};
+use super::suites;
+use myelin_conf::options::{TlsOptions, TlsVersion};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use std::sync::Arc;
+
+/// With nothing configured: the system's authorities, and no certificate of our own.
+///
+/// # Errors
+/// When the files that the options name are no good.
+pub(crate) fn outbound_config(options: Option<&TlsOptions>) -> Result<ClientConfig, String> {
+    let default = TlsOptions::default();
+    let options = options.unwrap_or(&default);
+    let provider = Arc::new(suites::provider(options).0);
+    let authorities = Authorities::open(options.ca_file.as_deref())?;
+    let identity = CertifiedKeys::open(&options.identity)?;
+    let mut versions = vec![&TLS13];
+    if options.min_version == TlsVersion::V1_2 {
+        versions.push(&TLS12);
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|error| format!("TLS: {error}"))?;
+    let builder = if options.insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+    } else {
+        builder.with_root_certificates(authorities.anchors().0)
+    };
+    Ok(match identity.keys.first() {
+        Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(key)))),
+        None => builder.with_no_client_auth(),
+    })
+}
+
+/// `insecure`: whoever answers is taken for who was called, if only it has the key of the
+/// certificate that it shows.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

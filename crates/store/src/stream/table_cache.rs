@@ -1,0 +1,173 @@
+//! Tables of sealed segments in memory: as many as a budget allows, the longest unused go first.
+//!
+//! One cache for all streams of a store, so that memory is bounded by one number and not by how
+//! many streams are read.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+
+use crate::StreamId;
+use crate::segment::{Sizes, Slots};
+
+use super::ReadError;
+use super::segment_view::Segment;
+use super::tables::{read_sizes, read_slots};
+
+/// A segment file as it is now.
+type Name = (StreamId, u64, u64);
+
+/// Cache of the tables of sealed segments, within one budget for all streams of a store.
+#[derive(Debug)]
+pub(crate) struct TableCache {
+    budget: usize,
+    inner: Mutex<CachedTables>,
+}
+
+#[derive(Debug, Default)]
+struct CachedTables {
+    kept: HashMap<(Name, What), Kept, foldhash::fast::FixedState>,
+    bytes: usize,
+    clock: u64,
+}
+
+/// How much of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Whole,
+    Sizes,
+}
+
+#[derive(Debug)]
+struct Kept {
+    item: CachedTable,
+    used: u64,
+}
+
+#[derive(Debug)]
+enum CachedTable {
+    Whole(Arc<Slots>),
+    Sizes(Sizes),
+}
+
+impl TableCache {
+    /// A cache of at most `budget` bytes, or one table if that is larger.
+    pub(crate) fn new(budget: usize) -> Self {
+        Self { budget, inner: Mutex::default() }
+    }
+
+    /// The table of a sealed segment, read from its footer if it is not at hand. Reads without
+    /// holding the lock: two threads may both read a table that neither has found.
+    pub(crate) fn load(&self, segment: &Segment) -> Result<Arc<Slots>, ReadError> {
+        if let Some(found) = self.at_hand(segment) {
+            return Ok(found);
+        }
+        let slots = Arc::new(read_slots(segment)?);
+        self.insert(segment, Arc::clone(&slots));
+        Ok(slots)
+    }
+
+    /// The table of a sealed segment, if it is in memory.
+    pub(crate) fn at_hand(&self, segment: &Segment) -> Option<Arc<Slots>> {
+        match self.lock().find((name(segment), What::Whole)) {
+            Some(CachedTable::Whole(found)) => Some(Arc::clone(found)),
+            _ => None,
+        }
+    }
+
+    /// Size of the message with this delta, if the segment has it. For whoever asks about messages
+    /// here and there.
+    pub(crate) fn size_of(&self, segment: &Segment, delta: u32) -> Result<Option<u32>, ReadError> {
+        let mut inner = self.lock();
+        if let Some(CachedTable::Sizes(sizes)) = inner.find((name(segment), What::Sizes)) {
+            return Ok(sizes.find(delta));
+        }
+        if let Some(CachedTable::Whole(slots)) = inner.find((name(segment), What::Whole)) {
+            return Ok(slots.find(delta).map(|row| slots.size(row)));
+        }
+        drop(inner);
+        let sizes = match read_sizes(segment) {
+            // The whole table can be made of the entries.
+            Err(ReadError::Damaged(_)) => {
+                let slots = self.load(segment)?;
+                return Ok(slots.find(delta).map(|row| slots.size(row)));
+            }
+            sizes => sizes?,
+        };
+        let found = sizes.find(delta);
+        self.lock().keep((name(segment), What::Sizes), CachedTable::Sizes(sizes), self.budget);
+        Ok(found)
+    }
+
+    /// Keeps a table that was just made.
+    pub(crate) fn insert(&self, segment: &Segment, slots: Arc<Slots>) {
+        self.lock().keep((name(segment), What::Whole), CachedTable::Whole(slots), self.budget);
+    }
+
+    /// Lets go of the table of a segment that is gone.
+    pub(crate) fn forget(&self, segment: &Segment) {
+        let mut inner = self.lock();
+        for what in [What::Whole, What::Sizes] {
+            if let Some(gone) = inner.kept.remove(&(name(segment), what)) {
+                inner.bytes -= gone.item.memory();
+            }
+        }
+    }
+
+    /// Lets go of the tables of a stream that is gone.
+    pub(crate) fn forget_stream(&self, stream: StreamId) {
+        let CachedTables { kept, bytes, .. } = &mut *self.lock();
+        for (_, gone) in kept.extract_if(|(name, _), _| name.0 == stream) {
+            *bytes -= gone.item.memory();
+        }
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CachedTables> {
+        // Nothing under the lock panics half-way through a change.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(segment: &Segment) -> Name {
+    (segment.stream, segment.no.0, segment.generation)
+}
+
+impl CachedTables {
+    fn find(&mut self, key: (Name, What)) -> Option<&CachedTable> {
+        self.clock += 1;
+        let kept = self.kept.get_mut(&key)?;
+        kept.used = self.clock;
+        Some(&kept.item)
+    }
+
+    fn keep(&mut self, key: (Name, What), item: CachedTable, budget: usize) {
+        self.bytes += item.memory();
+        if let Some(before) = self.kept.insert(key, Kept { item, used: self.clock }) {
+            self.bytes -= before.item.memory();
+        }
+        while self.bytes > budget && self.kept.len() > 1 {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
+        if let Some(gone) = oldest.and_then(|key| self.kept.remove(&key)) {
+            self.bytes -= gone.item.memory();
+        }
+    }
+}
+
+impl CachedTable {
+    fn memory(&self) -> usize {
+        match self {
+            Self::Whole(slots) => slots.memory(),
+            Self::Sizes(sizes) => sizes.memory(),
+        }
+    }
+}

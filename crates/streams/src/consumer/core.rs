@@ -1,0 +1,688 @@
+//! One consumer inside its turn: requests and acknowledgements in, deliveries out.
+//!
+//! Owns everything about a consumer that is not in its [`StateHandle`]: who waits, what is to come
+//! again, where it is in the stream. No clock, socket or thread: `now` and the [`Env`] are passed
+//! in. Nothing is delivered that the stream has not released, and nothing is forgotten that was
+//! delivered and not acknowledged.
+
+use super::ack_subject::AckSubjects;
+use super::effects::{AckedDelivery, ConsumerEvent, Effects, Env};
+use super::pacing::Pacer;
+use super::pull::{Pull, Supply};
+use super::push::{Push, is_listened_to};
+use super::redelivery::{Redelivery, ack_wait};
+use super::state_handle::StateHandle;
+use super::stream_scan::{Start, StreamScan, contains, filter_of};
+use myelin_jsapi::config::Retention;
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
+use myelin_store::consumer::{self, AckRules, Applied, ConsumerState, Delta};
+use myelin_store::{Filter, ReadError, Removals, Seq, StreamReader, Timestamp};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+/// Context in which a method of a consumer works.
+pub struct TurnCtx<'a> {
+    /// The time of day.
+    pub now: Timestamp,
+    /// The last delivery and message, for signs of life: set by the core.
+    pub(super) place: (u64, u64),
+    /// Questions to the embedder.
+    pub env: &'a mut dyn Env,
+    /// Effects of the turn so far.
+    pub effects: &'a mut Effects,
+}
+
+impl<'a> TurnCtx<'a> {
+    /// A turn at this time.
+    pub fn new(now: Timestamp, env: &'a mut dyn Env, effects: &'a mut Effects) -> Self {
+        Self { now, place: (0, 0), env, effects }
+    }
+}
+
+/// Parts of which a consumer is made.
+pub struct ConsumerInit {
+    /// The stream's name.
+    pub stream: String,
+    /// Its configuration, checked, with its name.
+    pub config: Arc<ConsumerConfig>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Of its stream.
+    pub reader: StreamReader,
+    /// Its state.
+    pub state_handle: StateHandle,
+    /// Of the stream.
+    pub retention: Retention,
+    /// Bytes of the largest message that may come.
+    pub largest: i64,
+    /// For subjects that nobody should guess.
+    pub seed: u64,
+}
+
+/// Core of one consumer: takes requests and acknowledgements, makes deliveries.
+pub struct ConsumerCore {
+    pub(super) created: Timestamp,
+    pub(super) scan: StreamScan,
+    pub(super) redelivery: Redelivery,
+    pub(super) deliverer: Deliverer,
+    pub(super) retention: Retention,
+    largest: i64,
+    /// Where the stream began when the record was last told.
+    first: Seq,
+    /// How many messages the stream had lost behind that.
+    interior: u64,
+    /// A message may go no earlier.
+    pub(super) held_until: Option<Timestamp>,
+    /// Bytes of a message that comes again.
+    pub(super) redelivery_buf: Vec<u8>,
+    /// Whether the end of the pause is still to be told.
+    is_pause_reported: bool,
+}
+
+/// Deliverer of messages, once they are found.
+pub(super) struct Deliverer {
+    pub(super) config: Arc<ConsumerConfig>,
+    pub(super) state_handle: StateHandle,
+    pub(super) subjects: AckSubjects,
+    pub(super) mode: DeliveryMode,
+    pub(super) pacer: Pacer,
+    /// Changes that the record has not seen.
+    pub(super) deltas: Vec<Delta>,
+    /// The number of the next delivery.
+    pub(super) next_delivery: u64,
+    /// Messages that await their acknowledgement.
+    pub(super) outstanding: u64,
+    pub(super) last_delivered: Option<Timestamp>,
+    pub(super) last_acked: Option<Timestamp>,
+    pub(super) headers: Vec<u8>,
+}
+
+/// How messages leave.
+pub(super) enum DeliveryMode {
+    Pull(Pull),
+    Push(Box<Push>),
+}
+
+/// How its state changes, as the store has it.
+#[must_use]
+pub fn rules(config: &ConsumerConfig) -> AckRules {
+    AckRules {
+        acks: match config.ack_policy {
+            AckPolicy::None => consumer::AckPolicy::None,
+            AckPolicy::All | AckPolicy::FlowControl => consumer::AckPolicy::All,
+            AckPolicy::Explicit => consumer::AckPolicy::Explicit,
+        },
+        max_deliver: u64::try_from(config.max_deliver).ok().and_then(NonZeroU64::new),
+    }
+}
+
+impl ConsumerCore {
+    /// A new consumer: finds where it begins and notes it in its record.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub fn create(init: ConsumerInit, keeps_one: bool, now: Timestamp) -> Result<Self, ReadError> {
+        let start = Start::select(&init.config, &init.reader, keeps_one)?;
+        init.state_handle.apply(Delta::Reset { seq: start.floor() });
+        Ok(Self::begin(init, start, now))
+    }
+
+    /// A consumer whose record is there already.
+    #[must_use]
+    pub fn resume(init: ConsumerInit, now: Timestamp) -> Self {
+        let first = init.reader.removals().first_seq;
+        init.state_handle.apply(Delta::DropBelow { seq: first });
+        // A loss of power may have cost the stream its end and not the consumer: new messages will
+        // have those sequences.
+        init.state_handle.apply(Delta::CutAbove { seq: init.reader.state().totals.last_seq });
+        forget_missing(&init.state_handle, &init.reader);
+        let next = init.state_handle.read(|state| state.delivered().stream) + 1;
+        Self::begin(init, Start { next, ..Start::default() }, now)
+    }
+
+    /// Begins anew from its record and its stream, as after a restart: for whoever has caught a
+    /// panic, after which what it remembers may be wrong. Deliveries so far count. Who waited for
+    /// messages asks again.
+    pub fn reopen(&mut self, stream: &str, seed: u64, now: Timestamp) {
+        self.deliverer.commit();
+        let init = ConsumerInit {
+            stream: stream.to_owned(),
+            config: Arc::clone(&self.deliverer.config),
+            created: self.created,
+            reader: self.scan.reader().clone(),
+            state_handle: self.deliverer.state_handle.clone(),
+            retention: self.retention,
+            largest: self.largest,
+            seed,
+        };
+        *self = Self::resume(init, now);
+    }
+
+    fn begin(init: ConsumerInit, start: Start, now: Timestamp) -> Self {
+        let ConsumerInit { stream, config, created, reader, state_handle, retention, largest, seed } = init;
+        let mode = if config.is_push() {
+            DeliveryMode::Push(Box::new(Push::new(&stream, &config.name, &config, seed)))
+        } else {
+            DeliveryMode::Pull(Pull::new(now))
+        };
+        let (delivered, outstanding) =
+            state_handle.read(|state| (state.delivered().consumer.0, state.pending().len() as u64));
+        let interior = reader.removals().interior;
+        let mut redelivery = Redelivery::default();
+        if outstanding > 0 {
+            // What was not acknowledged before a restart may be due.
+            redelivery.expect(now);
+        }
+        let mut core = Self {
+            created,
+            redelivery,
+            deliverer: Deliverer {
+                subjects: AckSubjects::new(&stream, &config.name),
+                mode,
+                pacer: Pacer::new(&config, reader.state().totals.last_seq, largest),
+                deltas: Vec::new(),
+                next_delivery: delivered + 1,
+                outstanding,
+                last_delivered: None,
+                last_acked: None,
+                headers: Vec::new(),
+                state_handle,
+                config: Arc::clone(&config),
+            },
+            scan: StreamScan::new(reader, filter_of(&config), start),
+            retention,
+            largest,
+            first: 0,
+            interior,
+            held_until: None,
+            redelivery_buf: Vec::new(),
+            is_pause_reported: true,
+        };
+        core.is_pause_reported = !core.is_paused(now);
+        if let DeliveryMode::Push(push) = &mut core.deliverer.mode {
+            push.inactive_since = Some(now);
+            push.beat_later(&config, now);
+        }
+        core
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ConsumerConfig> {
+        &self.deliverer.config
+    }
+
+    /// Its state's place.
+    #[must_use]
+    pub fn state_handle(&self) -> &StateHandle {
+        &self.deliverer.state_handle
+    }
+
+    /// Filter of the consumer.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        self.scan.filter()
+    }
+
+    /// The next message that it looks at.
+    #[must_use]
+    pub fn position(&self) -> Seq {
+        self.scan.position()
+    }
+
+    /// Whether it delivers nothing for now.
+    #[must_use]
+    pub fn is_paused(&self, now: Timestamp) -> bool {
+        self.deliverer.config.pause_until.is_some_and(|until| now < until.timestamp())
+    }
+
+    /// Goes on with `next`, or looks for it itself, after the message that was sought at `from` was
+    /// read by another thread.
+    pub fn warmed(&mut self, from: Seq, next: Option<Seq>) {
+        self.scan.warmed(from, next);
+    }
+
+    /// The last delivery and message.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.deliverer.next_delivery - 1, self.scan.position() - 1)
+    }
+
+    pub(super) fn supply(&mut self, turn: &mut TurnCtx<'_>) -> Supply {
+        self.notice_removed(turn);
+        let pending = self.scan.left();
+        let redeliveries = self.redelivery.len() as u64;
+        Supply { pending, redeliveries, outstanding: self.deliverer.outstanding }
+    }
+
+    /// Goes on with another configuration, which was checked.
+    pub fn update(&mut self, config: Arc<ConsumerConfig>, turn: &mut TurnCtx<'_>) {
+        let old = std::mem::replace(&mut self.deliverer.config, Arc::clone(&config));
+        if filter_of(&old) != filter_of(&config) {
+            self.scan.set_filter(filter_of(&config));
+        }
+        if old.rate_limit_bps != config.rate_limit_bps {
+            self.deliverer.pacer.update(&config, self.largest);
+            self.held_until = None;
+        }
+        if old.deliver_subject != config.deliver_subject && self.deliverer.outstanding > 0 {
+            self.redeliver_all(turn);
+        }
+        if old.pause_until != config.pause_until {
+            self.is_pause_reported = !self.is_paused(turn.now);
+            turn.effects.events.push(ConsumerEvent::Pause);
+        }
+        if self.deliverer.outstanding > 0 {
+            self.redelivery.expect(turn.now);
+        }
+        if let DeliveryMode::Push(push) = &mut self.deliverer.mode {
+            push.beat_later(&config, turn.now);
+        }
+        self.listen(turn);
+    }
+
+    /// Everything that awaits its acknowledgement is delivered again.
+    fn redeliver_all(&mut self, turn: &TurnCtx<'_>) {
+        let seqs: Vec<Seq> =
+            self.deliverer.state_handle.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
+        seqs.into_iter().for_each(|seq| self.redelivery.add(seq));
+        self.redelivery.expect(turn.now);
+    }
+
+    /// Reads a stream that was opened anew.
+    pub fn set_reader(&mut self, reader: StreamReader) {
+        let last = reader.state().totals.last_seq;
+        self.interior = reader.removals().interior;
+        self.scan.set_reader(reader);
+        self.first = 0;
+        self.deliverer.commit();
+        let is_cut = self.deliverer.state_handle.apply(Delta::CutAbove { seq: last }) == Applied::Changed;
+        if forget_missing(&self.deliverer.state_handle, self.scan.reader()) || is_cut {
+            let scan = &self.scan;
+            self.redelivery.retain(|seq| scan.contains(seq));
+            self.deliverer.count_outstanding();
+        }
+    }
+
+    /// Its stream keeps messages for another reason.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = retention;
+    }
+
+    /// When it was made.
+    #[must_use]
+    pub fn created(&self) -> Timestamp {
+        self.created
+    }
+
+    /// Begins anew with the message `seq`, or behind the last acknowledged for 0; answers with
+    /// which.
+    ///
+    /// # Errors
+    /// Where it began does not allow that.
+    pub fn reset_to(&mut self, seq: Seq) -> Result<Seq, &'static str> {
+        let seq = self.reset_place(seq)?;
+        self.reset(seq);
+        Ok(seq)
+    }
+
+    /// With which message it would begin anew.
+    ///
+    /// # Errors
+    /// As [`reset_to`](Self::reset_to).
+    pub fn reset_place(&self, seq: Seq) -> Result<Seq, &'static str> {
+        let config = &self.deliverer.config;
+        let seq = match config.deliver_policy {
+            _ if seq == 0 => self.deliverer.state_handle.read(|state| state.ack_floor().stream) + 1,
+            DeliverPolicy::All => seq,
+            DeliverPolicy::ByStartSequence if seq < config.opt_start_seq => return Err("below start seq"),
+            DeliverPolicy::ByStartSequence => seq,
+            DeliverPolicy::ByStartTime => {
+                let time = config.opt_start_time.map_or(0, |time| time.timestamp());
+                match self.scan.reader().seq_at(time) {
+                    Ok(first) if seq < first => return Err("below start time"),
+                    _ => seq,
+                }
+            }
+            _ => return Err("not allowed"),
+        };
+        Ok(seq)
+    }
+
+    /// The last message up to which all are acknowledged.
+    #[must_use]
+    pub fn acknowledged_through(&self) -> Seq {
+        self.deliverer.state_handle.read(|state| state.ack_floor().stream)
+    }
+
+    /// Whether another stream of this server reads the log itself and tells what it has stored.
+    /// Meanwhile nothing is pushed.
+    pub fn set_read(&mut self, is_read: bool, turn: &mut TurnCtx<'_>) {
+        if let DeliveryMode::Push(push) = &mut self.deliverer.mode {
+            push.is_read = is_read;
+        }
+        self.listen(turn);
+    }
+
+    /// Another stream has read these messages, which are this consumer's, and has stored them: as
+    /// if they were delivered and acknowledged.
+    pub fn sourced(&mut self, seqs: Vec<Seq>, turn: &mut TurnCtx<'_>) {
+        let Some(&seq) = seqs.last() else { return };
+        let deliverer = &mut self.deliverer;
+        debug_assert!(
+            seqs.is_sorted_by(|one, next| one < next),
+            "another stream reads in the order of this one"
+        );
+        deliverer.next_delivery += seqs.len() as u64;
+        let delivery = consumer::DeliverySeq(deliverer.next_delivery - 1);
+        let timestamp = turn.now;
+        deliverer.deltas.push(Delta::Delivered { delivery, seq, count: 1, timestamp });
+        deliverer.deltas.push(Delta::Acknowledged { delivery, seq });
+        deliverer.commit();
+        deliverer.count_outstanding();
+        deliverer.check();
+        (deliverer.last_delivered, deliverer.last_acked) = (Some(timestamp), Some(timestamp));
+        self.scan.seek(self.scan.position().max(seq + 1));
+        if self.retention != Retention::Limits {
+            turn.effects.settled.extend(seqs);
+        }
+    }
+
+    /// Begins anew with the message `seq`, as [`reset_place`](Self::reset_place) has it.
+    pub fn reset(&mut self, seq: Seq) {
+        self.deliverer.state_handle.apply(Delta::Reset { seq: seq - 1 });
+        self.redelivery.clear();
+        self.scan.seek(seq);
+        self.first = 0;
+        self.deliverer.next_delivery = 1;
+        self.deliverer.outstanding = 0;
+        debug_assert!(
+            self.deliverer.deltas.is_empty(),
+            "the record knows of all deliveries before it begins anew"
+        );
+        debug_assert!(self.redelivery.is_empty(), "nothing comes again of what was before");
+        (self.deliverer.last_delivered, self.deliverer.last_acked) = (None, None);
+    }
+
+    /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more,
+    /// and what is no more is not looked for. `are_told`: those who listen hear of each that
+    /// awaited one. Compat: not where all up to some message was purged.
+    pub fn forget_removed(&mut self, are_told: bool, turn: &mut TurnCtx<'_>) {
+        self.trim(are_told, turn);
+        let known: Vec<Seq> = self.deliverer.state_handle.read(|state| {
+            let pending = state.pending().iter().map(|(seq, _)| seq);
+            pending.chain(state.redelivered().keys().copied()).collect()
+        });
+        let scan = &self.scan;
+        let gone: Vec<Delta> =
+            known.into_iter().filter(|seq| !scan.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
+        let unacknowledged = self.unacknowledged_and_gone();
+        self.deliverer.state_handle.apply_all(&gone);
+        self.removed(unacknowledged, are_told, turn);
+        let scan = &self.scan;
+        self.redelivery.retain(|seq| scan.contains(seq));
+        self.scan.forget_removed();
+    }
+
+    /// Nothing that it wants is left up to `through`: the floor of its acknowledgements goes there.
+    pub fn skip_through(&mut self, through: Seq, turn: &mut TurnCtx<'_>) {
+        self.scan.trimmed(through + 1);
+        let gone = self.deliverer.unacknowledged(through + 1);
+        if self.deliverer.state_handle.apply(Delta::DropBelow { seq: through + 1 }) == Applied::Changed {
+            self.redelivery.retain(|seq| seq > through);
+            self.removed(gone, false, turn);
+        }
+    }
+
+    /// The stream may have lost messages to its limits: nobody can acknowledge what is gone, and it
+    /// keeps nothing back.
+    pub(super) fn notice_removed(&mut self, turn: &mut TurnCtx<'_>) {
+        let interior = self.trim(true, turn).interior;
+        let seen = std::mem::replace(&mut self.interior, interior);
+        if seen != interior && self.deliverer.outstanding > 0 {
+            self.forget_interior(seen, turn);
+        }
+    }
+
+    /// Of what was removed since the stream had lost `seen` messages, nothing awaits its
+    /// acknowledgement any more.
+    fn forget_interior(&mut self, seen: u64, turn: &mut TurnCtx<'_>) {
+        let gone = match self.scan.reader().removed_since(seen) {
+            Some(mut removed) => {
+                removed.sort_unstable();
+                self.deliverer.unacknowledged_of(&removed)
+            }
+            None => self.unacknowledged_and_gone(),
+        };
+        let deltas: Vec<Delta> = gone.iter().map(|one| Delta::Forget { seq: one.seq }).collect();
+        self.deliverer.state_handle.apply_all(&deltas);
+        gone.iter().for_each(|one| self.redelivery.remove(one.seq));
+        if !gone.is_empty() {
+            self.removed(gone, true, turn);
+        }
+    }
+
+    /// Lists the messages that await their acknowledgement and are not in the stream.
+    fn unacknowledged_and_gone(&self) -> Vec<AckedDelivery> {
+        let mut all = self.deliverer.unacknowledged(Seq::MAX);
+        all.retain(|one| !self.scan.contains(one.seq));
+        all
+    }
+
+    fn trim(&mut self, are_told: bool, turn: &mut TurnCtx<'_>) -> Removals {
+        let removals = self.scan.reader().removals();
+        let first = removals.first_seq;
+        if first == self.first {
+            return removals;
+        }
+        self.first = first;
+        self.scan.trimmed(first);
+        let gone = self.deliverer.unacknowledged(first);
+        if self.deliverer.state_handle.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
+            self.redelivery.retain(|seq| seq >= first);
+            self.removed(gone, are_told, turn);
+        }
+        removals
+    }
+
+    fn removed(&mut self, gone: Vec<AckedDelivery>, are_told: bool, turn: &mut TurnCtx<'_>) {
+        self.deliverer.count_outstanding();
+        if !gone.is_empty() {
+            self.deliverer.last_acked = Some(turn.now);
+        }
+        if are_told {
+            let told = |one| ConsumerEvent::Terminated(one, "Unacknowledged message was deleted".to_owned());
+            turn.effects.events.extend(gone.into_iter().map(told));
+        }
+    }
+
+    /// Looks whether anybody listens to what it pushes.
+    pub fn listen(&mut self, turn: &mut TurnCtx<'_>) {
+        let DeliveryMode::Push(push) = &mut self.deliverer.mode else { return };
+        let is_active = !push.is_read && is_listened_to(&self.deliverer.config, turn.env);
+        if is_active {
+            push.inactive_since = None;
+        } else if push.is_active {
+            push.inactive_since = Some(turn.now);
+        }
+        push.is_active = is_active;
+    }
+
+    /// Ends it: who waits is told so.
+    pub fn end(&mut self, text: &str, turn: &mut TurnCtx<'_>) {
+        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
+            pull.end(text, turn);
+        }
+    }
+
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn announce_shutdown(&mut self, turn: &mut TurnCtx<'_>) -> bool {
+        match &mut self.deliverer.mode {
+            DeliveryMode::Pull(pull) => pull.announce_shutdown(turn),
+            DeliveryMode::Push(_) => false,
+        }
+    }
+
+    /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
+    #[must_use]
+    pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let config = &self.deliverer.config;
+        let pause =
+            (!self.is_pause_reported).then(|| config.pause_until.map(|until| until.timestamp())).flatten();
+        let mode = match &self.deliverer.mode {
+            DeliveryMode::Pull(pull) => pull.next_due(),
+            DeliveryMode::Push(push) => push.next_beat(),
+        };
+        let redeliveries = self.redelivery.next_due();
+        [pause, mode, redeliveries, self.held_until, self.end_of_use(now)].into_iter().flatten().min()
+    }
+
+    /// When nobody will have used it for too long.
+    fn end_of_use(&self, now: Timestamp) -> Option<Timestamp> {
+        let threshold = self.deliverer.config.inactive_threshold;
+        if threshold <= 0 {
+            return None;
+        }
+        let since = match &self.deliverer.mode {
+            DeliveryMode::Push(push) => push.inactive_since?,
+            DeliveryMode::Pull(pull) if pull.is_empty() => pull.last_used,
+            DeliveryMode::Pull(_) => now,
+        };
+        Some(since.saturating_add(threshold))
+    }
+
+    /// Does what is due besides deliveries.
+    pub fn due(&mut self, turn: &mut TurnCtx<'_>) {
+        turn.place = self.place();
+        if self.held_until.is_some_and(|at| at <= turn.now) {
+            self.held_until = None;
+        }
+        if !self.is_pause_reported && !self.is_paused(turn.now) {
+            self.is_pause_reported = true;
+            turn.effects.events.push(ConsumerEvent::Pause);
+        }
+        if self.redelivery.next_due().is_some_and(|at| at <= turn.now) {
+            self.scan_redeliveries(turn);
+        }
+        let (has_pending, is_full) = (self.deliverer.outstanding > 0, self.is_full());
+        let Deliverer { config, mode, .. } = &mut self.deliverer;
+        match mode {
+            DeliveryMode::Pull(pull) => {
+                pull.unpin_if_due(turn);
+                if pull.next_due().is_some_and(|at| at <= turn.now) {
+                    // Compat: where acknowledgements are missing, who does not want to wait does so
+                    // until the next of these moments.
+                    pull.sweep_requests(is_full, turn);
+                }
+            }
+            DeliveryMode::Push(push) => {
+                push.beat_if_due(config, turn.place, has_pending, turn.now, turn.effects)
+            }
+        }
+        self.end_if_unused(turn);
+    }
+
+    /// Makes messages come again that nobody acknowledged in time, unless they were delivered as
+    /// often as they may be.
+    fn scan_redeliveries(&mut self, turn: &mut TurnCtx<'_>) {
+        self.notice_removed(turn);
+        let Self { redelivery, deliverer, .. } = self;
+        let found =
+            deliverer.state_handle.read(|state| redelivery.scan_due(state, &deliverer.config, turn.now));
+        for (seq, pending, redelivered) in found.exhausted {
+            let deliveries = redelivered + 1;
+            turn.effects.events.push(ConsumerEvent::MaxDeliveries { seq, deliveries });
+            // More often than may be: the record gives it up.
+            let count = u64::try_from(deliverer.config.max_deliver).unwrap_or(0) + 1;
+            let delivery = pending.delivery;
+            deliverer.state_handle.apply(Delta::Delivered {
+                delivery,
+                seq,
+                count,
+                timestamp: pending.timestamp,
+            });
+        }
+        deliverer.count_outstanding();
+    }
+
+    fn end_if_unused(&mut self, turn: &mut TurnCtx<'_>) {
+        if self.end_of_use(turn.now).is_none_or(|at| at > turn.now) {
+            return;
+        }
+        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
+            // A client that works on what it got is using it.
+            let newest = self.deliverer.state_handle.read(|state| {
+                let waits = state.pending().iter().map(|(seq, pending)| {
+                    let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+                    pending.timestamp.saturating_add(ack_wait(&self.deliverer.config, redelivered))
+                });
+                waits.max()
+            });
+            if newest.is_some_and(|at| at > pull.last_used) {
+                pull.last_used = newest.unwrap_or(pull.last_used);
+                return;
+            }
+        }
+        turn.effects.is_over = true;
+    }
+}
+
+impl Deliverer {
+    pub(super) fn count_outstanding(&mut self) {
+        self.outstanding = self.state_handle.read(|state| state.pending().len() as u64);
+    }
+
+    /// Lists the messages before `end` that await their acknowledgement.
+    fn unacknowledged(&self, end: Seq) -> Vec<AckedDelivery> {
+        self.state_handle.read(|state| {
+            let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
+            pending.map(|(seq, pending)| lost(state, seq, &pending)).collect()
+        })
+    }
+
+    /// Lists those of these messages that await their acknowledgement.
+    fn unacknowledged_of(&self, seqs: &[Seq]) -> Vec<AckedDelivery> {
+        self.state_handle.read(|state| {
+            let pending = |seq: &Seq| Some(lost(state, *seq, &state.pending().get(*seq)?));
+            seqs.iter().filter_map(pending).collect()
+        })
+    }
+
+    /// Checks what the record says against what is remembered of it, when it knows of all
+    /// deliveries. A consumer that was removed has no record.
+    pub(super) fn check(&self) {
+        if cfg!(debug_assertions)
+            && let Some(state) = self.state_handle.lock().state(self.state_handle.id())
+        {
+            let (delivered, pending) = (state.delivered().consumer.0, state.pending().len() as u64);
+            debug_assert_eq!(self.next_delivery, delivered + 1, "deliveries are numbered without a gap");
+            debug_assert_eq!(self.outstanding, pending, "what awaits its acknowledgement is counted");
+        }
+    }
+
+    /// Has the record know what was delivered.
+    pub(super) fn commit(&mut self) {
+        self.state_handle.apply_all(&self.deltas);
+        self.deltas.clear();
+    }
+}
+
+/// Of what awaits its acknowledgement, forgets what is not in the stream: what was removed shortly
+/// before a crash may not be in the record. Answers whether there was any.
+fn forget_missing(state_handle: &StateHandle, reader: &StreamReader) -> bool {
+    let totals = reader.state().totals;
+    if totals.messages == (totals.last_seq + 1).saturating_sub(totals.first_seq) {
+        return false;
+    }
+    let pending: Vec<Seq> = state_handle.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
+    let missing = pending.into_iter().filter(|seq| !contains(reader, *seq));
+    let deltas: Vec<Delta> = missing.map(|seq| Delta::Forget { seq }).collect();
+    state_handle.apply_all(&deltas);
+    !deltas.is_empty()
+}
+
+/// A delivery of a message that nobody can acknowledge any more.
+fn lost(state: &ConsumerState, seq: Seq, pending: &consumer::Pending) -> AckedDelivery {
+    // Compat: one that came again once counts like one that came for the first time.
+    let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+    AckedDelivery { delivery: pending.delivery, seq, deliveries }
+}

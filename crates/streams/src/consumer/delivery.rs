@@ -1,0 +1,432 @@
+//! Delivering: the loop that brings messages and those who want them together.
+//!
+//! Budget per message: one copy into the buffer, one change for the record, no allocation, no
+//! system call. The loop ends when a slice is full, so that the shard can write what it has.
+
+use super::ack_subject::AckTokens;
+use super::core::{ConsumerCore, Deliverer, DeliveryMode, TurnCtx};
+use super::effects::ConsumerEvent;
+use super::pull::{Supply, Taker};
+use super::redelivery::ack_wait;
+use super::stream_scan::give_back;
+use myelin_jsapi::config::Retention;
+use myelin_jsapi::consumer::config::{AckPolicy, PriorityPolicy};
+use myelin_store::consumer::{DeliverySeq, Delta};
+use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
+use myelin_wire::encode;
+use myelin_wire::message_buf::MessageRef;
+
+/// Bytes of messages that one turn delivers.
+const SLICE: usize = 128 * 1024;
+/// Changes that wait for the record, at most.
+const CHANGES: usize = 4096;
+/// Nanoseconds after which a read that the operating system refused is tried again.
+const RETRY: i64 = 1_000_000_000;
+
+/// How a turn of deliveries ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliverOutcome {
+    /// Nobody wants more, or nothing may be sent for now: what changes that comes by itself.
+    Rests,
+    /// There is no more, and somebody wants it: to be woken when the stream has more.
+    AtEnd,
+    /// There is too little up to this message for the requests that wait: to be woken when the
+    /// stream has more.
+    TooFew(Seq),
+    /// There is more than one turn should deliver.
+    More,
+    /// The next message is not at hand: it has to be read where one may wait.
+    Cold(Seq),
+}
+
+/// Why no more is delivered for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nobody wants more.
+    NoDemand,
+    /// The consumer is paused.
+    Paused,
+    /// Too much awaits its acknowledgement.
+    Full,
+    /// Nobody of those who want more may have what comes next.
+    NoTaker,
+    /// Receivers are behind, or it is too early.
+    Hindered,
+    /// There is no more.
+    End,
+    /// There is, but not in this turn.
+    Slice,
+    /// The message has to be read where one may wait.
+    Cold(Seq),
+}
+
+impl Stop {
+    fn outcome(self) -> DeliverOutcome {
+        match self {
+            Self::End => DeliverOutcome::AtEnd,
+            Self::Slice => DeliverOutcome::More,
+            Self::Cold(seq) => DeliverOutcome::Cold(seq),
+            _ => DeliverOutcome::Rests,
+        }
+    }
+}
+
+/// Whether a message was delivered.
+enum Given {
+    Yes,
+    /// Nobody is there to take it.
+    NoTaker,
+    /// All receivers are behind.
+    Congested,
+    /// Not before this time.
+    Later(Timestamp),
+}
+
+impl ConsumerCore {
+    /// Delivers what there is to those who want it.
+    pub fn deliver(&mut self, turn: &mut TurnCtx<'_>) -> DeliverOutcome {
+        self.notice_removed(turn);
+        turn.place = self.place();
+        let seen = self.scan.reader().release().seq();
+        let stop = self.deliver_slice(turn);
+        if stop != Stop::Slice {
+            self.scan.pause();
+            give_back(&mut self.redelivery_buf);
+        }
+        self.deliverer.commit();
+        debug_assert!(self.deliverer.deltas.is_empty(), "the record knows of all deliveries after a turn");
+        self.deliverer.check();
+        turn.place = self.place();
+        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode
+            && !matches!(stop, Stop::Slice | Stop::Cold(_))
+            && !pull.is_empty()
+        {
+            // Compat: who does not want to wait is not told that there is nothing when there is,
+            // but may not be sent.
+            pull.sweep_requests(!matches!(stop, Stop::Full | Stop::Hindered), turn);
+        }
+        match stop {
+            Stop::End | Stop::NoTaker if !self.has_demand() => DeliverOutcome::Rests,
+            // Those who wait for enough take it when there is more.
+            Stop::NoTaker if self.deliverer.config.priority_policy == PriorityPolicy::Overflow => {
+                DeliverOutcome::TooFew(seen)
+            }
+            stop => stop.outcome(),
+        }
+    }
+
+    fn deliver_slice(&mut self, turn: &mut TurnCtx<'_>) -> Stop {
+        if self.is_paused(turn.now) {
+            return Stop::Paused;
+        }
+        if !self.has_demand() {
+            return Stop::NoDemand;
+        }
+        if self.held_until.is_some_and(|at| at > turn.now) {
+            return Stop::Hindered;
+        }
+        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
+            pull.begin();
+        } else if turn.env.is_congested(self.deliverer.config.deliver_subject.as_bytes()) {
+            return Stop::Hindered;
+        }
+        // Once in a turn: what is released meanwhile is counted in the next.
+        self.scan.left();
+        while turn.effects.out.bytes() < SLICE && self.deliverer.deltas.len() < CHANGES {
+            let stop =
+                if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_redelivery(turn) };
+            if let Some(stop) = stop {
+                return stop;
+            }
+            if !self.has_demand() {
+                return Stop::NoDemand;
+            }
+        }
+        Stop::Slice
+    }
+
+    /// Whether somebody wants messages who may have them.
+    fn has_demand(&self) -> bool {
+        match &self.deliverer.mode {
+            DeliveryMode::Pull(pull) => !pull.is_empty(),
+            DeliveryMode::Push(push) => push.is_active && !push.is_stalled(),
+        }
+    }
+
+    /// Whether no more may go without an acknowledgement.
+    pub(super) fn is_full(&self) -> bool {
+        let config = &self.deliverer.config;
+        config.ack_policy != AckPolicy::None
+            && u64::try_from(config.max_ack_pending)
+                .is_ok_and(|most| most > 0 && self.deliverer.outstanding >= most)
+    }
+
+    /// Delivers the next message that nobody has seen. `None`: go on.
+    fn next_new(&mut self, turn: &mut TurnCtx<'_>) -> Option<Stop> {
+        if self.is_full() {
+            return Some(Stop::Full);
+        }
+        let (redeliveries, outstanding) = (self.redelivery.len() as u64, self.deliverer.outstanding);
+        let given = match self.scan.next(Wait::Forbidden) {
+            Ok(Some((message, left))) => {
+                let supply = Supply { pending: left + 1, redeliveries, outstanding };
+                let given = self.deliverer.give(&message, 1, left, supply, turn);
+                (message.seq, given)
+            }
+            Ok(None) => return Some(Stop::End),
+            Err(error) => return Some(self.stopped(&error, turn.now)),
+        };
+        match given {
+            (seq, Given::Yes) => {
+                self.scan.count_down();
+                debug_assert!(
+                    seq <= self.scan.reader().release().seq(),
+                    "nothing is delivered that is not released"
+                );
+                debug_assert!(
+                    self.deliverer.outstanding == outstanding
+                        || self.deliverer.outstanding == outstanding + 1,
+                    "a delivery awaits one acknowledgement at most"
+                );
+                debug_assert!(
+                    !self.is_full() || self.deliverer.outstanding.checked_sub(1) == Some(outstanding),
+                    "no more awaits its acknowledgement than may"
+                );
+                if self.deliverer.config.ack_policy != AckPolicy::None {
+                    self.redelivery.expect(turn.now.saturating_add(ack_wait(&self.deliverer.config, 0)));
+                } else if self.retention != Retention::Limits {
+                    turn.effects.settled.push(seq);
+                }
+                None
+            }
+            (seq, given) => {
+                self.scan.put_back(seq);
+                self.not_given(&given)
+            }
+        }
+    }
+
+    /// Tells why to stop where a message was not delivered; `None` if it was.
+    fn not_given(&mut self, given: &Given) -> Option<Stop> {
+        match given {
+            Given::Yes => None,
+            Given::NoTaker => Some(Stop::NoTaker),
+            Given::Congested => Some(Stop::Hindered),
+            Given::Later(at) => {
+                self.held_until = Some(*at);
+                Some(Stop::Hindered)
+            }
+        }
+    }
+
+    /// Delivers the next message that is to come again.
+    fn next_redelivery(&mut self, turn: &mut TurnCtx<'_>) -> Option<Stop> {
+        // What was delivered in this turn is not in the record yet.
+        self.deliverer.commit();
+        let seq = self.redelivery.take()?;
+        let (pending, redelivered) = self
+            .deliverer
+            .state_handle
+            .read(|state| (state.pending().get(seq), state.redelivered().get(&seq).copied().unwrap_or(0)));
+        let pending = pending?;
+        let deliveries = redelivered + 2;
+        let most = u64::try_from(self.deliverer.config.max_deliver).unwrap_or(0);
+        if most > 0 && deliveries > most {
+            turn.effects.events.push(ConsumerEvent::MaxDeliveries { seq, deliveries: deliveries - 1 });
+            let (delivery, timestamp) = (pending.delivery, pending.timestamp);
+            self.deliverer.state_handle.apply(Delta::Delivered {
+                delivery,
+                seq,
+                count: deliveries,
+                timestamp,
+            });
+            self.deliverer.count_outstanding();
+            return None;
+        }
+        let left = self.scan.left();
+        let supply = Supply {
+            pending: left,
+            redeliveries: self.redelivery.len() as u64,
+            outstanding: self.deliverer.outstanding,
+        };
+        let mut buffer = std::mem::take(&mut self.redelivery_buf);
+        let given = match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
+            Ok(Some(message)) => Ok(self.deliverer.give(&message, deliveries, left, supply, turn)),
+            // It is no more: nobody can acknowledge it, and nobody has to.
+            Ok(None) => {
+                self.deliverer.state_handle.apply(Delta::Forget { seq });
+                self.deliverer.count_outstanding();
+                Ok(Given::Yes)
+            }
+            Err(error) => Err(error),
+        };
+        self.redelivery_buf = buffer;
+        match given {
+            Ok(Given::Yes) => {
+                let wait = ack_wait(&self.deliverer.config, redelivered + 1);
+                self.redelivery.expect(turn.now.saturating_add(wait));
+                None
+            }
+            Ok(given) => {
+                self.redelivery.put_back(seq);
+                self.not_given(&given)
+            }
+            Err(ReadError::WouldWait) => {
+                self.redelivery.put_back(seq);
+                Some(Stop::Cold(seq))
+            }
+            Err(_) => {
+                // Damaged: it stays pending, and comes up again when its time is over.
+                let wait = ack_wait(&self.deliverer.config, redelivered);
+                self.redelivery.expect(turn.now.saturating_add(wait));
+                None
+            }
+        }
+    }
+
+    /// Tells how to go on where the next message cannot be read, or not here.
+    fn stopped(&mut self, error: &ReadError, now: Timestamp) -> Stop {
+        match error {
+            ReadError::WouldWait => Stop::Cold(self.scan.position()),
+            ReadError::Unreleased => Stop::End,
+            // A slice of a long search: nothing was found yet, and nothing is passed over.
+            ReadError::More => Stop::Slice,
+            ReadError::Io(_) => {
+                self.held_until = Some(now.saturating_add(RETRY));
+                Stop::Hindered
+            }
+            ReadError::Damaged(_) => {
+                // A message that cannot be read is passed over: it would stop all that come behind
+                // it.
+                self.scan.pass_over();
+                Stop::Slice
+            }
+        }
+    }
+}
+
+impl Deliverer {
+    /// Delivers one message, if somebody takes it.
+    fn give(
+        &mut self,
+        message: &Message<'_>,
+        deliveries: u64,
+        pending: u64,
+        supply: Supply,
+        turn: &mut TurnCtx<'_>,
+    ) -> Given {
+        let Self { config, subjects, mode, pacer, deltas, next_delivery, outstanding, headers, .. } = self;
+        let tokens = AckTokens {
+            deliveries,
+            seq: message.seq,
+            delivery: *next_delivery,
+            timestamp: message.timestamp,
+            pending,
+        };
+        let reply = subjects.write(&tokens);
+        // In `headers` or, as they were stored, in the message.
+        let mut is_dressed = config.headers_only;
+        if is_dressed {
+            add_size(headers, message);
+        }
+        let payload = if config.headers_only { &b""[..] } else { message.payload };
+        let shown = if is_dressed { headers.len() } else { message.headers.len() };
+        let size = (message.subject.len() + reply.len() + shown + payload.len()) as i64;
+        let place = (message.seq, message.timestamp);
+        if let Err(at) = pacer.check(message.timestamp, size, turn.now) {
+            return Given::Later(at);
+        }
+        let to = match mode {
+            DeliveryMode::Push(_) => config.deliver_subject.as_bytes(),
+            DeliveryMode::Pull(pull) => {
+                match pull.choose(config, size, supply, turn) {
+                    Taker::Front => {}
+                    Taker::Nobody => return Given::NoTaker,
+                    Taker::Congested => return Given::Congested,
+                }
+                if let Some(pin) = &pull.pin {
+                    add_pin(headers, message, &pin.id, is_dressed);
+                    is_dressed = true;
+                }
+                pull.taker()
+            }
+        };
+        pacer.delivered(place, size, turn.now);
+        let headers = if is_dressed { &headers[..] } else { message.headers };
+        turn.effects.out.push_framed(MessageRef { to, subject: message.subject, reply, headers, payload });
+        let delivered = Delta::Delivered {
+            delivery: DeliverySeq(*next_delivery),
+            seq: message.seq,
+            count: deliveries,
+            timestamp: turn.now,
+        };
+        if let Some(Delta::Delivered { seq, count: 1, .. }) = deltas.last()
+            && (config.ack_policy, deliveries) == (AckPolicy::None, 1)
+            && *seq < message.seq
+        {
+            // Where nothing is acknowledged, the last delivery says all there is to know.
+            deltas.pop();
+        }
+        deltas.push(delivered);
+        *next_delivery += 1;
+        if config.ack_policy != AckPolicy::None && deliveries == 1 {
+            *outstanding += 1;
+        }
+        self.last_delivered = Some(turn.now);
+        self.delivered(size, turn);
+        Given::Yes
+    }
+
+    /// Notes a delivery, and does what follows it.
+    fn delivered(&mut self, size: i64, turn: &mut TurnCtx<'_>) {
+        if let Some(&Delta::Delivered { delivery, count, .. }) = self.deltas.last() {
+            let most = self.config.max_deliver;
+            debug_assert_eq!(delivery.0 + 1, self.next_delivery, "deliveries are numbered without a gap");
+            debug_assert!(count > 0, "a delivery counts itself");
+            debug_assert!(
+                most <= 0 || count <= most.unsigned_abs(),
+                "nothing is delivered more often than it may"
+            );
+        }
+        let Self { config, mode, outstanding, .. } = self;
+        match mode {
+            DeliveryMode::Pull(pull) => pull.served(config, turn),
+            DeliveryMode::Push(push) => {
+                let is_full =
+                    config.max_ack_pending > 0 && *outstanding >= config.max_ack_pending.unsigned_abs();
+                push.sent(config, size, is_full, turn.effects);
+                push.beat_later(config, turn.now);
+            }
+        }
+    }
+}
+
+/// Puts the headers of a message whose body is not delivered into the buffer: with its size.
+fn add_size(headers: &mut Vec<u8>, message: &Message<'_>) {
+    begin(headers, message.headers);
+    headers.extend_from_slice(b"Nats-Msg-Size: ");
+    encode::number(headers, message.payload.len());
+    headers.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Adds the id of the pinned client to the headers in the buffer. `is_begun`: the buffer holds the
+/// message's own already.
+fn add_pin(headers: &mut Vec<u8>, message: &Message<'_>, id: &str, is_begun: bool) {
+    if is_begun {
+        headers.truncate(headers.len() - 2);
+    } else {
+        begin(headers, message.headers);
+    }
+    headers.extend_from_slice(b"Nats-Pin-Id: ");
+    headers.extend_from_slice(id.as_bytes());
+    headers.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Headers without their end.
+fn begin(headers: &mut Vec<u8>, stored: &[u8]) {
+    headers.clear();
+    match stored.strip_suffix(b"\r\n") {
+        Some(stored) => headers.extend_from_slice(stored),
+        None => headers.extend_from_slice(b"NATS/1.0\r\n"),
+    }
+}

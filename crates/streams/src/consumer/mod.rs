@@ -1,0 +1,39 @@
+//! Consumers: who reads a stream, what was delivered and what was acknowledged.
+//!
+//! [`ConsumerCore`] is one consumer inside its turn, without I/O; what it must not lose is in its
+//! [`StateHandle`]. What clients ask for is in `jsapi/src/consumer/`. Who embeds it brings requests
+//! and acknowledgements, wakes it when the stream has more, and sends what comes of that.
+//!
+//! - `delivery`: the loop that delivers, and `MaxAckPending` (`is_full`: nothing new goes while so
+//!   many are outstanding). Its default and limits are in `jsapi/src/consumer/config/`.
+//! - `stream_scan`, `redelivery`: what nobody has seen, and what is to come again.
+//! - `pull`, `waiting`, `pin`, `push`: who gets a message. `pacing`: when. `acks`, `ack_subject`:
+//!   what an answer means.
+//! - `state_handle`: the state that must survive, in the log of the stream's consumers. `info`, `status`,
+//!   `effects`: what others see of it.
+
+mod ack_subject;
+mod acks;
+mod core;
+mod delivery;
+mod effects;
+mod info;
+mod pacing;
+mod pin;
+mod pull;
+mod push;
+mod redelivery;
+mod state_handle;
+mod status;
+mod stream_scan;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use ack_subject::AckSubject;
+pub use ack_subject::account_hash;
+pub use core::{ConsumerCore, ConsumerInit, TurnCtx, rules};
+pub use delivery::DeliverOutcome;
+pub use effects::{AckedDelivery, ConsumerEvent, Effects, Env};
+pub use state_handle::StateHandle;
+pub use stream_scan::filter_of;

@@ -1,0 +1,374 @@
+//! Pulling: requests come in, wait, get messages, and end with a status.
+//!
+//! Owns the rules by which a request is taken, chosen for a message, and given up; every text is
+//! the reference's.
+
+use super::core::TurnCtx;
+use super::effects::ConsumerEvent;
+use super::pin::Pin;
+use super::status::StatusMessage;
+use super::waiting::{WaitQueue, WaitingRequest};
+use myelin_jsapi::advisory::consumer::Unpinned;
+use myelin_jsapi::consumer::config::{ConsumerConfig, PriorityPolicy};
+use myelin_jsapi::consumer::{NextRequest, RequestRefusal};
+use myelin_store::Timestamp;
+
+/// Requests that are too many are looked through for old ones at most so often, in nanoseconds.
+const SWEEP_INTERVAL: i64 = 1_000_000_000;
+
+/// Pull side of a consumer: the requests that wait, and the pinned client.
+#[derive(Default)]
+pub(super) struct Pull {
+    queue: WaitQueue,
+    pub(super) pin: Option<Pin>,
+    /// When somebody last wanted something.
+    pub(super) last_used: Timestamp,
+    last_sweep: Timestamp,
+    /// Counts turns, so that listeners are looked for once in each.
+    turn: u64,
+}
+
+/// Supply of the consumer, for those who ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Supply {
+    /// Messages not yet delivered.
+    pub(super) pending: u64,
+    /// Messages to be delivered again.
+    pub(super) redeliveries: u64,
+    /// Messages that await their acknowledgement.
+    pub(super) outstanding: u64,
+}
+
+/// Request that gets a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taker {
+    /// The request at the front.
+    Front,
+    /// Nobody who waits.
+    Nobody,
+    /// The clients that wait have not taken what they got before.
+    Congested,
+}
+
+impl Pull {
+    /// Nobody waits; the consumer is as good as used.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { last_used: now, ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// A turn begins: who listens, and who is behind, is to be found out anew.
+    pub(super) fn begin(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Takes a request, or tells the client why not.
+    pub(super) fn ask(
+        &mut self,
+        config: &ConsumerConfig,
+        (reply, body): (&[u8], &[u8]),
+        supply: Supply,
+        turn: &mut TurnCtx<'_>,
+    ) {
+        match NextRequest::read(body) {
+            Err(why) => refuse(reply, &why, turn),
+            Ok(request) => {
+                if let Err(why) = self.admit(config, request, reply, supply, turn) {
+                    refuse(reply, &why, turn);
+                }
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        config: &ConsumerConfig,
+        request: NextRequest,
+        reply: &[u8],
+        supply: Supply,
+        turn: &mut TurnCtx<'_>,
+    ) -> Result<(), RequestRefusal> {
+        request.check(config)?;
+        self.check_pin(config, &request, turn.now)?;
+        let most = usize::try_from(config.max_waiting).unwrap_or(usize::MAX);
+        if self.queue.len() >= most && turn.now - self.last_sweep > SWEEP_INTERVAL {
+            self.sweep_requests(false, turn);
+        }
+        if request.no_wait {
+            self.check_supply(&request, supply, turn)?;
+        }
+        if self.queue.len() >= most {
+            // Compat: a client with heartbeats misses them and asks again; told at once it would do
+            // so at once.
+            return if request.heartbeat == 0 { Err(refusal(409, "Exceeded MaxWaiting")) } else { Ok(()) };
+        }
+        self.last_used = turn.now;
+        let by_priority = config.priority_policy == PriorityPolicy::Prioritized;
+        self.queue.add(WaitingRequest::new(reply, request, turn.now), by_priority);
+        debug_assert!(self.queue.len() <= most, "no more requests wait than may");
+        Ok(())
+    }
+
+    /// Whether the request is of the client that its group is pinned to, or of none yet.
+    fn check_pin(
+        &mut self,
+        config: &ConsumerConfig,
+        request: &NextRequest,
+        now: Timestamp,
+    ) -> Result<(), RequestRefusal> {
+        match &mut self.pin {
+            Some(pin) if pin.id == request.id => pin.renew(config.priority_timeout, now),
+            Some(_) if !request.id.is_empty() => return Err(refusal(423, "Nats-Pin-Id mismatch")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// One that does not want to wait is refused if there is nothing, or nothing left by those who
+    /// wait already.
+    fn check_supply(
+        &mut self,
+        request: &NextRequest,
+        supply: Supply,
+        turn: &mut TurnCtx<'_>,
+    ) -> Result<(), RequestRefusal> {
+        let pending = supply.pending + supply.redeliveries;
+        if pending == 0 && request.expires.is_none() {
+            self.last_used = turn.now;
+            return Err(refusal(404, "No Messages"));
+        }
+        if pending > 0 {
+            self.sweep_requests(false, turn);
+            let wanted: i64 = self.queue.iter().map(|request| request.left).sum();
+            if i128::from(pending) < i128::from(wanted) {
+                self.last_used = turn.now;
+                return Err(refusal(408, "Requests Pending"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what has expired, or does not want to wait when there is nothing more (`is_end`), drops
+    /// those to whom nobody listens, and sends signs of life.
+    pub(super) fn sweep_requests(&mut self, is_end: bool, turn: &mut TurnCtx<'_>) {
+        self.last_sweep = turn.now;
+        let Self { queue, last_used, .. } = self;
+        queue.retain(|request| {
+            if request.has_expired(turn.now) {
+                expire(request, last_used, turn);
+                return false;
+            }
+            if is_end && request.ask.no_wait && (request.expires.is_none() || request.delivered > 0) {
+                turn.effects.push_status(&request.reply, &StatusMessage::Plain(404, "No Messages"));
+                *last_used = turn.now.max(*last_used);
+                return false;
+            }
+            if !turn.env.has_interest(&request.reply) {
+                forget(request, turn);
+                return false;
+            }
+            if request.beat_at.is_some_and(|at| at < turn.now) {
+                let (delivery, seq) = turn.place;
+                turn.effects
+                    .push_status(&request.reply, &StatusMessage::Heartbeat { delivery, seq, stalled: None });
+                request.beat_later(turn.now);
+            }
+            true
+        });
+    }
+
+    /// When [`sweep_requests`](Self::sweep_requests) has something to do.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let requests = self.queue.iter().flat_map(|request| [request.expires, request.beat_at]);
+        requests.chain([self.pin.as_ref().map(|pin| pin.until)]).flatten().min()
+    }
+
+    /// Finds who gets a message of `size` bytes, and counts it. [`served`](Self::served) must
+    /// follow when it was sent.
+    pub(super) fn choose(
+        &mut self,
+        config: &ConsumerConfig,
+        size: i64,
+        supply: Supply,
+        turn: &mut TurnCtx<'_>,
+    ) -> Taker {
+        let (mut cycled, mut is_congested) = (0, false);
+        loop {
+            let all = self.queue.len();
+            let Some(request) = self.queue.front() else { break };
+            if request.has_expired(turn.now) {
+                expire(request, &mut self.last_used, turn);
+                self.queue.pop();
+                continue;
+            }
+            let mut passes_over = false;
+            let mut is_new_pin = false;
+            if config.priority_policy == PriorityPolicy::PinnedClient {
+                match &self.pin {
+                    None if request.ask.id.is_empty() => is_new_pin = true,
+                    Some(pin) if pin.id == request.ask.id => {}
+                    Some(_) if request.ask.id.is_empty() => passes_over = true,
+                    _ => {
+                        let status =
+                            StatusMessage::Left(423, "Nats-Wrong-Pin-Id", request.left, request.bytes);
+                        turn.effects.push_status(&request.reply, &status);
+                        self.queue.pop();
+                        continue;
+                    }
+                }
+            }
+            passes_over |=
+                config.priority_policy == PriorityPolicy::Overflow && !is_overflown(request, supply);
+            if !passes_over && request.bytes > 0 && size > request.bytes {
+                let status =
+                    StatusMessage::Left(409, "Message Size Exceeds MaxBytes", request.left, request.bytes);
+                turn.effects.push_status(&request.reply, &status);
+                self.queue.pop();
+                continue;
+            }
+            if !passes_over && request.seen_in != self.turn {
+                if !turn.env.has_interest(&request.reply) {
+                    forget(request, turn);
+                    self.queue.pop();
+                    continue;
+                }
+                if turn.env.is_congested(&request.reply) {
+                    (passes_over, is_congested) = (true, true);
+                } else {
+                    request.seen_in = self.turn;
+                }
+            }
+            if passes_over {
+                self.queue.cycle();
+                cycled += 1;
+                if cycled >= all {
+                    break;
+                }
+                continue;
+            }
+            if is_new_pin {
+                self.pin = pin(request, config.priority_timeout, turn);
+            }
+            take_one(request, size, (self.turn, turn.now));
+            return Taker::Front;
+        }
+        if is_congested { Taker::Congested } else { Taker::Nobody }
+    }
+
+    /// Where the chosen message goes.
+    pub(super) fn taker(&mut self) -> &[u8] {
+        self.queue.front().map_or(b"", |request| &request.reply)
+    }
+
+    /// The chosen message was sent.
+    pub(super) fn served(&mut self, config: &ConsumerConfig, turn: &mut TurnCtx<'_>) {
+        self.last_used = turn.now;
+        if let Some(request) = self.queue.front() {
+            debug_assert!(request.delivered > 0, "who was served got a message");
+            request.beat_later(turn.now);
+        }
+        let by_priority = config.priority_policy == PriorityPolicy::Prioritized;
+        if let Some(done) = self.queue.served(by_priority)
+            && done.bytes > 0
+        {
+            turn.effects.push_status(
+                &done.reply,
+                &StatusMessage::Left(409, "Batch Completed", done.left, done.bytes),
+            );
+        }
+    }
+
+    /// Ends all requests.
+    pub(super) fn end(&mut self, text: &str, turn: &mut TurnCtx<'_>) {
+        for request in self.queue.drain() {
+            turn.effects.push_status(&request.reply, &StatusMessage::Plain(409, text));
+        }
+        debug_assert!(self.queue.is_empty(), "who was told of the end waits no more");
+    }
+
+    /// The server ends, and with it all requests. Answers whether there were any.
+    pub(super) fn announce_shutdown(&mut self, turn: &mut TurnCtx<'_>) -> bool {
+        let has_some = !self.queue.is_empty();
+        for request in self.queue.drain() {
+            let status = StatusMessage::Left(409, "Server Shutdown", request.left, request.bytes);
+            turn.effects.push_status(&request.reply, &status);
+        }
+        debug_assert!(self.queue.is_empty(), "who was told of the end waits no more");
+        has_some
+    }
+
+    /// The chosen client of a group has not been heard of for too long.
+    pub(super) fn unpin_if_due(&mut self, turn: &mut TurnCtx<'_>) {
+        if let Some(pin) = self.pin.take_if(|pin| pin.until <= turn.now) {
+            turn.effects.events.push(ConsumerEvent::Unpinned { group: pin.group, reason: Unpinned::Timeout });
+        }
+    }
+}
+
+fn refusal(status: u16, description: &str) -> RequestRefusal {
+    RequestRefusal { status, description: description.to_owned() }
+}
+
+fn refuse(reply: &[u8], why: &RequestRefusal, turn: &mut TurnCtx<'_>) {
+    turn.effects.push_status(reply, &StatusMessage::Plain(why.status, &why.description));
+}
+
+fn expire(request: &WaitingRequest, last_used: &mut Timestamp, turn: &mut TurnCtx<'_>) {
+    let status = StatusMessage::Left(408, "Request Timeout", request.left, request.bytes);
+    turn.effects.push_status(&request.reply, &status);
+    *last_used = request.expires.unwrap_or(0).max(*last_used);
+}
+
+/// Nobody listens for what a request asked for. In its own account that is silence; a reply that
+/// stands for somebody in another account is told, so that it does not stand for anybody any
+/// longer.
+fn forget(request: &WaitingRequest, turn: &mut TurnCtx<'_>) {
+    if request.reply.starts_with(b"_R_.") {
+        let status = StatusMessage::Left(408, "Interest Expired", request.left, request.bytes);
+        turn.effects.push_status(&request.reply, &status);
+    }
+}
+
+/// Whether so much waits that one who asked for that is served too.
+fn is_overflown(request: &WaitingRequest, supply: Supply) -> bool {
+    let (pending, outstanding) = (request.ask.min_pending, request.ask.min_ack_pending);
+    let is_reached = |least: i64, there: u64| least > 0 && i128::from(least) <= i128::from(there);
+    // Compat: thresholds below 0 are none.
+    (pending <= 0 && outstanding <= 0)
+        || is_reached(pending, supply.pending)
+        || is_reached(outstanding, supply.outstanding)
+}
+
+/// Chooses the client of a request for its group.
+fn pin(request: &mut WaitingRequest, timeout: i64, turn: &mut TurnCtx<'_>) -> Option<Pin> {
+    if request.ask.group.is_empty() {
+        return None;
+    }
+    let (group, id) = (request.ask.group.clone(), turn.env.unique_id());
+    request.ask.id.clone_from(&id);
+    turn.effects.events.push(ConsumerEvent::Pinned { group: group.clone(), id: id.clone() });
+    Some(Pin::new(&group, id, timeout, turn.now))
+}
+
+/// Counts a message of `size` bytes for a request, in the turn of this number at this time.
+fn take_one(request: &mut WaitingRequest, size: i64, (turn, now): (u64, Timestamp)) {
+    debug_assert!(!request.has_expired(now), "who gets a message still waits for it");
+    debug_assert_eq!(request.seen_in, turn, "who gets a message listens");
+    debug_assert!(request.bytes <= 0 || size <= request.bytes, "nobody gets more bytes than it asked for");
+    if request.bytes > 0 {
+        request.bytes -= size;
+        if request.bytes == 0 {
+            // It is full: this one, and no more.
+            request.left = 1;
+        }
+    }
+    request.delivered += 1;
+    request.left -= 1;
+}

@@ -1,0 +1,13 @@
+//! Consumers without a server: their random lives beside a twin's, and their rooms one by one.
+
+mod env;
+mod flow;
+mod left;
+mod model;
+mod operation;
+mod pin;
+mod redelivery;
+mod spoken;
+mod turns;
+mod twin;
+mod waiting;

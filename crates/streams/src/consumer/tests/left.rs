@@ -1,0 +1,117 @@
+//! How many messages are left: kept from delivery to delivery, and always what a count from the
+//! beginning says.
+
+use std::collections::VecDeque;
+
+use myelin_stdx::rng::Rng;
+use myelin_store::{Admission, Filter, Limits, NewMessage, Seq, Stream, StreamConfig, Wait};
+
+use crate::consumer::stream_scan::{Start, StreamScan};
+
+const SUBJECTS: [&str; 4] = ["a.x", "a.y", "b", "c"];
+
+fn publish(stream: &mut Stream, subject: &str) {
+    let message =
+        NewMessage { subject: subject.as_bytes(), payload: b"p", timestamp: 1, ..NewMessage::default() };
+    stream.append(&[message], Admission::Granted, 1, &mut Vec::new()).unwrap();
+}
+
+fn source(stream: &Stream, filter: &Filter, lasts: &[Seq], next: Seq) -> StreamScan {
+    let lasts: VecDeque<Seq> = lasts.iter().copied().collect();
+    StreamScan::new(stream.reader(), filter.clone(), Start { next, lasts })
+}
+
+/// Delivers the next message; answers its sequence and what it tells of those behind it.
+fn next(source: &mut StreamScan) -> Option<(Seq, u64)> {
+    let found = source.next(Wait::Allowed).unwrap().map(|(message, left)| (message.seq, left));
+    if found.is_some() {
+        source.count_down();
+    }
+    found
+}
+
+#[test]
+fn a_live_publisher_has_only_the_new_messages_counted() {
+    let mut stream = Stream::in_memory(StreamConfig::default(), 1, 1);
+    (0..1000).for_each(|at| publish(&mut stream, SUBJECTS[at % 4]));
+    let filter = Filter::new(b"a.*");
+    let mut source = source(&stream, &filter, &[], 1);
+    assert_eq!((source.left(), source.counted), (500, 1000));
+    for at in 1..=100 {
+        publish(&mut stream, "a.x");
+        publish(&mut stream, "b");
+        assert_eq!(source.left(), 501, "one has come, and one went");
+        assert_eq!(next(&mut source).map(|(_, left)| left), Some(500));
+        assert_eq!(source.counted, 1000 + 2 * at, "what was counted is not counted again");
+    }
+    // What goes at the front was delivered, and is none of them.
+    let position = source.position();
+    stream.compact(position, 1000, 1).unwrap();
+    assert_eq!((source.left(), source.counted), (500, 1200));
+    // A message that goes elsewhere may have been one of them.
+    stream.delete(position + 1, 1).unwrap();
+    let behind = stream.reader().pending(&filter, position).unwrap();
+    assert_eq!(source.left(), behind);
+    assert!(source.counted > 1200);
+}
+
+#[test]
+fn who_has_passed_what_was_counted_counts_the_rest() {
+    let mut stream = Stream::in_memory(StreamConfig::default(), 1, 1);
+    publish(&mut stream, "b");
+    let mut source = source(&stream, &Filter::new(b"b"), &[], 1);
+    assert_eq!(source.left(), 1);
+    (0..3).for_each(|_| publish(&mut stream, "b"));
+    // Released behind the count, and delivered in the same turn.
+    assert_eq!([next(&mut source), next(&mut source)], [Some((1, 0)), Some((2, 0))]);
+    assert_eq!(source.left(), 2);
+}
+
+#[test]
+fn the_last_of_each_subject_count_until_they_are_gone() {
+    let mut stream = Stream::in_memory(StreamConfig::default(), 1, 1);
+    (0..8).for_each(|at| publish(&mut stream, SUBJECTS[at % 4]));
+    let mut source = source(&stream, &Filter::All, &[5, 6, 7, 8], 9);
+    assert_eq!((source.position(), source.left()), (5, 4));
+    stream.delete(6, 1).unwrap();
+    source.forget_removed();
+    assert_eq!(source.left(), 3);
+    stream.delete(7, 1).unwrap();
+    publish(&mut stream, "c");
+    assert_eq!(next(&mut source).map(|(seq, _)| seq), Some(5));
+    assert_eq!(next(&mut source), Some((8, 0)), "one that it was not told of is passed over");
+    assert_eq!(source.left(), 1);
+    assert_eq!(next(&mut source), Some((9, 0)));
+    assert_eq!((next(&mut source), source.left()), (None, 0));
+}
+
+#[test]
+fn it_is_always_what_a_count_from_the_beginning_says() {
+    for seed in 0..40 {
+        let mut rng = Rng::seeded(seed);
+        let limits = Limits {
+            messages: (seed % 2 == 0).then_some(30),
+            messages_per_subject: (seed % 3 == 0).then_some(7),
+            ..Limits::default()
+        };
+        let mut stream = Stream::in_memory(StreamConfig { limits, ..StreamConfig::default() }, 1, 1);
+        let filter = [Filter::All, Filter::new(b"a.*"), Filter::new(b"b")][(seed % 3) as usize].clone();
+        let mut source = source(&stream, &filter, &[], 1);
+        for step in 0..300 {
+            match rng.below(10) {
+                0..5 => publish(&mut stream, SUBJECTS[rng.below(4) as usize]),
+                5..8 => drop(next(&mut source)),
+                8 => {
+                    let first = stream.state().totals.first_seq;
+                    stream.delete(first + rng.below(12), 1).unwrap();
+                }
+                _ => {
+                    let first = stream.state().totals.first_seq + rng.below(3);
+                    stream.compact(first, 1000, 1).unwrap();
+                }
+            }
+            let all = stream.reader().pending(&filter, source.position()).unwrap();
+            assert_eq!(source.left(), all, "seed {seed}, step {step}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Cleanup of messages that no consumer needs any more, in streams with work-queue or interest
+//! retention.
+//!
+//! Consumers tell of what they settled, and that goes at once, many messages with one entry of the
+//! log. What cannot (a full disk, a message that only a thread that waits can look at, too many at
+//! once) is kept for the next slice. When there is too much to keep, and when nobody could tell
+//! (after a restart, when a consumer is gone, after an update), all messages are looked at, slice
+//! by slice: a reconciliation.
+
+use std::collections::VecDeque;
+
+use myelin_store::{Filter, Purge, ReadError, Seq, StoreError, Stream, Timestamp, Wait};
+
+use super::core::StreamCore;
+use super::effects::Effects;
+use super::upkeep::{RETRY, SLICE};
+use myelin_jsapi::config::Retention;
+
+/// Settled messages that are kept; for more, all are looked at.
+const KEPT: usize = 100_000;
+/// Subjects that one slice looks at.
+const SUBJECTS: usize = 1000;
+/// When to look again whether the last messages are released.
+const UNRELEASED: i64 = 10_000_000;
+
+/// Cleanup that is left to be done.
+#[derive(Default)]
+pub(super) struct InterestCleanup {
+    /// Settled and not removed.
+    kept: VecDeque<Seq>,
+    /// When to go on with them.
+    next_removal_at: Option<Timestamp>,
+    round: Option<CleanupRound>,
+    /// When to go on with it.
+    next_round_at: Option<Timestamp>,
+    /// Whether messages that this round has passed may be needed no more.
+    restart: bool,
+}
+
+/// A look at all messages. It goes by their subjects, which the index knows in order: no message is
+/// read.
+#[derive(Default)]
+struct CleanupRound {
+    /// The last message there was when it began. Later ones came when it was known who wants them.
+    through: Seq,
+    /// Subjects up to this one were looked at.
+    done: Option<Box<[u8]>>,
+    /// The next one, if a part of it was looked at, and where to go on in it.
+    begun: Option<(Box<[u8]>, Seq)>,
+}
+
+/// Result of a slice of a round.
+struct CleanupSlice {
+    unneeded: Vec<Seq>,
+    /// Where to go on; `None` when there is nothing more.
+    rest: Option<CleanupRound>,
+}
+
+impl InterestCleanup {
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.next_removal_at.into_iter().chain(self.next_round_at).min()
+    }
+
+    /// Checks the invariants: what is left to be done has a time, and there is not too much of it.
+    fn check(&self) {
+        debug_assert!(self.kept.len() <= KEPT, "no more settled messages are kept than may be");
+        debug_assert!(
+            self.kept.is_empty() || self.next_removal_at.is_some(),
+            "settled messages that are kept are looked at again"
+        );
+        debug_assert_eq!(
+            self.round.is_some(),
+            self.next_round_at.is_some(),
+            "a round that is not through goes on, and nothing else does"
+        );
+        debug_assert!(!self.restart || self.round.is_some(), "a round begins anew when there is one");
+    }
+
+    fn is_due(at: Option<Timestamp>, now: Timestamp) -> bool {
+        at.is_some_and(|at| at <= now)
+    }
+}
+
+impl StreamCore {
+    /// Removes messages that a consumer has settled, unless another one needs them. For shards:
+    /// what takes longer is left to [`StreamCore::run_due`].
+    pub fn acknowledged(&mut self, seqs: &[Seq], now: Timestamp, effects: &mut Effects) {
+        if self.config.retention == Retention::Limits || seqs.is_empty() {
+            return;
+        }
+        let due = self.next_due();
+        if self.cleanup.kept.len() + seqs.len() > KEPT {
+            self.cleanup.kept.clear();
+            self.cleanup.next_removal_at = None;
+            self.begin_round(now);
+        } else {
+            self.cleanup.kept.extend(seqs);
+            // What could not be removed a moment ago waits for its time, and so does what comes
+            // behind it.
+            if self.cleanup.next_removal_at.is_none_or(|at| at <= now) {
+                self.remove_settled(Wait::Forbidden, now);
+            }
+        }
+        self.cleanup.check();
+        effects.due_changed |= self.next_due().is_some_and(|at| due.is_none_or(|due| at < due));
+        self.charge();
+        self.note_failure(effects);
+    }
+
+    /// Has all messages looked at, slice by slice, for those that nobody needs any more. To be
+    /// called only when all consumers of the stream are known.
+    pub fn reconcile(&mut self, now: Timestamp, effects: &mut Effects) {
+        self.begin_round(now);
+        // The first slice at once: whoever asks next, having changed a consumer, sees it.
+        self.run_due_cleanup(now);
+        effects.due_changed |= self.cleanup.next_round_at.is_some();
+        self.charge();
+        self.released(effects);
+    }
+
+    pub(super) fn begin_round(&mut self, now: Timestamp) {
+        let cleanup = &mut self.cleanup;
+        if self.config.retention == Retention::Limits {
+            *cleanup = InterestCleanup::default();
+        } else if cleanup.round.is_some() {
+            // It goes on, so that it ends however often this is called.
+            cleanup.restart = true;
+        } else {
+            let through = self.store.state().totals.last_seq;
+            cleanup.round = Some(CleanupRound { through, ..CleanupRound::default() });
+            cleanup.next_round_at = Some(now);
+        }
+    }
+
+    /// The log was opened anew: what was removed may be there again.
+    pub(super) fn restart_cleanup(&mut self, now: Timestamp) {
+        self.cleanup = InterestCleanup::default();
+        self.begin_round(now);
+    }
+
+    /// Does a slice of what is left.
+    pub(super) fn run_due_cleanup(&mut self, now: Timestamp) {
+        if InterestCleanup::is_due(self.cleanup.next_removal_at, now) {
+            self.remove_settled(Wait::Allowed, now);
+        }
+        if InterestCleanup::is_due(self.cleanup.next_round_at, now) {
+            self.cleanup.next_round_at = match self.run_round(now) {
+                Ok(next) => next,
+                Err(_) => Some(now.saturating_add(RETRY)),
+            };
+        }
+        self.cleanup.check();
+    }
+
+    /// Removes a slice of what is kept.
+    fn remove_settled(&mut self, wait: Wait, now: Timestamp) {
+        let count = self.cleanup.kept.len().min(SLICE);
+        let mut unneeded = Vec::with_capacity(count);
+        let (mut looked_at, mut buffer) = (0, Vec::new());
+        while looked_at < count {
+            let seq = self.cleanup.kept[looked_at];
+            match self.is_needed(seq, wait, &mut buffer) {
+                Ok(true) => {}
+                Ok(false) => unneeded.push(seq),
+                // Somebody who may wait goes on here.
+                Err(ReadError::WouldWait) => break,
+                // Nothing is removed that cannot be looked at.
+                Err(_) => {}
+            }
+            looked_at += 1;
+        }
+        debug_assert!(looked_at <= count && unneeded.len() <= looked_at, "what goes was looked at");
+        let cleanup = &mut self.cleanup;
+        cleanup.next_removal_at = match remove(&mut self.store, &unneeded, now) {
+            Ok(()) => {
+                cleanup.kept.drain(..looked_at);
+                (!cleanup.kept.is_empty()).then_some(now)
+            }
+            Err(_) => Some(now.saturating_add(RETRY)),
+        };
+    }
+
+    /// Whether a consumer needs a message. There is nothing to remove where there is none.
+    fn is_needed(&self, seq: Seq, wait: Wait, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
+        let interest = &self.settings.interest;
+        let message = self.reader.get(seq, wait, buffer)?;
+        Ok(message.is_none_or(|message| interest.needs(message.subject, seq)))
+    }
+
+    /// Does a slice of the round. Answers when to go on.
+    fn run_round(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let Some(round) = &self.cleanup.round else { return Ok(None) };
+        debug_assert!(
+            round.through <= self.store.state().totals.last_seq,
+            "a round ends where the stream ended when it began"
+        );
+        debug_assert!(
+            round.begun.as_ref().is_none_or(|(_, next)| *next <= round.through + 1),
+            "a round goes on with messages that it is about"
+        );
+        let is_interest = self.config.retention == Retention::Interest;
+        if is_interest && !self.settings.interest.has_consumers() {
+            let mut purge = Purge { through: round.through, ..Purge::default() };
+            // Nothing is there yet, and 0 would stand for the last.
+            if round.through > 0 && self.store.purge(&mut purge, SLICE, now)?.more {
+                return Ok(Some(now));
+            }
+            return Ok(self.end_round(now));
+        }
+        if self.store.released() < round.through && self.store.failure().is_none() {
+            return Ok(Some(now.saturating_add(UNRELEASED)));
+        }
+        let CleanupSlice { unneeded, rest } = self.find_unneeded(round, is_interest);
+        debug_assert!(
+            rest.as_ref().is_none_or(|rest| rest.done >= round.done && rest.through == round.through),
+            "a round goes on behind the subjects that it has looked at"
+        );
+        debug_assert!(
+            unneeded.iter().all(|seq| *seq <= round.through),
+            "later messages are not for this round"
+        );
+        remove(&mut self.store, &unneeded, now)?;
+        if rest.is_none() {
+            return Ok(self.end_round(now));
+        }
+        self.cleanup.round = rest;
+        Ok(Some(now))
+    }
+
+    fn end_round(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.cleanup.round = None;
+        if std::mem::take(&mut self.cleanup.restart) {
+            self.begin_round(now);
+        }
+        self.cleanup.round.is_some().then_some(now)
+    }
+
+    /// Looks at the next messages, subject by subject. One whose messages cannot be found keeps
+    /// them.
+    ///
+    /// What nobody wants stays in a work queue: a consumer may come for it.
+    fn find_unneeded(&self, round: &CleanupRound, is_interest: bool) -> CleanupSlice {
+        let interest = &self.settings.interest;
+        let (mut unneeded, mut budget) = (Vec::new(), SLICE);
+        let subjects = self.reader.subjects(b">", round.done.as_deref(), SUBJECTS);
+        let is_last = subjects.len() < SUBJECTS;
+        let mut done = round.done.clone();
+        for (subject, _) in subjects {
+            let mut from = round.begun.as_ref().filter(|begun| begun.0 == subject).map_or(0, |begun| begun.1);
+            if is_interest || interest.wants(&subject) {
+                let filter = Filter::Subject(subject.to_vec());
+                while let Ok(Some(seq)) = self.reader.next_seq(&filter, from)
+                    && seq <= round.through
+                {
+                    if budget == 0 {
+                        let rest = CleanupRound { done, begun: Some((subject, seq)), ..*round };
+                        return CleanupSlice { unneeded, rest: Some(rest) };
+                    }
+                    budget -= 1;
+                    if !interest.needs(&subject, seq) {
+                        unneeded.push(seq);
+                    }
+                    from = seq + 1;
+                }
+            }
+            done = Some(subject);
+        }
+        let rest = CleanupRound { done, begun: None, ..*round };
+        CleanupSlice { unneeded, rest: (!is_last).then_some(rest) }
+    }
+}
+
+/// Removes messages with one entry of the log. Those that are not there, and those that cannot be
+/// found, are passed over.
+fn remove(store: &mut Stream, seqs: &[Seq], now: Timestamp) -> Result<(), StoreError> {
+    if seqs.is_empty() {
+        return Ok(());
+    }
+    match store.delete_all(seqs, now) {
+        Err(StoreError::Read(_)) if seqs.len() > 1 => {
+            seqs.iter().try_for_each(|&seq| remove(store, &[seq], now))
+        }
+        Err(StoreError::Read(_)) | Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Bench, config, msg};
+    use super::*;
+    use myelin_jsapi::config::StreamConfig;
+
+    /// No consumer is needed: they are all settled.
+    fn work_queue() -> Bench {
+        let mut bench = Bench::new(StreamConfig { retention: Retention::WorkQueue, ..config() });
+        bench.msgs(&[msg("a", ""); 3]);
+        bench.core.run_due(bench.now, &mut bench.effects);
+        bench.effects.clear();
+        bench
+    }
+
+    #[test]
+    fn instead_of_too_many_that_are_kept_all_are_looked_at() {
+        let mut bench = work_queue();
+        // As after a removal that failed.
+        bench.core.cleanup.next_removal_at = Some(bench.now + RETRY);
+        let most: Vec<_> = (1..=KEPT as Seq).collect();
+        bench.core.acknowledged(&most, bench.now, &mut bench.effects);
+        assert_eq!((bench.core.cleanup.kept.len(), bench.core.state().totals.messages), (KEPT, 3));
+        assert!(bench.core.cleanup.round.is_none());
+        bench.core.acknowledged(&[1], bench.now, &mut bench.effects);
+        assert!(bench.core.cleanup.kept.is_empty() && bench.core.cleanup.round.is_some());
+        assert!(bench.effects.due_changed);
+    }
+
+    #[test]
+    fn a_stream_that_keeps_everything_forgets_what_was_settled() {
+        let mut bench = work_queue();
+        bench.core.cleanup.next_removal_at = Some(bench.now + RETRY);
+        bench.core.acknowledged(&[1], bench.now, &mut bench.effects);
+        let limits = std::sync::Arc::new(config());
+        bench.core.update(limits, bench.now, &mut bench.effects).expect("it is in memory");
+        assert!(bench.core.cleanup.kept.is_empty() && bench.core.cleanup.next_due().is_none());
+    }
+
+    #[test]
+    fn a_round_waits_for_messages_that_are_not_released() {
+        let (mut bench, store) = super::super::tests::release::on_synced_disk(Retention::WorkQueue);
+        bench.msgs(&[msg("a", "")]);
+        bench.core.reconcile(bench.now, &mut bench.effects);
+        bench.core.run_due(bench.now, &mut bench.effects);
+        assert!(bench.core.cleanup.round.is_some());
+        assert_eq!(bench.core.cleanup.next_round_at, Some(bench.now + UNRELEASED));
+        store.journal().round_now(&|| 1).expect("the disk works");
+        bench.core.run_due(bench.now + UNRELEASED, &mut bench.effects);
+        assert!(bench.core.cleanup.round.is_none());
+    }
+}

@@ -1,0 +1,100 @@
+//! Settings of a stream from the server and the account that it lives in.
+
+use super::batch::InFlight;
+use super::interest::{Interest, NoConsumers};
+use super::schedules::{NoScheduleIndex, ScheduleIndex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Bytes for message ids that a stream remembers, unless it is told otherwise.
+const DEDUPE_BYTES: usize = 1 << 30;
+
+/// Settings that a stream gets from its server and its account.
+#[derive(Clone)]
+pub struct StreamSettings {
+    /// The JetStream domain; empty for none.
+    pub domain: String,
+    /// Budget of the account for the stream's kind of storage.
+    pub account: Arc<StorageBudget>,
+    /// Budget of the server for that kind of storage.
+    pub server: Arc<StorageBudget>,
+    /// Counts of batches that all streams share.
+    pub in_flight: Arc<InFlight>,
+    /// Interest of the stream's consumers.
+    pub interest: Arc<dyn Interest>,
+    /// Where it is written down which schedules the stream has.
+    pub schedule_index: Arc<dyn ScheduleIndex>,
+    /// Whether messages count as stored only when they are synced (`sync_interval: always`).
+    pub always_syncs: bool,
+    /// Bytes of a message with its headers, at most: what becomes of one here may be larger than
+    /// what came.
+    pub max_payload: usize,
+    /// Beyond so much memory, the oldest message ids are forgotten before their time.
+    pub dedupe_bytes: usize,
+    /// For hashes and for the random choices of subject transforms. Should be hard to guess.
+    pub seed: u64,
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        let (account, server, in_flight) = (Arc::default(), Arc::default(), Arc::default());
+        Self {
+            domain: String::new(),
+            account,
+            server,
+            in_flight,
+            interest: Arc::new(NoConsumers),
+            schedule_index: Arc::new(NoScheduleIndex),
+            always_syncs: false,
+            max_payload: usize::MAX,
+            dedupe_bytes: DEDUPE_BYTES,
+            seed: 0,
+        }
+    }
+}
+
+/// Stored bytes against a limit; shared by all streams that it is for. Counted as the reference
+/// counts them.
+#[derive(Debug)]
+pub struct StorageBudget {
+    used: AtomicI64,
+    /// Negative: none.
+    limit: AtomicI64,
+}
+
+impl Default for StorageBudget {
+    fn default() -> Self {
+        Self::new(-1)
+    }
+}
+
+impl StorageBudget {
+    /// Nothing is used yet. A negative limit is none.
+    #[must_use]
+    pub const fn new(limit: i64) -> Self {
+        Self { used: AtomicI64::new(0), limit: AtomicI64::new(limit) }
+    }
+
+    /// Another limit; what is stored beyond it stays.
+    pub fn set_limit(&self, limit: i64) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    /// The bytes that streams store.
+    #[must_use]
+    pub fn used(&self) -> i64 {
+        self.used.load(Relaxed)
+    }
+
+    /// Whether `bytes` more are within the limit.
+    #[must_use]
+    pub fn admits(&self, bytes: i64) -> bool {
+        let limit = self.limit.load(Relaxed);
+        limit < 0 || self.used().saturating_add(bytes) <= limit
+    }
+
+    /// Counts a stream's growth, or what it lost.
+    pub fn add(&self, bytes: i64) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+}

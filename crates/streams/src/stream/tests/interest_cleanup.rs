@@ -1,0 +1,264 @@
+//! Messages that go because their consumers have settled them, or are gone.
+
+use std::sync::Arc;
+
+use myelin_store::{Purge, Seq};
+use myelin_wire::message_buf::MessageRef;
+
+use super::interest::{Consumers, interested};
+use super::release::on_disk;
+use super::upkeep::pass;
+use super::{Bench, config, msg};
+use myelin_jsapi::config::{Retention, StreamConfig};
+
+const SECOND: i64 = 1_000_000_000;
+
+fn with(retention: Retention, patterns: &[&'static str]) -> (Bench, Arc<Consumers>) {
+    let consumers = Consumers::want(patterns);
+    let config = StreamConfig { retention, ..config() };
+    let mut bench = Bench::with(config, interested(&consumers));
+    pass(&mut bench, 0);
+    (bench, consumers)
+}
+
+impl Bench {
+    fn acknowledge(&mut self, consumers: &Consumers, seqs: &[Seq]) {
+        consumers.settle(seqs.iter().copied());
+        self.core.acknowledged(seqs, self.now, &mut self.effects);
+    }
+
+    fn reconcile(&mut self) {
+        self.effects.clear();
+        self.core.reconcile(self.now, &mut self.effects);
+    }
+
+    fn fill(&mut self, subjects: &[&str], rounds: usize) {
+        let refs: Vec<_> = subjects.iter().map(|subject| msg(subject, "")).collect();
+        (0..rounds).for_each(|_| drop(self.msgs(&refs)));
+    }
+}
+
+#[test]
+fn what_is_settled_goes() {
+    for retention in [Retention::WorkQueue, Retention::Interest] {
+        let (mut bench, consumers) = with(retention, &[">"]);
+        bench.fill(&["a", "b"], 2);
+        bench.acknowledge(&consumers, &[2, 4]);
+        assert_eq!(bench.stored(), [1, 3]);
+        // Twice, and what never was.
+        bench.acknowledge(&consumers, &[2, 1, 1, 99, 0]);
+        assert_eq!(bench.stored(), [3]);
+        assert_eq!(bench.core.next_due().filter(|&at| at <= bench.now), None);
+        let charged_bytes = bench.core.state().totals.bytes as i64;
+        assert_eq!(bench.core.settings.account.used(), charged_bytes);
+    }
+    let (mut bench, consumers) = with(Retention::Limits, &[">"]);
+    bench.fill(&["a"], 2);
+    bench.acknowledge(&consumers, &[1]);
+    bench.reconcile();
+    pass(&mut bench, 0);
+    assert_eq!(bench.stored(), [1, 2]);
+}
+
+#[test]
+fn what_another_consumer_needs_stays_until_it_is_settled_there_too() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["a"], 3);
+    bench.core.acknowledged(&[1, 2], bench.now, &mut bench.effects);
+    assert_eq!(bench.stored(), [1, 2, 3]);
+    bench.acknowledge(&consumers, &[1]);
+    assert_eq!(bench.stored(), [2, 3]);
+}
+
+#[test]
+fn many_go_with_one_write_and_too_many_in_slices() {
+    let consumers = Consumers::want(&[">"]);
+    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    let (mut bench, _store, disk) = on_disk(config, interested(&consumers));
+    pass(&mut bench, 0);
+    bench.fill(&["a"; 100], 25);
+    let before = disk.points();
+    bench.acknowledge(&consumers, &(1..=500).collect::<Vec<_>>());
+    assert_eq!(bench.core.state().totals.messages, 2000);
+    assert!(disk.points() - before <= 2, "{} writes", disk.points() - before);
+    bench.effects.clear();
+    bench.acknowledge(&consumers, &(501..=2500).collect::<Vec<_>>());
+    assert_eq!(bench.core.state().totals.messages, 1000);
+    assert!(bench.effects.due_changed && bench.core.next_due().is_some_and(|at| at <= bench.now));
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 0);
+}
+
+#[test]
+fn on_a_full_disk_it_is_tried_again() {
+    let consumers = Consumers::want(&[">"]);
+    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
+    pass(&mut bench, 0);
+    bench.fill(&["a"; 100], 10);
+    store.headroom().release().unwrap();
+    disk.set_capacity(Some(disk.used()));
+    // What the log's file has reserved is filled up.
+    let payload = vec![b'x'; 1 << 20];
+    let mut size = payload.len();
+    while size > 100 {
+        let said = bench.msgs(&[MessageRef { payload: &payload[..size], ..msg("b", "r") }]);
+        size = if said[0].contains("insufficient resources") { size / 2 } else { size };
+    }
+    let messages = bench.core.state().totals.messages;
+    bench.acknowledge(&consumers, &(1..=500).collect::<Vec<_>>());
+    bench.acknowledge(&consumers, &[501]);
+    assert_eq!(bench.core.state().totals.messages, messages);
+    assert!(bench.effects.failed.is_none() && bench.core.next_due().is_some_and(|at| at > bench.now));
+    disk.set_capacity(None);
+    pass(&mut bench, 2 * SECOND);
+    assert_eq!(bench.core.state().totals.messages, messages - 501);
+}
+
+#[test]
+fn a_stream_that_is_opened_anew_finds_what_was_settled() {
+    let consumers = Consumers::want(&[">"]);
+    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    let (mut bench, store, _disk) = on_disk(config, interested(&consumers));
+    bench.fill(&["a", "b"], 2);
+    bench.core.store().give_up("for a test");
+    bench.acknowledge(&consumers, &[1, 4]);
+    assert!(bench.effects.failed.is_some());
+    bench.core.reopen(&store, bench.now, &mut |_, _| {}).unwrap();
+    assert_eq!(bench.stored(), [1, 2, 3, 4]);
+    pass(&mut bench, 0);
+    assert_eq!(bench.stored(), [2, 3]);
+}
+
+#[test]
+fn a_reconciliation_removes_what_nobody_needs() {
+    let (mut bench, consumers) = with(Retention::Interest, &["a", "b"]);
+    bench.fill(&["a", "b", "a"], 2);
+    consumers.settle([1, 3]);
+    consumers.change(&["a"]);
+    bench.reconcile();
+    // At once: who changed a consumer and asks next sees it.
+    assert_eq!(bench.stored(), [4, 6]);
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.next_due().filter(|&at| at <= bench.now), None);
+}
+
+#[test]
+fn a_work_queue_keeps_what_nobody_wants() {
+    let (mut bench, consumers) = with(Retention::WorkQueue, &["a"]);
+    bench.fill(&["a", "b"], 2);
+    consumers.settle([1, 2]);
+    bench.reconcile();
+    pass(&mut bench, 0);
+    assert_eq!(bench.stored(), [2, 3, 4]);
+    consumers.change(&[]);
+    bench.reconcile();
+    pass(&mut bench, 0);
+    assert_eq!(bench.stored(), [2, 3, 4]);
+}
+
+#[test]
+fn without_consumers_everything_goes_at_once() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["a", "b"], 2000);
+    consumers.change(&[]);
+    bench.reconcile();
+    bench.core.due(bench.now, &mut bench.effects);
+    let totals = bench.core.state().totals;
+    assert_eq!((totals.messages, totals.first_seq), (0, 4001));
+    bench.reconcile();
+    pass(&mut bench, 0);
+    let (mut empty, _) = with(Retention::Interest, &[]);
+    empty.reconcile();
+    pass(&mut empty, 0);
+}
+
+#[test]
+fn many_messages_are_looked_at_in_slices() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["a", "b", "c", "a"], 1000);
+    consumers.settle((1..=4000).filter(|seq| seq % 3 == 0));
+    bench.reconcile();
+    assert!(bench.effects.due_changed, "the rest follows");
+    let mut slices = 1;
+    while bench.core.next_due().is_some_and(|at| at <= bench.now) {
+        let before = bench.core.state().totals.messages;
+        bench.core.due(bench.now, &mut bench.effects);
+        assert!(before - bench.core.state().totals.messages <= 1000);
+        slices += 1;
+    }
+    assert!(slices >= 4, "{slices}");
+    assert_eq!(bench.stored(), (1..=4000).filter(|seq| seq % 3 != 0).collect::<Vec<_>>());
+}
+
+#[test]
+fn many_subjects_are_looked_at_in_slices() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    let subjects: Vec<_> = (0..2500).map(|at| format!("s.{at}")).collect();
+    bench.fill(&subjects.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+    consumers.settle((1..=2500).filter(|seq| seq % 2 == 0));
+    bench.reconcile();
+    bench.core.due(bench.now, &mut bench.effects);
+    assert!(bench.core.state().totals.messages > 1250);
+    pass(&mut bench, 0);
+    assert_eq!(bench.stored(), (1..=2500).filter(|seq| seq % 2 == 1).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_subject_may_go_while_it_is_looked_at() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["b"; 10], 1);
+    bench.fill(&["a"; 100], 15);
+    consumers.settle(1..=10);
+    bench.reconcile();
+    bench.core.due(bench.now, &mut bench.effects);
+    let mut purge = Purge { filter: Some(myelin_store::Filter::new(b"a")), ..Purge::default() };
+    while bench.core.purge(&mut purge, bench.now, &mut bench.effects).unwrap().more {}
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 0, "`b` is looked at from its first message on");
+}
+
+#[test]
+fn what_changes_behind_the_look_is_looked_at_again() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["a", "b"], 1500);
+    bench.reconcile();
+    bench.core.due(bench.now, &mut bench.effects);
+    bench.core.due(bench.now, &mut bench.effects);
+    // `a` has been passed.
+    consumers.change(&["b"]);
+    bench.reconcile();
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 1500);
+}
+
+#[test]
+fn what_is_stored_during_a_look_is_let_alone() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["a", "b"], 1500);
+    bench.reconcile();
+    bench.core.due(bench.now, &mut bench.effects);
+    bench.fill(&["b"], 1);
+    // As if its consumer was not asked in time.
+    consumers.settle([3001]);
+    pass(&mut bench, 0);
+    assert_eq!(bench.last(), 3001);
+    assert!(bench.stored().contains(&3001));
+}
+
+#[test]
+fn an_update_to_interest_removes_what_nobody_needs() {
+    for (patterns, left) in [(&["a"][..], &[3, 5][..]), (&[], &[])] {
+        let (mut bench, consumers) = with(Retention::Limits, patterns);
+        bench.fill(&["a", "b"], 3);
+        bench.acknowledge(&consumers, &[1]);
+        let interest = Arc::new(StreamConfig { retention: Retention::Interest, ..config() });
+        bench.core.update(Arc::clone(&interest), bench.now, &mut bench.effects).unwrap();
+        pass(&mut bench, 0);
+        assert_eq!(bench.stored(), left);
+        // And one that changes nothing of it has nothing looked at.
+        bench.core.update(interest, bench.now, &mut bench.effects).unwrap();
+        bench.core.due(bench.now, &mut bench.effects);
+        assert!(bench.core.next_due().is_none_or(|at| at > bench.now));
+    }
+}
