@@ -302,7 +302,8 @@ impl Twin {
     }
 
     /// The process ends, and another one begins with what was saved, in a stream that ends with
-    /// `last`.
+    /// `last`. What that one notices of the stream is saved with the next round of the log, and lost
+    /// if it ends before.
     pub(super) fn restart(&mut self, loses: bool, last: Seq) {
         if loses {
             self.state = self.saved.clone();
@@ -318,7 +319,6 @@ impl Twin {
         self.said.clear();
         self.from = (self.state.delivered.1 + 1).max(self.first);
         self.has_pause = self.is_paused();
-        self.save();
     }
 
     /// A place behind the end of the stream goes back to the end.
