@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 21] = [
+const FLOORS: [(&str, &[&str]); 22] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, &[&str]); 21] = [
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "store"]),
     ("loadgen", &["auth", "stdx"]),
+    ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["subject", "wire"]),
     ("natsfiles", &["disk", "stdx"]),
     (
@@ -28,6 +29,7 @@ const FLOORS: [(&str, &[&str]); 21] = [
             "disk",
             "jetstream",
             "jsapi",
+            "mesh",
             "monitor",
             "natsfiles",
             "stdx",
