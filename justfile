@@ -65,6 +65,10 @@ count *ARGS:
     cargo build --release -p myelin-server -p myelin-count
     target/release/myelin-count --server target/release/myelin-server {{ARGS}}
 
+# Small faults, one at a time, and what catches each (docs/planted.md): just planted 3 17
+planted *ARGS:
+    python3 .ci/planted {{ARGS}}
+
 # Official clients in five languages against the server; SUITE is a checkout of nats.rs, whose own tests run then too
 conformance SERVER="target/release/myelin-server" SUITE="":
     cargo build --release -p myelin-server

@@ -5,10 +5,12 @@
 
 mod lexer;
 mod lists;
+mod modules;
 mod renames;
 mod sources;
 
 pub use lexer::{Kind, Token, lex};
 pub use lists::{List, compare};
+pub use modules::circles;
 pub use renames::{Rename, apply, code, read};
 pub use sources::{Source, documents, root, sources};

@@ -4,7 +4,8 @@
 //! of beginnings of paths, separated by commas: the rename holds in files that begin with one of
 //! them; those behind a `!` are left out. Kinds:
 //!
-//! - `name`: every word of the code that is `old`. In comments only types of more than one word, and what stands between backticks.
+//! - `name`: every word of the code that is `old`. In comments only types of more than one word,
+//!   and what stands between backticks.
 //! - `module`: `old` behind `mod`, before or behind `::`, or in a `use`.
 //! - `path`: a file or a folder, from the root. `where` is `-`.
 

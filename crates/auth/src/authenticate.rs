@@ -205,11 +205,11 @@ fn by_method(
     if needs_proxy { Err(Reject::ProxyRequired) } else { outcome }
 }
 
-/// Says who somebody is that says nothing before it begins to work.
+/// Identity of a client that never sends CONNECT.
 ///
-/// Compat: who has a key is nobody then, although it may be who connects without credentials. Where
-/// certificates name users, it is whom its own names, if there is anybody for those who say
-/// nothing.
+/// Compat: `no_auth_user` applies only if it is a user with a password, not one with an nkey. With
+/// `verify_and_map` the client is the user that its certificate names, provided that `no_auth_user`
+/// is set.
 pub(crate) fn anonymous(
     config: &AuthConfig,
     certificate: Option<Arc<ClientCertificate>>,

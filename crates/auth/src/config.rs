@@ -24,8 +24,8 @@ pub struct AuthConfig {
     /// Whether `no_auth_user` was not configured but follows from configuring nothing except the
     /// system account. Compat: INFO then still says `auth_required`.
     pub no_auth_user_implied: bool,
-    /// The ways in on which users are those that their certificates name (`verify_and_map`). Only
-    /// [`Method::Users`] uses it.
+    /// Kinds of listeners with `verify_and_map`: the client certificate selects the user. Only
+    /// [`Method::Users`] uses them.
     pub maps_certificates: Vec<ConnectionType>,
     /// The service that decides about everybody whom it does not leave out.
     pub callout: Option<Arc<Callout>>,

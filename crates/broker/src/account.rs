@@ -305,7 +305,8 @@ impl Account {
     fn has_gone(&self, pattern: &[u8], removed: bool) {
         for reply_kind in ReplyKind::ALL {
             if removed && reply_prefix::inspects_suffix(pattern, reply_kind) {
-                self.suffix_inspectors[reply_kind as usize].fetch_sub(1, Relaxed);
+                let before = self.suffix_inspectors[reply_kind as usize].fetch_sub(1, Relaxed);
+                debug_assert!(before > 0, "what goes was counted when it came");
             }
         }
     }
@@ -317,6 +318,7 @@ impl Account {
     }
 
     pub(crate) fn leave(&self) {
-        self.connections.fetch_sub(1, Relaxed);
+        let before = self.connections.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a connection leaves an account once");
     }
 }

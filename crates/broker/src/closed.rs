@@ -146,6 +146,9 @@ impl ClosedConns {
             self.conns.push_back(Arc::new(record));
             self.forget_subs();
         }
+        debug_assert!(self.conns.len() <= keep.max(1), "no more are remembered than were asked for");
+        debug_assert!(self.kept_subs <= KEPT_SUBS, "few subscriptions are remembered");
+        debug_assert!(self.forgetful <= self.conns.len(), "only what is remembered can forget");
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ClosedConn>> {

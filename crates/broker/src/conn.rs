@@ -82,11 +82,11 @@ pub struct ConnDetails {
     pub version: String,
     /// User that logged in; never a secret.
     pub user: Option<String>,
-    /// Key that vouches for a user with a key or a token.
+    /// Key of the issuer of a login with an nkey or a token.
     pub issuer_key: Option<String>,
     /// User that logged in with a token.
     pub claims: Option<Arc<ClaimedUser>>,
-    /// When the connection ends of whom a callout service has let in.
+    /// Expiry that the auth callout has set.
     pub expires: Option<SystemTime>,
     /// The public key of the trusted proxy through which it came.
     pub proxy: Option<Box<str>>,
@@ -446,6 +446,7 @@ impl Conn {
         self.is_filtered.store(rights.as_ref().is_some_and(cuts), Relaxed);
         let mut held = lock(&self.rights);
         self.has_rights.store(rights.is_some(), Relaxed);
+        debug_assert!(rights.is_some() || !self.is_filtered(), "only permissions hold messages back");
         *held = rights;
     }
 
@@ -482,7 +483,12 @@ impl Conn {
 
     /// Why the connection is to end, once someone has asked for it.
     pub fn close_requested(&self) -> Option<CloseReason> {
-        if self.is_closing.load(Relaxed) { *lock(&self.closing) } else { None }
+        if !self.is_closing.load(Relaxed) {
+            return None;
+        }
+        let reason = *lock(&self.closing);
+        debug_assert!(reason.is_some(), "a connection that ends has a reason");
+        reason
     }
 
     /// Refuses further bytes and throws away what waits. Called by the owner at the very end.
@@ -505,6 +511,8 @@ impl Conn {
     }
 
     pub(crate) fn remember(&self, sub: Arc<Subscription>) {
+        debug_assert!(self.subscription(sub.sid()).is_none(), "a sid names one subscription");
+        debug_assert!(std::ptr::eq(&raw const **sub.conn(), self), "a subscription is its connection's own");
         lock(&self.subs).table.insert_unique(sid_hash(sub.sid()), sub, |s| sid_hash(s.sid()));
     }
 
@@ -585,9 +593,19 @@ struct FreeSlots {
     next: u32,
 }
 
+impl FreeSlots {
+    fn check(&self) {
+        debug_assert!(
+            self.released.len() <= self.next as usize,
+            "no more slots are free than were given out"
+        );
+    }
+}
+
 impl Slots {
     fn take(&self) -> u32 {
         let mut free = lock(&self.free);
+        free.check();
         free.released.pop().unwrap_or_else(|| {
             free.next += 1;
             free.next - 1
@@ -595,7 +613,14 @@ impl Slots {
     }
 
     fn release(&self, slot: u32) {
-        lock(&self.free).released.push(slot);
+        let mut free = lock(&self.free);
+        debug_assert!(slot < free.next, "a slot that comes back was given out");
+        debug_assert!(
+            free.released.iter().rev().take(64).all(|other| *other != slot),
+            "a slot comes back once"
+        );
+        free.released.push(slot);
+        free.check();
     }
 }
 

@@ -132,6 +132,17 @@ impl Outbox {
 
     /// Moves `segments` in. They are gone afterwards whatever the outcome.
     pub(crate) fn append(&self, segments: &mut Staged, load: AppendCounts, memory: &Accountant) -> Queued {
+        debug_assert_eq!(
+            segments.iter().map(|segment| segment.bytes().len()).sum::<usize>(),
+            load.wire,
+            "an append counts the bytes that it brings"
+        );
+        debug_assert_eq!(
+            segments.iter().map(Segment::own_len).sum::<usize>(),
+            load.own,
+            "an append counts the bytes that nobody shares"
+        );
+        debug_assert!(load.payload as usize <= load.wire, "a payload is on the wire with its head");
         self.backlog.raise(load.wire);
         memory.charge(MemKind::Outbox, load.own);
         // Charged under the lock: a holder on another thread may write and release them right
@@ -168,6 +179,7 @@ impl Outbox {
     fn forget(&self, segments: VecDeque<Segment>, written: usize, memory: &Accountant) {
         let own: usize = segments.iter().map(Segment::own_len).sum();
         let all: usize = segments.iter().map(|s| s.bytes().len()).sum();
+        debug_assert!(written <= all, "no more is written than there was");
         memory.release(MemKind::Outbox, own);
         self.backlog.lower(all.saturating_sub(written));
     }
@@ -197,7 +209,10 @@ pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drain
             outbox.queue.take(|q| (std::mem::take(&mut q.segments), std::mem::take(&mut q.written)));
         let outcome = write_segments(conn, &mut segments, &mut written, recycle);
         match outcome {
-            Wrote::All(n) => progress |= n > 0,
+            Wrote::All(n) => {
+                debug_assert!(segments.is_empty() && written == 0, "everything was written");
+                progress |= n > 0;
+            }
             Wrote::Blocked(n) => {
                 let refused = outbox.queue.take(|q| put_back(q, segments, written));
                 let Some(rest) = refused else {
@@ -230,6 +245,11 @@ fn put_back(
     if queue.closed {
         return Some(rest);
     }
+    debug_assert!(queue.written == 0, "nobody writes but the holder of the claim");
+    debug_assert!(
+        rest.front().is_none_or(|first| written < first.bytes().len()),
+        "a segment that is put back is not written as a whole"
+    );
     rest.append(&mut queue.segments);
     queue.segments = rest;
     queue.written = written;
@@ -260,6 +280,10 @@ fn write_segments(
         match conn.sink().try_write(&slices[..count]) {
             Ok(0) => return Wrote::Failed(ErrorKind::WriteZero),
             Ok(n) => {
+                debug_assert!(
+                    n <= slices[..count].iter().map(|slice| slice.len()).sum(),
+                    "a transport takes no more than it is given"
+                );
                 total += n;
                 conn.outbox.backlog.lower(n);
                 advance(segments, written, n, conn.memory(), recycle);
@@ -292,4 +316,5 @@ fn advance(
             recycle(buffer);
         }
     }
+    debug_assert_eq!(*written, 0, "what is written was there");
 }

@@ -38,7 +38,8 @@ impl Registry {
 
     /// Adds a connection and returns how many there are now.
     pub(crate) fn add(&self, conn: &Arc<Conn>) -> usize {
-        lock(self.part(conn.cid())).open.insert(conn.cid(), Arc::clone(conn));
+        let other = lock(self.part(conn.cid())).open.insert(conn.cid(), Arc::clone(conn));
+        debug_assert!(other.is_none(), "an id names one connection");
         self.total.fetch_add(1, Relaxed);
         self.open.fetch_add(1, Relaxed) + 1
     }
@@ -52,7 +53,8 @@ impl Registry {
             }
             part.past.entry_ref(record.details.account.as_str()).or_default().add(&record);
         }
-        self.open.fetch_sub(1, Relaxed);
+        let before = self.open.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a connection is removed once");
         lock(&self.ended).add(record, keep);
     }
 

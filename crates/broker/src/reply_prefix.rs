@@ -1,11 +1,10 @@
-//! Subjects of answers: none comes twice, but all those of one family that begin alike go the same
-//! way.
+//! Prefixes of reply subjects: acks and replies never repeat a subject, so a cached route for each
+//! would be useless. All that have the same prefix share one.
 //!
-//! By `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, the same with two tokens more in front of the
-//! stream, and `$JS.FC.…` clients answer to what consumers deliver: five tokens are what they have
-//! in common. By `_R_.<account>.<request>` they answer to requests from other accounts: two tokens.
-//! As long as nobody in the account looks behind these, one route serves all answers that begin
-//! alike.
+//! Clients acknowledge deliveries by `$JS.ACK.<stream>.<consumer>.<deliveries>.…` (or with two
+//! tokens more in front of the stream) and answer flow control by `$JS.FC.…`: the prefix is five
+//! tokens long. They answer requests from other accounts by `_R_.<account>.<request>`: two tokens.
+//! One route serves a prefix as long as no subscription of the account inspects what follows it.
 //!
 //! Perf: on its way from the client's bytes to the service an acknowledgement takes 85 ns, and 240
 //! with a look-up in the indexes (`examples/acknowledgements.rs`).

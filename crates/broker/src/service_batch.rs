@@ -21,6 +21,7 @@ pub struct ServiceBatch {
 impl ServiceBatch {
     /// An empty batch with this memory.
     pub(crate) fn with_memory(msgs: MessageBuf, origins: Vec<Arc<Conn>>) -> Self {
+        debug_assert!(msgs.is_empty() && origins.is_empty(), "a batch begins without messages");
         Self { msgs, origins, traces: Vec::new() }
     }
 
@@ -45,6 +46,10 @@ impl ServiceBatch {
 
     /// Adds a message with who sent it. Either all messages of a batch have an origin or none.
     pub(crate) fn push_from(&mut self, msg: MessageRef<'_>, origin: &Arc<Conn>) {
+        debug_assert!(
+            self.origins.len() == self.msgs.len(),
+            "either all messages of a batch have an origin or none"
+        );
         self.msgs.push(msg);
         self.origins.push(Arc::clone(origin));
     }

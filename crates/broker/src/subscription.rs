@@ -40,6 +40,11 @@ struct Shadowed {
 impl Subscription {
     pub(crate) fn new(conn: Arc<Conn>, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> Self {
         let parts = [subject, queue.unwrap_or_default(), sid];
+        debug_assert!(!subject.is_empty() && !sid.is_empty(), "a subscription has a subject and a name");
+        debug_assert!(
+            parts.iter().all(|part| u32::try_from(part.len()).is_ok()),
+            "a control line is shorter than 4 GiB"
+        );
         Self {
             conn,
             text: parts.concat().into_boxed_slice(),
@@ -60,6 +65,7 @@ impl Subscription {
         link: &Arc<StreamLink>,
         subject: &[u8],
     ) -> Self {
+        debug_assert!(of.shadowed.is_none(), "a shadow is that of a client's own subscription");
         let shadowed = Shadowed { of: Arc::clone(of), home: Arc::downgrade(home), link: Arc::clone(link) };
         Self {
             shadowed: Some(Box::new(shadowed)),
@@ -133,6 +139,7 @@ impl Subscription {
     }
 
     pub(crate) fn set_max(&self, max: u32) {
+        debug_assert!(self.shadowed.is_none(), "limits are those of the client's own subscription");
         self.max.store(max, Relaxed);
     }
 

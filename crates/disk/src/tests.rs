@@ -1,4 +1,4 @@
-//! What every disk must do, run against all three.
+//! Rules for every disk, run against all three.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -60,7 +60,8 @@ impl<W: Ord + Clone> Backlog<W> {
     /// Something was worked off. When that is enough for now, [`relieved`](Self::relieved) must be
     /// called.
     pub fn lower(&self, by: usize) {
-        self.level.fetch_sub(by, Relaxed);
+        let before = self.level.fetch_sub(by, Relaxed);
+        debug_assert!(before >= by, "no more is worked off than was added: {by} of {before}");
     }
 
     /// Notes `waiter`, once however often it comes, to be taken when the level is below `low`.

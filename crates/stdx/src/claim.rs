@@ -111,6 +111,7 @@ impl<Q> Claimed<Q> {
     /// took and did not do. The next append claims it, or [`try_claim`](Self::try_claim).
     pub fn release<R>(&self, put_back: impl FnOnce(&mut Q) -> R) -> R {
         let mut inner = lock(&self.inner);
+        debug_assert!(inner.claimed, "only the holder of the claim gives it back");
         inner.claimed = false;
         put_back(&mut inner.queue)
     }

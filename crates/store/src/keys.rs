@@ -122,8 +122,8 @@ impl StreamKey {
 
     /// Opens what [`StreamKey::seal`] made, with whichever of `keys` sealed it.
     ///
-    /// # Errors
-    /// [`KeyError`]: the key is another one, or the blob is not one of this version, or it is damaged.
+    /// # Errors [`KeyError`]: the key is another one, or the blob is not one of this version, or it
+    /// is damaged.
     pub fn open(blob: &[u8], stream: StreamId, keys: &Keys) -> Result<(Self, NeedsReseal), KeyError> {
         let (header, rest) = blob.split_at_checked(HEADER_BYTES).ok_or(KeyError::Damaged { stream })?;
         if header[0] != VERSION {

@@ -149,6 +149,18 @@ impl Manifest {
     /// Those of the disk. Either manifest may be in force then: nothing that only one of them lists
     /// may be removed.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+        debug_assert!(
+            self.segments.windows(2).all(|pair| pair[0].through < pair[1].no),
+            "segments are listed in order, each once"
+        );
+        debug_assert!(
+            self.deleted.iter().last().is_none_or(|range| *range.end() <= self.totals.last_seq),
+            "only what was given out is removed"
+        );
+        debug_assert!(
+            self.segments.iter().all(|segment| segment.no <= segment.through),
+            "a segment stands at least for itself"
+        );
         let body = self.body();
         COPIES.iter().try_for_each(|name| FILE.replace(disk, directory, name, &body))
     }

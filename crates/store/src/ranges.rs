@@ -35,6 +35,10 @@ impl Ranges {
             Some(previous) if previous.1 + 1 == first => previous.1 = last,
             _ => self.list.push((first, last)),
         }
+        debug_assert!(
+            self.list.len() < 2 || self.list[self.list.len() - 2].1 + 1 < self.list[self.list.len() - 1].0,
+            "ranges neither overlap nor touch"
+        );
     }
 
     /// Empties the set and keeps its memory.
@@ -118,6 +122,10 @@ impl Ranges {
                 _ => joined.push((first, last)),
             }
         }
+        debug_assert!(
+            joined.windows(2).all(|pair| pair[0].1.saturating_add(1) < pair[1].0),
+            "ranges neither overlap nor touch"
+        );
         Self { list: joined }
     }
 

@@ -26,14 +26,16 @@ const SEGMENT_MIB: f64 = 16.0;
 /// The four files that our journal writes in turn.
 const JOURNAL_MIB: f64 = 4.0 * 64.0;
 
-/// What is measured, in the order of a row. The floors, and why:
+/// Figures that are measured, in the order of a row. The floors, and why:
 /// - memory: an allocator keeps a few pages of each size for each thread;
-/// - disk: a limited stream has one segment more or less from round to round, and few of the streams here have large ones;
-/// - the journal: it makes its files one by one, and how long that takes depends on the disk; one file more than it wants to
-///   have is no growth either, but a number of them is;
+/// - disk: a limited stream has one segment more or less from round to round, and few of the
+///   streams here have large ones;
+/// - the journal: it makes its files one by one, and how long that takes depends on the disk; one
+///   file more than it wants to have is no growth either, but a number of them is;
 /// - removed files: some are always open for a moment, at rest too; for how long is judged apart;
 /// - open files and threads: pools grow by one when two want something at once;
-/// - closed clients: as many as the configuration lets the server remember, for `--only` may need an hour to close so many;
+/// - closed clients: as many as the configuration lets the server remember, for `--only` may need
+///   an hour to close so many;
 /// - what clients hold: one of those that were just closed may still be there;
 /// - what streams hold: one turn of one load.
 pub(crate) const FIGURES: [Figure; 29] = [

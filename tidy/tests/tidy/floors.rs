@@ -1,4 +1,4 @@
-//! Who may use whom: the table of ARCHITECTURE.md, as cargo sees it.
+//! Floors of the crates: the table of ARCHITECTURE.md, as cargo sees it.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,8 @@
-//! What every file has to be like. Rules without exceptions are assertions; the rest are lists that
+//! Rules for every file. Those without exceptions are assertions; the rest are lists that
 //! may only shrink (`tidy/lists`): whoever mends something records the shorter list with
 //! `MYELIN_RECORD=1 cargo test -p myelin-tidy`.
 
+mod circles;
 mod floors;
 mod paths;
 mod sizes;

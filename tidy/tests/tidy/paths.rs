@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// How a path ends that is meant as one of ours.
 const ENDINGS: [&str; 7] = [".rs", ".md", ".toml", ".txt", ".sh", ".py", "/"];
-/// What never tells of files that are here now: what happened, and what was renamed.
+/// Documents that tell of files that are gone: what happened, and what was renamed.
 const HISTORY: [&str; 1] = ["CHANGELOG.md"];
 
 #[test]

@@ -29,7 +29,7 @@ fn structs_have_few_fields() {
     compare("structs", &found).unwrap_or_else(|said| panic!("more than {FIELDS} fields, {said}"));
 }
 
-/// What is defined with `keyword` and measures more than `limit`.
+/// Definitions with `keyword` that measure more than `limit`.
 fn bodies(keyword: &str, measure: fn(&[Token<'_>]) -> usize, limit: usize) -> List {
     let mut found = List::new();
     for source in sources().iter().filter(|source| !source.is_test()) {

@@ -48,7 +48,7 @@ const DEPENDENT: [&str; 4] = ["The same", "See the head", "See the module", "Lik
 /// Beginnings that let a reader wait for what is meant: a noun or a verb says it at once.
 const POINTING: [&str; 5] = ["What ", "Who ", "Whose ", "Those ", "It "];
 
-/// What is cited and not in this repository.
+/// Documents that are cited and not in this repository.
 const ELSEWHERE: [&str; 2] = ["house.md", "feature map"];
 
 /// Columns of a line with a comment.

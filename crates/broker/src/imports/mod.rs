@@ -27,8 +27,9 @@
 //! - Its *answer* (`replies`): `_R_.<account>.<request>` is looked up, and the answer is published
 //!   where the requester waits. The entry goes with the one answer, with an empty one, after its
 //!   time, or when nobody listens there any more.
-//! - A *change* (`link`, `auth_and_accounts.rs`): which imports hold is decided from the configurations of
-//!   both accounts whenever one of them changes; what stays as it was is not touched.
+//! - A *change* (`link`, `auth_and_accounts.rs`): which imports hold is decided from the
+//!   configurations of both accounts whenever one of them changes; what stays as it was is not
+//!   touched.
 //!
 //! A publish without any of that pays one relaxed load: whether the account has mappings.
 

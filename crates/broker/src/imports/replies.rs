@@ -178,11 +178,13 @@ impl AwaitedReplies {
             part.remove(&other);
         }
         part.insert(number, awaited);
+        debug_assert!(part.len() <= MOST, "one request too many takes the place of another");
         drop(part);
         reply.clear();
         reply.extend_from_slice(&space.prefix);
         let mut token = [0; TOKEN];
         write_number(number, &mut token);
+        debug_assert!(read_number(&token) == Some(number), "a subject names its request");
         reply.extend_from_slice(&token);
         Ticket(number)
     }

@@ -71,6 +71,10 @@ impl ShadowBindings {
     #[must_use]
     pub(super) fn listen(&self, listener: &Arc<Binding>, links: &[Arc<StreamLink>]) -> Vec<Moved> {
         let mut inner = lock(&self.0);
+        debug_assert!(
+            !inner.listeners.iter().any(|other| Arc::ptr_eq(other, listener)),
+            "a binding listens once"
+        );
         let moved = inner.listen(listener, links);
         inner.listeners.push(Arc::clone(listener));
         moved
@@ -85,6 +89,10 @@ impl ShadowBindings {
             return;
         }
         let moved = inner.close(|shadow| Arc::ptr_eq(&shadow.listener, listener));
+        debug_assert!(
+            !inner.bindings.iter().any(|shadow| Arc::ptr_eq(&shadow.listener, listener)),
+            "nothing of a service stays that listens no more"
+        );
         drop(inner);
         notify_watches(&moved);
     }
@@ -142,7 +150,9 @@ impl Listeners {
         over.filter_map(|shadow| {
             let mut patterns = lock(&shadow.import.patterns);
             // Another listener may have asked for the same.
-            if let Some(at) = patterns.iter().position(|pattern| **pattern == *shadow.listener.subject()) {
+            let asked = patterns.iter().position(|pattern| **pattern == *shadow.listener.subject());
+            debug_assert!(asked.is_some(), "a pattern stays for as long as somebody listens by it");
+            if let Some(at) = asked {
                 patterns.swap_remove(at);
             }
             drop(patterns);

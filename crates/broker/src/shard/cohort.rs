@@ -62,9 +62,13 @@ impl Cohorts {
         let key: Vec<u32> = members.iter().map(|conn| conn.slot()).collect();
         // A slot names one living connection and a cohort keeps its members alive: equal keys are
         // equal members.
+        debug_assert!(key.len() >= SMALLEST, "one connection alone shares nothing");
+        debug_assert!(key.windows(2).all(|pair| pair[0] < pair[1]), "members are distinct");
         if let Some(id) = self.by_members.get(&key) {
             let id = *id;
-            self.get(id).users += 1;
+            let cohort = self.get(id);
+            debug_assert!(cohort.users > 0 || cohort.is_open, "a cohort that nobody uses is forgotten");
+            cohort.users += 1;
             return id;
         }
         let cohort = Cohort {
@@ -84,6 +88,7 @@ impl Cohorts {
     fn place(&mut self, cohort: Cohort) -> CohortId {
         match self.free.pop() {
             Some(at) => {
+                debug_assert!(self.cohorts[at as usize].is_none(), "a free place is empty");
                 self.cohorts[at as usize] = Some(cohort);
                 CohortId(at)
             }
@@ -97,6 +102,7 @@ impl Cohorts {
     /// A route uses the cohort no longer.
     pub(super) fn release(&mut self, id: CohortId) {
         let cohort = self.get(id);
+        debug_assert!(cohort.users > 0, "a route gives a cohort back once");
         cohort.users -= 1;
         if cohort.users == 0 && !cohort.is_open {
             self.remove(id);
@@ -106,7 +112,9 @@ impl Cohorts {
     fn remove(&mut self, id: CohortId) {
         if let Some(cohort) = self.cohorts[id.0 as usize].take() {
             let key: Vec<u32> = cohort.members.iter().map(|conn| conn.slot()).collect();
-            self.by_members.remove(&key);
+            debug_assert!(cohort.users == 0 && !cohort.is_open, "nobody uses a cohort that is forgotten");
+            let known = self.by_members.remove(&key);
+            debug_assert!(known == Some(id), "a cohort is found by its members");
             self.free.push(id.0);
         }
     }
@@ -135,7 +143,10 @@ impl Cohorts {
 
     pub(super) fn open(&mut self, id: CohortId, stalled: bool) {
         let block = std::mem::take(&mut self.spare);
+        debug_assert!(block.is_empty(), "spare memory is empty");
         let cohort = self.get(id);
+        debug_assert!(!cohort.is_open, "a block is opened once");
+        debug_assert!(cohort.msgs == 0 && cohort.payload == 0, "a block begins with nothing");
         cohort.block = block;
         cohort.is_open = true;
         cohort.stalled = stalled;
@@ -147,6 +158,7 @@ impl Cohorts {
     #[inline]
     pub(super) fn extend(&mut self, id: CohortId, head: &[u8], tail: &[u8], payload: usize) -> (bool, bool) {
         let cohort = self.get(id);
+        debug_assert!(cohort.is_open, "only an open block takes frames");
         if cohort.block.capacity() == 0 {
             cohort.block.reserve_exact(BLOCK + head.len() + tail.len());
         }
@@ -174,16 +186,24 @@ impl Cohorts {
             Bytes::from(filled)
         };
         // Mostly the last one: flushes seal from the end.
-        if let Some(at) = self.open.iter().rposition(|open| *open == id) {
+        let listed = self.open.iter().rposition(|open| *open == id);
+        debug_assert!(listed.is_some(), "an open block is listed");
+        if let Some(at) = listed {
             self.open.swap_remove(at);
         }
         let cohort = self.get(id);
+        debug_assert!(cohort.msgs > 0, "a block is opened for a message");
         let block = CohortBlock {
             bytes: cohort.members[0].share(bytes),
             msgs: std::mem::take(&mut cohort.msgs),
             payload: std::mem::take(&mut cohort.payload),
         };
         Some(block)
+    }
+
+    /// Whether the list of open blocks has this one: for assertions.
+    pub(super) fn is_listed_open(&self, id: CohortId) -> bool {
+        self.open.contains(&id)
     }
 
     pub(super) fn any_open(&self) -> Option<CohortId> {

@@ -335,6 +335,7 @@ impl Shard {
                 self.cut_off(&stage.conn);
             }
         }
+        debug_assert!(!self.staging.is_dirty(), "everything that is staged is in an outbox");
         self.staging.take_bytes();
         if msgs > 0 {
             self.traffic.out_msgs.add(msgs);

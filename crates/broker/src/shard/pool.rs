@@ -37,6 +37,7 @@ impl Pool {
         };
         buffer.clear();
         kept.push(buffer);
+        debug_assert!(self.small.len() <= KEEP_SMALL && self.large.len() <= KEEP_LARGE, "few are kept");
     }
 }
 

@@ -442,6 +442,8 @@ impl Routes {
         route.is_fleeting = false;
         route.place = (at as u32, way as u32);
         route.hash = hash;
+        debug_assert!(self.buckets[at].ways[way].is_none(), "a route takes an empty way");
+        debug_assert!(route.uncounted == 0, "a route begins without deliveries");
         self.held += route.cost();
         let fanout = route.fanout();
         self.counts.cached += 1;
@@ -452,6 +454,9 @@ impl Routes {
 
     fn drop_route(&mut self, at: usize, way: usize, cohorts: &mut Cohorts) {
         if let Some(mut route) = self.buckets[at].ways[way].take() {
+            debug_assert!(route.place == (at as u32, way as u32), "a route knows its place");
+            debug_assert!(self.held >= route.cost(), "a route costs the same when it goes");
+            debug_assert!(self.counts.cached > 0, "what goes was counted when it came");
             self.held -= route.cost();
             self.counts.cached -= 1;
             self.counts.fanout -= route.fanout();

@@ -100,6 +100,7 @@ impl ServiceQueue {
 
     /// The next batch to be handed over.
     pub(super) fn pop(&mut self) -> Option<(Arc<dyn Service>, ServiceBatch)> {
+        self.check();
         let next = self.waiting.pop_front()?;
         self.bytes -= next.1.bytes();
         Some(next)
@@ -109,6 +110,19 @@ impl ServiceQueue {
     pub(super) fn requeue(&mut self, service: Arc<dyn Service>, batch: ServiceBatch) {
         self.bytes += batch.bytes();
         self.waiting.push_back((service, batch));
+    }
+
+    fn check(&self) {
+        debug_assert!(!self.waiting.is_empty() || self.bytes == 0, "nothing that waits has no bytes");
+        debug_assert!(
+            self.waiting.len() > LOOK_BACK
+                || self.bytes == self.waiting.iter().map(|(_, batch)| batch.bytes()).sum::<usize>(),
+            "the bytes of all batches are counted"
+        );
+        debug_assert!(
+            self.spares.len() <= SPARES && self.spare_origins.len() <= SPARES,
+            "little memory is kept"
+        );
     }
 
     /// An empty buffer, perhaps with memory.

@@ -111,6 +111,8 @@ impl Stage {
         if self.chunk.capacity() - self.chunk.len() < need {
             self.next_chunk(need, pool);
         }
+        debug_assert!(self.chunk.capacity() - self.chunk.len() >= need, "a chunk never grows");
+        debug_assert!(self.open.is_none(), "a shared block is sealed before anything of one's own");
         &mut self.chunk
     }
 
@@ -140,6 +142,7 @@ impl Stage {
     pub(super) fn push_shared(&mut self, bytes: Bytes, msgs: u64, payload: u64) {
         let chunk = std::mem::take(&mut self.chunk);
         self.push_own(chunk);
+        debug_assert!(payload as usize <= bytes.len(), "a payload is within its frame");
         self.load.wire += bytes.len();
         self.load.msgs += msgs;
         self.load.payload += payload;
@@ -150,6 +153,9 @@ impl Stage {
     pub(super) fn close_chunk(&mut self) -> AppendCounts {
         let chunk = std::mem::take(&mut self.chunk);
         self.push_own(chunk);
+        debug_assert!(self.open.is_none(), "blocks are sealed before a flush");
+        debug_assert!(self.load.own <= self.load.wire, "own bytes are bytes on the wire");
+        debug_assert!(!self.is_ending || self.load.msgs == 0, "a connection that ends gets no messages");
         self.load
     }
 }
@@ -218,7 +224,12 @@ impl Staging {
     /// The next stage that has something.
     pub(super) fn pop(&mut self) -> Option<Box<Stage>> {
         let slot = self.dirty.pop()?;
-        self.stages.get_mut(slot as usize)?.take()
+        let stage = self.stages.get_mut(slot as usize)?.take();
+        debug_assert!(
+            stage.as_ref().is_some_and(|stage| stage.conn.slot() == slot),
+            "what is listed has a stage, at the slot of its connection"
+        );
+        stage
     }
 
     /// Bytes that are staged for `conn`.
@@ -234,7 +245,9 @@ impl Staging {
         if !matches!(self.stages.get(slot), Some(Some(_))) {
             self.begin(conn, settings);
         }
-        self.stages[slot].as_deref_mut().expect("it was there, or has begun")
+        let stage = self.stages[slot].as_deref_mut().expect("it was there, or has begun");
+        debug_assert!(Arc::ptr_eq(&stage.conn, conn), "a slot names one living connection");
+        stage
     }
 
     /// Perf: once per connection and tick, and a call for that; what all messages do is to find the
@@ -246,6 +259,7 @@ impl Staging {
         if slot as usize >= self.stages.len() {
             self.stages.resize_with(slot as usize + 1, || None);
         }
+        debug_assert!(self.stages[slot as usize].is_none(), "a connection is listed once, with its stage");
         self.stages[slot as usize] = Some(Box::new(Stage::new(conn, settings)));
         self.dirty.push(slot);
     }
@@ -354,7 +368,9 @@ impl Staging {
             return false;
         }
         for conn in members.iter() {
-            self.stage(conn, settings).open = Some(id);
+            let stage = self.stage(conn, settings);
+            debug_assert!(stage.open.is_none(), "a connection shares one block at a time");
+            stage.open = Some(id);
         }
         self.cohorts.open(id, stalled);
         true
@@ -366,6 +382,7 @@ impl Staging {
         let members = self.cohorts.members(id);
         for conn in members.iter() {
             if let Some(Some(stage)) = self.stages.get_mut(conn.slot() as usize) {
+                debug_assert!(stage.open == Some(id), "members share the block until it is sealed");
                 stage.open = None;
                 if stage.admit(block.bytes.len()) {
                     stage.push_shared(block.bytes.clone(), block.msgs, block.payload);
@@ -379,6 +396,7 @@ impl Staging {
     pub(super) fn seal_cohorts(&mut self) {
         while let Some(id) = self.cohorts.any_open() {
             self.seal(id);
+            debug_assert!(!self.cohorts.is_listed_open(id), "a sealed block is not open");
         }
     }
 }

@@ -57,7 +57,7 @@ enum Side {
 
 #[derive(Debug, Args)]
 struct SubjectArgument {
-    /// What subjects begin with
+    /// Token with which subjects begin
     #[arg(long, default_value = "latency")]
     subject: String,
 }
@@ -109,7 +109,14 @@ struct Measure {
     /// Process id of the server, to know its CPU time per message
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    /// What reports call the server
+    #[command(flatten)]
+    reports: Reports,
+}
+
+/// Where the results go.
+#[derive(Debug, Args)]
+struct Reports {
+    /// Name of the server in reports
     #[arg(long, default_value = "server", value_name = "NAME")]
     system: String,
     /// Write the results to this file, for `myelin-lab report`
@@ -126,7 +133,7 @@ struct Measure {
     hgrm: Option<PathBuf>,
 }
 
-/// What `--outstanding` says.
+/// Messages that one connection may have under way; `None` is any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outstanding(Option<u64>);
 
@@ -156,7 +163,7 @@ impl Measure {
             return Err(BenchError::Usage("--rounds must be at least 1".into()));
         }
         let version = Greeting::of(server)?.to_string();
-        let system = System { name: self.system.clone(), version };
+        let system = System { name: self.reports.system.clone(), version };
         let mut environment = Environment::now();
         environment.note("rounds", self.rounds.to_string());
         let mut results = Results::new(environment, vec![system], Vec::new());
@@ -168,7 +175,7 @@ impl Measure {
             println!("  driver alone, {null}");
             results.environment.note(&format!("driver alone, {}", settings.load()), null);
         }
-        self.write(&results)
+        self.reports.write(&results)
     }
 
     /// Every combination, in the order of the arguments.
@@ -206,10 +213,12 @@ impl Measure {
             name: settings.name(),
             group: "latency".into(),
             workload: settings.workload(),
-            cells: vec![cell(&self.system, settings.mode.what(), &rounds?)],
+            cells: vec![cell(&self.reports.system, settings.mode.what(), &rounds?)],
         })
     }
+}
 
+impl Reports {
     fn write(&self, results: &Results) -> Result<(), BenchError> {
         if let Some(path) = &self.json {
             results.save(path)?;
@@ -246,7 +255,7 @@ fn write_hgrm(directory: &Path, results: &Results) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The same with nothing in it that a file system or a shell minds.
+/// A name with nothing in it that a file system or a shell minds.
 fn file_name(name: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
     let name: String = name.chars().map(kept).collect();

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-/// What such a command exits with, as for a command line that is wrong.
+/// Exit code of such a command, as for a command line that is wrong.
 const MOVED: u8 = 2;
 
 /// Whatever stands behind the command.

@@ -117,7 +117,7 @@ fn zones_are_for_patterns_only() {
     assert_eq!(berlin.show(berlin.next(NEW_YEAR, 0).expect("it comes")), "2026-01-02T00:00:00+01:00");
 }
 
-/// What a clock in UTC shows.
+/// Time that a clock in UTC shows.
 fn fields(second: i64) -> DateTime {
     Offset::UTC.to_datetime(jiff::Timestamp::from_second(second).expect("near 1970"))
 }

@@ -61,7 +61,7 @@ fn answer(exchange: &Exchange, streams: &mut Streams, limits: &Limits, strict: b
     }
 }
 
-/// What a stream that is not there answers to a request that could be read.
+/// Answer of a stream that is not there to a request that could be read.
 fn missing<A: ApiResponse>(read: Result<(), ApiError>) -> Vec<u8> {
     refused::<A>(&read.err().unwrap_or(ApiError::STREAM_NOT_FOUND))
 }
@@ -127,7 +127,7 @@ fn with_reservations(limits: &Limits, streams: &Streams) -> Limits {
     limits
 }
 
-/// What the configuration of a scenario says, which is written in a few fixed ways.
+/// Configuration of a scenario, which is written in a few fixed ways.
 fn environment(config: &[&str]) -> (Limits, bool) {
     let number = |name: &str| {
         config.iter().find_map(|line| {

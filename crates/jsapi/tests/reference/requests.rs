@@ -29,7 +29,7 @@ pub(crate) struct Exchange {
     pub(crate) name: String,
     /// The body as it stands in the file.
     text: String,
-    /// What is recorded.
+    /// Record of a request.
     pub(crate) answer: String,
 }
 

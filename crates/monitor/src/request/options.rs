@@ -335,7 +335,7 @@ mod tests {
         );
     }
 
-    /// What nats-server 2.15.2 answers.
+    /// Answers of nats-server 2.15.2.
     #[test]
     fn faults_are_gos() {
         assert_eq!(fault(Topic::Connz, "{"), "unexpected end of JSON input");

@@ -34,7 +34,7 @@ pub(crate) struct Fixed {
     pub(crate) interest: InterestSnapshot,
     pub(crate) health: Health,
     pub(crate) jetstream: Option<Running>,
-    /// What to say of accounts beyond their names.
+    /// Facts about accounts beyond their names.
     pub(crate) account: AccountSnapshot,
     pub(crate) queues: Vec<QueueSnapshot>,
     pub(crate) threads: Vec<ThreadSnapshot>,

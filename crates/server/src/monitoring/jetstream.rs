@@ -43,10 +43,10 @@ pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStr
 pub(super) fn journal(jetstream: &JetStream) -> JournalSnapshot {
     let counted = jetstream.journal().statistics(now().unsigned_abs());
     JournalSnapshot {
-        loss_window: counted.loss_window,
-        loss_window_max: counted.loss_window_max,
-        positions_window: counted.positions_window,
-        positions_window_max: counted.positions_window_max,
+        loss_window: counted.loss.now,
+        loss_window_max: counted.loss.max,
+        positions_window: counted.positions.now,
+        positions_window_max: counted.positions.max,
         rounds: counted.rounds,
     }
 }

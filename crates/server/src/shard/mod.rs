@@ -97,15 +97,17 @@ pub(crate) enum Mail {
 /// about:
 ///
 /// - `Accept`, `Upgraded`, `Link`: a socket each, so by the files that the process may open;
-/// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for each, which is closed
-///   once; `Authenticated`, `AskCallout`: one for each, which sends nothing more before it has the answer; `AnnounceLameDuck`: one for each,
-///   for an order of the operator;
-/// - `Serve`: a stream is woken once until it is served (`is_woken`); a consumer or feed has one alarm and one read under way,
-///   and each brings one; a direct read one for each slice, and these are counted while they are read (`request_queue_limit`);
-/// - `Publish`: what one answer to a request to the API is made of, whose number is limited before (`request_queue_limit`), a
-///   few pieces of a backup, which wait for acknowledgements, and what the system account's one thread tells;
-/// - `FlushLink`: one for each link until it is flushed, since what is said next is only added;
-/// - `Flushed`: its sender waits; `Announce`, `Refresh`: one for each change of the configuration or of an account's token.
+/// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for
+///   each, which is closed once; `Authenticated`, `AskCallout`: one for each, which sends nothing
+///   more before it has the answer; `AnnounceLameDuck`: one for each, for an order of the operator;
+/// - `Serve`: a stream is woken once until it is served (`is_woken`); a consumer or feed has one
+///   alarm and one read under way, and each brings one; a direct read one for each slice, and these
+///   are counted while they are read (`request_queue_limit`);
+/// - `Publish`: what one answer to a request to the API is made of, whose number is limited before
+///   (`request_queue_limit`), a few pieces of a backup, which wait for acknowledgements, and what
+///   the system account's one thread tells;
+/// - `Flushed`: its sender waits; `Announce`, `Refresh`: one for each change of the configuration
+///   or of an account's token.
 ///
 /// What waits is [counted](Self::waiting) and shown by `/ipqueuesz`: the soak sees if one of these
 /// does not hold.

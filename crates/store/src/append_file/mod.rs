@@ -325,7 +325,11 @@ impl AppendFile {
         tail.bytes = bytes;
         outcome?;
         tail.clear_written(length);
-        self.count_tail(|counter| counter.fetch_sub(length, Ordering::Relaxed));
+        self.count_tail(|counter| {
+            let before = counter.fetch_sub(length, Ordering::Relaxed);
+            debug_assert!(before >= length, "what is written was counted when it came");
+            before
+        });
         self.written.store(tail.written(), Ordering::Release);
         Ok(())
     }
@@ -340,8 +344,11 @@ impl AppendFile {
 
     fn publish(&self, tail: &Tail) -> u64 {
         let end = tail.end();
+        tail.check_parts();
         debug_assert!(tail.written() <= end, "what is written was appended");
         debug_assert!(end >= self.end(), "a file only grows");
+        debug_assert!(tail.written() >= self.written(), "what is written stays written");
+        debug_assert!(self.durable.load(Ordering::Acquire) <= end, "what is durable was appended");
         self.written.store(tail.written(), Ordering::Release);
         self.end.store(end, Ordering::Release);
         end

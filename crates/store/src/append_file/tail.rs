@@ -102,6 +102,23 @@ impl Tail {
         self.start + self.bytes.len() as u64
     }
 
+    /// Checks what must hold whenever the lock is free.
+    pub(super) fn check_parts(&self) {
+        debug_assert!(
+            self.flight.as_ref().is_none_or(|flight| flight.end() == self.start),
+            "what is being written comes right before what waits"
+        );
+        debug_assert!(self.spare.is_empty(), "spare memory is empty");
+        debug_assert!(
+            self.patches.iter().all(|patch| !patch.bytes.is_empty()),
+            "bytes that replace others are some"
+        );
+        debug_assert!(
+            self.patches.iter().all(|patch| patch.offset + patch.bytes.len() as u64 <= self.end()),
+            "only what was appended is replaced"
+        );
+    }
+
     pub(super) fn written(&self) -> u64 {
         self.flight.as_ref().map_or(self.start, |flight| flight.start)
     }
@@ -142,6 +159,7 @@ impl Tail {
     /// Forgets `bytes`, which are in the file now.
     pub(super) fn clear_written(&mut self, length: u64) {
         debug_assert_eq!(length, self.bytes.len() as u64, "a tail is written as a whole");
+        debug_assert!(self.flight.is_none(), "one write at a time");
         self.start += length;
         self.bytes = reusable(std::mem::take(&mut self.bytes));
     }
@@ -150,6 +168,7 @@ impl Tail {
     /// only the file has.
     pub(super) fn gather(&self, buffer: &mut [u8], offset: u64) -> [Range<usize>; 2] {
         let end = offset + buffer.len() as u64;
+        debug_assert!(end <= self.end(), "only what was appended is read");
         let place = |position: u64| (position.clamp(offset, end) - offset) as usize;
         let tail = place(self.start)..place(self.end());
         copy(&mut buffer[tail.clone()], &self.bytes, offset, self.start);
@@ -157,6 +176,7 @@ impl Tail {
             return [0..tail.start, tail.start..tail.start];
         };
         let flying = place(flight.start)..place(flight.end());
+        debug_assert!(flying.end <= tail.start, "what is being written comes before what waits");
         copy(&mut buffer[flying.clone()], &flight.bytes, offset, flight.start);
         [0..flying.start, flying.end..tail.start]
     }
@@ -177,6 +197,7 @@ impl Patch {
 /// `bytes` to be filled again, unless they have grown too large to keep.
 pub(super) fn reusable(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.clear();
+    debug_assert!(bytes.is_empty(), "a buffer to be filled again is empty");
     if bytes.capacity() > KEPT_CAPACITY { Vec::new() } else { bytes }
 }
 

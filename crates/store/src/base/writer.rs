@@ -119,7 +119,8 @@ impl BaseWriter {
 
     fn end_block(&mut self, block: BlockKind) -> Result<(), Damage> {
         let length = self.buffer.len() - BLOCK_HEAD_BYTES + self.context.tag_bytes();
-        self.buffer[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        self.buffer[4..8]
+            .copy_from_slice(&u32::try_from(length).expect("a block has a few kilobytes").to_le_bytes());
         self.buffer[8] = block.code();
         if let Some(cipher) = &self.context.cipher {
             let mut aad = [0; BLOCK_HEAD_BYTES - 4];

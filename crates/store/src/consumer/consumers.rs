@@ -147,6 +147,11 @@ impl Consumer {
                 self.condense();
             }
         }
+        debug_assert!(self.unwritten != Unwritten::Nothing, "a change waits for the log");
+        debug_assert!(
+            self.unwritten != Unwritten::Changes || self.changes.len() > 0,
+            "changes that wait are some"
+        );
         (applied, was_clean)
     }
 
@@ -252,6 +257,8 @@ impl Consumers {
         }
         self.names.insert(name.into(), id);
         self.consumers.insert(id, Consumer::new(definition));
+        debug_assert!(self.names.len() == self.consumers.len(), "each consumer has a name of its own");
+        debug_assert!(id.0 < self.next, "an id is given out once");
         self.count_all();
         Ok(id)
     }

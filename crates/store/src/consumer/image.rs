@@ -50,6 +50,7 @@ impl Image {
 
     /// The whole of it.
     pub(super) fn end(&mut self) -> &[u8] {
+        debug_assert!(self.file.len() >= HEADER_BYTES, "an image begins with its header");
         self.header.image_end = self.file.len() as u64;
         self.file[..HEADER_BYTES].copy_from_slice(&self.header.encode());
         &self.file

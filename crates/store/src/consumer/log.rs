@@ -103,6 +103,7 @@ impl ConsumerLog {
     }
 
     pub(super) fn dirty(&mut self, id: ConsumerId) {
+        debug_assert!(!self.dirty.contains(&id), "a consumer becomes dirty once until it is written");
         self.dirty.push(id);
     }
 
@@ -213,6 +214,7 @@ impl ConsumerLog {
         let mut payload = Vec::new();
         for id in self.dirty.drain(..) {
             let Some(consumer) = consumers.get_mut(&id) else { continue };
+            debug_assert!(consumer.serial > 0, "a consumer is defined before it changes");
             payload.clear();
             let kind = match consumer.unwritten {
                 Unwritten::Nothing => continue,
@@ -331,6 +333,7 @@ impl ConsumerLog {
         let frame = LogContext::new(&header, self.place.cipher(&header));
         let mut rest: Vec<ConsumerId> = consumers.keys().copied().collect();
         rest.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
+        debug_assert!(rest.is_sorted_by(|one, next| one > next), "each consumer is drawn once");
         self.highest = number;
         let temporary = self.place.directory.join(header::temporary_name(number));
         let (disk, tails) = (Arc::clone(&self.place.disk), Arc::clone(&self.place.tails));
@@ -376,6 +379,7 @@ impl ConsumerLog {
         self.obsolete.append(&mut self.current);
         self.queue.clear();
         self.dirty.clear();
+        debug_assert!(!self.is_dirty() && self.current.is_empty(), "another file holds all that waited");
     }
 
     fn new_header(&self, number: u64, next_consumer: u64) -> LogHeader {

@@ -127,6 +127,7 @@ impl PendingMessages {
     pub(super) fn remove(&mut self, seq: Seq, hint: DeliverySeq) -> Option<Pending> {
         let at = self.find(seq, hint)?;
         let pending = self.slots[at].pending();
+        debug_assert!(self.slots[at].seq == seq && self.live > 0, "a message that is there is taken once");
         self.slots[at].delivery = GONE;
         self.live -= 1;
         self.tidy();
@@ -144,6 +145,7 @@ impl PendingMessages {
             }
         }
         self.tidy();
+        debug_assert!(self.oldest().is_none_or(|(oldest, _)| oldest > seq), "nothing up to there is left");
         highest
     }
 
@@ -153,6 +155,7 @@ impl PendingMessages {
             self.live -= usize::from(slot.is_live());
         }
         self.tidy();
+        debug_assert!(self.newest().is_none_or(|(newest, _)| newest <= seq), "nothing above it is left");
     }
 
     /// Takes out all messages with sequences in `from..=to`.
@@ -194,6 +197,14 @@ impl PendingMessages {
         debug_assert!(self.slots.front().is_none_or(|slot| slot.is_live()), "the first slot is in use");
         debug_assert!(self.slots.back().is_none_or(|slot| slot.is_live()), "the last slot is in use");
         debug_assert!(self.live > 0 || self.slots.is_empty(), "no slots without messages");
+        debug_assert!(
+            self.slots.len() > SMALL || self.live == self.slots.iter().filter(|slot| slot.is_live()).count(),
+            "messages are counted"
+        );
+        debug_assert!(
+            self.slots.len() > SMALL || self.slots.iter().is_sorted_by_key(|slot| slot.seq),
+            "messages are in the order of the stream"
+        );
     }
 }
 

@@ -159,6 +159,7 @@ impl Rewrite {
     /// Writes entries behind the image and syncs them. Consumers that were created since are not in
     /// it.
     pub(super) fn append(&self, file: &dyn File, since: &[Queued]) -> io::Result<(Vec<u8>, Serials)> {
+        debug_assert!(self.rest.is_empty(), "entries stand behind the whole image");
         let (mut out, mut serials) = (Vec::new(), Serials::default());
         for Queued { id, kind, payload, .. } in since {
             let first = if id.0 < self.next { SERIAL_AFTER } else { 0 };

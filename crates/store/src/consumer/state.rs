@@ -198,6 +198,7 @@ impl ConsumerState {
     /// reference has it; but never one that was not given out, which would make the consumer deaf
     /// to what is delivered next.
     fn acknowledge_through(&mut self, delivery: DeliverySeq, seq: Seq) {
+        debug_assert!(seq > self.ack_floor.stream, "what lies below the floor is done");
         self.pending.remove_through(seq);
         self.forget_counts_through(seq);
         self.ack_floor = SequencePair { consumer: delivery.min(self.delivered.consumer), stream: seq };
@@ -220,6 +221,7 @@ impl ConsumerState {
 
     /// After `removed` is no longer pending: the floor is what lies before the oldest that is.
     fn raise_floor_after(&mut self, removed: DeliverySeq) {
+        debug_assert!(removed <= self.delivered.consumer, "a delivery that is done was made");
         match self.pending.oldest() {
             None => self.ack_floor = self.delivered,
             Some((seq, oldest)) if removed < oldest.delivery => {
@@ -235,6 +237,7 @@ impl ConsumerState {
     pub(super) fn reset(&mut self, seq: Seq) -> Applied {
         let begun = SequencePair { consumer: DeliverySeq(0), stream: seq };
         *self = Self { delivered: begun, ack_floor: begun, ..Self::default() };
+        debug_assert!(self.pending.is_empty() && self.redelivered.is_empty(), "everything is forgotten");
         Applied::Changed
     }
 
@@ -247,6 +250,7 @@ impl ConsumerState {
         if rules.acks == AckPolicy::None {
             self.done();
         }
+        debug_assert!(self.is_possible(), "floor <= delivered, and pending messages lie between");
         Applied::Changed
     }
 
@@ -310,6 +314,10 @@ impl ConsumerState {
             return false;
         }
         self.redelivered = self.redelivered.split_off(&seq.saturating_add(1));
+        debug_assert!(
+            self.redelivered.first_key_value().is_none_or(|(first, _)| *first > seq),
+            "nothing is counted of what is done"
+        );
         true
     }
 }

@@ -66,11 +66,13 @@ impl Deleted {
             return 0;
         }
         let before = self.count_in(first..=last);
+        debug_assert!(before <= last - first + 1, "a sequence is deleted once");
         if last - first >= LONG {
             self.insert_span(first, last)
         } else {
             self.insert_points(first, last)
         }
+        debug_assert!(self.count_in(first..=last) == last - first + 1, "a range is deleted as a whole");
         (last - first + 1) - before
     }
 

@@ -79,6 +79,7 @@ impl ExpiryIndex {
         let bucket = self.buckets.get_mut(&bound).expect("the bound was just found");
         let Ok(place) = bucket.binary_search(&pair) else { return false };
         bucket.remove(place);
+        debug_assert!(self.len > 0, "what is taken was counted");
         self.len -= 1;
         if bucket.is_empty() {
             self.buckets.remove(&bound);

@@ -102,10 +102,13 @@ impl Records {
         let units = units_of(text.len());
         let (id, got) = self.take_free(units).unwrap_or_else(|| (self.grow(units), units));
         let record = &mut self.bytes_mut(id)[..got as usize * UNIT];
+        debug_assert!(got >= units, "a record has room for its text");
         record[..HEADER].fill(0);
         record[LENGTH..FLAGS].copy_from_slice(&length.to_le_bytes());
         record[SLACK] = u8::try_from(got - units).expect("less than the smallest record");
         record[HEADER..HEADER + text.len()].copy_from_slice(text);
+        debug_assert!(self.text(id) == text && self.count(id) == 0, "a record begins without messages");
+        debug_assert!(self.units(id) == got, "a record knows what it takes");
         id
     }
 
@@ -185,6 +188,8 @@ impl Records {
 
     /// Replaces the state. What the last message counts is forgotten if it is another one.
     pub(super) fn write(&mut self, id: SubjectId, (count, first, last, flags): (u64, u64, u64, u8)) {
+        debug_assert!(self.flags(id) & flag::FREE == 0, "a free record has no state");
+        debug_assert!(flags & flag::FREE == 0, "a record is freed in one place");
         let header = self.bytes_mut(id).first_chunk_mut::<HEADER>().expect("a record begins with its header");
         let size = if word(header, LAST) == last { word(header, COUNT) & !COUNT_MASK } else { 0 };
         header[COUNT..FIRST].copy_from_slice(&(count.min(COUNT_MASK) | size).to_le_bytes());
@@ -259,6 +264,7 @@ impl Records {
     }
 
     fn link(&mut self, id: SubjectId, units: u32) {
+        debug_assert!(units >= SMALLEST, "a free record has room for what it says");
         let next = self.free.insert(units, id).unwrap_or(NONE);
         let record = self.bytes_mut(id);
         record[FLAGS] = flag::FREE;
@@ -275,6 +281,15 @@ impl Records {
         let record = self.bytes(id);
         let (units, next, before) =
             (half(record, FREE_UNITS), half(record, FREE_NEXT), half(record, FREE_BEFORE));
+        debug_assert!(record[FLAGS] == flag::FREE, "only free records are in lists");
+        debug_assert!(
+            next == NONE || half(self.bytes(next), FREE_BEFORE) == id,
+            "a list is the same from both ends"
+        );
+        debug_assert!(
+            (before == NONE) == (self.free.get(&units) == Some(&id)),
+            "the first of a list is known by its size"
+        );
         if next != NONE {
             set_half(self.bytes_mut(next), FREE_BEFORE, before);
         }
@@ -285,6 +300,7 @@ impl Records {
         } else {
             self.free.remove(&units);
         }
+        debug_assert!(self.chunks[chunk_of(id)].free >= units, "free units are counted");
         self.chunks[chunk_of(id)].free -= units;
     }
 
@@ -327,6 +343,8 @@ impl Records {
             place += self.units(id) as usize;
             self.unlink(id);
         }
+        debug_assert!(self.chunks[at].free == 0, "a chunk that is given up has no free records");
+        debug_assert!(!self.empty.contains(&(at as u32)), "a chunk is given up once");
         if at == self.current {
             self.chunks[at].bytes.clear();
             self.chunks[at].unjoined = 0;

@@ -205,6 +205,7 @@ impl SubjectIndex {
         };
         self.change(id, (count, flags), state);
         self.records.set_last_size(id, size);
+        debug_assert!(self.state(id) == state, "what was written is read");
         let is_known = !is_only && last_size > 0 && flags & flag::LAST_EXACT != 0;
         is_known.then_some((last, last_size))
     }
@@ -421,6 +422,15 @@ impl SubjectIndex {
 
     /// Writes a new state and keeps count of what has messages and what was touched.
     fn change(&mut self, id: SubjectId, (count, mut flags): (u64, u8), state: SubjectState) {
+        debug_assert!(
+            state.count == 0 || !state.first_exact || !state.last_exact || state.first <= state.last,
+            "the first message comes before the last"
+        );
+        debug_assert!(
+            state.count != 1 || !state.first_exact || !state.last_exact || state.first == state.last,
+            "the only message is first and last"
+        );
+        debug_assert!(count == 0 || self.live > 0, "a subject with messages is counted");
         self.live += usize::from(count == 0 && state.count > 0);
         self.live -= usize::from(count > 0 && state.count == 0);
         if flags & flag::TOUCHED == 0 {
@@ -454,6 +464,7 @@ impl SubjectIndex {
     /// it was taken.
     fn list(&mut self, id: SubjectId) {
         let flags = self.records.flags(id);
+        debug_assert!(self.records.count(id) == 0, "a subject with messages is not forgotten");
         if flags & (flag::LISTED | flag::TOUCHED) == 0 {
             self.records.set_flags(id, flags | flag::LISTED);
             self.idle.push(id);
@@ -470,6 +481,7 @@ impl SubjectIndex {
             if self.records.count(id) > 0 || flags & flag::TOUCHED != 0 {
                 self.records.set_flags(id, flags & !flag::LISTED);
             } else {
+                debug_assert!(flags & flag::LISTED != 0, "what is on the list is marked");
                 self.records.set_flags(id, flag::DEAD[self.parity]);
                 self.table.remove(self.hash(self.records.text(id)), id);
                 self.dead.push(id);
@@ -506,6 +518,7 @@ impl SubjectIndex {
         while *left > 0 {
             let Some(id) = self.freed.pop() else { break };
             *left -= 1;
+            debug_assert!(self.records.count(id) == 0, "only a subject without messages is freed");
             self.records.free(id);
         }
         give_back(&mut self.freed);

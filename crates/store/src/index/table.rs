@@ -48,16 +48,20 @@ impl IdTable {
             self.spread();
         }
         let part = self.part(hash);
+        debug_assert!(self.find(hash, |other| other == id).is_none(), "an id is in the table once");
         self.parts[part].insert(slot_of(hash, id));
         self.len += 1;
+        debug_assert!(self.find(hash, |other| other == id).is_some(), "what was entered is found");
     }
 
     /// Takes an id out; nothing happens if it is not there.
     pub(super) fn remove(&mut self, hash: u32, id: SubjectId) {
         let part = self.part(hash);
         if self.parts[part].remove(slot_of(hash, id)) {
+            debug_assert!(self.len > 0, "what was found is counted");
             self.len -= 1;
         }
+        debug_assert!(self.find(hash, |other| other == id).is_none(), "what was taken out is not found");
     }
 
     /// Makes room for so many ids at once.

@@ -125,6 +125,8 @@ impl Builder {
     }
 
     fn push(&mut self, kind: u32, length: u32, fields: [u64; 4]) {
+        debug_assert!(self.bytes.len() >= HEADER, "a block was begun");
+        debug_assert!((length == 0) == (kind == DROPPED), "bytes of a file are some");
         self.chunks += 1;
         self.bytes.extend_from_slice(&kind.to_le_bytes());
         self.bytes.extend_from_slice(&length.to_le_bytes());
@@ -140,6 +142,9 @@ impl Builder {
         let length = self.sealed_length();
         debug_assert!(used >= HEADER, "a block was begun");
         debug_assert!(length <= LONGEST_BLOCK, "a replay reads the longest block");
+        debug_assert!(head.is_plausible(), "a replay believes what a block says of its round");
+        debug_assert!(head.number == place.number, "a block says where it is");
+        debug_assert!(place.offset.is_multiple_of(PAGE as u64), "blocks begin on pages");
         self.bytes.resize(length, 0);
         let seed = place.seed();
         let body = crc32c::crc32c_append(seed, &self.bytes[HEADER..used]);
@@ -154,12 +159,22 @@ impl Builder {
         put_u64(header, 40, head.needed);
         put_u32(header, 48, head.part);
         put_u32(header, 52, u32::from(head.is_last));
-        put_u32(header, 56, length as u32);
-        put_u32(header, 60, used as u32);
+        put_u32(header, 56, u32::try_from(length).expect("a block has a few megabytes"));
+        put_u32(header, 60, u32::try_from(used).expect("a block has a few megabytes"));
         put_u32(header, 64, body);
         let crc = crc32c::crc32c_append(seed, &header[..HEADER - 4]);
         put_u32(header, HEADER - 4, crc);
+        debug_assert!(
+            matches!(Self::header_of(&self.bytes, place), BlockStart::BlockHeader(found) if found.head == head),
+            "what is written is read"
+        );
         &self.bytes
+    }
+}
+
+impl Builder {
+    fn header_of(bytes: &[u8], place: BlockAddress) -> BlockStart {
+        BlockHeader::parse(bytes, place.store, place.offset)
     }
 }
 

@@ -39,6 +39,7 @@ impl Files {
             self.abandon(&writing);
             return Err(error);
         }
+        debug_assert!(!lost.is_empty(), "a round of its own has something to copy");
         let syncs = self.sync(&writing)?;
         // What stands in older files is not needed any more.
         for live in self.live.iter_mut().filter(|live| live.number < writing.first_number) {

@@ -58,6 +58,10 @@ impl Dirty {
             SyncUrgency::Relaxed => &mut state.relaxed,
             SyncUrgency::Patient => &mut state.patient,
         };
+        debug_assert!(
+            files.last().is_none_or(|last| !Arc::ptr_eq(last, &file)),
+            "a file that is dirty is not entered again"
+        );
         files.push(file);
         let is_first = files.len() == 1;
         match urgency {

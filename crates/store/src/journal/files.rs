@@ -79,6 +79,25 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// Checks what must hold between two rounds.
+    fn check(&self) {
+        debug_assert!(
+            self.live.iter().zip(self.live.iter().skip(1)).all(|(one, next)| one.number < next.number),
+            "files are numbered upwards"
+        );
+        debug_assert!(self.current() < self.next_number, "a number is given out once");
+        debug_assert!(self.previous < self.next_round, "a round that ended was begun");
+        debug_assert!(self.recorded <= self.needed(), "a file that is not needed stays that");
+        debug_assert!(
+            self.live.iter().all(|live| live.used <= live.slot.capacity),
+            "a file holds no more than it has room for"
+        );
+        debug_assert!(
+            self.retired.iter().all(|live| live.number >= self.recorded),
+            "what a durable block calls not needed is free"
+        );
+    }
+
     /// The number of the file that is written.
     pub(super) fn current(&self) -> u64 {
         self.live.back().map_or(0, |live| live.number)
@@ -123,6 +142,7 @@ impl Files {
 
     /// Segments of `stream` with these numbers, which are sorted, are gone.
     pub(super) fn forget_segments(&mut self, stream: StreamId, numbers: &[SegmentNo]) {
+        debug_assert!(numbers.is_sorted(), "numbers are searched");
         for live in self.live.iter_mut().filter(|live| live.streams.contains(&stream)) {
             for files in [&mut live.holders, &mut live.lost] {
                 let gone = files.extract_if(.., |file| is_segment_of(file, stream, numbers));
@@ -167,6 +187,7 @@ impl Files {
 
     pub(super) fn begin_round(&mut self) -> Writing {
         let round = self.next_round;
+        debug_assert!(round > self.previous, "rounds are numbered upwards");
         self.next_round += 1;
         self.builder.clear();
         Writing {
@@ -198,7 +219,8 @@ impl Files {
                 continue;
             }
             let count = (length - done).min(room as u64);
-            let target = self.builder.begin_bytes(file.id(), file.generation(), offset + done, count as u32);
+            let chunk = u32::try_from(count).expect("a chunk fits into a block");
+            let target = self.builder.begin_bytes(file.id(), file.generation(), offset + done, chunk);
             let before = target.len() as u64;
             fill(done..done + count, target)?;
             debug_assert_eq!(target.len() as u64 - before, count, "a chunk has the length that it says");
@@ -264,7 +286,12 @@ impl Files {
         let recorded = self.recorded;
         let (free, retired) = self.retired.drain(..).partition(|live| live.number < recorded);
         self.retired = retired;
-        self.free.extend(Vec::into_iter(free).map(|live: Live| live.slot));
+        self.free.extend(Vec::into_iter(free).map(|live: Live| {
+            debug_assert!(live.number < recorded, "a file is free when a durable block does not need it");
+            live.slot
+        }));
+        debug_assert!(syncs > 0, "a round has a file");
+        self.check();
         Ok(syncs)
     }
 
@@ -280,6 +307,7 @@ impl Files {
             debug_assert!(live.used >= writing.began_at, "a round only adds");
             live.used = writing.began_at;
         }
+        debug_assert!(self.live.len() <= writing.began_in.max(1), "files of a round go with it");
         self.builder.clear();
     }
 
@@ -355,11 +383,16 @@ impl Files {
     /// A number that no file has.
     pub(super) fn take_number(&mut self) -> u64 {
         self.next_number += 1;
+        debug_assert!(self.next_number - 1 > self.current(), "a number is given out once");
         self.next_number - 1
     }
 
     /// The oldest file is not needed any more.
     pub(super) fn retire_oldest(&mut self) {
+        debug_assert!(
+            self.live.front().is_none_or(|live| live.holders.is_empty() && live.lost.is_empty()),
+            "a file that holds the only sure copy of something is needed"
+        );
         self.retired.extend(self.live.pop_front());
     }
 }

@@ -48,7 +48,7 @@ pub(crate) use inspect::inspect;
 pub use replay::{JournalReplay, Problem, ReplayReport, ReplayTarget, Resolution};
 pub use round::RoundSummary;
 pub(crate) use salvage::{each_kept, store_number};
-pub use statistics::{ROUND_TIME_BOUNDS, Statistics};
+pub use statistics::{ROUND_TIME_BOUNDS, Statistics, SyncLag};
 
 /// When files are synced that nobody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -492,12 +492,13 @@ impl Journal {
         let age = |since: u64| if since == u64::MAX { 0 } else { now.saturating_sub(since) };
         let positions = self.shared.dirty.patient_since().unwrap_or(u64::MAX);
         let positions = positions.min(self.counters.oldest_positions.load(Ordering::Relaxed));
+        let counted = self.counters.snapshot();
         Statistics {
-            loss_window: age(oldest),
-            positions_window: age(positions),
+            loss: SyncLag { now: age(oldest), ..counted.loss },
+            positions: SyncLag { now: age(positions), ..counted.positions },
             dirty_files,
             tail_bytes: self.shared.tail_bytes.load(Ordering::Relaxed),
-            ..self.counters.snapshot()
+            ..counted
         }
     }
 

@@ -89,6 +89,7 @@ impl RunningRound<'_> {
 
     /// Gives back what has to go into the journal in any case: bytes that replace others.
     fn sync_directly(&mut self, mut taken: RoundInput) -> Option<RoundInput> {
+        debug_assert!(taken.range.start <= taken.range.end, "what is durable was appended");
         let end = self.sync_file(&taken.file)?;
         debug_assert!(end >= taken.range.end, "a sync covers what was taken");
         add(&self.counters().direct_bytes, taken.pending());

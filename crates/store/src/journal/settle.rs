@@ -63,6 +63,7 @@ impl RunningRound<'_> {
                 Err(error) => return Err(error),
             }
         }
+        debug_assert!(self.files.live.len() > 1, "the file that is written is needed");
         self.files.retire_oldest();
         Ok(())
     }
@@ -75,6 +76,10 @@ impl RunningRound<'_> {
             // Those that were left or dropped since need nothing any more.
             live.lost.retain(|file| !file.is_settled(number));
             let Some(file) = live.holders.pop() else { return true };
+            debug_assert!(
+                !live.lost.iter().any(|lost| Arc::ptr_eq(lost, &file)),
+                "a file whose sync failed is not waited for"
+            );
             if file.leave_journal(number) {
                 continue;
             }

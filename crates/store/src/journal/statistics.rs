@@ -35,20 +35,24 @@ pub struct Statistics {
     pub carried_bytes: u64,
     /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
     pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
-    /// Age of the oldest message, or what becomes of one, that was released without being durable;
-    /// 0 if there is none.
-    pub loss_window: u64,
-    /// The largest loss window that a round has ended.
-    pub loss_window_max: u64,
-    /// Age of the oldest change of consumers' positions that is not durable; 0 if there is none.
-    pub positions_window: u64,
-    /// The largest such age that a round has ended: what a loss of power would have delivered
-    /// again.
-    pub positions_window_max: u64,
+    /// Messages that were released without being durable.
+    pub loss: SyncLag,
+    /// Changes of consumers' positions that are not durable: what a loss of power would have
+    /// delivered again.
+    pub positions: SyncLag,
     /// Files with something to make durable.
     pub dirty_files: usize,
     /// Bytes in the tails of append-only files.
     pub tail_bytes: u64,
+}
+
+/// How long something is not durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncLag {
+    /// Age of the oldest that is not durable now; 0 if there is none.
+    pub now: u64,
+    /// The largest age that a round has ended.
+    pub max: u64,
 }
 
 #[derive(Default)]
@@ -111,8 +115,8 @@ impl Counters {
             failed_files: get(&self.failed_files),
             carried_bytes: get(&self.carried_bytes),
             round_times: std::array::from_fn(|bucket| get(&self.round_times[bucket])),
-            loss_window_max: get(&self.loss_window_max),
-            positions_window_max: get(&self.positions_window_max),
+            loss: SyncLag { now: 0, max: get(&self.loss_window_max) },
+            positions: SyncLag { now: 0, max: get(&self.positions_window_max) },
             ..Statistics::default()
         }
     }

@@ -54,7 +54,7 @@ impl<'a> EntryBatch<'a> {
             subject: u16::try_from(message.subject.len()).expect("the caller refuses longer subjects"),
             kind: EntryKind::Message,
             flags,
-            headers: message.headers.len() as u32,
+            headers: u32::try_from(message.headers.len()).expect("the caller refuses longer headers"),
         };
         self.push(head, parts)
     }
@@ -93,7 +93,7 @@ impl<'a> EntryBatch<'a> {
             .iter()
             .fold(HEAD_BYTES + self.context.tag_bytes(), |sum, part| sum.saturating_add(part.len()));
         assert!(size <= MAX_ENTRY_BYTES, "the caller refuses messages of this size");
-        head.size = size as u32;
+        head.size = u32::try_from(size).expect("an entry is smaller than 4 GiB");
         let start = self.buffer.len();
         self.buffer.reserve(size);
         self.buffer.extend_from_slice(&head.to_bytes());
@@ -106,7 +106,7 @@ impl<'a> EntryBatch<'a> {
             "an entry has the size that it says"
         );
         self.open = Some(start);
-        self.offset(start) as u32
+        u32::try_from(self.offset(start)).expect("segments are smaller than 4 GiB")
     }
 
     /// The file offset of a place in the buffer. Segments end before 4 GiB, so offsets of entries

@@ -166,6 +166,8 @@ impl Slots {
         subjects: Vec<u32>,
         texts: Texts,
     ) -> Self {
+        debug_assert!(offsets.len() == sizes.len() && sizes.len() == subjects.len(), "a row has all columns");
+        debug_assert!(offsets.is_sorted_by(|a, b| a < b), "entries stand behind each other");
         let dictionary = Dictionary::new(texts, &subjects);
         let deltas = unless_counting(deltas);
         Self { first_seq, deltas, offsets, sizes, subjects, dictionary, successors: Successors::default() }
@@ -290,7 +292,9 @@ impl Slots {
     /// written with it.
     pub(crate) fn encode(&self, numbers: &[u32]) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + 16 * self.len());
-        out.extend_from_slice(&(self.len() as u32).to_le_bytes());
+        out.extend_from_slice(
+            &u32::try_from(self.len()).expect("a segment has fewer messages").to_le_bytes(),
+        );
         column::encode_u32(&self.offsets, Form::Plain, &mut out);
         let deltas: Vec<u32> = (0..self.len()).map(|index| self.delta(index)).collect();
         column::encode_u32(&deltas, Form::Short, &mut out);

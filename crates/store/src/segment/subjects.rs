@@ -102,8 +102,12 @@ impl Texts {
 
     /// Appends sorted texts: their number, their bytes together, a column of lengths, the bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(
+            &u32::try_from(self.len()).expect("a segment has fewer subjects").to_le_bytes(),
+        );
+        out.extend_from_slice(
+            &u32::try_from(self.bytes.len()).expect("texts of a segment are shorter than it").to_le_bytes(),
+        );
         let lengths: Vec<u64> = self.iter().map(|text| text.len() as u64).collect();
         column::encode(&lengths, Form::Short, out);
         out.extend_from_slice(&self.bytes);

@@ -44,9 +44,8 @@ pub struct NewMessage<'a> {
     /// The sequence that it must get, at most [`GAP_MAX`] behind the next one: those between are
     /// passed over in the same batch, as [`Stream::skip`] does. 0 for the next one.
     pub seq: Seq,
-    /// When it was accepted. Where it is less than that of a message before,
-    /// [`StreamReader::seq_at`](super::StreamReader::seq_at) and limits of age know of it only
-    /// about where it is.
+    /// When it was accepted. Times should not decrease: one that does is treated as about that of
+    /// its neighbours by [`StreamReader::seq_at`](super::StreamReader::seq_at) and limits of age.
     pub timestamp: Timestamp,
     /// When it ends: `None` with the stream's own limit of age, `Timestamp::MAX` never.
     pub expires: Option<Timestamp>,
@@ -114,6 +113,11 @@ impl Stream {
         if result.is_err() {
             self.gone.clear();
         }
+        debug_assert!(result.is_err() || outcomes.len() == messages.len(), "each message has an outcome");
+        debug_assert!(
+            self.gone.iter().zip(self.gone.iter().skip(1)).all(|(one, next)| one.end() < next.start()),
+            "what went is told in order, and once"
+        );
         result
     }
 
@@ -235,7 +239,9 @@ impl Stream {
             if messages <= limits.messages.unwrap_or(u64::MAX) && bytes <= limits.bytes.unwrap_or(u64::MAX) {
                 break;
             }
-            bytes -= catalog.locate_named(seq)?.map_or(0, |(found, _)| found.size);
+            let size = catalog.locate_named(seq)?.map_or(0, |(found, _)| found.size);
+            debug_assert!(size <= bytes && messages > 0, "what may go was counted");
+            bytes -= size;
             messages -= 1;
             going.push(seq);
         }
@@ -356,6 +362,7 @@ impl Entering<'_> {
             }
         }
         let seq = self.catalog.next_seq();
+        debug_assert!(message.seq == 0 || message.seq == seq, "a message gets the sequence that it asks for");
         let offset = batch.message(&record::Message {
             seq,
             timestamp: message.timestamp,

@@ -127,6 +127,7 @@ impl Stream {
         }
         due.sort_unstable();
         due.dedup();
+        debug_assert!(due.len() <= limit, "a slice has no more messages than it may");
         Ok((due, more))
     }
 
@@ -198,6 +199,7 @@ impl Stream {
                 }
             }
         }
+        debug_assert!(removed.messages <= ended.len() as u64, "only what has ended is removed");
         let gone = Ranges::from_unsorted(ended.iter().map(|one| one.seq).collect());
         batch.control(&Control::Delete(Cow::Owned(gone)), now);
         let mut markers = 0;

@@ -146,6 +146,7 @@ impl Stream {
             return None;
         };
         self.upkeep.idle = None;
+        debug_assert!(self.upkeep.out == Out::None, "one job of a stream is out at a time");
         self.upkeep.out = match &task {
             Task::Seal(sealing) => Out::Segment(sealing.closed.active.segment.no),
             Task::Compact(compaction) => Out::Segment(compaction.segment.no),
@@ -221,6 +222,10 @@ impl Stream {
 
     fn seal(&mut self) -> Task {
         let closed = self.closed.remove(0);
+        debug_assert!(
+            self.closed.first().is_none_or(|next| closed.active.segment.no < next.active.segment.no),
+            "segments are sealed in order"
+        );
         let is_retired =
             self.shared.catalog().retired().iter().any(|retired| retired.no == closed.active.segment.no);
         // The file of a retired segment is soon removed: only its footer is needed.

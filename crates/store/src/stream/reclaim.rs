@@ -57,6 +57,7 @@ fn copy_live(catalog: &Catalog, at: usize) -> Result<(Segment, Rows), ReadError>
         bytes.extend_from_slice(&entry);
         rows.push(table.delta(row), offset, size, table.subject(row));
     }
+    debug_assert!(rows.len() <= table.len(), "a copy has no more messages");
     file.append(&bytes, 0).expect("memory takes what is written");
     let source = SegmentFile::Appended(file);
     let Segment { stream, no, generation, first_seq, .. } = **old;

@@ -172,6 +172,7 @@ impl Release {
         let mut waiting = self.lock();
         waiting.set_mark(durable.saturating_add(ahead), durable);
         waiting.ahead = Some(ahead);
+        waiting.check();
     }
 
     /// Sequences up to `mark` may have been given out, and this is stated. Answers whether anything
@@ -191,6 +192,7 @@ impl Release {
         if !waiting.batches.is_empty() || mark >= waiting.mark {
             return None;
         }
+        debug_assert!(mark >= self.seq(), "the mark is not behind what is released");
         waiting.set_mark(mark, self.seq());
         Some(mark)
     }
@@ -211,6 +213,7 @@ impl Release {
         let mut waiting = self.lock();
         waiting.batches.iter_mut().for_each(|batch| batch.last_seq = batch.last_seq.min(last));
         self.seq.fetch_min(last, Ordering::AcqRel);
+        debug_assert!(self.seq() <= last, "what is gone is not released");
         if let Some(ahead) = waiting.ahead {
             // Less may be found, and this is counted from there.
             waiting.mark = waiting.mark.min(last.saturating_add(ahead));
@@ -227,7 +230,9 @@ impl Release {
             waiting.batches.back().is_none_or(|last| last.ticket < ticket),
             "batches wait in order"
         );
+        debug_assert!(last_seq >= self.seq(), "what was released is not appended again");
         waiting.batches.push_back(WaitingBatch { synced: Some((segment, end)), last_seq, ticket });
+        waiting.check();
     }
 
     /// `segment` is synced up to `offset`. Answers whether the position moved.
@@ -250,8 +255,13 @@ impl Release {
             reached = Some(batch.ticket);
         }
         waiting.forget_idle();
+        waiting.check();
         let Some(ticket) = reached else { return false };
         self.move_to(seq, ticket);
+        debug_assert!(
+            waiting.batches.front().is_none_or(|next| next.ticket.0 == ticket.0 + 1),
+            "what waits comes right behind what is released"
+        );
         true
     }
 
@@ -260,6 +270,7 @@ impl Release {
         debug_assert!(ticket > self.ticket(), "batches are released in order");
         debug_assert!(ticket <= self.last_ticket(), "what is released was appended");
         debug_assert!(seq >= self.seq(), "only a truncation takes the position back");
+        debug_assert!(ticket.0 > 0, "tickets begin with 1");
         self.seq.store(seq, Ordering::Release);
         self.ticket.fetch_max(ticket.0, Ordering::AcqRel);
     }
@@ -276,6 +287,25 @@ impl WaitingBatch {
 }
 
 impl ReleaseState {
+    fn check(&self) {
+        debug_assert!(self.near <= self.mark, "the mark is asked for before it is reached");
+        debug_assert!(
+            self.batches
+                .iter()
+                .zip(self.batches.iter().skip(1))
+                .take(8)
+                .all(|(one, next)| one.ticket.0 + 1 == next.ticket.0),
+            "batches wait in order, and none is missing"
+        );
+        debug_assert!(
+            self.durable
+                .iter()
+                .enumerate()
+                .all(|(at, (no, _))| self.durable[..at].iter().all(|(other, _)| other != no)),
+            "a file is known once"
+        );
+    }
+
     /// The last of what waits; 0 if nothing does.
     fn last_seq(&self) -> Seq {
         self.batches.back().map_or(0, |batch| batch.last_seq)

@@ -133,6 +133,8 @@ impl Stream {
         let limit = budget.min(usize::try_from(surplus).unwrap_or(usize::MAX));
         let last = if purge.below == 0 { purge.through } else { purge.through.min(purge.below - 1) };
         let doomed = lookup::collect(&catalog, filter, 0, last, limit)?;
+        debug_assert!(doomed.len() <= limit && doomed.is_sorted(), "the oldest go, and no more than may");
+        debug_assert!(doomed.last().is_none_or(|seq| *seq <= last), "what came since stays");
         let more = doomed.len() == limit && (limit as u64) < surplus;
         Ok((doomed, more))
     }
@@ -179,6 +181,8 @@ impl Stream {
             Ok(removed) => removed,
             Err(error) => return Err(self.fail(&error.to_string())),
         };
+        debug_assert!(reached >= totals.first_seq, "a slice never goes back");
+        debug_assert!(removed.messages <= totals.messages, "only messages are removed");
         self.log(&[Control::Trim { first: reached }], now)?;
         if first > totals.last_seq + 1 {
             self.begin_behind_gap(now)?;
@@ -212,6 +216,7 @@ impl Stream {
         // Sequences are used again: they go to a new segment, whose beginning says what older ones
         // still show. It has room for the entry.
         let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
+        debug_assert!(self.shared.catalog().totals().last_seq <= last, "nothing behind it is left");
         self.shared.release.truncated(last);
         self.log(&[Control::Truncate { last }], now)?;
         Ok(removed)
@@ -230,6 +235,7 @@ impl Stream {
         }
         self.make_room_for_removal(CONTROL_ROOM, now)?;
         self.shared.catalog_mut().skip_at(last, now);
+        debug_assert!(self.shared.catalog().next_seq() == last + 1, "what was passed over is used");
         self.log(&[Control::Skip { last }], now)?;
         self.begin_behind_gap(now)
     }

@@ -74,7 +74,12 @@ impl Stream {
             StoreError::Failed(why) => self.fail(&why),
             error => error,
         })?;
+        debug_assert!(
+            begun.segment.no == next && begun.segment.first_seq == first_seq,
+            "a segment as asked for"
+        );
         let old = std::mem::replace(&mut self.active, begun.clone());
+        debug_assert!(old.segment.no < self.active.segment.no, "segments are numbered upwards");
         let mut catalog = self.shared.catalog_mut();
         let closed = (!self.segment_storage.is_memory()).then(|| catalog.close_only(old));
         let cut = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
@@ -82,6 +87,10 @@ impl Stream {
         if closed.is_none() {
             catalog.forget_footer_changes();
         }
+        debug_assert!(
+            cut.is_err() || catalog.next_seq() == first_seq,
+            "a segment begins with the next sequence"
+        );
         drop(catalog);
         let file = closed.as_ref().map(|closed| Arc::clone(&closed.active.file));
         // Whatever fails below: its file is still to be let go of.

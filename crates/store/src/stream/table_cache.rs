@@ -120,6 +120,7 @@ impl TableCache {
         for (_, gone) in kept.extract_if(|(name, _), _| name.0 == stream) {
             *bytes -= gone.item.memory();
         }
+        debug_assert!(!kept.is_empty() || *bytes == 0, "without tables there are no bytes");
     }
 
     /// Bytes in use.
@@ -153,6 +154,12 @@ impl CachedTables {
         while self.bytes > budget && self.kept.len() > 1 {
             self.drop_oldest();
         }
+        debug_assert!(self.bytes <= budget || self.kept.len() == 1, "tables stay within their budget");
+        debug_assert!(
+            self.kept.len() > 64
+                || self.bytes == self.kept.values().map(|kept| kept.item.memory()).sum::<usize>(),
+            "the bytes of all tables are counted"
+        );
     }
 
     fn drop_oldest(&mut self) {

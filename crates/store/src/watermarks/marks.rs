@@ -149,6 +149,7 @@ impl Watermarks {
         let mut asked = self.asked();
         asked.is_urgent |= need == Need::Now;
         asked.streams.push(id);
+        debug_assert!(need != Need::Now || asked.due(0) == Some(0), "what is waited for is due at once");
     }
 
     /// How far a stream that was opened may go for now. `before`: as it was in this process before.

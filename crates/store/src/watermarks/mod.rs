@@ -274,6 +274,7 @@ impl Watermarks {
         }
         state.unwritten.clear();
         state.must_write_head = false;
+        state.check();
         Ok(())
     }
 
@@ -284,6 +285,25 @@ impl Watermarks {
 }
 
 impl WatermarkState {
+    fn check(&self) {
+        debug_assert!(
+            self.slot_of.values().all(|at| *at < self.slots.len() && !self.free.contains(at)),
+            "a stream has a slot of its own"
+        );
+        debug_assert!(
+            self.free.last().is_none_or(|at| *at < self.slots.len()),
+            "a free slot is one of the file"
+        );
+        debug_assert!(
+            self.open.keys().all(|id| self.slot_of.contains_key(id)),
+            "a stream that is open is stated"
+        );
+        debug_assert!(
+            self.found.keys().all(|id| !self.open.contains_key(id)),
+            "what was found is forgotten when its stream is opened"
+        );
+    }
+
     fn found(read: copies::WatermarkContents, boot: u64) -> Self {
         let otherwise = match &read.head {
             Some(head) if !head.is_clean => statement::after(false, head.boot, boot),
@@ -363,7 +383,8 @@ impl WatermarkState {
         self.found.remove(&id);
         if let Some(at) = self.slot_of.remove(&id) {
             self.slots[at] = WatermarkSlot::new(StreamId(0));
-            self.free.insert(at);
+            let is_new = self.free.insert(at);
+            debug_assert!(is_new, "a slot is given back once");
             self.mark_unwritten(at);
         }
     }
@@ -387,6 +408,7 @@ impl WatermarkState {
         if at == self.slots.len() {
             self.slots.push(WatermarkSlot::new(id));
         }
+        debug_assert!(self.slots[at].stream.0 == 0 || self.slots[at].stream == id, "a free slot is nobody's");
         self.slots[at] = WatermarkSlot::new(id);
         self.slot_of.insert(id, at);
         at

@@ -1,7 +1,7 @@
 //! Which message a request means.
 //!
-//! On a shard ([`Wait::Forbidden`]) what would read a lot to find it is refused with [`ReadError::WouldWait`]: searches by
-//! time, among many subjects, and through long tables.
+//! On a shard ([`Wait::Forbidden`]) what would read a lot to find it is refused with
+//! [`ReadError::WouldWait`]: searches by time, among many subjects, and through long tables.
 
 use myelin_store::{Filter, Message, ReadError, Seq, Storage, StreamReader, Timestamp, Wait};
 use myelin_subject::has_wildcard;

@@ -33,7 +33,7 @@ pub(super) struct InterestCleanup {
     round: Option<CleanupRound>,
     /// When to go on with it.
     next_round_at: Option<Timestamp>,
-    /// Whether messages that this round has passed may be needed no more.
+    /// A message that this round has passed may have become unneeded since: scan once more.
     restart: bool,
 }
 

@@ -132,9 +132,9 @@ impl<M: Member> Interest<M> {
         removed
     }
 
-    /// Meets whoever changes who receives `subject`: every change is either found by each
-    /// [`collect`](Self::collect) that the caller begins afterwards, or whoever makes it sees, when
-    /// it is made, all that the caller wrote before.
+    /// A full fence against concurrent changes of who receives `subject`. Either each later
+    /// [`collect`](Self::collect) of the caller sees the change, or the thread that makes the
+    /// change sees everything that the caller wrote before this call (a store-buffer pattern).
     pub fn synchronize(&self, subject: &[u8]) {
         self.epochs.synchronize(&FirstToken::first(subject, &self.hashing));
     }

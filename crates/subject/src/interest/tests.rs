@@ -279,7 +279,7 @@ fn churn(index: &Interest<Arc<Sub>>, seed: u64) -> Vec<Arc<Sub>> {
     mine
 }
 
-/// What a watcher saw, and when.
+/// Changes that a watcher saw, and when.
 type Look = (&'static str, Sorted, EpochStamp);
 
 /// Collects until told to stop; gives back all it saw whose stamp was not outdated at once.

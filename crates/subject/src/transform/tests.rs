@@ -247,7 +247,7 @@ fn to(subject: &str, weight: u8, cluster: &str) -> WeightedDestination {
     WeightedDestination { subject: subject.into(), weight, cluster: cluster.into() }
 }
 
-/// What `mappings` make of `subject` on a server of `cluster`, when the random numbers are
+/// Result of `mappings` for `subject` on a server of `cluster`, when the random numbers are
 /// `random`.
 fn mapped(mappings: &Mappings, subject: &str, cluster: &str, random: u32) -> Option<String> {
     let mut out = b"left over".to_vec();

@@ -10,21 +10,24 @@
 //!    its end are woken, those with filters only if a subject among the new ones is theirs.
 //! 2. `live`: each consumer has a turn of its own, and any shard may hold it. A pull request
 //!    arrives the same way, from its own subject.
-//! 3. `streams/src/consumer/delivery.rs`: the loop. First what is to come again (`streams/src/consumer/redelivery.rs`), then
-//!    what nobody has seen (`streams/src/consumer/stream_scan.rs`); who gets it
-//!    (`consumer/{pull,waiting,pin,push}.rs`), and when (`streams/src/consumer/pacing.rs`).
-//! 4. `streams/src/consumer/state_handle.rs`: each delivery is a change of the consumer's state; a slice of them is
-//!    one write to the log that all consumers of a stream share (`store/src/consumer/`).
+//! 3. `streams/src/consumer/delivery.rs`: the loop. First what is to come again
+//!    (`streams/src/consumer/redelivery.rs`), then what nobody has seen
+//!    (`streams/src/consumer/stream_scan.rs`); who gets it (`consumer/{pull,waiting,pin,push}.rs`),
+//!    and when (`streams/src/consumer/pacing.rs`).
+//! 4. `streams/src/consumer/state_handle.rs`: each delivery is a change of the consumer's state; a
+//!    slice of them is one write to the log that all consumers of a stream share
+//!    (`store/src/consumer/`).
 //! 5. `engine/ordered_outbox.rs`, `broker/src/shard/send.rs`: a delivery lies in its buffer as the
 //!    frame that the client gets, but for the sid. The receivers of an address are found once for a
 //!    buffer. A receiver that is behind stops its consumer until it has caught up
 //!    (`Shard::is_congested`).
 //! 6. `ack_service`: acknowledgements of all consumers of a stream come to one service, which sorts
 //!    them.
-//! 7. `streams/src/consumer/acks.rs`: what the acknowledgement means. One that wants an answer gets it when the
-//!    log says so (`Consumers::is_released` of the store).
-//! 8. `interest`, `streams/src/stream/interest_cleanup.rs`: where retention is not `limits`, the stream asks
-//!    whether anybody still needs the message, and removes it with an entry in its own log.
+//! 7. `streams/src/consumer/acks.rs`: what the acknowledgement means. One that wants an answer gets
+//!    it when the log says so (`Consumers::is_released` of the store).
+//! 8. `interest`, `streams/src/stream/interest_cleanup.rs`: where retention is not `limits`, the
+//!    stream asks whether anybody still needs the message, and removes it with an entry in its own
+//!    log.
 //!
 //! Each consumer has one alarm, for whatever is due first. Making, changing and ending consumers
 //! happens on the thread of the API (`manage`), which acts on the core through the same turn. The

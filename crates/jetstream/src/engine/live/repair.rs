@@ -70,9 +70,9 @@ impl LiveStream {
                 report.notices.iter().for_each(|notice| log(Level::Warn, format_args!("{notice}")));
                 log(Level::Warn, format_args!("was opened anew"));
                 self.consumers.set_reader(&core.reader());
-                // Before the core goes back: runs that wait for it must not go on where they were
-                // in the old log. Twice, for what was of the old log must not meet the new one, and
-                // what was begun in between has seen the old one.
+                // Mirrors and sources start again twice. Before the core goes back: a reader that
+                // waits for the core must not go on from a position in the old log. After it: a
+                // reader that has started in between may still have read the old log.
                 self.sourcing.reset();
                 let last = core.state().totals.last_seq;
                 self.sourcing.opened(&self.consumers, core.config(), last, seen);

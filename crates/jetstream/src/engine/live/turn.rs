@@ -83,8 +83,8 @@ impl LiveStream {
             TurnResult { effects: Effects { out, ..Effects::default() }, ..TurnResult::default() };
         let outcome = self.core.submit(work, |slot, batch| self.run_turn(slot, batch, &mut after));
         if self.must_continue(outcome, &mut after) {
-            // Others have their turn first: a shard that works for one stream alone starves its
-            // connections. Nobody else knows of what is left, whatever else is on its way.
+            // The budget is spent. The shard's connections run before the rest of this stream's
+            // work; nothing else is certain to wake the stream for it, so it wakes itself.
             self.wake_always();
         }
         after

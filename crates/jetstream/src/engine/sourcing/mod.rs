@@ -15,13 +15,14 @@
 //!    that copies. It reads the origin through a `StreamReader` and never takes the origin's turn.
 //! 3. `read_state`, `render`: in the turn, a run is read from the origin's log, with subjects and
 //!    headers as they are to be stored.
-//! 4. `streams/src/stream/copy.rs`, `streams/src/stream/flush.rs`: the checks of a copy and one append. A mirror's messages
-//!    keep their sequences and times (`AppendRun::push_stamp`); gaps are entries of the batch.
+//! 4. `streams/src/stream/copy.rs`, `streams/src/stream/flush.rs`: the checks of a copy and one
+//!    append. A mirror's messages keep their sequences and times (`AppendRun::push_stamp`); gaps
+//!    are entries of the batch.
 //! 5. `positions`: how far a source is goes to the log of the stream's consumers, with what it was
 //!    before, and is synced before a segment is sealed. A start brings both logs into line;
 //!    `search` looks for the position in slices, on the thread that reads.
-//! 6. `SourceReader::apply_effects`, after the turn: more, wait, read what is cold, come again later, or
-//!    look for the origin, which is for the thread of the API.
+//! 6. `SourceReader::apply_effects`, after the turn: more, wait, read what is cold, come again
+//!    later, or look for the origin, which is for the thread of the API.
 //! 7. `source_consumer`: where the origin keeps messages for this stream, what this stream has
 //!    released is settled there.
 //!

@@ -26,8 +26,8 @@ pub(in crate::engine) fn sweep_origins(jetstream: &JetStream, account: &Arc<Acco
     }
 }
 
-/// Removes the orphans at origins that were found in files, of whatever account. Returns those
-/// origins of which it is not known yet whether they have any.
+/// Removes, after a start, the orphans at all origins that were found in files. Returns the origins
+/// whose owner is not loaded yet.
 pub(in crate::engine) fn sweep_found(
     jetstream: &JetStream,
     mut found: Vec<Weak<LiveStream>>,

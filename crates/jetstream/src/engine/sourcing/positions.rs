@@ -5,11 +5,12 @@
 //! after each run of a source, still in the turn, its position is written to the log of the
 //! stream's consumers. A crash may leave more of one log than of the other:
 //!
-//! - More of the stream: what it says of sources is taken from the messages that are read when it is opened, also those that
-//!   are gone again (`SeenPositions`), and from those that it still has (`position_search`).
-//!   What is gone from a sealed segment is not read any more: before one is sealed, the positions are synced ([`upkeep`]).
-//! - More of the positions: each has those before it along, back to one whose messages survive anything. The last one that the
-//!   stream can have is believed.
+//! - More of the stream: what it says of sources is taken from the messages that are read when it
+//!   is opened, also those that are gone again (`SeenPositions`), and from those that it still has
+//!   (`position_search`). What is gone from a sealed segment is not read any more: before one is
+//!   sealed, the positions are synced ([`upkeep`]).
+//! - More of the positions: each has those before it along, back to one whose messages survive
+//!   anything. The last one that the stream can have is believed.
 
 use super::render::SourceHeader;
 use crate::engine::LiveStream;

@@ -1,5 +1,7 @@
-//! The consumer that stands for a mirror or source where a message goes when its consumers have it
-//! (work-queue and interest retention): the origin keeps for it what is not stored here yet.
+//! The internal consumer behind a mirror or source whose origin has work-queue or interest
+//! retention: the origin keeps for it what is not stored here yet. It is owned by the configuration
+//! of the stream that its metadata names: a reader that starts again uses it again, and a source
+//! that is taken out of the configuration deletes it.
 //!
 //! It is what the reference makes, shown in lists like it: durable, acknowledged by flow control.
 //! Messages do not go through it: the source reader reads the log, and tells it what was stored.
@@ -75,8 +77,8 @@ fn label(is_mirror: bool, key: &str) -> String {
     format!("_nats.{}.{key}", if is_mirror { "mirror" } else { "src" })
 }
 
-/// For whom a consumer was made that stands for a mirror or source: the account, the stream, and
-/// whether it is its mirror.
+/// Owner of the internal consumer behind a mirror or source: the account, the stream, and whether
+/// it is the stream's mirror.
 pub(super) fn owner(consumer: &ConsumerConfig) -> Option<(&str, &str, bool)> {
     let of = |is_mirror: bool| {
         let said = |key| consumer.metadata.get(&label(is_mirror, key)).map(String::as_str);

@@ -1,4 +1,4 @@
-//! What is gone takes no memory, also when nothing comes any more.
+//! Memory of what is gone is given back, also when nothing comes any more.
 
 use super::house::{House, stream};
 use myelin_jsapi::config::{Storage, StreamConfig};

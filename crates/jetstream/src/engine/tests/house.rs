@@ -31,7 +31,7 @@ pub(super) const MOST_READS: usize = 8;
 
 const BEGAN: Timestamp = 1_700_000_000_000_000_000;
 
-/// What was asked of it and not done.
+/// Work that was asked of the host and not done.
 #[derive(Default)]
 pub(super) struct Desk {
     now: AtomicI64,

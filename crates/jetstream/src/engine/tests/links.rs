@@ -190,7 +190,7 @@ fn a_consumer_that_somebody_else_has_made_stays_when_the_stream_goes_that_copied
     assert_eq!(house.consumers("W"), [&*own.name]);
 }
 
-/// What cannot be read may be the stream that copies, and somebody may bring it back.
+/// A stream that cannot be read may be one that copies, and somebody may bring it back.
 #[test]
 fn as_long_as_a_stream_cannot_be_read_only_consumers_of_those_that_are_deleted_go() {
     let disk = FaultyDisk::new(1);

@@ -1,4 +1,4 @@
-//! What is acknowledged before it is synced, and the loss of power.
+//! Messages that are acknowledged before they are synced, and the loss of power.
 
 use super::house::{House, copy, source, stream};
 use crate::engine::Host;
@@ -6,7 +6,7 @@ use crate::engine::live::lock;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
 
-/// What a stream gives out before its first mark.
+/// Sequences that a stream gives out before its first mark.
 const AHEAD: u64 = 4096;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What streams, consumers and those that copy do together, step by step.
+//! Streams, consumers, mirrors and sources together, step by step.
 
 mod behind;
 mod cold;

@@ -1,4 +1,4 @@
-//! What panics costs itself, and goes on; what fails is mended by a clock that nobody sets.
+//! Panics cost what has panicked and nothing else; failures are mended by a clock that nobody sets.
 
 use super::house::{House, MOST_READS, stream};
 use crate::engine::live::lock;

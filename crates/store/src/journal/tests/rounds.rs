@@ -101,11 +101,11 @@ fn positions_have_a_window_of_their_own() {
     world.create(positions, Durability::Written).unwrap();
     let since = world.clock.get();
     let statistics = world.journal.statistics(since + 500);
-    assert_eq!((statistics.loss_window, statistics.positions_window), (0, 500));
+    assert_eq!((statistics.loss.now, statistics.positions.now), (0, 500));
     world.journal.round_now(&|| since + 700).unwrap();
     let statistics = world.journal.statistics(since + 900);
-    assert_eq!((statistics.loss_window_max, statistics.positions_window), (0, 0));
-    assert_eq!(statistics.positions_window_max, 700);
+    assert_eq!((statistics.loss.max, statistics.positions.now), (0, 0));
+    assert_eq!(statistics.positions.max, 700);
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn the_loss_window_is_the_age_of_what_was_released_and_is_not_durable() {
     world.create(id(2, 1), Durability::Synced).unwrap();
     let since = 1_000_001_000;
     let statistics = world.journal.statistics(since + 500);
-    assert_eq!((statistics.loss_window, statistics.dirty_files), (500, 2));
+    assert_eq!((statistics.loss.now, statistics.dirty_files), (500, 2));
     world.journal.round(&|| since + 700).unwrap();
     let statistics = world.journal.statistics(since + 900);
-    assert_eq!((statistics.loss_window, statistics.loss_window_max, statistics.dirty_files), (0, 700, 0));
+    assert_eq!((statistics.loss.now, statistics.loss.max, statistics.dirty_files), (0, 700, 0));
     assert_eq!((statistics.rounds, statistics.round_times[0]), (1, 1));
 }
 

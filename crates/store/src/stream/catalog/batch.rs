@@ -65,6 +65,7 @@ impl Catalog {
             sorted.sort_unstable();
             &sorted
         };
+        debug_assert!(seqs.is_sorted(), "tables are asked for once");
         let behind = self.remove_front(seqs, taken);
         if taken.first.is_some() {
             self.apply_head_removals();
@@ -74,9 +75,11 @@ impl Catalog {
             if self.contains(seq) {
                 let (size, subject) = self.row_for(seq, &mut hand)?.unwrap_or((0, None));
                 taken.removed.add(self.take_out(seq, size, subject));
+                debug_assert!(!self.contains(seq), "what was removed is gone");
                 taken.rest.push(seq..=seq);
             }
         }
+        self.check_all();
         Ok(())
     }
 

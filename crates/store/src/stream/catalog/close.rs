@@ -44,7 +44,10 @@ impl Catalog {
             .filter(|_| self.segments.rows.len() > 0)
             .map_or(Times::NONE, |view| view.times);
         let rows = self.segments.close_active().unwrap_or_default();
+        debug_assert!(self.segments.rows.len() == 0, "the table goes with its segment");
+        debug_assert!(self.subjects.index.touched() == 0, "what has changed was taken");
         self.segments.unsealed += 1;
+        self.check();
         let origin = SegmentOrigin::Written;
         Closed { active, rows, totals, touched, index_epoch, deleted, times, expiries, origin }
     }

@@ -16,6 +16,7 @@ pub(super) struct FooterChanges {
 impl FooterChanges {
     /// Enters removed sequences.
     pub(super) fn note_removed(&mut self, range: RangeInclusive<Seq>) {
+        debug_assert!(!range.is_empty(), "what is removed has a sequence");
         match self.deleted.last_mut() {
             Some(last) if *last.end() + 1 == *range.start() => *last = *last.start()..=*range.end(),
             _ => self.deleted.push(range),
@@ -30,6 +31,10 @@ impl FooterChanges {
             !range.is_empty()
         });
         self.expiries.retain(|&(seq, _)| seq <= last);
+        debug_assert!(
+            self.deleted.iter().all(|range| *range.end() <= last),
+            "a sequence that is given out again is not called removed"
+        );
     }
 
     /// Forgets all: no footer will tell.

@@ -37,8 +37,10 @@ impl Catalog {
         }
         self.load_head_table(at)?;
         self.head.is_used = true;
-        let Some((_, table)) = &self.head.table else { return Ok(None) };
+        let Some((no, table)) = &self.head.table else { return Ok(None) };
+        debug_assert!(*no == self.segments.views[at].segment.no.0, "the table is that of the first segment");
         let Some(row) = table.row_of(seq - first) else { return Ok(None) };
+        debug_assert!(first + u64::from(table.delta(row)) == seq, "a row is that of its sequence");
         let size = table.size(row);
         let number = table.subject(row);
         let subject = match table {

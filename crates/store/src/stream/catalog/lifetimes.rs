@@ -18,19 +18,17 @@ pub(super) struct Lifetimes {
     pub(super) pruning: Option<(Timestamp, Seq)>,
     /// Messages that no limit of age concerns.
     pub(super) never_expire: BTreeSet<Seq>,
-    /// From the first message up to here `never_expire` has all messages: a start for whoever looks
-    /// for another one.
+    /// Every message from the first one up to here is in `never_expire`, so that a scan for one
+    /// that is not can start here.
     pub(super) never_expire_until: AtomicU64,
 }
 
 impl Lifetimes {
     /// Remembers that a message has a lifetime of its own.
     pub(super) fn note(&mut self, seq: Seq, at: Timestamp) {
-        if at == Timestamp::MAX {
-            self.never_expire.insert(seq);
-        } else {
-            self.expiry.insert(seq, at);
-        }
+        let is_new =
+            if at == Timestamp::MAX { self.never_expire.insert(seq) } else { self.expiry.insert(seq, at) };
+        debug_assert!(is_new, "a message has one lifetime, and a sequence that is given out again none");
     }
 
     /// Whether a pass is due, or under way, that drops lifetimes of messages that are gone from a
@@ -51,6 +49,10 @@ impl Lifetimes {
         if !self.never_expire.is_empty() {
             self.never_expire = self.never_expire.split_off(&first);
         }
+        debug_assert!(
+            self.never_expire.first().is_none_or(|seq| *seq >= first),
+            "nothing is kept of messages that are gone"
+        );
     }
 
     /// Forgets messages behind `last`, whose sequences are given out again: they must not inherit
@@ -63,6 +65,7 @@ impl Lifetimes {
         }
         let mut all = Vec::new();
         while self.expiry.take_due(Timestamp::MAX, usize::MAX, &mut all) {}
+        debug_assert!(self.expiry.is_empty(), "all were taken");
         self.expiry = ExpiryIndex::new();
         for (at, seq) in all {
             if seq <= last {

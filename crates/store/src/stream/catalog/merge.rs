@@ -50,6 +50,8 @@ impl Catalog {
     pub(in crate::stream) fn replace(&mut self, segment: Arc<Segment>) -> Option<Arc<Segment>> {
         if let Some(view) = self.segments.views.iter_mut().find(|view| view.segment.no == segment.no) {
             let before = std::mem::replace(&mut view.segment, segment);
+            debug_assert!(view.segment.is_sealed(), "only a sealed segment takes the place of another");
+            debug_assert!(!matches!(view.form, Form::Active), "the segment that grows is not sealed");
             view.form = Form::Sealed;
             view.removed = 0;
             self.forget_head_table();
@@ -64,6 +66,7 @@ impl Catalog {
         let is_gone = |segment: &Arc<Segment>| numbers.binary_search(&segment.no).is_ok();
         let segments =
             self.segments.views.extract_if(.., |view| is_gone(&view.segment)).map(|view| view.segment);
+        debug_assert!(numbers.is_sorted(), "numbers are searched");
         let mut gone: Vec<_> = segments.collect();
         gone.extend(self.segments.retired.extract_if(.., |segment| is_gone(segment)));
         gone

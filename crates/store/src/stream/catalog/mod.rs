@@ -172,6 +172,47 @@ impl Catalog {
         self.segments.hide_from(first_seq, &self.removed.truncations);
     }
 
+    /// Checks what must hold between two changes, at little cost.
+    fn check(&self) {
+        let Totals { messages, bytes, first_seq, last_seq, .. } = self.totals;
+        debug_assert!(first_seq >= 1, "sequences begin with 1");
+        debug_assert!(first_seq <= last_seq + 1, "the first sequence is at most the next one");
+        debug_assert!(messages <= last_seq + 1 - first_seq, "a message has a sequence of its own");
+        debug_assert!(messages > 0 || bytes == 0, "without messages there are no bytes");
+        debug_assert!(
+            messages > 0 || first_seq == last_seq + 1,
+            "without messages the next one is the first"
+        );
+        debug_assert!(
+            messages == 0 || !self.removed.deleted.contains(first_seq),
+            "the first sequence has a message"
+        );
+        debug_assert!(
+            self.lifetimes.never_expire.last().is_none_or(|seq| *seq <= last_seq),
+            "a lifetime is that of a message"
+        );
+        debug_assert!(
+            self.segments.views.last().is_none_or(|view| view.last_seq <= last_seq),
+            "a segment shows what was given out"
+        );
+    }
+
+    /// Checks the invariant at the head of this file: for changes that are rarer than appends.
+    fn check_all(&self) {
+        self.check();
+        let Totals { messages, first_seq, last_seq, .. } = self.totals;
+        debug_assert_eq!(
+            messages + if messages == 0 { 0 } else { self.removed.deleted.count_in(first_seq..=last_seq) },
+            last_seq + 1 - first_seq,
+            "every sequence from the first to the last is a message or deleted"
+        );
+        debug_assert!(
+            self.lifetimes.never_expire.first().is_none_or(|seq| *seq >= first_seq),
+            "lifetimes of what lies before the first message are forgotten"
+        );
+        self.segments.check();
+    }
+
     /// The sequence that the next message gets.
     pub(crate) fn next_seq(&self) -> Seq {
         self.totals.last_seq + 1
@@ -200,6 +241,7 @@ impl Catalog {
             self.footer.expiries.push((row.seq, at));
         }
         self.segments.append_row(row, size, id);
+        self.check();
         Appended { subject: id, before }
     }
 
@@ -405,6 +447,8 @@ impl Catalog {
             removed.bytes += one.bytes;
         }
         self.set_first(first.max(self.totals.first_seq));
+        debug_assert!(self.totals.first_seq >= first, "nothing before it is left");
+        self.check_all();
         Ok(removed)
     }
 
@@ -425,6 +469,8 @@ impl Catalog {
             ..Totals::default()
         };
         self.segments.retire_below(first);
+        debug_assert!(self.subjects.index.len() == 0, "without messages there are no subjects");
+        self.check_all();
         removed
     }
 
@@ -482,6 +528,7 @@ impl Catalog {
     /// What follows from removed oldest messages, once for many of them.
     pub(crate) fn apply_head_removals(&mut self) {
         self.set_first(self.totals.first_seq);
+        self.check_all();
     }
 
     /// Corrects what the index says of a subject whose messages were lost to damage, or are known
@@ -500,7 +547,11 @@ impl Catalog {
 
     /// Takes lifetimes that have ended, `limit` of them at most. Answers whether there are more.
     pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize, due: &mut Vec<(Timestamp, Seq)>) -> bool {
-        self.lifetimes.expiry.take_due(now, limit, due)
+        let before = due.len();
+        let has_more = self.lifetimes.expiry.take_due(now, limit, due);
+        debug_assert!(due.len() - before <= limit, "no more is taken than was asked for");
+        debug_assert!(due[before..].iter().all(|&(at, _)| at <= now), "only what has ended is due");
+        has_more
     }
 
     /// Enters a lifetime again whose message could not be removed.
@@ -522,6 +573,7 @@ impl Catalog {
         self.totals.last_seq = last;
         debug_assert!(self.totals.first_seq <= self.next_seq(), "the first sequence is at most the next one");
         self.segments.skip(last);
+        self.check();
     }
 
     /// Moves the last sequence to `last` for what came at this time and is not stored.

@@ -35,10 +35,15 @@ impl RemovedMessages {
         } else {
             self.deleted.insert_range(range.clone());
         }
+        debug_assert!(
+            self.deleted.contains(*range.start()) && self.deleted.contains(*range.end()),
+            "what was entered is in"
+        );
     }
 
     /// Counts a message that was removed behind the first one.
     pub(super) fn note_interior(&mut self, seq: Seq) {
+        debug_assert!(!self.deleted.contains(seq), "a message is removed once");
         self.interior += 1;
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
@@ -61,6 +66,7 @@ impl RemovedMessages {
         if !self.deleted.is_empty() {
             self.deleted.remove_below(first);
         }
+        debug_assert!(!self.deleted.contains(first - 1), "nothing before the first message is kept");
     }
 
     /// Forgets all: there are no messages.

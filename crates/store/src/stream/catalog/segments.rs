@@ -51,6 +51,32 @@ impl Segments {
         }
     }
 
+    /// Checks what this file owns: views ascend and do not overlap, and the last one alone may
+    /// grow.
+    pub(super) fn check(&self) {
+        let mut before: Option<&SegmentView> = None;
+        // The rest was checked when it came: the last few are those that change.
+        for view in self.views.iter().skip(self.views.len().saturating_sub(4)) {
+            if let Some(before) = before {
+                debug_assert!(before.last_seq < view.first_seq, "views ascend and do not overlap");
+                debug_assert!(!matches!(before.form, Form::Active), "only the last segment grows");
+                debug_assert!(before.reached <= view.reached, "a time that was reached stays reached");
+                debug_assert!(before.segment.no < view.segment.no, "segments are numbered upwards");
+            }
+            debug_assert!(view.segment.first_seq <= view.first_seq, "a view shows a part of its segment");
+            debug_assert!(
+                !matches!(view.form, Form::Sealed) || view.segment.is_sealed(),
+                "the table of a sealed segment is in its footer"
+            );
+            before = Some(view);
+        }
+        debug_assert!(
+            self.views.last().is_some_and(|view| matches!(view.form, Form::Active)) || self.rows.len() == 0,
+            "rows are those of a segment that grows"
+        );
+        debug_assert!(self.keeps_retired || self.retired.is_empty(), "in memory nothing is kept");
+    }
+
     /// The segment that grows.
     pub(super) fn active(&mut self) -> &mut SegmentView {
         self.views.last_mut().expect("a stream has an active segment")
@@ -112,6 +138,7 @@ impl Segments {
     /// Lets the active segment show sequences up to `last`, which have no messages.
     pub(super) fn skip(&mut self, last: Seq) {
         if let Some(active) = self.views.last_mut() {
+            debug_assert!(active.last_seq <= last, "a segment shows no less than before");
             active.last_seq = last;
         }
     }
@@ -145,6 +172,10 @@ impl Segments {
     /// Index in `views` of the segment that shows `seq`.
     pub(super) fn find(&self, seq: Seq) -> Option<usize> {
         let behind = self.views.partition_point(|view| view.first_seq <= seq);
+        debug_assert!(
+            self.views.get(behind).is_none_or(|view| seq < view.first_seq),
+            "views ascend, so that they can be searched"
+        );
         let at = behind.checked_sub(1)?;
         (seq <= self.views[at].last_seq).then_some(at)
     }
@@ -172,5 +203,9 @@ impl Segments {
             let gone = self.views.drain(..gone).map(|view| view.segment);
             if self.keeps_retired { self.retired.extend(gone) } else { drop(gone) }
         }
+        debug_assert!(
+            self.views.first().is_none_or(|view| view.last_seq >= first || matches!(view.form, Form::Active)),
+            "a segment without messages is retired"
+        );
     }
 }

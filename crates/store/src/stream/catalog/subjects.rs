@@ -22,10 +22,12 @@ impl Subjects {
     /// numbers.
     pub(super) fn replace(&mut self, is_needed: bool) {
         let old = std::mem::replace(&mut self.index, SubjectIndex::new(self.seed));
+        debug_assert!(self.old.iter().all(|(at, _)| *at < self.epoch), "older indexes have older numbers");
         if is_needed {
             self.old.push((self.epoch, old));
         }
         self.epoch += 1;
+        debug_assert!(self.index.len() == 0, "an index begins without subjects");
     }
 
     /// The index whose numbers a table used that was closed at `epoch`.

@@ -28,6 +28,7 @@ impl Catalog {
             self.totals.first_seq = self.totals.last_seq + 1;
         }
         debug_assert!(self.totals.first_seq <= self.next_seq(), "the first sequence is at most the next one");
+        debug_assert!(self.totals.last_seq <= last, "nothing behind it is left");
         Ok(removed)
     }
 

@@ -302,8 +302,8 @@ impl Twin {
     }
 
     /// The process ends, and another one begins with what was saved, in a stream that ends with
-    /// `last`. What that one notices of the stream is saved with the next round of the log, and lost
-    /// if it ends before.
+    /// `last`. What that one notices of the stream is saved with the next round of the log, and
+    /// lost if it ends before.
     pub(super) fn restart(&mut self, loses: bool, last: Seq) {
         if loses {
             self.state = self.saved.clone();
