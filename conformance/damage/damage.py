@@ -206,7 +206,8 @@ class Case:
         self.root, self.wrong, self.words, self.said = Path(folder, "js", "jetstream", "myelin"), [], "", ""
         self.key_file = ["--key-file", str(images / "key"), "--cipher", "aes"] if arguments.encrypted else []
         self.hurt = {owner(damage["file"], names) for damage in case["damages"]}
-        self.names = names
+        # Whether nothing was started or repaired before what is judged.
+        self.names, self.is_first = names, not case["then"]
         self.prefix = NOBODY if any(damage["how"] == "not to be read" for damage in case["damages"]) else []
 
     def damage(self):
@@ -237,10 +238,10 @@ class Case:
         command = [*self.prefix, self.arguments.myelin, "store", "repair", str(self.root), "--apply", *given, *self.key_file]
         rng = random.Random(repr(self.case))
         for _ in range(3 if killed else 0):
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             time.sleep(rng.random() * 0.1)
             process.kill()
-            process.wait()
+            self.said += process.communicate()[0]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 3)
         self.said += done.stdout + done.stderr
         if done.returncode not in (0, 1) or "panic" in done.stderr:
@@ -276,6 +277,7 @@ class Case:
             self.words += Path(self.folder, "log").read_text(errors="replace")
             if not self.is_hard() and not self.prefix:
                 self.wrong.append(str(error))
+        self.is_first = False
         if self.prefix:
             self.open_again()
         else:
@@ -311,7 +313,7 @@ class Case:
             client = Client(running.port)
             for name, promised in truth.items():
                 if not self.is_gone(name):
-                    found, count = judge_stream(client, name, promised, name in self.hurt, check, lambda: self.words + running.words(), not then)
+                    found, count = judge_stream(client, name, promised, name in self.hurt, check, lambda: self.words + running.words(), self.is_first)
                     self.wrong += found
                     lost += count
         finally:

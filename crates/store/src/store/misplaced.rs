@@ -75,7 +75,7 @@ fn is_of_stream(name: &str) -> bool {
         || base_number(name).is_some()
 }
 
-/// What is in a directory; nothing if it is none.
+/// Entries of a directory; none if it is a file or missing.
 fn list(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
     match disk.list(directory) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

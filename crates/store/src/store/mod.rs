@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use myelin_disk::Disk;
 use myelin_disk::claim::ClaimSet;
 use myelin_disk::handles::Handles;
 use myelin_disk::headroom::Headroom;
+use myelin_disk::{Disk, Lock};
 
 use crate::config::{StreamConfig, Unsealed};
 use crate::damage::Damage;
@@ -154,11 +154,7 @@ impl Store {
         } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
-        disk.make_directory(&root).map_err(io("the store directory"))?;
-        let mut notices = misplaced::set_lock_aside(&*disk, &root).map_err(io("the store directory"))?;
-        let lock = disk.lock(&root.join(LOCK));
-        let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
-        notices.append(&mut set_all_aside(&*disk, &root).map_err(io("the store directory"))?);
+        let (lock, notices) = take_possession(&*disk, &root)?;
         disk.make_directory(&streams).map_err(io("streams"))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
@@ -556,6 +552,17 @@ fn seed(entropy: &dyn Entropy) -> u64 {
     let mut seed = [0; 8];
     entropy.fill(&mut seed);
     u64::from_le_bytes(seed)
+}
+
+/// Locks the store, and moves away what is of the wrong kind.
+fn take_possession(disk: &dyn Disk, root: &Path) -> Result<(Box<dyn Lock>, Vec<Notice>), OpenError> {
+    let io = |error: io::Error| OpenError::new("the store directory", error);
+    disk.make_directory(root).map_err(io)?;
+    let mut notices = misplaced::set_lock_aside(disk, root).map_err(io)?;
+    let lock = disk.lock(&root.join(LOCK));
+    let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
+    notices.append(&mut set_all_aside(disk, root).map_err(io)?);
+    Ok((lock, notices))
 }
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {

@@ -24,7 +24,7 @@ const STARTS: &[&str] = &[
 /// Where that is allowed: the one place, and what only looks like it.
 const PLACE: &str = "server/src/supervise/mod.rs";
 
-/// What has the name of a start and is none, or one by `supervise::Tasks`.
+/// Calls with the name of a start that are none, or one by `supervise::Tasks`.
 const NO_STARTS: &[&str] = &[".spawn()", "connections.spawn(self.clone().attend("];
 
 /// Runtimes whose threads run nothing but what has a row of its own.

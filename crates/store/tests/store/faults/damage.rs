@@ -27,7 +27,7 @@ pub(super) enum Damage {
     Exchanged,
 }
 
-/// What a disk loses at least.
+/// Bytes that a disk loses at least.
 const SECTOR: usize = 512;
 
 impl Damage {
