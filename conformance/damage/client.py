@@ -83,14 +83,15 @@ class Client:
 class Server:
     """A process with a store."""
 
-    def __init__(self, program, folder, key=""):
+    def __init__(self, program, folder, key="", always=False, prefix=()):
         self.log = Path(folder, "log")
         self.store = Path(folder, "js", "jetstream", "myelin")
         config = Path(folder, "server.conf")
         secret = f'encryption_key: "{key}", cipher: aes' if key else ""
-        config.write_text(f'jetstream {{ store_dir: "{folder}/js", {secret} }}\nmax_payload: 2MB\n')
+        secret += ', sync_interval: always' if always else ""
+        config.write_text(f'jetstream {{ store_dir: "{folder}/js", {secret.lstrip(", ")} }}\nmax_payload: 2MB\n')
         with open(self.log, "wb") as log:
-            command = [program, "-a", "127.0.0.1", "-p", "-1", "-c", str(config)]
+            command = [*prefix, program, "-a", "127.0.0.1", "-p", "-1", "-c", str(config)]
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
         self.port = self.ready()
 

@@ -1,15 +1,17 @@
 """Damages a store from outside, one file at a time, and looks for messages that are missing and that nobody spoke of.
 
-Usage: damage.py SERVER MYELIN [--cases N] [--seed N] [--only WORDS] [--jobs N] [--encrypted] [--verbose]
+Usage: damage.py SERVER MYELIN [--cases N] [--seed N] [--only WORDS] [--jobs N] [--encrypted] [--always] [--verbose]
 
 SERVER is a myelin-server, MYELIN the command line. A server fills a store with streams of many kinds and ends, once by SIGTERM
-and once by SIGKILL 150 ms after its last acknowledgement. For each file that is left, in each way of damaging it, a copy is
-damaged and a server started with it. Then:
+once by SIGKILL 150 ms after its last acknowledgement, and once by SIGKILL in the middle of publishing. For each file and
+directory that is left, in each way of damaging it, and for pairs of files, a copy is damaged and a server started with it: at
+once, a second time, after `myelin store repair --apply`, or after a repair that was killed three times on its way. Then:
 
 - the start is not refused, nothing hangs, the process ends when it is told to;
-- a message that was acknowledged is there as it was, for a consumer and for a get, or is spoken of: in the log and in
+- a message that was acknowledged (100 ms before a SIGKILL) is there as it was, for a consumer and for a get, or is spoken of: in the log and in
   `state.lost` of its stream, and `myelin store check`, run on the damaged copy before the start, has not said "sound";
 - other streams have everything, nothing that was deleted comes back, nothing comes twice;
+- a stream that a start leaves alone, and a start that is refused, is said to be, and a repair brings it back;
 - the next message gets a sequence above all that were acknowledged, and a durable consumer delivers what it has left.
 
 Prints a table of what was damaged how often and one line for each thing that is wrong; ends with 1 if there is any.
@@ -30,8 +32,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import kinds
 from client import PATIENCE, Client, Server
-from streams import STREAMS, create, fill, get, publish, read, subject_of, take, truth_of
+from streams import NO_LIMITS, STREAMS, create, fill, get, publish, read, subject_of, take, truth_of
 
 KEY = "a key for the store"
 
@@ -41,87 +44,41 @@ def copy(source, target):
     subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
 
 
-def build(server, folder, key, seed):
-    """Two stores, after a stop and after a kill, an older copy of them, and what they have promised."""
+def build(arguments, folder, key, seed):
+    """Three stores, after a stop and after two kills, an older copy of them, and what they have promised."""
     rng, work = random.Random(seed), Path(folder, "work")
     work.mkdir()
-    running = Server(server, work, key)
-    client = Client(running.port)
+
+    def start():
+        running = Server(arguments.server, work, key, arguments.always)
+        return running, Client(running.port)
+
+    running, client = start()
     create(client)
     fill(client, 0, rng)
     assert running.end() == 0
     copy(work / "js", folder / "older")
-    running = Server(server, work, key)
-    client = Client(running.port)
+    running, client = start()
     fill(client, 1, rng)
     truth = {"clean": truth_of(client)}
+    for name in STREAMS:
+        Path(folder, f"{name}.json").write_text(json.dumps(client.api(f"STREAM.INFO.{name}")))
     assert running.end() == 0
     copy(work / "js", folder / "clean")
-    running = Server(server, work, key)
-    client = Client(running.port)
+    running, client = start()
     for name, (_, _, size, _) in STREAMS.items():
         publish(client, name, 1_000_000, 30, size, rng)
-    truth["killed"] = truth_of(client)
+    truth["killed"] = truth["at once"] = truth_of(client)
     time.sleep(0.15)
-    running.end(signal.SIGKILL)
+    # What comes now is no promise: it was acknowledged just before.
+    running.process.send_signal(signal.SIGSTOP)
     copy(work / "js", folder / "killed")
+    running.process.send_signal(signal.SIGCONT)
+    for name in NO_LIMITS:
+        publish(client, name, 2_000_000, 40, STREAMS[name][2], rng)
+    running.end(signal.SIGKILL)
+    copy(work / "js", folder / "at once")
     return truth
-
-
-def used(data):
-    """How many bytes are not allocated ahead."""
-    return len(data.rstrip(b"\0"))
-
-
-def flip(data, at):
-    if not data:
-        return None
-    changed = bytearray(data)
-    changed[at] ^= 1 << random.Random(at).randrange(8)
-    return bytes(changed)
-
-
-def zeroed(data, _):
-    at = used(data) // 2 // 4096 * 4096
-    return data[:at] + bytes(min(4096, len(data) - at)) + data[at + 4096:] if used(data) > 8192 else None
-
-
-# What becomes of a file with some bytes: None leaves the case out, b"" and "removed" are what they say.
-DAMAGES = {
-    "bit in the head": lambda data, rng: flip(data, min(len(data) - 1, rng.randrange(64))),
-    "bit in the middle": lambda data, rng: flip(data, used(data) // 2),
-    "bit in the tail": lambda data, rng: flip(data, max(used(data) - 1 - rng.randrange(8), 0)),
-    "bit anywhere": lambda data, rng: flip(data, rng.randrange(max(used(data), 1))),
-    "bit anywhere, again": lambda data, rng: flip(data, rng.randrange(max(used(data), 1))),
-    "cut by a byte": lambda data, rng: data[:max(used(data) - 1, 0)] if data else None,
-    "cut by half": lambda data, rng: data[:used(data) // 2] if data else None,
-    "emptied": lambda data, rng: b"" if data else None,
-    "removed": lambda data, rng: "removed",
-    "older": None,
-    "another stream's": None,
-    "zeros in the middle": zeroed,
-    "garbage behind it": lambda data, rng: data[:used(data)] + rng.randbytes(3000),
-}
-
-
-def damaged(case, root, images):
-    """Damages one file of a copy. False if that changes nothing."""
-    file, how = root / case["file"], case["how"]
-    rng, data = random.Random(repr(case)), file.read_bytes()
-    if how == "older":
-        older = images / "older" / case["file"]
-        changed = older.read_bytes() if older.is_file() else None
-    elif how == "another stream's":
-        other = [f for f in file.parent.parent.glob(f"*/{file.name}") if f.parent != file.parent]
-        changed = rng.choice(sorted(other)).read_bytes() if other and "streams" in str(file) else None
-    else:
-        changed = DAMAGES[how](data, rng)
-    if changed is None or changed == data:
-        return False
-    file.unlink()
-    if changed != "removed":
-        file.write_bytes(changed)
-    return True
 
 
 def told_ranges(words, stream):
@@ -132,10 +89,10 @@ def told_ranges(words, stream):
     return found
 
 
-def owner(store, file, names):
+def owner(file, names):
     """The stream whose file it is, or none."""
     parts = Path(file).parts
-    return names.get(parts[parts.index("streams") + 1]) if "streams" in parts else None
+    return names.get(parts[parts.index("streams") + 1]) if "streams" in parts[:-1] else None
 
 
 def names_of(myelin, store, key_file):
@@ -147,6 +104,7 @@ def names_of(myelin, store, key_file):
         if entry["type"] == "stream":
             found[entry["stream"]] = entry["name"]
     return found
+
 
 def checked(myelin, root, key_file):
     """What `myelin store check` exits with, and the sequences that it speaks of, by stream."""
@@ -166,7 +124,7 @@ def lost_of(client, stream):
     return set(lost.get("msgs") or []), lost.get("unlisted", 0)
 
 
-def judge_stream(client, name, truth, is_hurt, check, running):
+def judge_stream(client, name, truth, is_hurt, check, words, is_first):
     """What is wrong with a stream of a running server, and how many messages it has lost."""
     promised, wrong = truth["messages"], []
     try:
@@ -184,14 +142,17 @@ def judge_stream(client, name, truth, is_hurt, check, running):
     if other:
         wrong.append(f"{name}: other content: {spans(other)}")
     # That a message was deleted is written down like a message, and is lost like one.
-    back = [seq for seq in seen if seq not in promised]
+    back = [seq for seq in seen if seq not in promised and seq <= truth["last"]]
     if back and not (is_hurt and check[0]):
         wrong.append(f"{name}: there again after its deletion: {spans(back)}")
     listed, unlisted = lost_of(client, name)
-    in_log = told_ranges(running.words(), name)
-    if silent := missing - listed if not unlisted else ():
+    in_log = told_ranges(words(), name)
+    if f"$G > {name}' has more damaged messages than are told here" in words():
+        in_log |= listed
+    # What an earlier start or a repair has passed over for good is told once.
+    if silent := missing - listed if not unlisted and is_first else ():
         wrong.append(f"{name}: missing and not in state.lost: {spans(silent)}")
-    if silent := missing - in_log:
+    if silent := missing - in_log if is_first else ():
         wrong.append(f"{name}: missing and not in the log: {spans(silent)}")
     if missing and check[0] == 0:
         wrong.append(f"{name}: missing and the check said sound: {spans(missing)}")
@@ -201,7 +162,7 @@ def judge_stream(client, name, truth, is_hurt, check, running):
         wrong.append(f"{name}: said to be lost, and there: {spans(extra)}")
     if missing and not is_hurt:
         wrong.append(f"{name}: missing although another file was damaged: {spans(missing)}")
-    if truth["ahead"] is not None and not re.search(rf"'\$G > {name}': .* consumers are lost", running.words()):
+    if truth["ahead"] is not None and is_first and not re.search(rf"'\$G > {name}': .* consumers are lost", words()):
         wrong += judge_consumer(client, name, truth, seen)
     subject = subject_of(name, 1)
     answer = json.loads(client.request(subject, b"after")[3])
@@ -233,38 +194,144 @@ def spans(seqs):
     return ", ".join(words) + (f" and {len(ranges) - 6} ranges more" if len(ranges) > 6 else "")
 
 
-def run(case, arguments, images, truth, names):
-    """Answers whether there was anything to damage, what is wrong, how much was lost, and what the server said."""
-    with tempfile.TemporaryDirectory(dir=images) as folder:
-        shutil.rmtree(folder)
-        Path(folder).mkdir()
-        copy(images / case["end"], Path(folder, "js"))
-        root = Path(folder, "js", "jetstream", "myelin")
-        if not damaged(case, root.parent.parent, images):
-            return None
-        key = KEY if arguments.encrypted else ""
-        key_file = ["--key-file", str(images / "key"), "--cipher", "aes"] if key else []
-        wrong, lost, running = [], 0, None
-        hurt = owner(root, case["file"], names)
+# Nobody's user and group: whoever is root may read everything.
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+class Case:
+    """A copy that is damaged, and the programs that work on it."""
+
+    def __init__(self, case, arguments, images, names, folder):
+        self.case, self.arguments, self.images, self.folder = case, arguments, images, Path(folder)
+        self.root, self.wrong, self.words, self.said = Path(folder, "js", "jetstream", "myelin"), [], "", ""
+        self.key_file = ["--key-file", str(images / "key"), "--cipher", "aes"] if arguments.encrypted else []
+        self.hurt = {owner(damage["file"], names) for damage in case["damages"]}
+        # Whether nothing was started or repaired before what is judged.
+        self.names, self.is_first = names, not case["then"]
+        self.prefix = NOBODY if any(damage["how"] == "not to be read" for damage in case["damages"]) else []
+
+    def damage(self):
+        copy(self.images / self.case["end"], self.folder / "js")
+        changed = [kinds.apply(damage, self.case["end"], self.folder / "js", self.images) for damage in self.case["damages"]]
+        if self.prefix:
+            self.folder.chmod(0o755)
+            subprocess.run(["chown", "-R", "65534:65534", self.folder], check=True)
+        return any(changed)
+
+    def start(self):
+        key = KEY if self.arguments.encrypted else ""
+        return Server(self.arguments.server, self.folder, key, self.arguments.always, self.prefix)
+
+    def stop(self, running):
+        """Ends a server, which must be alive, and keeps its words."""
+        if (code := running.process.poll()) is not None:
+            self.wrong.append(f"the process has ended: {code}")
+        elif (code := running.end()) != 0:
+            self.wrong.append(f"the process ended with {code}")
+        self.words += running.words()
+        if "panic" in running.words():
+            self.wrong.append("there was a panic")
+
+    def repair(self, killed):
+        """Repairs, as often from the beginning as it is to be killed on its way."""
+        given = [f"--config={directory}={self.images}/{name}.json" for directory, name in self.names.items() if name in self.hurt]
+        command = [*self.prefix, self.arguments.myelin, "store", "repair", str(self.root), "--apply", *given, *self.key_file]
+        rng = random.Random(repr(self.case))
+        for _ in range(3 if killed else 0):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            time.sleep(rng.random() * 0.1)
+            process.kill()
+            self.said += process.communicate()[0]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 3)
+        self.said += done.stdout + done.stderr
+        if done.returncode not in (0, 1) or "panic" in done.stderr:
+            self.wrong.append(f"the repair ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+
+    def open_again(self):
+        """Gives back what was closed."""
+        subprocess.run(["chmod", "-R", "u+rwX", self.folder], check=True)
+
+    def away(self, running):
+        """Streams that a server does not have, each with whether anybody says so."""
+        client = Client(running.port)
+        have = client.api("STREAM.NAMES")["streams"] or []
+        said = [line for line in running.words().splitlines() if "[ERR]" in line or "[WRN]" in line]
+        # What an earlier start or a repair has told is told once.
+        said += self.words.splitlines() + [line for line in self.said.splitlines() if line.startswith("lost: ")]
+        directory = {name: directory for directory, name in self.names.items()}
+        is_told = lambda name: any(directory[name] in line or f"$G > {name}'" in line for line in said)
+        return {name: is_told(name) for name in STREAMS if name not in have}
+
+    def started(self):
+        """A server that has everything that a repair can give; None if there is none."""
         try:
-            check = checked(arguments.myelin, root, key_file)
-            running = Server(arguments.server, folder, key)
+            running = self.start()
+            away = self.away(running)
+            if not away and not self.prefix:
+                return running
+            self.stop(running)
+            self.wrong += [f"{name} is not there, and nobody says so" for name, is_told in away.items() if not is_told]
+            if not self.is_hard() and not self.prefix:
+                self.wrong += [f"{name} is left alone" for name in away]
+        except RuntimeError as error:
+            self.words += Path(self.folder, "log").read_text(errors="replace")
+            if not self.is_hard() and not self.prefix:
+                self.wrong.append(str(error))
+        self.is_first = False
+        if self.prefix:
+            self.open_again()
+        else:
+            self.repair(False)
+        running = self.start()
+        self.wrong += [f"{name} cannot be brought back" for name in self.away(running) if not self.is_gone(name)]
+        return running
+
+    def is_hard(self):
+        """Whether both of two copies were damaged, or a directory."""
+        damages = self.case["damages"]
+        return len(damages) > 1 or damages[0]["how"] in kinds.OF_DIRECTORIES
+
+    def is_gone(self, name):
+        """Whether all of a stream's bytes are."""
+        directory = next(directory for directory, other in self.names.items() if other == name)
+        return any(damage["file"].endswith(directory) for damage in self.case["damages"])
+
+    def judge(self, truth):
+        """How many messages are lost."""
+        lost, check = 0, checked(self.arguments.myelin, self.root, self.key_file)
+        self.said += check[2]
+        then = self.case["then"]
+        if then == "again":
+            try:
+                self.stop(self.start())
+            except RuntimeError as error:
+                self.words += f"{error}\n"
+        elif then:
+            self.repair("killed" in then)
+        running = self.started()
+        try:
             client = Client(running.port)
-            for name, promised in truth[case["end"]].items():
-                found, count = judge_stream(client, name, promised, hurt == name, check, running)
-                wrong += found
-                lost += count
+            for name, promised in truth.items():
+                if not self.is_gone(name):
+                    found, count = judge_stream(client, name, promised, name in self.hurt, check, lambda: self.words + running.words(), self.is_first)
+                    self.wrong += found
+                    lost += count
+        finally:
+            self.stop(running)
+        return lost
+
+
+def run(case, arguments, images, truth, names):
+    """Answers what is wrong, how much was lost, and what was said; None if there was nothing to damage."""
+    with tempfile.TemporaryDirectory(dir=images) as folder:
+        this, lost = Case(case, arguments, images, names, folder), 0
+        if not this.damage():
+            return None
+        try:
+            lost = this.judge(truth[case["end"]])
         except Exception as error:  # whatever it is, it is what the damage has led to
-            wrong.append(f"{type(error).__name__}: {error}")
-        if running:
-            if (code := running.process.poll()) is not None:
-                wrong.append(f"the process has ended: {code}")
-            elif (code := running.end()) != 0:
-                wrong.append(f"the process ended with {code}")
-            if "panic" in running.words():
-                wrong.append("there was a panic")
-        words = running.words() if running else Path(folder, "log").read_text(errors="replace")
-        return wrong, lost, words, check[2] if "check" in locals() else ""
+            this.wrong.append(f"{type(error).__name__}: {error}")
+        return this.wrong, lost, this.words, this.said
 
 
 def main():
@@ -276,24 +343,31 @@ def main():
     parser.add_argument("--only", default="", help="cases with these words in file, stream, damage or end")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--encrypted", action="store_true")
+    parser.add_argument("--always", action="store_true", help="with `sync_interval: always`")
     parser.add_argument("--verbose", action="store_true", help="what the server and the check said in cases that are wrong")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="damage-") as folder:
         sys.exit(sweep(arguments, Path(folder)))
 
 
+def kind(file):
+    """A file's name, or a directory's, without its numbers."""
+    return re.sub(r"^[0-9a-f]{16}$", "a stream", re.sub(r"\d{4,}", "N", Path(file).name) if "." in file else Path(file).name)
+
+
+def text(case, names):
+    damages = " and ".join(f"{damage['file']} ({owner(damage['file'], names) or '-'}) {damage['how']}" for damage in case["damages"])
+    return f"{case['end']}: {damages}; {case['then'] or 'start'}"
+
+
 def sweep(arguments, images):
     (images / "key").write_text(KEY)
     key = KEY if arguments.encrypted else ""
-    truth = build(arguments.server, images, key, arguments.seed)
+    truth = build(arguments, images, key, arguments.seed)
+    images.chmod(0o755)
     key_file = ["--key-file", str(images / "key"), "--cipher", "aes"] if key else []
     names = names_of(arguments.myelin, images / "clean", key_file)
-    cases = [
-        {"end": end, "file": file, "how": how}
-        for end in ("clean", "killed") for file in sorted(str(f.relative_to(images / end)) for f in (images / end).rglob("*") if f.is_file()) for how in DAMAGES
-    ]
-    text = lambda case: f"{case['end']} {case['file']} {owner('', case['file'], names)} {case['how']}"
-    cases = [case for case in cases if all(word in text(case) for word in arguments.only.split())]
+    cases = [case for case in kinds.cases(images, arguments.seed) if all(word in text(case, names) for word in arguments.only.split())]
     if arguments.cases:
         cases = random.Random(arguments.seed).sample(cases, min(arguments.cases, len(cases)))
     print(f"{len(cases)} cases; {', '.join(sorted(names.values()))}", flush=True)
@@ -302,7 +376,8 @@ def sweep(arguments, images):
         futures = {pool.submit(run, case, arguments, images, truth, names): case for case in cases}
         for future in concurrent.futures.as_completed(futures):
             case, outcome = futures[future], future.result()
-            row = (re.sub(r"\d+", "N", Path(case["file"]).name), case["how"], case["end"])
+            row = (" + ".join(kind(damage["file"]) for damage in case["damages"]), " + ".join(damage["how"] for damage in case["damages"]), case["end"])
+            row = row if len(case["damages"]) == 1 else ("two files", "", case["end"])
             if outcome is None:
                 continue
             wrong, lost, words, said = outcome
@@ -311,7 +386,7 @@ def sweep(arguments, images):
             table[row, "wrong"] += bool(wrong)
             if wrong:
                 bad += 1
-                print(f"WRONG {text(case)}", *wrong, sep="\n    ", flush=True)
+                print(f"WRONG {text(case, names)}", *wrong, sep="\n    ", flush=True)
                 if arguments.verbose:
                     print(words, said, sep="\n---\n", flush=True)
     rows = sorted({row for row, _ in table})

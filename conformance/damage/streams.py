@@ -29,6 +29,9 @@ STREAMS = {
     "DIRECT": ({**FILE, "allow_direct": True}, 200, 100, None),
 }
 
+# Streams that remove nothing by themselves when more comes.
+NO_LIMITS = [name for name, (config, _, _, _) in STREAMS.items() if not set(config) & {"max_bytes", "max_msgs_per_subject"}]
+
 
 def subject_of(stream, n):
     return f"$KV.BUCKET.k{n % 97}" if stream == "KV_BUCKET" else f"{stream.lower()}.{n % 7}"

@@ -81,7 +81,7 @@ impl Disk for RealDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         match retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Ok(()) => Ok(Box::new(RealLock { file })),
             Err(Errno::WOULDBLOCK) => Err(is_held()),
             Err(error) => Err(error.into()),
         }
@@ -102,10 +102,19 @@ fn not_regular() -> io::Error {
 /// The lock belongs to the open file: closing it, as the end of the process does, ends the lock.
 #[derive(Debug)]
 struct RealLock {
-    _file: fs::File,
+    file: fs::File,
 }
 
 impl Lock for RealLock {}
+
+impl Drop for RealLock {
+    /// Closing is not enough: another thread may just be starting a program, and until that has
+    /// begun the open file is the child's, too.
+    fn drop(&mut self) {
+        // What is not unlocked here is when the last descriptor is closed.
+        let _ = retry_on_intr(|| rustix::fs::flock(&self.file, FlockOperation::Unlock));
+    }
+}
 
 #[derive(Debug)]
 struct RealFile {
@@ -188,4 +197,22 @@ fn read_on(file: &fs::File, buffer: &mut [u8], offset: u64, mut done: usize) -> 
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_although_a_child_has_its_descriptor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).expect("it is new");
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
+        // What a child has between its beginning and that of its program.
+        let inherited = file.try_clone().expect("there are descriptors");
+        drop(RealLock { file });
+        RealDisk.lock(&path).expect("it was given up");
+        drop(inherited);
+    }
 }

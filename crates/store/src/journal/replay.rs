@@ -138,6 +138,9 @@ pub struct ReplayReport {
     pub problems: Vec<Problem>,
     /// Journal files set aside, now or earlier.
     pub kept: Vec<PathBuf>,
+    /// Whether no block was found at all: so it is before the first start, and where the files are
+    /// gone.
+    pub is_blank: bool,
     /// Names in the journal's directory that are none of ours, left alone.
     pub unknown: Vec<PathBuf>,
     /// Bits that were not what was written, in places where it can be told which it is: counted
@@ -179,6 +182,7 @@ impl JournalReplay {
         report.kept = std::mem::take(&mut scan.kept);
         report.unknown = std::mem::take(&mut scan.unknown);
         report.corrected = std::mem::take(&mut scan.corrected);
+        report.is_blank = scan.files.iter().all(|file| file.blocks.is_empty());
         let mut sequence = Sequence::assemble(&scan.files, &mut report);
         let mut applying = Applying {
             scan: &scan,

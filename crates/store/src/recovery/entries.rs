@@ -238,7 +238,13 @@ impl Recovering<'_> {
     }
 
     fn report_damaged(&mut self, no: SegmentNo, damaged: &[Damaged], behind: &[SegmentNo]) {
-        for place in damaged {
+        // What lies behind the end of a file that was cut goes on where its last part is broken.
+        let touch = |one: &Damaged, next: &Damaged| {
+            one.bytes.end == next.bytes.start && one.first_seq == next.first_seq
+        };
+        for run in damaged.chunk_by(touch) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let place = Damaged { bytes: first.bytes.start..last.bytes.end, ..*last };
             let last = place.last_seq.or_else(|| self.last_before(behind, place.first_seq));
             let sequences = last.map(|last| place.first_seq..=last);
             self.lose(segment_name(no), sequences.clone(), place.bytes.end - place.bytes.start);

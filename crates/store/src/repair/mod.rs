@@ -30,8 +30,8 @@ use crate::config::StreamConfig;
 use crate::entropy::Entropy;
 use crate::keys::Keys;
 use crate::meta::{MARKER, Meta};
-use crate::recovery::{QUARANTINE, place_aside};
-use crate::store::{COPY, LOCK, stream_number};
+use crate::recovery::{Notice, QUARANTINE, place_aside};
+use crate::store::{COPY, LOCK, set_all_aside, stream_number};
 use crate::verify::Overlay;
 use crate::{StreamId, Timestamp};
 
@@ -97,6 +97,11 @@ pub fn repair(
     let disk: Arc<dyn Disk> =
         if options.apply { Arc::clone(disk) } else { Arc::new(Overlay::new(Arc::clone(disk))) };
     let mut repairing = Repairing { disk, root, options, progress, summary: Summary::default() };
+    for notice in set_all_aside(&*repairing.disk, root)? {
+        let Notice::SetAside { name, to, why } = notice else { continue };
+        let what = format!("{why}; moved to {}", to.strip_prefix(root).unwrap_or(&to).display());
+        repairing.emit(RepairAction::new(RepairOutcome::Repaired, name, what));
+    }
     let store = markers::repair(&mut repairing)?;
     metas::repair(&mut repairing)?;
     let renewed = manifests::repair(&mut repairing)?;

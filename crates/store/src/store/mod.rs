@@ -15,6 +15,7 @@
 mod consumers;
 mod identity;
 mod metas;
+mod misplaced;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use myelin_disk::Disk;
 use myelin_disk::claim::ClaimSet;
 use myelin_disk::handles::Handles;
 use myelin_disk::headroom::Headroom;
+use myelin_disk::{Disk, Lock};
 
 use crate::config::{StreamConfig, Unsealed};
 use crate::damage::Damage;
@@ -48,6 +49,7 @@ use crate::watermarks::{self, OpenedStream, Watermarks};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
 pub(crate) use identity::{COPY, number};
+pub(crate) use misplaced::{find as find_misplaced, set_all_aside};
 pub(crate) use replay::run as replay_journal;
 
 /// How a store is opened.
@@ -152,9 +154,8 @@ impl Store {
         } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
+        let (lock, notices) = take_possession(&*disk, &root)?;
         disk.make_directory(&streams).map_err(io("streams"))?;
-        let lock = disk.lock(&root.join(LOCK));
-        let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
         if let Some(parent) = root.parent() {
@@ -167,7 +168,7 @@ impl Store {
         }
         // So have those of streams that a process made or removed before it was killed.
         disk.sync_directory(&streams).map_err(io("streams"))?;
-        let mut report = StoreReport::default();
+        let mut report = StoreReport { notices, ..StoreReport::default() };
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
         let config =
@@ -188,6 +189,7 @@ impl Store {
         let directories = directories(&*disk, &root).map_err(io("streams"))?;
         let (watermarks, notices) = Watermarks::open(&disk, &root, (store_id, reserve), &directories)?;
         report.notices.extend(notices);
+        report.notices.extend(watermarks.misses_journal(&report.replay));
         let watermarks = Arc::new(watermarks);
         journal.set_marks(&watermarks);
         // Only now: their names say that the streams were deleted, and not lost.
@@ -550,6 +552,17 @@ fn seed(entropy: &dyn Entropy) -> u64 {
     let mut seed = [0; 8];
     entropy.fill(&mut seed);
     u64::from_le_bytes(seed)
+}
+
+/// Locks the store, and moves away what is of the wrong kind.
+fn take_possession(disk: &dyn Disk, root: &Path) -> Result<(Box<dyn Lock>, Vec<Notice>), OpenError> {
+    let io = |error: io::Error| OpenError::new("the store directory", error);
+    disk.make_directory(root).map_err(io)?;
+    let mut notices = misplaced::set_lock_aside(disk, root).map_err(io)?;
+    let lock = disk.lock(&root.join(LOCK));
+    let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
+    notices.append(&mut set_all_aside(disk, root).map_err(io)?);
+    Ok((lock, notices))
 }
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {

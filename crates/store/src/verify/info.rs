@@ -65,6 +65,7 @@ pub struct StreamDetails {
 /// There is no store in `root`, or the disk does not let it be read.
 pub fn info(disk: &Arc<dyn Disk>, root: &Path, keys: Option<&Keys>) -> io::Result<StoreInfo> {
     let mut reporter = Reporter { root, progress: &mut |_| {}, summary: Summary::default() };
+    let disk = &root::without_misplaced(disk, root, &mut reporter)?;
     let looking = root::check_root(disk, root, keys, &mut reporter)?;
     let mut info = StoreInfo::default();
     let markers = [MARKER, COPY].map(|name| Marker::read(&**disk, root, name));

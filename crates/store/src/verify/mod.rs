@@ -84,6 +84,7 @@ pub fn check(
     progress: &mut dyn FnMut(&Finding),
 ) -> io::Result<Summary> {
     let mut reporter = Reporter { root, progress, summary: Summary::default() };
+    let disk = &root::without_misplaced(disk, root, &mut reporter)?;
     let looking = root::check_root(disk, root, keys, &mut reporter)?;
     for (id, directory) in root::streams(&looking, &mut reporter)? {
         stream::check(&looking, id, &directory, &mut reporter);

@@ -94,6 +94,11 @@ impl Overlay {
         Ok(replaced)
     }
 
+    /// Has a name stand for nothing.
+    pub(super) fn hide(&self, path: &Path) {
+        self.set(path, OverlayEntry::Gone);
+    }
+
     fn set(&self, path: &Path, change: OverlayEntry) {
         lock(&self.changes).insert(path.to_owned(), change);
     }

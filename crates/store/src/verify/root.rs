@@ -17,7 +17,7 @@ use crate::journal::{Journal, JournalConfig};
 use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::{Notice, QUARANTINE};
-use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
+use crate::store::{COPY, OURS, find_misplaced, is_unfinished, number, stream_number};
 use crate::stream::{Blocks, StoreEnv, TableCache};
 use crate::watermarks::{self, After, Mark, Reserve, Statement, Watermarks};
 
@@ -44,6 +44,25 @@ impl Looking<'_> {
         let known = self.store_env.as_ref().map(|store_env| store_env.watermarks.statement(id));
         known.unwrap_or(Statement::nothing(After::Unknown, Mark::Found))
     }
+}
+
+/// The disk as the next start leaves it when it has moved away what is of the wrong kind.
+pub(super) fn without_misplaced(
+    disk: &Arc<dyn Disk>,
+    root: &Path,
+    reporter: &mut Reporter<'_>,
+) -> io::Result<Arc<dyn Disk>> {
+    let misplaced = find_misplaced(&**disk, root)?;
+    if misplaced.is_empty() {
+        return Ok(Arc::clone(disk));
+    }
+    let overlay = Overlay::new(Arc::clone(disk));
+    for one in misplaced {
+        overlay.hide(&one.path);
+        let meaning = "The next start moves it to quarantine; what belongs there is missing.";
+        reporter.emit(Finding::damage(one.path.clone(), one.why(), meaning));
+    }
+    Ok(Arc::new(overlay))
 }
 
 /// Looks at everything but the streams.
@@ -142,6 +161,11 @@ fn store_env(
         let directories = crate::store::directories(&**overlay, root)?;
         let watermarks = Watermarks::open(overlay, root, (store, Reserve::Nothing), &directories);
         let (watermarks, notices) = watermarks.map_err(|error| io::Error::other(error.to_string()))?;
+        if let Some(missed) = watermarks.misses_journal(&report) {
+            let meaning =
+                "Messages that were acknowledged just before the end may be lost; all others are not.";
+            reporter.emit(Finding::damage(&directory, missed.to_string(), meaning));
+        }
         Ok((journal, headroom, report, watermarks, notices))
     });
     match opened {

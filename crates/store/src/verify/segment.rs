@@ -366,7 +366,10 @@ fn report(
     rows: &TableCheck<'_>,
     has_lost_footer: bool,
 ) {
+    let next = open.place.behind.iter().find_map(|no| checking.header(*no));
     for Damaged { bytes, first_seq, last_seq } in &walked.damaged {
+        // Up to the end of the file: the next segment says where the log goes on.
+        let last_seq = last_seq.or(next.map(|next| next.first_seq.saturating_sub(1)));
         let finding =
             Finding::damage(&*open.path, "these bytes are not what was written", LOST).at(bytes.clone());
         // The table knows what is missing; else it is what may have been between the neighbors.

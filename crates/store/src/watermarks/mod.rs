@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::append_file::AppendFile;
-use crate::journal::ChangedFiles;
+use crate::journal::{ChangedFiles, ReplayReport};
 use crate::recovery::{Notice, OpenError};
 use crate::store::Directories;
 use crate::stream::StreamShared;
@@ -47,6 +47,8 @@ pub(crate) struct Watermarks {
     root: PathBuf,
     boot: u64,
     reserve: Reserve,
+    /// Whether the process before had the store open when it ended.
+    was_in_use: bool,
     state: Mutex<WatermarkState>,
     /// Marks that have to move. Its lock is a leaf.
     asked: Mutex<MarkRequests>,
@@ -110,7 +112,8 @@ impl Watermarks {
         let boot = disk.boot().unwrap_or(0);
         let serial = read.serial();
         // What was not stopped may still depend on what its head said.
-        let before = read.head.filter(|head| !head.is_clean).map_or(0, |head| head.ahead);
+        let in_use = read.head.filter(|head| !head.is_clean);
+        let before = in_use.map_or(0, |head| head.ahead);
         let mut state = WatermarkState::found(read, boot);
         let ahead = reserve.ahead().max(before);
         state.head = WatermarkHead { is_clean: false, store, serial: serial + 1, boot, ahead };
@@ -123,6 +126,7 @@ impl Watermarks {
             root: root.to_path_buf(),
             boot,
             reserve,
+            was_in_use: in_use.is_some(),
             state: Mutex::new(state),
             asked: Mutex::default(),
             turn: Mutex::default(),
@@ -136,6 +140,17 @@ impl Watermarks {
             begun => begun.map_err(|error| OpenError::new(NAMES[0], error))?,
         }
         Ok((marks, notices))
+    }
+
+    /// A notice where the journal has no block although a process had it open: it was begun before
+    /// anything was stated here.
+    pub(crate) fn misses_journal(&self, replay: &ReplayReport) -> Option<Notice> {
+        (replay.is_blank && self.was_in_use).then(|| Notice::Damaged {
+            file: "journal".to_owned(),
+            what: "its files are missing or cannot be read, and the server had not been stopped: what was acknowledged \
+                   just before may be lost"
+                .to_owned(),
+        })
     }
 
     /// From here on nothing is exact any more.

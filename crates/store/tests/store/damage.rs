@@ -275,8 +275,20 @@ fn a_file_that_is_put_back_brings_its_messages_back() {
 fn a_lost_journal_costs_nothing_that_was_stated() {
     let disk = left(Durability::Synced, End::Kill);
     remove_journal(&disk);
-    let Found { stream, .. } = reopen(&disk, Durability::Synced, 2);
+    assert!(!check(&disk).0.is_sound());
+    let Found { stream, notices, .. } = reopen(&disk, Durability::Synced, 2);
     assert_eq!(stream.state().totals.messages, MESSAGES);
+    // What came after the last statement cannot be known.
+    assert!(notices.iter().any(|one| one.starts_with("journal: its files are missing")), "{notices:?}");
+}
+
+#[test]
+fn a_lost_journal_of_a_store_that_was_stopped_is_none() {
+    let disk = left(Durability::Synced, End::Stop);
+    remove_journal(&disk);
+    assert!(check(&disk).0.is_sound());
+    let Found { stream, notices, .. } = reopen(&disk, Durability::Synced, 2);
+    assert_eq!((stream.state().totals.messages, notices), (MESSAGES, Vec::new()));
 }
 
 #[test]
@@ -297,6 +309,73 @@ fn a_stream_whose_directory_is_gone_is_missed() {
             report.notices.iter().any(|notice| notice.to_string().contains("its last message was 400"));
         assert!(told, "{report:?}");
     }
+}
+
+/// Puts a directory in the place of a file.
+fn exchange(disk: &FaultyDisk, path: &Path) {
+    disk.remove_file(path).expect("it is there");
+    disk.make_directory(path).expect("nothing is in its place");
+}
+
+#[test]
+fn a_directory_in_place_of_a_file_is_moved_aside_and_the_file_missed() {
+    for end in ENDS {
+        let whole = left(Durability::Written, end);
+        let (hurt, other) = (segment(&whole), directory(&whole, "other"));
+        for path in whole.files().into_keys().filter(|path| !path.starts_with(&other)) {
+            let (what, disk) = (format!("{}, {end:?}", path.display()), whole.kill());
+            exchange(&disk, &path);
+            let (summary, told) = check(&disk);
+            assert!(!summary.is_sound(), "{what}: {told:?}");
+            assert!(
+                told.iter().any(|told| told.contains("a directory where a file belongs")),
+                "{what}: {told:?}"
+            );
+            if path == hurt {
+                if end == End::Kill {
+                    // It has all of the segment.
+                    remove_journal(&disk);
+                }
+                goes_on(&disk, Durability::Written, &what);
+                continue;
+            }
+            let Found { stream, notices, store, .. } = reopen(&disk, Durability::Written, 2);
+            assert_eq!(stream.state().totals.messages, MESSAGES, "{what}");
+            let is_said = |notice: &String| notice.contains("a directory where a file belongs");
+            assert!(notices.iter().any(is_said), "{what}: {notices:?}");
+            store.close(&|| 5).expect("the disk works");
+            drop((stream, store));
+            let Found { notices, .. } = reopen(&disk, Durability::Written, 3);
+            assert!(!notices.iter().any(is_said), "{what}: {notices:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_in_place_of_a_directory_is_moved_aside() {
+    for name in ["journal", "quarantine"] {
+        let disk = left(Durability::Written, End::Stop);
+        let path = Path::new(ROOT).join(name);
+        let inside: Vec<_> = disk.files().into_keys().filter(|file| file.starts_with(&path)).collect();
+        inside.iter().for_each(|file| disk.remove_file(file).expect("it is there"));
+        let _ = disk.remove_directory(&path);
+        disk.create(&path).expect("nothing is in its place").write_at(b"a file", 0).expect("there is room");
+        assert!(!check(&disk).0.is_sound(), "{name}");
+        let Found { stream, notices, .. } = reopen(&disk, Durability::Written, 2);
+        assert_eq!(stream.state().totals.messages, MESSAGES, "{name}");
+        assert!(notices.iter().any(|one| one.contains("a file where a directory belongs")), "{notices:?}");
+    }
+    let disk = left(Durability::Written, End::Stop);
+    let inside: Vec<_> = disk.files().into_keys().filter(|file| file.starts_with("/store/streams")).collect();
+    inside.iter().for_each(|file| disk.remove_file(file).expect("it is there"));
+    for name in disk.list(Path::new("/store/streams")).expect("it is there") {
+        disk.remove_directory(&Path::new("/store/streams").join(name.name)).expect("it is empty");
+    }
+    disk.remove_directory(Path::new("/store/streams")).expect("it is empty");
+    disk.create(Path::new("/store/streams")).expect("nothing is in its place");
+    let (_store, report) = open(&disk, 2);
+    let told = report.notices.iter().filter(|notice| notice.to_string().contains("its last message was 400"));
+    assert_eq!(told.count(), 2, "{report:?}");
 }
 
 #[test]

@@ -142,10 +142,17 @@ impl StreamCore {
     pub(super) fn keep_up_expiry(&mut self, now: Timestamp, effects: &mut Effects) {
         let Some(at) = self.next.expiry else { return };
         let came = self.came_since_expiry();
-        if came >= SLICE as u64 || at.saturating_add(EXPIRY_LATE) <= now {
-            self.expire_some(expiry_slice(came), now, effects);
-            self.charge();
+        if came < SLICE as u64 && at.saturating_add(EXPIRY_LATE) > now {
+            return;
         }
+        // A buffer may bring more than a slice removes.
+        let mut left = came.max(1);
+        while left > 0 && self.next.expiry.is_some_and(|at| at <= now) {
+            let limit = expiry_slice(left);
+            self.expire_some(limit, now, effects);
+            left = left.saturating_sub(limit as u64 / 2);
+        }
+        self.charge();
     }
 
     fn expire_some(&mut self, limit: usize, now: Timestamp, effects: &mut Effects) {

@@ -11,6 +11,9 @@ const STARTS: &[&str] = &[
     "thread::spawn",
     "thread::scope",
     "tokio::spawn",
+    "task::spawn",
+    ".spawn(",
+    ".spawn_on(",
     "spawn_local(",
     "spawn_blocking(",
     "JoinSet",
@@ -20,6 +23,9 @@ const STARTS: &[&str] = &[
 
 /// Where that is allowed: the one place, and what only looks like it.
 const PLACE: &str = "server/src/supervise/mod.rs";
+
+/// Calls with the name of a start that are none, or one by `supervise::Tasks`.
+const NO_STARTS: &[&str] = &[".spawn()", "connections.spawn(self.clone().attend("];
 
 /// Runtimes whose threads run nothing but what has a row of its own.
 const RUNTIMES: &[&str] = &["control", "pages"];
@@ -75,7 +81,7 @@ fn threads_and_tasks_are_started_in_one_place() {
         for (at, line) in lines {
             let starts = STARTS.iter().find(|start| line.contains(**start));
             // Through the one place, by its own functions.
-            let is_ours = line.contains("supervise::");
+            let is_ours = line.contains("supervise::") || NO_STARTS.iter().any(|other| line.contains(*other));
             assert!(starts.is_none() || is_ours, "{name}:{}: {line}: use crate::supervise", at + 1);
         }
     }

@@ -21,10 +21,17 @@ pub(super) enum Damage {
     Emptied,
     Removed,
     Older,
+    ZeroedSector,
+    DoubledSector,
+    Garbage,
+    Exchanged,
 }
 
+/// Bytes that a disk loses at least.
+const SECTOR: usize = 512;
+
 impl Damage {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::FlippedHead,
         Self::FlippedMiddle,
         Self::FlippedTail,
@@ -33,6 +40,10 @@ impl Damage {
         Self::Emptied,
         Self::Removed,
         Self::Older,
+        Self::ZeroedSector,
+        Self::DoubledSector,
+        Self::Garbage,
+        Self::Exchanged,
     ];
 
     pub(super) fn words(self) -> &'static str {
@@ -45,10 +56,14 @@ impl Damage {
             Self::Emptied => "emptied",
             Self::Removed => "removed",
             Self::Older => "replaced by an older copy",
+            Self::ZeroedSector => "a sector of zeros in the middle",
+            Self::DoubledSector => "a sector twice in the middle",
+            Self::Garbage => "garbage behind its end",
+            Self::Exchanged => "a directory in its place",
         }
     }
 
-    /// What becomes of the bytes, and where they are not what they were; `None` removes the file.
+    /// What becomes of the bytes, and where they are not what they were; `None`: there is no file.
     /// Ends count from the last byte that is not zero, if there is one.
     fn of(self, bytes: &[u8], older: Option<Vec<u8>>) -> Option<(Option<Vec<u8>>, Range<usize>)> {
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);
@@ -56,6 +71,13 @@ impl Damage {
             let mut flipped = bytes.to_vec();
             *flipped.get_mut(at)? ^= 1 << (at % 8);
             Some((Some(flipped), at..at + 1))
+        };
+        let middle = used / 2 / SECTOR * SECTOR;
+        let over = |part: &[u8], at: usize| {
+            let mut changed = bytes.to_vec();
+            let place = at..bytes.len().min(at + part.len());
+            changed[place.clone()].copy_from_slice(&part[..place.len()]);
+            Some((Some(changed), place))
         };
         let cut = |at: usize| Some((Some(bytes[..at].to_vec()), at..bytes.len()));
         match self {
@@ -65,11 +87,17 @@ impl Damage {
             Self::CutByAByte => cut(used.checked_sub(1)?),
             Self::CutByHalf => (used > 1).then(|| cut(used / 2))?,
             Self::Emptied => (!bytes.is_empty()).then(|| cut(0))?,
-            Self::Removed => Some((None, 0..bytes.len())),
+            Self::Removed | Self::Exchanged => Some((None, 0..bytes.len())),
             Self::Older => {
                 let older = older?;
                 let same = bytes.iter().zip(&older).take_while(|(one, other)| one == other).count();
                 Some((Some(older), same..bytes.len()))
+            }
+            Self::ZeroedSector => over(&[0; SECTOR], middle),
+            Self::DoubledSector => over(bytes.get(middle.checked_sub(SECTOR)?..middle)?, middle),
+            Self::Garbage => {
+                let garbage = (0..700_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8);
+                Some((Some(bytes[..used].iter().copied().chain(garbage).collect()), used..used))
             }
         }
     }
@@ -80,8 +108,16 @@ impl Damage {
         let path = root.join(&file.below);
         let bytes = fs::read(&path).ok()?;
         let (left, place) = self.of(&bytes, images.older(&file.below, &bytes))?;
+        if left.as_ref() == Some(&bytes) {
+            return None;
+        }
         match left {
-            None => fs::remove_file(&path).ok()?,
+            None => {
+                fs::remove_file(&path).ok()?;
+                if self == Self::Exchanged {
+                    fs::create_dir(&path).ok()?;
+                }
+            }
             Some(left) => write_sparse(&path, &left).ok()?,
         }
         Some(if file.below.extension().is_some_and(|end| end == "seg") {
@@ -134,11 +170,16 @@ pub(super) fn targets(root: &Path) -> Vec<Target> {
         ("`headroom`", "headroom"),
         ("`watermarks`", "watermarks"),
         ("`watermarks.copy`", "watermarks.copy"),
-        ("journal slot", "journal/00000001.jnl"),
     ];
     for (kind, below) in roots {
         targets.push(Target { kind, stream: None, below: below.into() });
     }
+    let slots = slots(root);
+    let journal = |kind, number: Option<&(u64, PathBuf)>| {
+        number.map(|(_, below)| Target { kind, stream: None, below: below.clone() })
+    };
+    targets.extend(journal("journal slot", slots.first()));
+    targets.extend(journal("journal slot, newest", slots.last()));
     let of_streams = [
         ("`meta`", "PLAIN", "meta", Pick::First),
         ("`meta.copy`", "PLAIN", "meta.copy", Pick::First),
@@ -163,6 +204,19 @@ pub(super) fn targets(root: &Path) -> Vec<Target> {
     }
     targets.retain(|target| root.join(&target.below).exists());
     targets
+}
+
+/// Files of the journal by the number under which they were begun, ascending.
+fn slots(root: &Path) -> Vec<(u64, PathBuf)> {
+    let entries = fs::read_dir(root.join("journal")).expect("there is a journal");
+    let number = |name: &Path| {
+        let bytes = fs::read(root.join(name)).ok()?;
+        Some(u64::from_le_bytes(bytes.get(16..24)?.try_into().ok()?))
+    };
+    let names = entries.map(|entry| Path::new("journal").join(entry.expect("an entry").file_name()));
+    let mut slots: Vec<_> = names.filter_map(|name| Some((number(&name)?, name))).collect();
+    slots.sort();
+    slots
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

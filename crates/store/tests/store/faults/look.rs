@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use myelin_disk::Disk;
 use myelin_disk::real::RealDisk;
-use myelin_store::consumer::{Affected, ConsumerState, Consumers, LogReport};
+use myelin_store::consumer::{ConsumerState, Consumers};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::repair::{self, RepairOptions};
 use myelin_store::verify::{self, Finding, Severity};
@@ -152,7 +152,7 @@ fn see_consumers(
 ) -> Option<Consumers> {
     match store.open_consumers(stream.id(), stream.config().durability, None) {
         Ok((mut consumers, report)) => {
-            words.extend(words_of(&report).map(|words| format!("{name}: {words}")));
+            words.extend(report.notices().iter().map(|notice| format!("{name}: {notice}")));
             words.extend(store.put_away(&mut consumers).iter().map(|notice| format!("{name}: {notice}")));
             let states = consumers.iter().map(|(_, one)| (one.name().to_owned(), one.state().clone()));
             seen.consumers = states.collect();
@@ -163,35 +163,6 @@ fn see_consumers(
             None
         }
     }
-}
-
-/// The report of a consumers' log, if it has something to say.
-fn words_of(report: &LogReport) -> Option<String> {
-    if report.is_clean() {
-        return None;
-    }
-    let mut words = Vec::new();
-    if let Some(torn) = report.torn {
-        words.push(format!("cut at {}", torn.offset));
-    }
-    words.extend(report.bad.iter().map(|bad| format!("damaged at {}..{}", bad.range.start, bad.range.end)));
-    let count = |how| report.affected.iter().filter(|(_, _, affected)| *affected == how).count();
-    for (how, what) in [(Affected::Rewound, "set back"), (Affected::Perhaps, "perhaps set back")] {
-        if count(how) > 0 {
-            words.push(format!("{} consumers {what}", count(how)));
-        }
-    }
-    if !report.orphans.is_empty() {
-        words.push(format!("{} consumers without a name", report.orphans.len()));
-    }
-    if report.missing > 0 {
-        words.push(format!("{} consumers missing", report.missing));
-    }
-    if !report.corrected.is_empty() {
-        words.push("a bit is put right".to_owned());
-    }
-    words.extend(report.unusable.iter().map(|name| format!("{name} cannot be read")));
-    Some(format!("consumers: {}", words.join(", ")))
 }
 
 /// The message after all others.

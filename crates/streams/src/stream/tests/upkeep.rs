@@ -104,6 +104,18 @@ fn what_ended_goes_with_what_comes_though_nobody_else_sees_to_it() {
 }
 
 #[test]
+fn buffers_larger_than_a_slice_end_as_fast_as_they_come() {
+    let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
+    pass(&mut bench, 0);
+    for step in 0..10 {
+        bench.msgs(&vec![msg("a", ""); 40_000]);
+        bench.now += 2 * SECOND;
+        let left = bench.core.state().totals.messages;
+        assert!(left <= 120_000, "{left} are left after step {step}");
+    }
+}
+
+#[test]
 fn what_ended_while_nobody_served_the_stream_is_gone_at_once() {
     let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
     pass(&mut bench, 0);

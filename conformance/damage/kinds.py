@@ -1,0 +1,157 @@
+"""What is done to a store from outside: to the bytes of one file, to its place, and to whole directories."""
+
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+
+PAGE = 4096
+
+
+def used(data):
+    """How many bytes are not allocated ahead."""
+    return len(data.rstrip(b"\0"))
+
+
+def flip(data, at):
+    if not data:
+        return None
+    changed = bytearray(data)
+    changed[at] ^= 1 << random.Random(at).randrange(8)
+    return bytes(changed)
+
+
+def replace(data, at, part):
+    return data[:at] + part + data[at + len(part):]
+
+
+def page(data, rng, least=1):
+    """Where a page begins that has bytes, and how long it is. None if there are less than `least`."""
+    pages = -(-used(data) // PAGE)
+    if pages < least:
+        return None, 0
+    at = rng.randrange(least - 1, pages) * PAGE
+    return at, min(PAGE, len(data) - at)
+
+
+def zeroed(data, rng):
+    at, size = page(data, rng)
+    return None if at is None else replace(data, at, bytes(size))
+
+
+def zeroed_in_the_middle(data, _):
+    at = used(data) // 2 // PAGE * PAGE
+    return replace(data, at, bytes(min(PAGE, len(data) - at))) if used(data) > 2 * PAGE else None
+
+
+def doubled(data, rng):
+    at, size = page(data, rng, 2)
+    return None if at is None else replace(data, at, data[at - PAGE:at - PAGE + size])
+
+
+def inserted(data, rng):
+    at, _ = page(data, rng, 2)
+    return None if at is None else data[:at] + data[at - PAGE:]
+
+
+def scribbled(data, rng):
+    at, size = page(data, rng)
+    return None if at is None else replace(data, at, rng.randbytes(size))
+
+
+# What becomes of a file with some bytes: None leaves the case out, b"" and "removed" are what they say.
+DAMAGES = {
+    "bit in the head": lambda data, rng: flip(data, min(len(data) - 1, rng.randrange(64))),
+    "bit in the middle": lambda data, rng: flip(data, used(data) // 2),
+    "bit in the tail": lambda data, rng: flip(data, max(used(data) - 1 - rng.randrange(8), 0)),
+    "bit anywhere": lambda data, rng: flip(data, rng.randrange(max(used(data), 1))),
+    "bit anywhere, again": lambda data, rng: flip(data, rng.randrange(max(used(data), 1))),
+    "cut by a byte": lambda data, rng: data[:max(used(data) - 1, 0)] if data else None,
+    "cut by half": lambda data, rng: data[:used(data) // 2] if data else None,
+    "cut anywhere": lambda data, rng: data[:rng.randrange(used(data) + 1)] if data else None,
+    "emptied": lambda data, rng: b"" if data else None,
+    "removed": lambda data, rng: "removed",
+    "older": None,
+    "another stream's": None,
+    "zeros in the middle": zeroed_in_the_middle,
+    "a page of zeros": zeroed,
+    "a page twice": doubled,
+    "a page put in": inserted,
+    "a page of garbage": scribbled,
+    "garbage behind it": lambda data, rng: data[:used(data)] + rng.randbytes(3000),
+    "a directory in its place": lambda data, rng: "directory",
+    "not to be read": lambda data, rng: "closed",
+}
+
+# What becomes of a directory.
+OF_DIRECTORIES = ["directory removed", "directory emptied", "a file in place of the directory"]
+
+# Small files that are there twice: only both together cost something.
+TWINS = {"meta": "meta.copy", "manifest.a": "manifest.b", "store": "store.copy", "watermarks": "watermarks.copy"}
+
+
+def files(root):
+    return sorted(str(f.relative_to(root)) for f in root.rglob("*") if f.is_file())
+
+
+def directories(root):
+    """Directories that a store makes, without those above it and the quarantine, of which nothing is read."""
+    found = (str(f.relative_to(root)) for f in root.rglob("*") if f.is_dir())
+    return sorted(f for f in found if re.search(r"myelin/(journal|streams/.*)$", f))
+
+
+def cases(images, seed):
+    """All that can be done: one file or directory for itself, then twins, then two files drawn by chance."""
+    rng = random.Random(seed)
+    for end in ("clean", "killed", "at once"):
+        here = files(images / end)
+        single = [[{"file": file, "how": how}] for file in here for how in DAMAGES]
+        single += [[{"file": d, "how": how}] for d in directories(images / end) for how in OF_DIRECTORIES]
+        for damages in single:
+            for then in ("", "again", "repair", "repair, killed"):
+                yield {"end": end, "damages": damages, "then": then}
+        for file in (file for file in here if Path(file).name in TWINS):
+            twin = str(Path(file).with_name(TWINS[Path(file).name]))
+            for how in DAMAGES:
+                for then in ("repair", "repair, killed"):
+                    damages = [{"file": file, "how": how}, {"file": twin, "how": rng.choice(list(DAMAGES))}]
+                    yield {"end": end, "damages": damages, "then": then}
+        for _ in range(len(single) * 2):
+            one, other = rng.choice(single), rng.choice(single)
+            if one[0]["file"] != other[0]["file"]:
+                yield {"end": end, "damages": one + other, "then": rng.choice(["", "again", "repair", "repair, killed"])}
+
+
+def apply(damage, end, root, images):
+    """Damages one file or directory of a copy. False if that changes nothing."""
+    place, how = root / damage["file"], damage["how"]
+    if not place.exists():
+        return False
+    if how in OF_DIRECTORIES:
+        shutil.rmtree(place)
+        if how == "directory emptied":
+            place.mkdir()
+        elif how != "directory removed":
+            place.write_bytes(b"a file")
+        return True
+    rng, data = random.Random(repr((damage, end))), place.read_bytes()
+    if how == "older":
+        older = images / "older" / damage["file"]
+        changed = older.read_bytes() if older.is_file() else None
+    elif how == "another stream's":
+        other = [f for f in place.parent.parent.glob(f"*/{place.name}") if f.parent != place.parent]
+        changed = rng.choice(sorted(other)).read_bytes() if other and "streams" in str(place) else None
+    else:
+        changed = DAMAGES[how](data, rng)
+    if changed is None or changed == data:
+        return False
+    if changed == "closed":
+        os.chmod(place, 0)
+        return True
+    place.unlink()
+    if changed == "directory":
+        place.mkdir()
+    elif changed != "removed":
+        place.write_bytes(changed)
+    return True
