@@ -72,6 +72,9 @@ impl StreamCore {
     /// that were made tighter are enforced, ids are forgotten, what nobody needs goes.
     pub fn run_due(&mut self, now: Timestamp, effects: &mut Effects) {
         self.ids.tidy(now, IDS_PER_SLICE);
+        if self.next.lifetimes.due.is_some_and(|at| at <= now) {
+            self.run_lifetimes(now);
+        }
         if self.next.expiry.is_some_and(|at| at <= now) {
             self.expire(now, effects);
         }
@@ -112,6 +115,10 @@ impl StreamCore {
         }
         let mut effects = Effects::default();
         for _ in 0..SLICES_AT_ONCE {
+            if self.next.lifetimes.due.is_some_and(|at| at <= now) {
+                self.run_lifetimes(now);
+                continue;
+            }
             if self.next.expiry.is_none_or(|at| at > now) {
                 break;
             }
@@ -258,11 +265,14 @@ impl StreamCore {
         self.outgoing.republish = Republish::new(&config, self.settings.seed);
         self.ids.set_window(config.duplicate_window);
         self.batches.update(&config);
-        let had_schedules = self.config.allow_msg_schedules;
+        let (had_schedules, had_ttl) = (self.config.allow_msg_schedules, self.config.allow_msg_ttl);
         let was = std::mem::replace(&mut self.config, config).retention;
         if self.config.allow_msg_schedules && !had_schedules {
             // A stream that was a mirror may have some.
             self.load_schedules();
+        }
+        if self.config.allow_msg_ttl && !had_ttl {
+            self.seek_lifetimes(Seq::MAX, now);
         }
         if self.config.retention != was {
             self.begin_round(now);
@@ -315,6 +325,7 @@ impl StreamCore {
         self.load_ids(now);
         self.charge();
         self.load_schedules();
+        self.seek_lifetimes_again(now);
         self.restart_cleanup(now);
         (self.next.expiry, self.next.maintenance) = (Some(now), Some(now));
         Ok(report)
