@@ -216,3 +216,26 @@ pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn OtherStreams) 
     });
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_counted_tier_by_tier() {
+        let of = |max_memory, max_storage| AccountLimits { max_memory, max_storage, ..Default::default() };
+        let tiers = |all: &[(&str, AccountLimits)]| {
+            let tiers = all.iter().map(|(name, limits)| ((*name).to_owned(), limits.clone()));
+            AccountLimits::by_tier(tiers.collect())
+        };
+        assert_eq!((of(-1, -1).promised(), of(3, 0).promised()), ([0, 0], [3, 0]));
+        let two = tiers(&[("R1", of(1, 2)), ("R3", of(4, -1))]);
+        assert_eq!(two.promised(), [5, 2]);
+        assert_eq!(of(5, 7).promised_beyond(Some(&of(3, 9))), [2, 0]);
+        assert_eq!(of(5, 7).promised_beyond(Some(&of(-1, -1))), [5, 7]);
+        // What one tier gives up is not what another one gets.
+        let other = tiers(&[("R1", of(0, 5)), ("R3", of(6, 1))]);
+        assert_eq!(other.promised_beyond(Some(&two)), [2, 4]);
+        assert_eq!(of(9, 9).promised_beyond(Some(&two)), [9, 9]);
+    }
+}
