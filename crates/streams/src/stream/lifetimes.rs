@@ -21,8 +21,8 @@ pub(super) struct LifetimeSearch {
     until: Seq,
     /// The last message that has a lifetime, as far as is known; 0: none.
     found: Seq,
-    /// Time to go on, if it is not through.
-    pub(super) due: Option<Timestamp>,
+    /// There are messages that were not looked at.
+    goes_on: bool,
 }
 
 impl StreamCore {
@@ -31,14 +31,16 @@ impl StreamCore {
     #[must_use]
     pub fn lifetimes_until(&self) -> Seq {
         let search = &self.next.lifetimes;
-        if search.due.is_some() { search.until } else { search.found }
+        if search.goes_on { search.until } else { search.found }
     }
 
-    /// Looks for lifetimes in the headers of messages up to `until`, from the next upkeep on.
+    /// Looks for lifetimes in the headers of messages up to `until`, with the next upkeep.
     pub fn seek_lifetimes(&mut self, until: Seq, now: Timestamp) {
         let until = until.min(self.store.state().totals.last_seq);
-        let due = (until > 0).then_some(now);
-        self.next.lifetimes = LifetimeSearch { until, due, ..LifetimeSearch::default() };
+        self.next.lifetimes = LifetimeSearch { until, goes_on: until > 0, ..LifetimeSearch::default() };
+        if until > 0 {
+            self.next.maintenance = Some(now);
+        }
     }
 
     /// Looks for them again in a log that was opened anew.
@@ -46,9 +48,12 @@ impl StreamCore {
         self.seek_lifetimes(self.lifetimes_until(), now);
     }
 
-    /// Looks at a slice of messages.
-    pub(super) fn run_lifetimes(&mut self, now: Timestamp) {
-        let LifetimeSearch { next, until, .. } = self.next.lifetimes;
+    /// Looks at a slice of messages. Answers when to go on, if it is not through.
+    pub(super) fn run_lifetimes(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let LifetimeSearch { next, until, goes_on, .. } = self.next.lifetimes;
+        if !goes_on {
+            return None;
+        }
         let mut cursor = self.reader.cursor(Filter::All, next);
         let (mut found, mut is_through) = (Vec::new(), false);
         for _ in 0..SLICE {
@@ -70,14 +75,15 @@ impl StreamCore {
             }
         }
         let at = cursor.position();
-        let goes_on_at = if at > next { now } else { now.saturating_add(RETRY) };
         let search = &mut self.next.lifetimes;
-        (search.next, search.due) = (at, (!is_through).then_some(goes_on_at));
+        (search.next, search.goes_on) = (at, !is_through);
         if let Some((last, _)) = found.last() {
             search.found = *last;
             self.next.expiry = Some(now);
         }
         found.into_iter().for_each(|(seq, at)| self.store.note_lifetime(seq, at));
+        let again = if at > next { now } else { now.saturating_add(RETRY) };
+        (!is_through).then_some(again)
     }
 }
 

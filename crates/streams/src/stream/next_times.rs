@@ -12,7 +12,8 @@ pub(super) struct NextTimes {
     pub(super) expiry_left_at: Option<Seq>,
     /// Search for lifetimes that only headers tell.
     pub(super) lifetimes: LifetimeSearch,
-    /// Time to go on with rollups and tighter limits that are not through.
+    /// Time to go on with rollups, tighter limits and the search for lifetimes, which are not
+    /// through.
     pub(super) maintenance: Option<Timestamp>,
     /// Time to ask the store for a job again.
     pub(super) job: Option<Timestamp>,
@@ -23,7 +24,6 @@ pub(super) struct NextTimes {
 impl NextTimes {
     /// Answers the earliest of these times.
     pub(super) fn first(&self) -> Option<Timestamp> {
-        let lifetimes = self.lifetimes.due;
-        [self.expiry, lifetimes, self.maintenance, self.job, self.tidying].into_iter().flatten().min()
+        [self.expiry, self.maintenance, self.job, self.tidying].into_iter().flatten().min()
     }
 }

@@ -72,9 +72,6 @@ impl StreamCore {
     /// that were made tighter are enforced, ids are forgotten, what nobody needs goes.
     pub fn run_due(&mut self, now: Timestamp, effects: &mut Effects) {
         self.ids.tidy(now, IDS_PER_SLICE);
-        if self.next.lifetimes.due.is_some_and(|at| at <= now) {
-            self.run_lifetimes(now);
-        }
         if self.next.expiry.is_some_and(|at| at <= now) {
             self.expire(now, effects);
         }
@@ -115,8 +112,7 @@ impl StreamCore {
         }
         let mut effects = Effects::default();
         for _ in 0..SLICES_AT_ONCE {
-            if self.next.lifetimes.due.is_some_and(|at| at <= now) {
-                self.run_lifetimes(now);
+            if self.run_lifetimes(now) == Some(now) {
                 continue;
             }
             if self.next.expiry.is_none_or(|at| at > now) {
@@ -197,8 +193,9 @@ impl StreamCore {
         self.released(effects);
     }
 
-    /// Goes on with what rollups and tighter limits left over.
+    /// Goes on with what rollups and tighter limits left over, and with the search for lifetimes.
     fn run_maintenance(&mut self, now: Timestamp) {
+        let lifetimes = self.run_lifetimes(now);
         let progress = match self.pending_purges.front_mut() {
             Some(purge) => self.store.purge(purge, SLICE, now).map(|progress| progress.more),
             None => self.store.enforce(SLICE, now),
@@ -209,6 +206,7 @@ impl StreamCore {
             Ok(false) => self.next.maintenance = None,
             Err(_) => self.next.maintenance = Some(now.saturating_add(RETRY)),
         }
+        self.next.maintenance = self.next.maintenance.into_iter().chain(lifetimes).min();
     }
 
     /// Removes a slice of messages: to be called with the same `purge` while there is more.
