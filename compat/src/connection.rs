@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     /// Read, and not yet taken by an expectation.
     pending: Vec<u8>,
     ended: bool,
+    /// The end was a reset.
+    was_reset: bool,
     /// The next PING is what is demanded, and not passed over.
     pings_wanted: bool,
     /// Nonce that the INFO wants to be signed.
@@ -64,7 +66,7 @@ impl Connection {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let (pending, nonce) = (Vec::new(), String::new());
-        Ok(Self { socket, frames: None, pending, ended: false, pings_wanted: false, nonce })
+        Ok(Self { socket, frames: None, pending, ended: false, was_reset: false, pings_wanted: false, nonce })
     }
 
     /// Connects, and asks for a WebSocket.
@@ -152,6 +154,7 @@ impl Connection {
             }),
             Expectation::Closed => self.expect_closed(),
             Expectation::Gone => self.drain_to_end(),
+            Expectation::Reset => self.expect_reset(),
             Expectation::Silence(time) => self.expect_silence(*time),
         }
     }
@@ -281,6 +284,11 @@ impl Connection {
         }
     }
 
+    fn expect_reset(&mut self) -> Result<(), String> {
+        self.expect_closed()?;
+        if self.was_reset { Ok(()) } else { Err("expected a reset\n     but it was an orderly end".into()) }
+    }
+
     fn drain_to_end(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -359,7 +367,10 @@ impl Connection {
             }
             // A reset is the end too: it comes when the server closes without reading all that was
             // sent.
-            Err(_) => self.ended = true,
+            Err(e) => {
+                self.ended = true;
+                self.was_reset = e.kind() == io::ErrorKind::ConnectionReset;
+            }
         }
         More::Ended
     }

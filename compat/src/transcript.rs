@@ -157,6 +157,8 @@ pub(crate) enum Expectation {
     Closed,
     /// The end of the connection, whatever comes before it.
     Gone,
+    /// The end of the connection by a reset, and nothing before it.
+    Reset,
     /// Nothing for so long.
     Silence(Duration),
 }
@@ -425,6 +427,7 @@ fn expectation(rest: &str) -> Result<Expectation, String> {
         }
         "eof" => Ok(Expectation::Closed),
         "gone" => Ok(Expectation::Gone),
+        "reset" => Ok(Expectation::Reset),
         "silence" => {
             let millis = text.strip_suffix("ms").ok_or("expected a time such as 200ms")?;
             Ok(Expectation::Silence(Duration::from_millis(count(millis)? as u64)))

@@ -109,9 +109,9 @@ pub struct TlsDetails {
     pub is_first: bool,
     /// Certificates that the peer has shown, its own first.
     pub peer_certs: Vec<PeerCertificate>,
-    /// Certificates that the peer has shown, whole and in DER, up to the authority that vouches for
-    /// them: where a callout service may have to be told.
-    pub chain: Arc<[Box<[u8]>]>,
+    /// Chains of certificates in DER, each from the peer's own to an authority that vouches for it:
+    /// where a callout service may have to be told.
+    pub chains: Arc<[Vec<Box<[u8]>>]>,
     /// Names in the first of these certificates.
     pub certificate: Option<Arc<ClientCertificate>>,
 }
@@ -120,12 +120,15 @@ impl TlsDetails {
     /// TLS as a callout service is told of it. Certificates that were not verified are not taken
     /// here.
     pub(crate) fn for_callout(&self) -> ClientTls {
-        let chain: Vec<String> = self.chain.iter().map(|cert| pem(cert)).collect();
         ClientTls {
             version: self.version.to_owned(),
             cipher: self.cipher_suite.clone(),
             certs: Vec::new(),
-            verified_chains: if chain.is_empty() { Vec::new() } else { vec![chain] },
+            verified_chains: self
+                .chains
+                .iter()
+                .map(|chain| chain.iter().map(|cert| pem(cert)).collect())
+                .collect(),
         }
     }
 }

@@ -224,7 +224,12 @@ impl MessageTrace {
 
     /// Notes that the message reaches a subscription of another account, under this name.
     pub(crate) fn exported(&self, sub: &Subscription, to: &[u8]) {
-        self.note("se", What::StreamExport { acc: account_of(sub.conn()), to: text(to) });
+        self.exported_to(&account_of(sub.conn()), to);
+    }
+
+    /// Notes that the message reaches somebody in another account, under this name.
+    pub(crate) fn exported_to(&self, account: &str, to: &[u8]) {
+        self.note("se", What::StreamExport { acc: account.to_owned(), to: text(to) });
     }
 
     /// Notes that the message is a request to another account.

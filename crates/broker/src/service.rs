@@ -4,7 +4,7 @@
 //! into a [`ServiceBatch`] of the publishing shard; the shard hands it over before its next flush,
 //! and the service does its work right there, on the publisher's thread.
 
-use crate::imports::ServiceLink;
+use crate::imports::{ServiceLink, ShadowService};
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_subject::Subscribed;
@@ -42,7 +42,7 @@ pub trait Service: Send + Sync {
 }
 
 /// Role of a service in the [trace](crate::MessageTrace) of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum TraceRole<'a> {
     /// Nothing is told of it, and it gets even messages that are only to be traced.
     Untraced,
@@ -51,9 +51,8 @@ pub enum TraceRole<'a> {
     Stream(&'a str),
     /// The service stands for the system account, into which traces do not go.
     System,
-    /// The service stands for one of another account: nothing is told of it either, and traces do
-    /// not go there.
-    Import,
+    /// The service stands for one of an account that imports the message.
+    Import(&'a ShadowService),
 }
 
 /// A service that waits for something. Equal when it is the same one.

@@ -428,9 +428,13 @@ fn observe_accounts(broker: &Arc<Broker>, jetstream: &Arc<jetstream::Current>, s
     let jetstream = Arc::clone(jetstream);
     let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
     trusted.observe(move |account, trusted| {
-        jetstream.inspect(|jetstream| match trusted {
-            Some(trusted) => jetstream.enable(account, jetstream::limits_of_claims(trusted)),
-            None => jetstream.disable(account.name()),
+        jetstream.inspect(|jetstream| {
+            match trusted {
+                // Why an account may not is in the log.
+                Some(trusted) => drop(jetstream.enable(account, jetstream::limits_of_claims(trusted))),
+                None => jetstream.disable(account.name()),
+            }
+            jetstream.enable_refused();
         });
         // Whoever takes an account away has its connections looked at when all that goes with it is
         // done: before, a client that is not concerned by this might meet the half of a reload.

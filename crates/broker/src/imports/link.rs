@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) struct StreamLink {
     /// Weak: its shadows stand in the exporter's index.
     pub(crate) exporter: Weak<Account>,
+    /// Name of the account that imports.
+    importer: Box<str>,
     import: StreamImport,
     names: ImportNames,
 }
@@ -35,7 +37,8 @@ impl StreamLink {
             return None;
         }
         let names = ImportNames::of_stream(&import.subject, &import.to).ok()?;
-        Some(Self { exporter: Arc::downgrade(exporter), import: import.clone(), names })
+        let (exporter, importer) = (Arc::downgrade(exporter), importer.into());
+        Some(Self { exporter, importer, import: import.clone(), names })
     }
 
     /// Translates `pattern`, to which somebody subscribes here, into the pattern there, if there is
@@ -57,6 +60,11 @@ impl StreamLink {
     /// Whether what is [reached](Self::reach) is nothing but what was asked for.
     pub(crate) fn is_exact(&self) -> bool {
         self.names.outward.is_some()
+    }
+
+    /// Name of the account that imports.
+    pub(crate) fn importer(&self) -> &str {
+        &self.importer
     }
 
     /// Whether traces come along.

@@ -19,8 +19,7 @@
 //!   exporter's index, with the same connection and sid and the exporter's pattern. Routes show it
 //!   the name that the import gives, and judge that name; counts are the original's.
 //! - A *service that listens to imports* (a stream of JetStream) listens with `Account::listen` and
-//!   has *shadow bindings* in the exporters' indexes (`shadow_bindings`). Traces do not go through
-//!   them.
+//!   has *shadow bindings* in the exporters' indexes (`shadow_bindings`).
 //! - A *service import* (`shard/service_import.rs`) is a binding in the importer's index of
 //!   services. The message is published again in the exporter's account, by the same publisher,
 //!   with `Nats-Request-Info` and a reply subject of that account.
@@ -53,6 +52,7 @@ pub use latency::LatencyConfig;
 pub(crate) use latency::{Cause, Measured, Outcome, report};
 pub(crate) use link::{ServiceLink, StreamLink};
 pub(crate) use replies::{Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
+pub(crate) use shadow_bindings::ShadowService;
 pub(crate) use system::furnish;
 
 use self::shadow_bindings::ShadowBindings;

@@ -2,17 +2,20 @@
 //! client's subscription to its subjects would.
 //!
 //! A service that listens in this way has a *shadow binding* in the index of each account from
-//! whose streams its subject takes. It gives messages their names here. Compat: traces tell nothing
-//! of them.
+//! whose streams its subject takes. It gives messages their names here, and traces them where the
+//! import allows that.
 
 use super::link::StreamLink;
 use crate::account::Account;
 use crate::conn::lock;
+use crate::message_trace::Traced;
 use crate::service::{Binding, Service, ServiceTarget, TraceRole};
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_subject::{Subscribed as _, matches};
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageRef;
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
 
 /// Services that listen to imports, and where.
@@ -39,30 +42,67 @@ pub(super) type Moved = (Arc<Account>, Arc<Binding>);
 /// Receives for a service what one import brings. All shadow bindings of that service in the
 /// exporter's index have this one target, so that a message that meets two of them, as while a
 /// stream changes its subjects, comes once.
-struct ShadowService {
+pub struct ShadowService {
     link: Arc<StreamLink>,
     /// The patterns that the service asks for here.
     patterns: Mutex<Vec<Box<[u8]>>>,
     to: Arc<dyn Service>,
 }
 
+impl ShadowService {
+    /// The import by which messages come.
+    pub(crate) fn link(&self) -> &StreamLink {
+        &self.link
+    }
+
+    /// The service that gets them.
+    pub(crate) fn to(&self) -> &Arc<dyn Service> {
+        &self.to
+    }
+
+    /// Name of a subject here, if the service asks for it.
+    pub(crate) fn name<'a>(&'a self, subject: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let name = self.link.naming().name(subject);
+        let is_wanted = || lock(&self.patterns).iter().any(|pattern| matches(pattern, &name));
+        (self.link.is_exact() || is_wanted()).then_some(name)
+    }
+}
+
+impl Debug for ShadowService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShadowService").finish_non_exhaustive()
+    }
+}
+
 impl Service for ShadowService {
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
-        let mut named = MessageBuf::default();
-        for msg in msgs.iter() {
-            let subject = self.link.naming().name(msg.subject);
-            let is_wanted = || lock(&self.patterns).iter().any(|pattern| matches(pattern, &subject));
-            if self.link.is_exact() || is_wanted() {
-                named.push(MessageRef { to: &[], subject: &subject, ..msg });
+        let mut named = ServiceBatch::default();
+        for (at, msg) in msgs.iter().enumerate() {
+            let trace = if msgs.is_traced() { msgs.trace(at) } else { None };
+            match self.name(msg.subject) {
+                Some(subject) => {
+                    named.push_traced(MessageRef { to: &[], subject: &subject, ..msg }, trace);
+                }
+                // The service does not ask for it any more.
+                None => give_up_trace(trace, shard),
             }
         }
         if !named.is_empty() {
-            self.to.serve(&mut named.into(), shard);
+            self.to.serve(&mut named, shard);
         }
     }
 
     fn trace_role(&self) -> TraceRole<'_> {
-        TraceRole::Import
+        TraceRole::Import(self)
+    }
+}
+
+/// Ends the part in a trace of a service that does not get the message after all.
+fn give_up_trace(traced: Option<&Traced>, shard: &mut Shard) {
+    if let Some(traced) = traced
+        && traced.settled(Err("stream closed".to_owned()))
+    {
+        shard.wake(&(Arc::clone(traced.trace()) as Arc<dyn Service>));
     }
 }
 

@@ -18,7 +18,7 @@ use myelin_jsapi::config::{
     self, AccountLimits, FIRST_TIER, Limits, OtherStreams, Retention, Storage, StreamConfig,
 };
 use myelin_store::consumer::Consumers;
-use myelin_store::{FoundStream, Stream, Timestamp};
+use myelin_store::{FoundStream, Seq, Stream, StreamId, Timestamp};
 use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
 use myelin_streams::stream::{self, StorageBudget, StreamCore};
@@ -61,8 +61,8 @@ pub struct AccountStreams {
     files: Arc<StorageBudget>,
     streams: RwLock<BTreeMap<String, Arc<LiveStream>>>,
     api_bindings: Mutex<Vec<Arc<Binding>>>,
-    /// Names of streams that are in the store and could not be opened.
-    unrestored: Mutex<Vec<String>>,
+    /// Streams that are in the store and could not be opened.
+    unrestored: Mutex<Vec<(String, StreamId)>>,
     /// Its streams and consumers hear nothing: it may not use JetStream any more.
     is_suspended: Mutex<bool>,
 }
@@ -198,7 +198,17 @@ impl AccountStreams {
 
     /// Names of streams that are in the store and could not be opened.
     pub fn unrestored(&self) -> Vec<String> {
-        lock(&self.unrestored).clone()
+        lock(&self.unrestored).iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Removes the streams that could not be opened, with what there is of them.
+    pub(super) fn delete_unrestored(&self, jetstream: &JetStream) -> Result<(), ApiError> {
+        let mut unrestored = lock(&self.unrestored);
+        while let Some((_, id)) = unrestored.last() {
+            jetstream.store.delete_unopened(*id).map_err(ApiError::stream_delete)?;
+            unrestored.pop();
+        }
+        Ok(())
     }
 
     /// A stream by name.
@@ -273,17 +283,17 @@ impl AccountStreams {
             self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
         };
         let is_twice = self.stream(name).is_some();
-        let config = match Stored::decode(&found.meta.config) {
+        let (config, lifetimes_until) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
             }
             _ if is_twice => {
-                lock(&self.unrestored).push(name.clone());
+                lock(&self.unrestored).push((name.clone(), found.id));
                 return log(Level::Error, &"is in the store twice: the newer one is not served");
             }
-            Ok(stored) => stored.config,
+            Ok(stored) => (stored.config, stored.lifetimes_until),
             Err(why) => {
-                lock(&self.unrestored).push(name.clone());
+                lock(&self.unrestored).push((name.clone(), found.id));
                 return log(Level::Error, &format_args!("is not served: configuration: {why}. {REPAIR}"));
             }
         };
@@ -305,7 +315,7 @@ impl AccountStreams {
                 let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
                     Ok(states) => states,
                     Err(error) => {
-                        lock(&self.unrestored).push(name.clone());
+                        lock(&self.unrestored).push((name.clone(), found.id));
                         return log(
                             Level::Error,
                             &format_args!("is not served: its consumers: {error}. {REPAIR}"),
@@ -313,7 +323,8 @@ impl AccountStreams {
                     }
                 };
                 let whole = (states, &*listener);
-                let live = self.begin(&jetstream, config, store, whole, (found.meta.created, seen));
+                let origin = StreamOrigin { created: found.meta.created, lifetimes_until, seen };
+                let live = self.begin(&jetstream, config, store, whole, origin);
                 live.note_lost(found.id, &report);
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
@@ -326,7 +337,7 @@ impl AccountStreams {
                 );
             }
             Err(error) => {
-                lock(&self.unrestored).push(name.clone());
+                lock(&self.unrestored).push((name.clone(), found.id));
                 log(Level::Error, &format_args!("is not served: {error}. {REPAIR}"));
             }
         }
@@ -339,7 +350,7 @@ impl AccountStreams {
         config: StreamConfig,
         now: Timestamp,
     ) -> Result<Arc<LiveStream>, ApiError> {
-        if lock(&self.unrestored).contains(&config.name) {
+        if lock(&self.unrestored).iter().any(|(name, _)| *name == config.name) {
             return Err(ApiError::stream_create(
                 "a stream of this name is in the store and could not be restored",
             ));
@@ -348,7 +359,7 @@ impl AccountStreams {
         let store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
-                let blob = Stored { created: now, config: config.clone(), unfinished: false }.encode();
+                let blob = Stored { created: now, config: config.clone(), ..Stored::default() }.encode();
                 let made =
                     jetstream.store.create_stream(self.account.name(), &config.name, &blob, settings, now);
                 made.map_err(ApiError::stream_create)?
@@ -357,7 +368,7 @@ impl AccountStreams {
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
         let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
-        Ok(self.begin(jetstream, config, store, (states, &listener), (now, SeenPositions::default())))
+        Ok(self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now)))
     }
 
     /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
@@ -400,7 +411,7 @@ impl AccountStreams {
             return Err((built.undo(), RestoreError::Other(error.to_string())));
         }
         let BuiltStream { config, stream, consumers, created, .. } = built;
-        Ok(self.begin(jetstream, config, stream, (consumers, &listener), (created, SeenPositions::default())))
+        Ok(self.begin(jetstream, config, stream, (consumers, &listener), StreamOrigin::new(created)))
     }
 
     /// Removes a stream that was being filled when the server ended.
@@ -423,7 +434,7 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (states, log): (Consumers, &LogListener),
-        (created, seen): (Timestamp, SeenPositions),
+        StreamOrigin { created, lifetimes_until, seen }: StreamOrigin,
     ) -> Arc<LiveStream> {
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
@@ -454,6 +465,7 @@ impl AccountStreams {
         };
         let last = store.state().totals.last_seq;
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
+        core.seek_lifetimes(lifetimes_until, self.host.now());
         core.catch_up(self.host.now());
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
@@ -514,7 +526,11 @@ impl AccountStreams {
             orphans::sweep(jetstream, live);
             live.reconcile();
         }
-        self.run_due_now(live)
+        self.run_due_now(live)?;
+        if live.config().allow_msg_ttl && !old.allow_msg_ttl {
+            Self::keep_lifetimes(jetstream, live);
+        }
+        Ok(())
     }
 
     /// Answers the configuration that it had.
@@ -527,22 +543,39 @@ impl AccountStreams {
         let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
         let (core, effects) = guard.parts();
         let (id, old) = (core.store().id(), Arc::clone(core.config()));
-        let write = |config: &StreamConfig| {
-            let blob = Stored { created: live.created(), config: config.clone(), unfinished: false }.encode();
+        let has_ttl_anew = config.allow_msg_ttl && !old.allow_msg_ttl;
+        let known = core.lifetimes_until();
+        let lifetimes_until = if has_ttl_anew { core.state().totals.last_seq } else { known };
+        let write = |config: &StreamConfig, lifetimes_until| {
+            let (created, config) = (live.created(), config.clone());
+            let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
             jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
         };
         let has_file = config.storage == Storage::File;
         if has_file {
-            write(&config)?;
+            write(&config, lifetimes_until)?;
         }
         if let Err(error) = core.update(Arc::new(config), self.host.now(), effects) {
             // The next start must not find what was refused.
             if has_file {
-                write(&old)?;
+                write(&old, known)?;
             }
             return Err(ApiError::stream_update(error));
         }
         Ok(old)
+    }
+
+    /// Writes down up to which message lifetimes are to be looked for after a start, now that they
+    /// were. What cannot be written costs the next start time, and nothing else.
+    fn keep_lifetimes(jetstream: &JetStream, live: &LiveStream) {
+        let Some(mut guard) = live.lock_core() else { return };
+        let (core, _) = guard.parts();
+        let (id, config) = (core.store().id(), StreamConfig::clone(core.config()));
+        if config.storage == Storage::File {
+            let (created, lifetimes_until) = (live.created(), core.lifetimes_until());
+            let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
+            let _ = jetstream.store.write_blob(id, &blob);
+        }
     }
 
     /// Does all that is due in a stream now, slice by slice: publishers need not wait for all of
@@ -596,6 +629,22 @@ impl OtherStreams for AccountStreams {
 
     fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool) {
         let _ = self.read().values().all(|stream| visit(&stream.config()));
+    }
+}
+
+/// What is known of a stream besides its configuration and its log.
+struct StreamOrigin {
+    created: Timestamp,
+    /// As [`Stored::lifetimes_until`] says.
+    lifetimes_until: Seq,
+    /// What its sources have brought.
+    seen: SeenPositions,
+}
+
+impl StreamOrigin {
+    /// One that is made now, or was filled by somebody who knows all of it.
+    fn new(created: Timestamp) -> Self {
+        Self { created, lifetimes_until: 0, seen: SeenPositions::default() }
     }
 }
 

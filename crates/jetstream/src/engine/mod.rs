@@ -10,6 +10,7 @@ mod direct;
 mod host;
 mod live;
 mod ordered_outbox;
+mod resources;
 mod settings;
 mod sourcing;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
 use live::lock;
 pub use live::{Backlog, CoreGuard, LiveStream};
+use resources::RefusedAccounts;
 pub use settings::{JetStreamSettings, ServerLimits};
 use sourcing::orphans;
 
@@ -80,6 +82,8 @@ pub struct JetStream {
     pub(crate) has_unreadable: bool,
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
+    /// Accounts that are promised more than the server has left.
+    refused: Mutex<RefusedAccounts>,
 }
 
 /// How often the API was asked.
@@ -144,6 +148,7 @@ impl JetStream {
             linked: Mutex::default(),
             has_unreadable: !report.unreadable.is_empty(),
             restores: Arc::default(),
+            refused: Mutex::default(),
         }))
     }
 
@@ -163,7 +168,36 @@ impl JetStream {
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store.
     /// Without limits, all that it learns from the API is that it may not. May be repeated with
     /// other limits.
-    pub fn enable(self: &Arc<Self>, account: &Arc<Account>, limits: Option<AccountLimits>) {
+    ///
+    /// # Errors
+    /// The server has less than the limits promise, and the account keeps what it has: without
+    /// limits before it has none now. That is in the log, and
+    /// [`enable_refused`](Self::enable_refused) tries again.
+    pub fn enable(
+        self: &Arc<Self>,
+        account: &Arc<Account>,
+        limits: Option<AccountLimits>,
+    ) -> Result<(), ApiError> {
+        let mut refused = lock(&self.refused);
+        let granted = self.grant(account, limits.as_ref());
+        if let (Err(error), Some(limits)) = (&granted, limits.clone()) {
+            let name = account.name();
+            self.host
+                .log(Level::Error, format_args!("Error configuring jetstream for account [{name}]: {error}"));
+            refused.insert(name.to_owned(), (Arc::clone(account), limits));
+        } else {
+            refused.remove(account.name());
+        }
+        match (&granted, self.account(account.name())) {
+            (Err(_), Some(_)) => {}
+            (Err(_), None) => self.apply(account, None),
+            (Ok(()), _) => self.apply(account, limits),
+        }
+        granted
+    }
+
+    /// Opens the streams of an account, as far as it has limits, and lets it use the API.
+    fn apply(self: &Arc<Self>, account: &Arc<Account>, limits: Option<AccountLimits>) {
         let present = self.account(account.name());
         let streams = present.clone().unwrap_or_else(|| AccountStreams::new(self, account, limits.clone()));
         if limits.is_some() {
@@ -204,6 +238,7 @@ impl JetStream {
     /// An account is gone: nothing of its streams hears or tells anything, until it is
     /// [enabled](Self::enable) again.
     pub fn disable(&self, account: &str) {
+        lock(&self.refused).remove(account);
         if let Some(streams) = self.account(account) {
             streams.set_limits(None);
             streams.suspend_or_resume();
@@ -217,6 +252,18 @@ impl JetStream {
         let mut names: Vec<_> = found.keys().cloned().collect();
         names.sort();
         names
+    }
+
+    /// Removes the streams in the store whose account was not enabled yet, or without limits.
+    pub(crate) fn delete_unopened(&self, account: &str) -> Result<(), ApiError> {
+        let mut all = lock(&self.found);
+        let Some(found) = all.get_mut(account) else { return Ok(()) };
+        while let Some(stream) = found.last() {
+            self.store.delete_unopened(stream.id).map_err(ApiError::stream_delete)?;
+            found.pop();
+        }
+        all.remove(account);
+        Ok(())
     }
 
     /// The streams of an account that may use JetStream.

@@ -56,6 +56,36 @@ impl AccountLimits {
         }
     }
 
+    /// Bytes in memory and in files that these limits promise; one that is no limit promises
+    /// nothing.
+    #[must_use]
+    pub fn promised(&self) -> [i64; 2] {
+        self.promised_beyond(None)
+    }
+
+    /// Bytes in memory and in files that these limits promise beyond others, tier by tier.
+    ///
+    /// Compat: what one tier gives up does not make up for what another one gets.
+    #[must_use]
+    pub fn promised_beyond(&self, before: Option<&Self>) -> [i64; 2] {
+        let promised = |limits: &Self| [limits.max_memory.max(0), limits.max_storage.max(0)];
+        let mut sum = [0_i64; 2];
+        for (tier, limits) in self.by_name() {
+            let had = before.and_then(|before| before.by_name().find(|(name, _)| *name == tier));
+            let had = had.map_or([0; 2], |(_, limits)| promised(limits));
+            for (sum, (now, had)) in sum.iter_mut().zip(promised(limits).into_iter().zip(had)) {
+                *sum = sum.saturating_add((now - had).max(0));
+            }
+        }
+        sum
+    }
+
+    /// Limits of each tier by its name; those of all streams have an empty one.
+    fn by_name(&self) -> impl Iterator<Item = (&str, &Self)> {
+        let all = self.tiers.is_empty().then_some(("", self));
+        all.into_iter().chain(self.tiers.iter().map(|(name, limits)| (name.as_str(), limits)))
+    }
+
     /// As `INFO` shows them before the tiers.
     #[must_use]
     pub fn shown(&self) -> Self {
@@ -185,4 +215,27 @@ pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn OtherStreams) 
         true
     });
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_counted_tier_by_tier() {
+        let of = |max_memory, max_storage| AccountLimits { max_memory, max_storage, ..Default::default() };
+        let tiers = |all: &[(&str, AccountLimits)]| {
+            let tiers = all.iter().map(|(name, limits)| ((*name).to_owned(), limits.clone()));
+            AccountLimits::by_tier(tiers.collect())
+        };
+        assert_eq!((of(-1, -1).promised(), of(3, 0).promised()), ([0, 0], [3, 0]));
+        let two = tiers(&[("R1", of(1, 2)), ("R3", of(4, -1))]);
+        assert_eq!(two.promised(), [5, 2]);
+        assert_eq!(of(5, 7).promised_beyond(Some(&of(3, 9))), [2, 0]);
+        assert_eq!(of(5, 7).promised_beyond(Some(&of(-1, -1))), [5, 7]);
+        // What one tier gives up is not what another one gets.
+        let other = tiers(&[("R1", of(0, 5)), ("R3", of(6, 1))]);
+        assert_eq!(other.promised_beyond(Some(&two)), [2, 4]);
+        assert_eq!(of(9, 9).promised_beyond(Some(&two)), [9, 9]);
+    }
 }

@@ -18,12 +18,20 @@ pub struct Stored {
     /// removes it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
+    /// Messages up to this one may have lifetimes of which their headers alone tell; 0: none has.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lifetimes_until: u64,
 }
 
 object! { Stored, "Stored":
     "created" created "int64",
     "config" config "StreamConfig",
     "unfinished" unfinished "bool",
+    "lifetimes_until" lifetimes_until "uint64",
+}
+
+fn is_zero(seq: &u64) -> bool {
+    *seq == 0
 }
 
 impl Stored {
@@ -63,7 +71,7 @@ mod tests {
             metadata: [("k".into(), "v".into())].into(),
             ..Default::default()
         };
-        let stored = Stored { created: -7, config, unfinished: true };
+        let stored = Stored { created: -7, config, unfinished: true, lifetimes_until: 7 };
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);
         assert!(Stored::decode(b"{\"created\":1").is_err());
     }

@@ -76,7 +76,7 @@ fn created(exchange: &Exchange, streams: &mut Streams, limits: &Limits, strict: 
     match request.and_then(|request| create(request, &exchange.name, streams, &limits)) {
         Ok(created) => {
             if let Created::New(config) = created {
-                let stored = Stored { created: 5, config: *config.clone(), unfinished: false }.encode();
+                let stored = Stored { created: 5, config: *config.clone(), ..Stored::default() }.encode();
                 assert_eq!(Stored::decode(&stored).unwrap().encode(), stored);
                 streams.insert(exchange.name.clone(), Arc::from(config));
             }

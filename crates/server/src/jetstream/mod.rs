@@ -75,7 +75,8 @@ impl Running {
     /// and starts the threads.
     ///
     /// # Errors
-    /// The store cannot be used, or is open in another process.
+    /// The store cannot be used, or is open in another process; or the configured accounts are
+    /// promised more than the server has.
     pub(crate) fn start(
         options: &Options,
         capacity: Capacity,
@@ -84,6 +85,8 @@ impl Running {
         log: &Arc<Logger>,
     ) -> Result<Self, String> {
         let settings = settings::settings(options, capacity, &broker.info());
+        settings::check_promises(options, &settings.limits)
+            .map_err(|error| format!("Error enabling jetstream on configured accounts: {error}"))?;
         let store = settings::store(options)?;
         let (threads, queues) = Threads::new(broker, mailboxes, log, settings.request_queue_limit);
         let entropy = Arc::new(OsEntropy);
@@ -122,6 +125,7 @@ impl Running {
     }
 
     /// Lets accounts use JetStream as the options say: at the start, and after each reload.
+    /// Compat: one that is promised more than there is keeps what it has, and the log says so.
     fn set_accounts(&self, options: &Options, broker: &Broker) {
         for account in broker.accounts() {
             let claims = broker.trusted().and_then(|trusted| trusted.get(account.name()));
@@ -129,8 +133,9 @@ impl Running {
                 Some(claims) => limits_of_claims(claims),
                 None => account_limits(options, account.name()),
             };
-            self.jetstream.enable(&account, limits);
+            let _ = self.jetstream.enable(&account, limits);
         }
+        self.jetstream.enable_refused();
     }
 
     /// Lets accounts use JetStream as the options say, and takes it from accounts that are gone.

@@ -5,6 +5,7 @@ use myelin_auth::jwt::JetStreamLimits;
 use myelin_auth::operator::TrustedAccount;
 use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, StoreCipher, SyncInterval};
 use myelin_jetstream::{Backlog, JetStreamSettings, ServerLimits};
+use myelin_jsapi::ApiError;
 use myelin_jsapi::config::AccountLimits;
 use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_store::StoreOptions;
@@ -111,6 +112,22 @@ pub(crate) fn account_limits(options: &Options, name: &str) -> Option<AccountLim
     let trusts = !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty();
     let is_alone = !trusts && list.all(|account| is_ours(&account.name));
     (name == GLOBAL_ACCOUNT && is_alone).then(AccountLimits::default)
+}
+
+/// Checks that the server has what it promises to the configured accounts together.
+///
+/// # Errors
+/// It has not.
+pub(crate) fn check_promises(options: &Options, server: &ServerLimits) -> Result<(), ApiError> {
+    let accounts = options.accounts.list.iter().filter_map(|account| account.jetstream);
+    let promised = accounts.map(|limits| limits_of(&limits).promised());
+    let [memory, files] =
+        promised.fold([0_i64; 2], |sum, more| [0, 1].map(|at| sum[at].saturating_add(more[at])));
+    let exceeds = |bytes: i64, most: u64| u64::try_from(bytes).is_ok_and(|bytes| bytes > most);
+    if exceeds(memory, server.max_memory) {
+        return Err(ApiError::MEMORY_RESOURCES_EXCEEDED);
+    }
+    if exceeds(files, server.max_store) { Err(ApiError::STORAGE_RESOURCES_EXCEEDED) } else { Ok(()) }
 }
 
 /// Limits of an account that comes from a token; `None` if it may not use JetStream.

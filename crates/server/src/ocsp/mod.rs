@@ -37,7 +37,7 @@ use cache::Cache;
 pub(crate) use cache::Stats;
 pub(crate) use certificate::fingerprint;
 use peer::Advise;
-pub(crate) use peer::{OcspFinding, PeerCheck};
+pub(crate) use peer::{OcspFinding, PeerCheck, verified_chains};
 use staple::{Monitor, Stapling};
 
 /// OCSP in a running server.

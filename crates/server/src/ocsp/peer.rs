@@ -86,11 +86,7 @@ impl PeerCheck {
 
     /// Whether there is a way to an authority on which nothing was revoked.
     async fn is_good(&self, peer: &CertificateDer<'static>, shown: &[CertificateDer<'static>]) -> bool {
-        let mut paths = paths(shown, &self.trusted);
-        if paths.len() > 1 {
-            // TLS has found one of them good, and does not say which.
-            paths.retain(|path| holds(path));
-        }
+        let paths = verified_chains(shown, &self.trusted);
         self.log
             .debug(format_args!("Peer OCSP enabled: {} TLS client chain(s) will be evaluated", paths.len()));
         for (number, path) in paths.iter().enumerate() {
@@ -258,6 +254,20 @@ impl PeerCheck {
         }
         Err(format!("exhausted OCSP responders: {last}"))
     }
+}
+
+/// Chains from the certificate that a client has shown first to the authorities that vouch for it.
+/// TLS has verified it.
+pub(crate) fn verified_chains(
+    shown: &[CertificateDer<'static>],
+    trusted: &[CertificateDer<'static>],
+) -> Vec<Vec<CertificateDer<'static>>> {
+    let mut paths = paths(shown, trusted);
+    if paths.len() > 1 {
+        // TLS has found one of them good, and does not say which.
+        paths.retain(|path| holds(path));
+    }
+    paths
 }
 
 /// Whether TLS would accept a client by this way, the last on which is trusted.

@@ -4,12 +4,18 @@ use super::reader::ConnTask;
 use crate::supervise::{self, SupervisedPart};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::close;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Patience with a connection that ends: usually, and with one that only its peer has ended.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 const LONGEST_LINGER: Duration = Duration::from_secs(60);
+/// Patience with a client that was refused a payload, before its connection is reset.
+const BEFORE_RESET: Duration = Duration::from_millis(100);
+/// Bytes of a refused message that nobody is reset for. Compat: as many the reference reads at once
+/// from a client that has sent little before.
+const FIRST_READ: usize = 512;
 /// Unread bytes that are thrown away at the end, so that closing does not reset the connection
 /// under the last error message.
 const MAX_DISCARD: usize = 4 * 1024 * 1024;
@@ -39,7 +45,11 @@ impl ConnTask {
             if let Some(tls) = self.link.secure() {
                 tls.farewell(&self.link.write);
             }
-            self.discard_unread();
+            if reason == CloseReason::MaximumPayload && self.held_back().len() > FIRST_READ {
+                self.reset().await;
+            } else {
+                self.discard_unread();
+            }
         }
         self.let_go();
     }
@@ -51,6 +61,33 @@ impl ConnTask {
         conn.discard();
         self.link.end();
         self.local.mailbox.forget_one();
+    }
+
+    /// Resets the connection, unless the peer ends it by itself within a moment: it has read then why.
+    ///
+    /// Compat: the reference closes a socket in which most of a refused payload is unread, which
+    /// resets it at once. Clients tell that from an orderly end. Some systems throw away what the
+    /// client has not read yet when a reset comes; the moment is for them.
+    async fn reset(&mut self) {
+        if tokio::time::timeout(BEFORE_RESET, self.discard_to_end()).await.is_err() {
+            // An error means that there is nothing to reset any more.
+            let _ = rustix::net::connect_unspec(self.read.as_ref());
+        }
+    }
+
+    /// Reads and throws away what the peer sends until it ends the connection.
+    async fn discard_to_end(&mut self) {
+        let mut discarded = 0;
+        while discarded < MAX_DISCARD && self.read.readable().await.is_ok() {
+            let read = self.read.try_read(&mut self.local.buffer.borrow_mut());
+            match read {
+                Ok(0) => return,
+                Ok(n) => discarded += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+        std::future::pending().await
     }
 
     /// Closing a socket with unread bytes resets it, and the peer may never see the last message.

@@ -4,7 +4,7 @@
 use super::handshake::{HANDSHAKE, handshake};
 use super::reader::ConnTask;
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{ClientOffer, ClientTls, NO_HANDSHAKE, details};
+use crate::tls::{ClientOffer, ClientTls, NO_HANDSHAKE, TrustedCerts, details};
 use myelin_broker::{Greeting, Level};
 use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
@@ -76,7 +76,7 @@ impl ConnTask {
             return Err(reason);
         }
         let connection = self.shake(tls).await?;
-        self.begin(connection, is_first.then(|| preamble.greeting()));
+        self.begin(connection, &tls.terms.trusted, is_first.then(|| preamble.greeting()));
         Ok(())
     }
 
@@ -162,8 +162,9 @@ impl ConnTask {
     }
 
     /// The session begins over TLS; `greeting` is what INFO says when it comes only now.
-    fn begin(&mut self, connection: ServerConnection, greeting: Option<Greeting>) {
-        let details = details(&connection, greeting.is_some(), self.local.broker.auth().may_ask());
+    fn begin(&mut self, connection: ServerConnection, trusted: &TrustedCerts, greeting: Option<Greeting>) {
+        let trusted = self.local.broker.auth().may_ask().then_some(trusted);
+        let details = details(&connection, greeting.is_some(), trusted);
         if let Some(tls) = &self.link.tls {
             tls.begin(connection);
         }

@@ -143,7 +143,7 @@ pub(super) fn open_upgraded(
     stream: TcpStream,
     upgraded: Upgraded,
 ) -> impl Future<Output = ()> + use<> {
-    let Upgraded { peer, security, budget, listener_info, upgrade, .. } = upgraded;
+    let Upgraded { peer, security, trusted, budget, listener_info, upgrade, .. } = upgraded;
     // Compat: of certificates INFO says what holds for ordinary clients.
     let greeting = Greeting { tls_verify: local.broker.info().tls_verify, ..Greeting::default() };
     let (read, write) = stream.into_split();
@@ -152,7 +152,9 @@ pub(super) fn open_upgraded(
         listener_info,
         cookies: upgrade.cookies,
         client_ip: upgrade.client_ip,
-        tls: security.as_ref().map(|connection| details(connection, false, local.broker.auth().may_ask())),
+        tls: security
+            .as_ref()
+            .map(|connection| details(connection, false, local.broker.auth().may_ask().then_some(&trusted))),
     };
     let tls = security.map(|connection| {
         let tls = ConnTls::new();
@@ -425,7 +427,11 @@ impl ConnTask {
             let local = Rc::clone(&self.local);
             let consumed = self.ingest(&local.buffer.borrow()[from..end], None);
             from += consumed.bytes;
-            match self.after_ingest(consumed.why)? {
+            let next = self.after_ingest(consumed.why);
+            if next.is_err() {
+                self.hold(from, end, 1);
+            }
+            match next? {
                 AfterBatch::Continue => {}
                 AfterBatch::Hold(need) => {
                     self.hold(from, end, need);

@@ -12,7 +12,8 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 use super::peer::{describe, names};
 use super::rate::Rate;
 use super::suites::{suite_name, version_name};
-use super::{Offer, Peers, TlsTerms, offer};
+use super::{Offer, Peers, TlsTerms, TrustedCerts, offer};
+use crate::ocsp::verified_chains;
 
 /// TLS that new clients are offered now. It can be exchanged while the server runs; connections
 /// that exist keep what they have.
@@ -118,19 +119,24 @@ impl ClientOffer {
     }
 }
 
-/// Parameters that the handshake agreed on. `keeps_chain`: somebody may have to be told what the
-/// peer has shown, whole.
-pub(crate) fn details(connection: &ServerConnection, is_first: bool, keeps_chain: bool) -> TlsDetails {
-    let chain = connection.peer_certificates().filter(|_| keeps_chain);
+/// Parameters that the handshake agreed on. `trusted`: where a callout service may have to be told
+/// the chains from the peer to an authority, the authorities.
+pub(crate) fn details(
+    connection: &ServerConnection,
+    is_first: bool,
+    trusted: Option<&TrustedCerts>,
+) -> TlsDetails {
+    let shown = connection.peer_certificates().unwrap_or_default();
+    let chains = trusted.map_or_else(Vec::new, |trusted| verified_chains(shown, trusted));
     TlsDetails {
         version: connection.protocol_version().map_or("", version_name),
         cipher_suite: connection
             .negotiated_cipher_suite()
             .map_or_else(String::new, |suite| suite_name(suite.suite())),
         is_first,
-        peer_certs: connection.peer_certificates().into_iter().flatten().filter_map(describe).collect(),
-        chain: chain.into_iter().flatten().map(|cert| (**cert).into()).collect(),
-        certificate: connection.peer_certificates().and_then(|chain| names(chain.first()?)).map(Arc::new),
+        peer_certs: shown.iter().filter_map(describe).collect(),
+        chains: chains.iter().map(|chain| chain.iter().map(|cert| (**cert).into()).collect()).collect(),
+        certificate: shown.first().and_then(|own| names(own)).map(Arc::new),
     }
 }
 

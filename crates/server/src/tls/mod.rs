@@ -35,6 +35,7 @@ pub(crate) use peer::{issuer, subject};
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
 use rustls::pki_types::CertificateDer;
+pub(crate) use verifier::TrustedCerts;
 
 /// Opens every file that a `tls{}` block names.
 ///
@@ -74,6 +75,8 @@ pub(crate) struct TlsTerms {
     pub(crate) config: Arc<ServerConfig>,
     /// Proof that is shown with the first certificate.
     pub(crate) staple: Arc<Staple>,
+    /// Authorities that have to sign the certificates of peers; empty where none are demanded.
+    pub(crate) trusted: TrustedCerts,
     /// Whether their certificates were revoked, where that is asked.
     pub(crate) revocation: Option<Arc<PeerCheck>>,
 }
@@ -102,11 +105,12 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .map_err(|error| format!("TLS: {error}"))?;
-    let builder = match peers {
+    let (builder, trusted) = match peers {
         Peers::AsConfigured if options.verify => {
-            builder.with_client_cert_verifier(verifier::strict(authorities, &provider)?)
+            let (verifier, trusted) = verifier::strict(authorities, &provider)?;
+            (builder.with_client_cert_verifier(verifier), trusted)
         }
-        _ => builder.with_no_client_auth(),
+        _ => (builder.with_no_client_auth(), TrustedCerts::default()),
     };
     let staple = Staple::new(&identity);
     let mut config = builder.with_cert_resolver(Arc::new(Certificates::new(identity, &staple)));
@@ -115,7 +119,7 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     // For the alert of those who are asked about.
     config.enable_secret_extraction = asks_about_peers(options);
     resume(&mut config);
-    Ok(Offer { terms: TlsTerms { config: Arc::new(config), staple, revocation: None }, note })
+    Ok(Offer { terms: TlsTerms { config: Arc::new(config), staple, trusted, revocation: None }, note })
 }
 
 /// Makes the offer of monitoring over HTTPS where clients are offered this: their certificate and
@@ -137,7 +141,8 @@ pub(crate) fn for_monitoring(
     let TlsTerms { config, .. } = offer(options, Peers::Anonymous)?.terms;
     let mut config = ServerConfig::clone(&config);
     config.cert_resolver = Arc::clone(&clients.config.cert_resolver);
-    Ok(TlsTerms { config: Arc::new(config), staple: Arc::clone(&clients.staple), revocation: None })
+    let staple = Arc::clone(&clients.staple);
+    Ok(TlsTerms { config: Arc::new(config), staple, trusted: TrustedCerts::default(), revocation: None })
 }
 
 /// Whether authorities are asked about those who connect.

@@ -12,20 +12,25 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::files::Authorities;
 
-/// Demands a certificate that one of the authorities has signed.
+/// A verifier that demands a certificate which one of the authorities has signed, and the
+/// certificates of these authorities.
 pub(super) fn strict(
     authorities: Authorities,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, String> {
+) -> Result<(Arc<dyn ClientCertVerifier>, TrustedCerts), String> {
     let (store, trusted) = authorities.anchors();
+    let trusted: TrustedCerts = trusted.into();
     if store.is_empty() {
         return Err("TLS: there is no authority to verify certificates with".to_owned());
     }
     let chains = WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
         .build()
         .map_err(|error| format!("TLS: {error}"))?;
-    Ok(Arc::new(Verifier { chains, trusted }))
+    Ok((Arc::new(Verifier { chains, trusted: Arc::clone(&trusted) }), trusted))
 }
+
+/// Certificates of authorities that may sign those of clients.
+pub(crate) type TrustedCerts = Arc<[CertificateDer<'static>]>;
 
 /// Compat: a certificate that is itself one of the authorities is good as the peer's own, which
 /// webpki refuses. Home-made certificates are often like that. And an issuer who has the name of an
@@ -33,7 +38,7 @@ pub(super) fn strict(
 #[derive(Debug)]
 struct Verifier {
     chains: Arc<dyn ClientCertVerifier>,
-    trusted: Vec<CertificateDer<'static>>,
+    trusted: TrustedCerts,
 }
 
 impl Verifier {

@@ -39,7 +39,9 @@ pub(super) async fn shake(
     let deadline = Instant::now() + site.timeout;
     let _ = stream.set_nodelay(true);
     let budget = StrangerBudget::new(site.max_control_line);
-    let mut channel = match site.security() {
+    let security = site.security();
+    let trusted = security.as_ref().map(|security| Arc::clone(&security.terms.trusted)).unwrap_or_default();
+    let mut channel = match security {
         None => Channel { stream, security: None, budget },
         Some(security) => {
             match timeout_at(deadline, encrypt(stream, peer, site, (&security, budget))).await {
@@ -87,6 +89,7 @@ pub(super) async fn shake(
         stream: Some(stream),
         peer,
         security,
+        trusted,
         budget,
         listener_info: Arc::clone(&site.listener_info),
         upgrade,
@@ -122,7 +125,7 @@ async fn encrypt(
 
 /// Compat: the reference checks pins of WebSocket clients only when it reloads its configuration.
 fn is_accepted(connection: &ServerConnection, security: &Security) -> bool {
-    let shown = details(connection, false, false).peer_certs;
+    let shown = details(connection, false, None).peer_certs;
     security.pinned.is_empty()
         || shown.first().is_some_and(|cert| security.pinned.contains(&cert.spki_sha256))
 }

@@ -14,7 +14,7 @@ use crate::logging::Logger;
 use crate::os_error;
 use crate::shard::{Mail, Mailbox, Permits};
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{Offer, Peers, Staple, TlsTerms, offer};
+use crate::tls::{Offer, Peers, Staple, TlsTerms, TrustedCerts, offer};
 use handshake::{UpgradeFailure, shake};
 use myelin_auth::ConnectionType;
 use myelin_broker::ListenerInfo;
@@ -41,6 +41,8 @@ pub(crate) struct Upgraded {
     pub(crate) stream: Option<TcpStream>,
     pub(crate) peer: SocketAddr,
     pub(crate) security: Option<ServerConnection>,
+    /// Authorities of which one has signed the peer's certificate.
+    pub(crate) trusted: TrustedCerts,
     /// Budget of the connection before it is authenticated.
     pub(crate) budget: StrangerBudget,
     pub(crate) listener_info: Arc<ListenerInfo>,

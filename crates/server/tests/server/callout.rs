@@ -419,8 +419,18 @@ fn a_question_has_the_clients_certificate() {
     assert!(tls["cipher"].as_str().is_some_and(|name| name.starts_with("TLS_")));
     let squeezed = |pem: &str| pem.replace(char::is_whitespace, "");
     let own = std::fs::read_to_string(lab.file("client.pem")).expect("the lab signs");
-    let shown = tls["verified_chains"][0][0].as_str().expect("a certificate");
-    assert_eq!(squeezed(shown), squeezed(&own));
+    let authority = std::fs::read_to_string(lab.file("ca.pem")).expect("the lab signs");
+    let chains = tls["verified_chains"].as_array().expect("chains");
+    assert_eq!(chains.len(), 1, "{tls}");
+    let shown: Vec<&str> =
+        chains[0].as_array().expect("a chain").iter().flat_map(|cert| cert.as_str()).collect();
+    // The client has shown its own alone; the authority is the server's knowledge.
+    assert_eq!(
+        shown.iter().map(|pem| squeezed(pem)).collect::<Vec<_>>(),
+        [squeezed(&own), squeezed(&authority)]
+    );
+    assert_eq!(tls["certs"], Value::Null, "{tls}");
+    let shown = shown[0];
     assert!(shown.lines().all(|line| line.len() <= 64), "{shown}");
     let answer = question.admit(&issuer, &issuer, json!({"aud": "APP"}));
     let answer = format!("PUB {} {}\r\n{answer}\r\n", question.reply, answer.len());

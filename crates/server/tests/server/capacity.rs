@@ -71,8 +71,12 @@ fn what_is_configured_is_not_measured() {
 
 /// The lines about JetStream of a start that ends, without their times.
 fn refusal(program: &Path, folder: &Path) -> Vec<String> {
+    refusal_of(program, folder, "jetstream { store_dir: data }\n")
+}
+
+fn refusal_of(program: &Path, folder: &Path, text: &str) -> Vec<String> {
     let config = folder.join("server.conf");
-    fs::write(&config, "jetstream { store_dir: data }\n").expect("the folder is ours");
+    fs::write(&config, text).expect("the folder is ours");
     let mut command = Command::new(program);
     command.args(["-a", "127.0.0.1", "-p", "-1", "-D", "-c"]).arg(&config).current_dir(folder);
     let output = command.stdin(Stdio::null()).output().expect("the program starts");
@@ -154,6 +158,26 @@ fn a_directory_that_may_not_be_written_to_is_said() {
             }
             let told = refusal(&program, folder.path());
             assert_eq!(told.last(), Some(&format!("FTL] Can't start JetStream: {why}")), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn accounts_that_are_promised_more_than_there_is_keep_the_server_from_starting() {
+    for (limits, why) in [
+        ("max_mem: 6M, max_file: 1M", "insufficient memory resources available (10028)"),
+        ("max_mem: 5M, max_file: 6M", "insufficient storage resources available (10047)"),
+    ] {
+        let config = format!(
+            "jetstream {{ store_dir: data, max_mem: 10M, max_file: 10M }}\n\
+             accounts {{ A {{ jetstream: {{ {limits} }} }}, B {{ jetstream: {{ {limits} }} }} }}\n"
+        );
+        for program in programs() {
+            let folder = tempfile::tempdir().unwrap();
+            let told = refusal_of(&program, folder.path(), &config);
+            let expected =
+                format!("FTL] Can't start JetStream: Error enabling jetstream on configured accounts: {why}");
+            assert_eq!(told.last(), Some(&expected), "{told:?}");
         }
     }
 }

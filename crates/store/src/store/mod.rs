@@ -484,7 +484,20 @@ impl Store {
     /// says that it was deleted, the disk does not say which: the next start finds all of it or
     /// nothing.
     pub fn delete_stream(&self, stream: &mut Stream) -> Result<(), OpenError> {
-        let id = stream.id();
+        self.delete(stream.id(), &mut || stream.abandon())
+    }
+
+    /// Removes a stream that nobody has opened, as [`Store::delete_stream`] does.
+    ///
+    /// # Errors
+    /// It is open; or as [`Store::delete_stream`].
+    pub fn delete_unopened(&self, id: StreamId) -> Result<(), OpenError> {
+        let _claim = self.claim(id, StreamPart::Messages)?;
+        self.delete(id, &mut || {})
+    }
+
+    /// Removes a stream; `abandon` is called when its files are not to be used any more.
+    fn delete(&self, id: StreamId, abandon: &mut dyn FnMut()) -> Result<(), OpenError> {
         let directory = stream_directory(&self.root, id);
         let doomed = directory.with_extension("tmp");
         let failed = |error| OpenError::new("a stream to delete", error);
@@ -494,12 +507,12 @@ impl Store {
         if let Err(error) = disk.sync_directory(&streams) {
             // Back for sure, or else nothing more may be promised of it.
             let back = disk.rename(&doomed, &directory).and_then(|()| disk.sync_directory(&streams));
-            back.unwrap_or_else(|_| stream.abandon());
+            back.unwrap_or_else(|_| abandon());
             return Err(failed(error));
         }
         // From here on nothing needs its files, nor could they be made durable: the directory has
         // another name.
-        stream.abandon();
+        abandon();
         let has_note = self.note_dropped(id);
         self.store_env.slots.forget_stream(id);
         self.store_env.blocks.forget_stream(id);

@@ -531,6 +531,28 @@ fn a_stream_that_is_open_is_not_opened_again() {
 }
 
 #[test]
+fn a_stream_that_nobody_has_opened_is_deleted_like_another() {
+    let disk = Arc::new(FaultyDisk::new(16));
+    let (store, _) = open(&disk, 1);
+    let mut stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    let kept = store.create_stream("A", "T", b"", StreamConfig::default(), 1).unwrap().id();
+    put(&mut stream, b"one", 1).unwrap();
+    let id = stream.id();
+    let refused = store.delete_unopened(id).unwrap_err();
+    assert!(refused.to_string().contains("open already"), "{refused}");
+    assert_eq!(payloads(&stream), [b"one".to_vec()]);
+    drop((stream, store));
+    let (store, report) = open(&disk, 2);
+    assert_eq!(report.streams.len(), 2);
+    store.delete_unopened(id).unwrap();
+    assert!(store.open_stream(id, StreamConfig::default(), 3).is_err());
+    drop(store);
+    let (_, report) = open(&Arc::new(disk.kill()), 4);
+    assert_eq!(report.streams.iter().map(|found| found.id).collect::<Vec<_>>(), [kept]);
+    assert!(report.notices.is_empty(), "{:?}", report.notices);
+}
+
+#[test]
 fn a_store_is_used_by_one_process_at_a_time() {
     let disk = Arc::new(FaultyDisk::new(15));
     let (store, _) = open(&disk, 1);

@@ -95,6 +95,12 @@ impl Stream {
         Ok(Expired { removed, markers, more, next })
     }
 
+    /// Gives a message a lifetime that its entry does not have. It is not written down: whoever opens
+    /// the stream again says it again.
+    pub fn note_lifetime(&mut self, seq: Seq, at: Timestamp) {
+        self.shared.catalog_mut().restore_expiry(seq, at);
+    }
+
     /// When the next message ends, as far as the stream knows: never too late, perhaps too early.
     ///
     /// # Errors

@@ -94,12 +94,17 @@ pub struct ArchivedConsumer {
 
 impl ArchivedConsumer {
     /// Writes a consumer's entry. What it did behind `last`, the end of the backup, is left out.
+    ///
+    /// Compat: `passed`, the end of what a work queue's consumer was reset past, is a name of ours.
+    /// The reference reads over it: restored there, such messages go.
     #[must_use]
     pub fn write(config: &ConsumerConfig, state: &ConsumerState, last: Seq) -> Vec<u8> {
         #[derive(Serialize)]
         struct Entry<'a> {
             config: &'a ConsumerConfig,
             state: State,
+            #[serde(skip_serializing_if = "is_zero")]
+            passed: Seq,
         }
         let pair =
             |pair: SequencePair| Pair { consumer_seq: pair.consumer.0, stream_seq: pair.stream.min(last) };
@@ -112,7 +117,7 @@ impl ArchivedConsumer {
             pending: state.pending().iter().take_while(|(seq, _)| *seq <= last).map(waiting).collect(),
             redelivered: state.redelivered().range(..=last).map(|(seq, count)| (*seq, *count)).collect(),
         };
-        compact(&Entry { config, state })
+        compact(&Entry { config, state, passed: config.passed.min(last) })
     }
 
     /// Reads a consumer's entry. `name` is what the entry is called.
@@ -126,15 +131,19 @@ impl ArchivedConsumer {
             config: Option<&'a RawValue>,
             #[serde(default)]
             state: Option<State>,
+            #[serde(default)]
+            passed: Seq,
         }
         let failed = |why: String| format!("failed to decode consumer \"{name}\" state: {why}");
         let entry: Entry<'_> = serde_json::from_slice(bytes).map_err(|error| failed(error.to_string()))?;
         let config = entry.config.filter(|config| config.get() != "null");
         let config = config.ok_or_else(|| format!("consumer \"{name}\" is missing config"))?;
         let state = entry.state.ok_or_else(|| format!("consumer \"{name}\" is missing state"))?;
-        let config = read_config(config.get().as_bytes()).map_err(failed)?;
+        let mut config = read_config(config.get().as_bytes()).map_err(failed)?;
         let state =
             state.decode().map_err(|why| format!("failed to set consumer \"{name}\" state: {why}"))?;
+        // Nothing behind the floor was passed over, whatever a stranger says.
+        config.passed = entry.passed.min(state.ack_floor().stream);
         Ok(Self { config, state })
     }
 }
@@ -147,6 +156,10 @@ pub fn read_config(bytes: &[u8]) -> Result<ConsumerConfig, String> {
     let mut config = ConsumerConfig::default();
     json::lenient(bytes, "ConsumerConfig", &mut config)?;
     Ok(config)
+}
+
+fn is_zero(seq: &Seq) -> bool {
+    *seq == 0
 }
 
 impl State {
@@ -209,6 +222,23 @@ mod tests {
         assert_eq!(read(100), ArchivedConsumer { config: config.clone(), state: state.clone() });
         let cut = read(8).state;
         assert_eq!((cut.delivered(), cut.pending().len(), cut.redelivered().len()), (pair(8, 8), 2, 1));
+    }
+
+    #[test]
+    fn what_a_consumer_was_reset_past_comes_back_as_far_as_it_can_be_true() {
+        let pair = |consumer, stream| SequencePair { consumer: DeliverySeq(consumer), stream };
+        let state =
+            ConsumerState::from_parts(pair(3, 6), pair(3, 6), std::iter::empty(), BTreeMap::new()).unwrap();
+        let read = |passed, last| {
+            let config = ConsumerConfig { name: "C".into(), passed, ..Default::default() };
+            let bytes = ArchivedConsumer::write(&config, &state, last);
+            assert_eq!(
+                passed == 0,
+                !bytes.ends_with(format!(r#","passed":{}}}"#, passed.min(last)).as_bytes())
+            );
+            ArchivedConsumer::read("C", &bytes).unwrap().config.passed
+        };
+        assert_eq!([read(0, 9), read(4, 9), read(4, 3), read(99, 100)], [0, 4, 3, 6]);
     }
 
     /// As in states of the first version; what is left out would be taken for acknowledged.

@@ -142,7 +142,7 @@ impl StreamBuilder {
         let settings = storage_config(&config, always_syncs);
         let settings =
             myelin_store::StreamConfig { first_seq: settings.first_seq.min(first.max(1)), ..settings };
-        let blob = Stored { created, config: config.clone(), unfinished: true }.encode();
+        let blob = Stored { created, config: config.clone(), unfinished: true, ..Stored::default() }.encode();
         let mut stream = store
             .create_stream(account, &config.name, &blob, settings, now)
             .map_err(|error| error.to_string())?;
@@ -428,7 +428,7 @@ pub fn declare_whole(store: &Store, built: &BuiltStream) -> Result<(), String> {
     if built.config.storage == myelin_jsapi::config::Storage::Memory {
         return Ok(());
     }
-    let blob = Stored { created: built.created, config: built.config.clone(), unfinished: false }.encode();
+    let blob = Stored { created: built.created, config: built.config.clone(), ..Stored::default() }.encode();
     store.write_blob(built.stream.id(), &blob).map_err(|error| error.to_string())
 }
 

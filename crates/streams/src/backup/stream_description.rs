@@ -53,7 +53,9 @@ pub fn read(text: &[u8], now: Timestamp) -> Result<StreamDescription, String> {
         None => None,
     };
     let name = config.name.clone();
-    let blob = Stored { created, config, unfinished: false }.encode();
+    // Nobody knows any more of which messages only the headers tell when they end.
+    let lifetimes_until = if config.allow_msg_ttl { u64::MAX } else { 0 };
+    let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
     Ok(StreamDescription { account: word("account"), name, directory, blob, created })
 }
 

@@ -24,6 +24,7 @@ mod header_edit;
 mod interest;
 mod interest_cleanup;
 mod last_msg;
+mod lifetimes;
 mod markers;
 mod msg_headers;
 mod next_times;

@@ -1,5 +1,6 @@
 //! Times at which a stream has something to do of its own accord.
 
+use super::lifetimes::LifetimeSearch;
 use myelin_store::{Seq, Timestamp};
 
 /// Times of the next upkeep of each kind; `None`: not before something changes.
@@ -9,7 +10,10 @@ pub(super) struct NextTimes {
     pub(super) expiry: Option<Timestamp>,
     /// Last sequence of the stream when some expired messages were left for later, if they were.
     pub(super) expiry_left_at: Option<Seq>,
-    /// Time to go on with rollups and tighter limits that are not through.
+    /// Search for lifetimes that only headers tell.
+    pub(super) lifetimes: LifetimeSearch,
+    /// Time to go on with rollups, tighter limits and the search for lifetimes, which are not
+    /// through.
     pub(super) maintenance: Option<Timestamp>,
     /// Time to ask the store for a job again.
     pub(super) job: Option<Timestamp>,

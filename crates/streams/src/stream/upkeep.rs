@@ -112,6 +112,9 @@ impl StreamCore {
         }
         let mut effects = Effects::default();
         for _ in 0..SLICES_AT_ONCE {
+            if self.run_lifetimes(now) == Some(now) {
+                continue;
+            }
             if self.next.expiry.is_none_or(|at| at > now) {
                 break;
             }
@@ -197,8 +200,9 @@ impl StreamCore {
         self.released(effects);
     }
 
-    /// Goes on with what rollups and tighter limits left over.
+    /// Goes on with what rollups and tighter limits left over, and with the search for lifetimes.
     fn run_maintenance(&mut self, now: Timestamp) {
+        let lifetimes = self.run_lifetimes(now);
         let progress = match self.pending_purges.front_mut() {
             Some(purge) => self.store.purge(purge, SLICE, now).map(|progress| progress.more),
             None => self.store.enforce(SLICE, now),
@@ -209,6 +213,7 @@ impl StreamCore {
             Ok(false) => self.next.maintenance = None,
             Err(_) => self.next.maintenance = Some(now.saturating_add(RETRY)),
         }
+        self.next.maintenance = self.next.maintenance.into_iter().chain(lifetimes).min();
     }
 
     /// Removes a slice of messages: to be called with the same `purge` while there is more.
@@ -265,11 +270,14 @@ impl StreamCore {
         self.outgoing.republish = Republish::new(&config, self.settings.seed);
         self.ids.set_window(config.duplicate_window);
         self.batches.update(&config);
-        let had_schedules = self.config.allow_msg_schedules;
+        let (had_schedules, had_ttl) = (self.config.allow_msg_schedules, self.config.allow_msg_ttl);
         let was = std::mem::replace(&mut self.config, config).retention;
         if self.config.allow_msg_schedules && !had_schedules {
             // A stream that was a mirror may have some.
             self.load_schedules();
+        }
+        if self.config.allow_msg_ttl && !had_ttl {
+            self.seek_lifetimes(Seq::MAX, now);
         }
         if self.config.retention != was {
             self.begin_round(now);
@@ -322,6 +330,7 @@ impl StreamCore {
         self.load_ids(now);
         self.charge();
         self.load_schedules();
+        self.seek_lifetimes_again(now);
         self.restart_cleanup(now);
         (self.next.expiry, self.next.maintenance) = (Some(now), Some(now));
         Ok(report)

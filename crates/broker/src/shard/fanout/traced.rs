@@ -5,6 +5,7 @@
 
 use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
+use crate::imports::ShadowService;
 use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
@@ -209,28 +210,54 @@ impl Shard {
         let done = Published::Done { delivered: true, stalled: false };
         match service.trace_role() {
             TraceRole::Untraced => self.queue.push(service, message.msg(), from.conn),
-            trace_role @ (TraceRole::System | TraceRole::Import) => {
-                if trace_role == TraceRole::System {
-                    let system = self.broker.system_account_name();
-                    trace.imported(&system, message.address(), message.address());
-                }
+            TraceRole::Import(import) => self.hand_imported(from, message, (service, import), trace),
+            TraceRole::System => {
+                let system = self.broker.system_account_name();
+                trace.imported(&system, message.address(), message.address());
                 if trace.is_only() {
                     return None;
                 }
                 let marked = Marked::untraced(message);
                 self.queue.push(service, marked.of(message).msg(), from.conn);
             }
-            TraceRole::Stream(name) => {
-                let traced = trace.handed_to(name);
-                if trace.is_only() {
-                    self.queue.push_traced(service, message.msg(), &traced);
-                    return Some(done);
-                }
-                // What is stored is not traced again when it is delivered.
-                let marked = Marked::new(message, message_trace::DISABLED, message_trace::set_destination);
-                self.queue.push_traced(service, marked.of(message).msg(), &traced);
-            }
+            TraceRole::Stream(name) => self.hand_to_stream(message, (service, name), trace),
         }
         Some(done)
+    }
+
+    /// Hands a stream a message that is traced. `service`: the stream, or who brings it messages.
+    fn hand_to_stream(
+        &mut self,
+        message: &Message<'_>,
+        (service, name): (&Arc<dyn Service>, &str),
+        trace: &Arc<MessageTrace>,
+    ) {
+        let traced = trace.handed_to(name);
+        if trace.is_only() {
+            return self.queue.push_traced(service, message.msg(), &traced);
+        }
+        // What is stored is not traced again when it is delivered.
+        let marked = Marked::new(message, message_trace::DISABLED, message_trace::set_destination);
+        self.queue.push_traced(service, marked.of(message).msg(), &traced);
+    }
+
+    /// Hands a service of another account a message that it imports. Compat: without `allow_trace`
+    /// the trace ends with the import, and the message goes on as it is.
+    fn hand_imported(
+        &mut self,
+        from: &Publisher<'_>,
+        message: &Message<'_>,
+        (service, import): (&Arc<dyn Service>, &ShadowService),
+        trace: &Arc<MessageTrace>,
+    ) {
+        let Some(name) = import.name(message.msg().subject) else { return };
+        trace.exported_to(import.link().importer(), &name);
+        match import.to().trace_role() {
+            TraceRole::Stream(stream) if import.link().allows_trace() => {
+                self.hand_to_stream(message, (service, stream), trace);
+            }
+            _ if trace.is_only() => {}
+            _ => self.queue.push(service, message.msg(), from.conn),
+        }
     }
 }

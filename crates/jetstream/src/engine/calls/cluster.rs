@@ -61,7 +61,8 @@ impl Call<'_> {
         })
     }
 
-    /// Deletes all streams of an account. Compat: one that does not exist is purged as well.
+    /// Deletes all streams of an account, also those that nobody serves: it may have no token any
+    /// more, or they cannot be opened. Compat: one that does not exist is purged as well.
     fn purge_account(&mut self, name: &str) -> Result<AccountPurge, ApiError> {
         if name.contains(['/', '\\']) {
             return Err(ApiError::stream_general("account name can not contain path separators"));
@@ -70,7 +71,9 @@ impl Call<'_> {
             for stream in account.streams() {
                 account.delete(self.jetstream, &stream, &mut MessageBuf::default())?;
             }
+            account.delete_unrestored(self.jetstream)?;
         }
+        self.jetstream.delete_unopened(name)?;
         Ok(AccountPurge { initiated: true })
     }
 }

@@ -35,8 +35,11 @@ pub(super) fn find(
     let Some(external) = &source.external else {
         return in_account(jetstream, account, &source.name);
     };
-    let request = collapse(&format!("{}.CONSUMER.CREATE.{}", external.api, source.name));
-    let Some((exporter, name)) = resolve(jetstream, account, request) else { return FoundOrigin::Nowhere };
+    let mut found = request_tails(source, is_mirror).into_iter().filter_map(|tail| {
+        let request = collapse(&format!("{}.CONSUMER.CREATE.{}", external.api, source.name)) + &tail;
+        resolve(jetstream, account, request, &tail)
+    });
+    let Some((exporter, name)) = found.next() else { return FoundOrigin::Nowhere };
     if !Arc::ptr_eq(&exporter, account) {
         let sign = sign(is_mirror);
         let prefix = if external.deliver.is_empty() { "$JS" } else { external.deliver.as_str() };
@@ -65,12 +68,36 @@ fn in_account(jetstream: &JetStream, account: &Account, stream: &str) -> FoundOr
     }
 }
 
+/// Ends of the subjects on which the consumer may be asked for. With one filter the subject names
+/// it, so that an export may be of that filter alone.
+///
+/// Compat: the reference asks with one filter on that subject only, with none or several on the
+/// short one only. Who exports the short subject lets others choose any filter: here it serves in
+/// each case.
+fn request_tails(source: &StreamSource, is_mirror: bool) -> Vec<String> {
+    let filter = match &source.subject_transforms[..] {
+        [] => Some(source.filter_subject.as_str()),
+        [one] if source.filter_subject.is_empty() => Some(one.source.as_str()),
+        _ => None,
+    };
+    let role = if is_mirror { "MIRROR" } else { "SRC" };
+    // The name of the consumer is one of many; who exports a part of them exports nothing of use.
+    let named = filter.filter(|filter| !filter.is_empty()).map(|filter| format!(".JS_{role}_x.{filter}"));
+    named.into_iter().chain([String::new()]).collect()
+}
+
 fn collapse(subject: &str) -> String {
     subject.replace("..", ".")
 }
 
-/// The account in which a request arrives, and the stream that it is about there.
-fn resolve(jetstream: &JetStream, account: &Arc<Account>, request: String) -> Option<(Arc<Account>, String)> {
+/// The account in which a request arrives, and the stream that it is about there. `tail`: what
+/// stands behind the stream in the request, and has to there.
+fn resolve(
+    jetstream: &JetStream,
+    account: &Arc<Account>,
+    request: String,
+    tail: &str,
+) -> Option<(Arc<Account>, String)> {
     let (mut account, mut subject) = (Arc::clone(account), request);
     for _ in 0..HOPS {
         match account.asks_elsewhere(subject.as_bytes()) {
@@ -79,7 +106,8 @@ fn resolve(jetstream: &JetStream, account: &Arc<Account>, request: String) -> Op
                 subject = String::from_utf8(there).ok()?;
             }
             None => {
-                let stream = stream_of(&subject, &jetstream.settings.domain)?.to_owned();
+                let subject = subject.strip_suffix(tail)?;
+                let stream = stream_of(subject, &jetstream.settings.domain)?.to_owned();
                 return Some((account, stream));
             }
         }
@@ -99,6 +127,23 @@ fn stream_of<'a>(subject: &'a str, domain: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_jsapi::config::SubjectTransform;
+
+    #[test]
+    fn a_request_names_its_only_filter() {
+        let of = |filter: &str, sources: &[&str]| StreamSource {
+            filter_subject: filter.to_owned(),
+            subject_transforms: sources
+                .iter()
+                .map(|source| SubjectTransform { source: (*source).to_owned(), destination: "t".to_owned() })
+                .collect(),
+            ..StreamSource::default()
+        };
+        assert_eq!(request_tails(&of("", &[]), true), [""]);
+        assert_eq!(request_tails(&of("o.2", &[]), true), [".JS_MIRROR_x.o.2", ""]);
+        assert_eq!(request_tails(&of("", &["o.2"]), false), [".JS_SRC_x.o.2", ""]);
+        assert_eq!(request_tails(&of("", &["o.1", "o.2"]), false), [""]);
+    }
 
     #[test]
     fn a_request_is_for_this_server_by_its_prefix() {

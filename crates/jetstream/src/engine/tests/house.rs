@@ -201,7 +201,7 @@ impl House {
             Arc::clone(&host) as Arc<dyn Host>,
         );
         let jetstream = jetstream.expect("the store can be opened");
-        jetstream.enable(&account, Some(AccountLimits::default()));
+        jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
         let mut house = Self { shard: Shard::new(&broker, seed), host, account, jetstream };
         house.settle();
         house

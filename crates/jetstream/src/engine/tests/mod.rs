@@ -7,6 +7,7 @@ mod house;
 mod links;
 mod marks;
 mod panics;
+mod promises;
 mod reset;
 mod resting;
 mod seeded;

@@ -46,7 +46,7 @@ fn an_acknowledgement_that_is_on_its_way_when_they_begin_to_rest_counts_once() {
     house.settle();
     assert_eq!((pending(&house), house.contents("W").0), ((2, 1), 2), "of the second nobody has heard");
     let account = house.account.clone();
-    house.jetstream.enable(&account, Some(AccountLimits::default()));
+    house.jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
     // Whoever was not answered says it again.
     acknowledge(&mut house, 1);
     acknowledge(&mut house, 2);

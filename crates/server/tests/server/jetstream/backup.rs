@@ -298,6 +298,33 @@ fn a_restored_stream_outlives_the_server() {
     assert_eq!(asker.publish("S.a", "next"), json!({ "stream": "S", "seq": 301 }));
 }
 
+/// What the consumer of a work queue was reset past stays for whoever goes back, and nobody needs it
+/// until then: a backup says that it is no rest which should have gone.
+#[test]
+fn a_backup_carries_what_the_consumer_of_a_work_queue_was_reset_past() {
+    let home = Home::new();
+    let mut server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("W", &json!({ "retention": "workqueue" }));
+    let config = json!({ "stream_name": "W", "config": { "durable_name": "C", "ack_policy": "explicit" } });
+    asker.api("CONSUMER.CREATE.W.C", &config);
+    for n in 1..=5 {
+        asker.publish("W.a", &n.to_string());
+    }
+    asker.api("CONSUMER.RESET.W.C", &json!({ "seq": 4 }));
+    let backup = back_up(&mut asker, "W", &Value::Null, &mut || {});
+    asker.api("STREAM.DELETE.W", &Value::Null);
+    restore(&mut asker, &backup.config, &backup.state, &backup.bytes, 5000);
+    assert_eq!(asker.number("W", "messages"), 5);
+    server.signal(Signal::KILL);
+    server.wait();
+    server.restart();
+    let mut asker = Asker::connect(&server);
+    assert_eq!(asker.number("W", "messages"), 5);
+    let back = asker.api("CONSUMER.RESET.W.C", &json!({ "seq": 1 }));
+    assert_eq!((&back["num_pending"], &back["reset_seq"]), (&json!(5), &json!(1)), "{back}");
+}
+
 #[test]
 fn a_backup_is_of_one_moment() {
     let home = Home::new();

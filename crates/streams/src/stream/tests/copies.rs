@@ -71,6 +71,50 @@ fn sequences_and_times_are_those_of_the_origin_and_gaps_are_passed_over() {
     assert_eq!(copied.last(), 5_000_000_001);
 }
 
+/// Does all that is due.
+fn run_due(bench: &mut Bench) {
+    while bench.core.next_due().is_some_and(|at| at <= bench.now) {
+        bench.core.due(bench.now, &mut bench.effects);
+    }
+}
+
+#[test]
+fn lifetimes_of_copies_count_once_they_are_switched_on() {
+    let mut bench = Bench::new(config());
+    for _ in 0..2_000 {
+        source(&mut bench, &[(&[], "without")]);
+    }
+    let brought: [(&[&str], &str); 5] = [
+        (&["Nats-TTL: 10"], "short"),
+        (&["Nats-TTL: never"], "for ever"),
+        (&["Nats-TTL: 1h"], "long"),
+        (&["Nats-TTL: what"], "no time"),
+        (&["Nats-TTL: 0"], "none"),
+    ];
+    assert_eq!(source(&mut bench, &brought).done, 5);
+    bench.now += 60_000_000_000;
+    run_due(&mut bench);
+    assert_eq!((bench.core.state().totals.messages, bench.core.lifetimes_until()), (2_005, 0));
+    let config = Arc::new(StreamConfig { allow_msg_ttl: true, ..config() });
+    bench.core.update(config, bench.now, &mut bench.effects).unwrap();
+    assert_eq!(bench.core.lifetimes_until(), 2_005, "nobody has looked");
+    run_due(&mut bench);
+    let has = |bench: &Bench, seq| rows(bench).iter().any(|row| row.0 == seq);
+    assert_eq!((bench.core.state().totals.messages, has(&bench, 2_001)), (2_004, false));
+    // The last one of which only the header tells: the endless one was stored as such.
+    assert_eq!(bench.core.lifetimes_until(), 2_003);
+    // As a start that was told so does.
+    bench.core.seek_lifetimes(2_003, bench.now);
+    run_due(&mut bench);
+    assert_eq!(bench.core.lifetimes_until(), 2_003);
+    bench.now += 3_600_000_000_000;
+    run_due(&mut bench);
+    assert_eq!((bench.core.state().totals.messages, has(&bench, 2_003)), (2_003, false));
+    bench.core.seek_lifetimes(2_003, bench.now);
+    run_due(&mut bench);
+    assert_eq!(bench.core.lifetimes_until(), 0, "a start finds none");
+}
+
 #[test]
 fn an_empty_mirror_begins_where_its_origin_does() {
     let mut copied = Bench::new(mirror());

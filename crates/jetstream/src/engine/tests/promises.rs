@@ -1,0 +1,65 @@
+//! Accounts that are promised more than the server has, and streams that nobody can open.
+
+use super::house::{House, stream};
+use crate::engine::ServerLimits;
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::config::AccountLimits;
+
+#[test]
+fn an_account_keeps_its_limits_until_there_is_room_for_more() {
+    let house = House::new();
+    let (jetstream, account) = (&house.jetstream, &house.account);
+    let server = jetstream.limits();
+    let [memory, files] = [server.max_memory, server.max_store].map(super::super::saturated);
+    let wanted = |max_memory, max_storage| AccountLimits { max_memory, max_storage, ..Default::default() };
+    let code = |limits| jetstream.enable(account, Some(limits)).map_err(|error| error.err_code);
+    assert_eq!(code(wanted(memory, files)), Ok(()));
+    assert_eq!(code(wanted(memory + 1, 0)), Err(10_028));
+    assert_eq!(code(wanted(1, files + 1)), Err(10_047));
+    assert_eq!(house.streams().limits(), Some(wanted(memory, files)));
+    // What it has counts once, and less is always granted.
+    assert_eq!(code(wanted(memory, files)), Ok(()));
+    assert_eq!(code(wanted(memory - 5, files)), Ok(()));
+    assert_eq!(code(wanted(memory, files + 1)), Err(10_047));
+    jetstream.enable_refused();
+    assert_eq!(house.streams().limits(), Some(wanted(memory - 5, files)));
+    jetstream.set_limits(ServerLimits { max_store: server.max_store + 1, ..ServerLimits::clone(&server) });
+    jetstream.enable_refused();
+    assert_eq!(house.streams().limits(), Some(wanted(memory, files + 1)));
+}
+
+#[test]
+fn what_streams_have_reserved_is_not_promised_again() {
+    let mut house = House::new();
+    let files = super::super::saturated(house.jetstream.limits().max_store);
+    let mut config = stream("S");
+    config.max_bytes = files - 10;
+    house.create(config);
+    let account = house.account.clone();
+    let enable = |max_storage| {
+        let limits = AccountLimits { max_storage, ..AccountLimits::default() };
+        house.jetstream.enable(&account, Some(limits)).map_err(|error| error.err_code)
+    };
+    assert_eq!((enable(11), enable(10)), (Err(10_047), Ok(())));
+}
+
+#[test]
+fn a_purge_takes_streams_that_cannot_be_opened() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.create(stream("T"));
+    let id = house.stream("S").lock_core().expect("it is there").parts().0.store().id();
+    house.jetstream.store.write_blob(id, b"no configuration").expect("the disk works");
+    drop(house);
+    let disk = disk.kill();
+    let mut house = House::on(&disk);
+    assert_eq!(house.streams().unrestored(), ["S"]);
+    house.streams().delete_unrestored(&house.jetstream).expect("the disk works");
+    assert!(house.streams().unrestored().is_empty());
+    house.create(stream("S"));
+    drop(house);
+    let house = House::on(&disk.kill());
+    let names: Vec<_> = house.streams().streams().iter().map(|live| live.name().to_owned()).collect();
+    assert_eq!((names, house.streams().unrestored()), (vec!["S".to_owned(), "T".to_owned()], vec![]));
+}
