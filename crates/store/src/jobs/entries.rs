@@ -100,17 +100,22 @@ fn unpack(
 ) -> Result<(), JobError> {
     let (context, mut buffer) = (&segment.context, Vec::new());
     for frame in frames.frames() {
-        let begin =
-            match read_frame(file, frames, frame.raw_offset, context.seed, context.cipher.as_ref(), &mut buffer)
-            {
-                Ok(begin) => begin,
-                // What the disk refuses now it may give later.
-                Err(FrameError::Io(error)) => return Err(error.into()),
-                Err(_) => {
-                    damaged()?;
-                    continue;
-                }
-            };
+        let begin = match read_frame(
+            file,
+            frames,
+            frame.raw_offset,
+            context.seed,
+            context.cipher.as_ref(),
+            &mut buffer,
+        ) {
+            Ok(begin) => begin,
+            // What the disk refuses now it may give later.
+            Err(FrameError::Io(error)) => return Err(error.into()),
+            Err(_) => {
+                damaged()?;
+                continue;
+            }
+        };
         let mut at = 0;
         while at < buffer.len() {
             let Ok(decoded) = record::decode_trusted(&buffer[at..]) else {

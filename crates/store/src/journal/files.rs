@@ -350,7 +350,10 @@ impl Files {
         if self.retired.is_empty() {
             return Ok(old.slot);
         }
-        self.disk.remove_file(&old.slot.path)?;
+        // An open file keeps its space.
+        let path = old.slot.path.clone();
+        drop(old);
+        self.disk.remove_file(&path)?;
         self.disk.sync_directory(&self.directory)?;
         self.create_file(PAGE as u64)
     }

@@ -183,6 +183,8 @@ fn a_start_without_a_free_page_takes_one_of_the_journal() {
             (0..5).for_each(|index| world.append(index, 900).unwrap());
             world.round().unwrap();
         }
+        // The files have room for what the journal holds of them.
+        world.files.iter().for_each(|(_, file)| file.flush().unwrap());
         let full = |disk: FaultyDisk| {
             disk.set_capacity(Some(disk.used()));
             disk
@@ -260,11 +262,7 @@ fn overwrites_that_wait_for_room_are_tried_less_and_less_and_told() {
             world.append(world.files.len() - 1, 400).unwrap();
             world.files.last().unwrap().1.reserve(400_000).unwrap();
         }
-        // So that the next block needs a file of the journal.
-        for _ in 0..200 {
-            (0..5).for_each(|index| world.append(index, 900).unwrap());
-            world.round().unwrap();
-        }
+        world.round().unwrap();
         world.disk.set_capacity(Some(world.disk.used()));
         while world.journal.statistics(0).full_rounds == 0 {
             (0..5).for_each(|index| world.append(index, 900).unwrap());
@@ -294,13 +292,23 @@ fn overwrites_that_wait_for_room_are_tried_less_and_less_and_told() {
 
 #[test]
 fn what_cannot_be_carried_is_tried_less_and_less_and_told() {
-    let mut world = one_lost(FaultyDisk::new(1));
-    for index in 1..5 {
-        world.files[index].1.reserve(4_000_000).unwrap();
+    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+        world.files.last().unwrap().1.reserve(400_000).unwrap();
     }
+    // So much of one file that it needs a file of the journal for itself.
+    for _ in 0..3 {
+        world.append(0, 5500).unwrap();
+        (1..5).for_each(|index| world.append(index, 100).unwrap());
+        world.round().unwrap();
+    }
+    world.files[0].1.lose(&crate::WriteFailed::new(Path::new("x"), &io::Error::other("planned")));
+    (1..5).for_each(|index| world.append(index, 100).unwrap());
+    world.round().unwrap();
     world.disk.set_capacity(Some(world.disk.used()));
-    for _ in 0..400 {
-        (1..5).for_each(|index| world.append(index, 900).unwrap());
+    for _ in 0..200 {
+        (1..5).for_each(|index| world.append(index, 300).unwrap());
         world.round().unwrap();
     }
     let refused = world.journal.statistics(0).carries_refused;
