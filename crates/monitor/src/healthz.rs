@@ -73,7 +73,12 @@ impl<'a> HealthzOptions<'a> {
                 vec![Failure::new(FailureKind::JetStream, "JetStream not enabled (10076)".to_owned())]
             }
             Health::WithJetStream if self.enabled_only => Vec::new(),
-            Health::WithJetStream => self.assets.check(self.details, source),
+            Health::WithJetStream => {
+                let mut failures = self.assets.check(self.details, source);
+                let waits = source.waits_for_room();
+                failures.extend(waits.map(|text| Failure::new(FailureKind::JetStream, text)));
+                failures
+            }
         }
     }
 }

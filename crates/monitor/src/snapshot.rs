@@ -96,6 +96,11 @@ pub trait SnapshotSource: Send + Sync {
         Vec::new()
     }
 
+    /// Work of JetStream that a full disk has kept from being done for a while, in words.
+    fn waits_for_room(&self) -> Option<String> {
+        None
+    }
+
     /// Whether a stream has a consumer of this name.
     fn has_consumer(&self, _account: &str, _stream: &str, _consumer: &str) -> bool {
         false

@@ -346,6 +346,10 @@ impl SnapshotSource for Monitor {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(&running, account))
     }
 
+    fn waits_for_room(&self) -> Option<String> {
+        jetstream::waits_for_room(&*self.jetstream.get()?)
+    }
+
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         let running = self.jetstream.get();
         running.is_some_and(|running| jetstream::has_consumer(&running, account, stream, consumer))

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io;
 
+use myelin_disk::is_full;
+
 /// Why a file, or a part of it, cannot be taken for what it should be.
 #[derive(Debug)]
 pub enum Damage {
@@ -30,8 +32,8 @@ pub enum Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Nothing is wrong with the bytes: somebody else has them.
-            Self::Io(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            // Nothing is wrong with the bytes: somebody else has them, or new ones do not fit.
+            Self::Io(error) if error.kind() == io::ErrorKind::ResourceBusy || is_full(error) => {
                 f.write_str(&myelin_stdx::os_error::words(error))
             }
             Self::Io(error) => write!(f, "cannot read it: {}", myelin_stdx::os_error::words(error)),

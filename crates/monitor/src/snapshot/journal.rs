@@ -16,4 +16,9 @@ pub struct JournalSnapshot {
     pub positions_window_max: u64,
     /// Rounds that made something durable since the start.
     pub rounds: u64,
+    /// Files with bytes of erased messages that stay until the disk has room; 0 if there are none.
+    pub waiting_erasures: usize,
+    /// How often since the start the disk had no room for what the journal alone has of files that
+    /// failed.
+    pub carries_refused: u64,
 }

@@ -26,11 +26,14 @@ fn what_a_loss_of_power_would_take_is_told_where_there_is_a_store() {
         positions_window: 2,
         positions_window_max: 50_000_000,
         rounds: 3,
+        waiting_erasures: 4,
+        carries_refused: 5,
     };
     let runtime = RuntimeSnapshot { journal: Some(journal), ..RuntimeSnapshot::default() };
     let answer = Fixed { runtime, ..Fixed::default() }.ask("/debug/vars");
     let expected = json!({
-        "loss_window": 1, "loss_window_max": 5_000_000, "positions_window": 2, "positions_window_max": 50_000_000, "rounds": 3
+        "loss_window": 1, "loss_window_max": 5_000_000, "positions_window": 2, "positions_window_max": 50_000_000,
+        "rounds": 3, "waiting_erasures": 4, "carries_refused": 5
     });
     assert_eq!(serde_json::from_slice::<Value>(&answer.body).unwrap()["journal"], expected);
     let body = text(&answer);

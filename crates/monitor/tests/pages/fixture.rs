@@ -189,6 +189,10 @@ impl SnapshotSource for Fixed {
         self.jetstream.as_ref().map_or_else(Vec::new, |running| running.stored_accounts(account))
     }
 
+    fn waits_for_room(&self) -> Option<String> {
+        self.jetstream.as_ref()?.waits_for_room.clone()
+    }
+
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         self.jetstream.as_ref().is_some_and(|running| running.has_consumer(account, stream, consumer))
     }

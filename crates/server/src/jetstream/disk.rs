@@ -9,6 +9,7 @@ use super::host::{Threads, now};
 use crate::logging::Logger;
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_jetstream::JetStream;
+use myelin_store::journal::Waiting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -34,6 +35,7 @@ impl Rounds {
         let journal = self.jetstream.journal();
         // The clock of appends: the journal compares the two.
         let clock = || now().unsigned_abs();
+        let mut is_waiting = false;
         while !self.threads.is_stopping.load(Relaxed) {
             supervise::point(SupervisedPart::JsDisk);
             match journal.next_due(clock()) {
@@ -45,10 +47,26 @@ impl Rounds {
                         self.log.flush();
                         std::process::exit(JOURNAL_FAILED);
                     }
+                    self.tell_waiting(journal.waiting(clock()), &mut is_waiting);
                 }
                 Some(due) => drop(journal.wait(due.min(LONGEST))),
                 None => drop(journal.wait(LONGEST)),
             }
+        }
+    }
+}
+
+impl Rounds {
+    /// Tells when a full disk begins to keep rounds from their work, and when that is over.
+    fn tell_waiting(&self, waiting: Option<Waiting>, is_told: &mut bool) {
+        match (waiting, std::mem::replace(is_told, waiting.is_some())) {
+            (Some(waiting), false) => {
+                self.log.warn(format_args!("JetStream {waiting}; it tries again, at least every 10 seconds"));
+            }
+            (None, true) => {
+                self.log.info(format_args!("JetStream has room on the disk again: nothing waits for it"));
+            }
+            _ => {}
         }
     }
 }

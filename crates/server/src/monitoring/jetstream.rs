@@ -11,6 +11,10 @@ use myelin_monitor::{
 use myelin_wire::json::compact;
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long something waits for room on the disk before the server is not healthy for it.
+const WAITS_LONG: Duration = Duration::from_secs(10);
 
 /// JetStream as a whole.
 pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStreamSnapshot {
@@ -41,14 +45,25 @@ pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStr
 
 /// State of the journal: what a loss of power would take.
 pub(super) fn journal(jetstream: &JetStream) -> JournalSnapshot {
-    let counted = jetstream.journal().statistics(now().unsigned_abs());
+    let now = now().unsigned_abs();
+    let counted = jetstream.journal().statistics(now);
+    let waiting = jetstream.journal().waiting(now);
     JournalSnapshot {
         loss_window: counted.loss.now,
         loss_window_max: counted.loss.max,
         positions_window: counted.positions.now,
         positions_window_max: counted.positions.max,
         rounds: counted.rounds,
+        waiting_erasures: waiting.map_or(0, |waiting| waiting.overwritten),
+        carries_refused: counted.carries_refused,
     }
+}
+
+/// Work that a full disk keeps from being done, in words; what has waited for a moment only is
+/// none.
+pub(super) fn waits_for_room(jetstream: &JetStream) -> Option<String> {
+    let waiting = jetstream.journal().waiting(now().unsigned_abs())?;
+    (Duration::from_nanos(waiting.age) >= WAITS_LONG).then(|| format!("JetStream {waiting}"))
 }
 
 /// All accounts that may use it.

@@ -11,7 +11,7 @@ use myelin_disk::File;
 use super::JobError;
 use crate::append_file::AppendFile;
 use crate::damage::Damage;
-use crate::pack::{FrameTable, read_frame};
+use crate::pack::{FrameError, FrameTable, read_frame};
 use crate::record;
 use crate::segment::{self, Extent, HEADER_BYTES, Scan, Scanned, SegmentHeader};
 use crate::stream::{Segment, SegmentFile};
@@ -26,12 +26,13 @@ pub(super) fn walk(
     match &segment.source {
         SegmentFile::Appended(file) => scan_whole(segment, &Appended(Arc::clone(file)), file.end(), visit),
         SegmentFile::Plain(file) => scan_whole(segment, &*file.open()?, file.records_end, visit),
-        SegmentFile::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit),
+        SegmentFile::Packed(file, frames) => {
+            unpack(segment, &*file.open()?, frames, visit, &|| Err(unreadable(segment)))
+        }
     }
 }
 
-/// As [`walk`], of a segment that may be damaged: what can be read of it. One that is packed is
-/// read as a whole.
+/// As [`walk`], of a segment that may be damaged: what can be read of it.
 pub(super) fn walk_sound(
     segment: &Segment,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
@@ -41,8 +42,12 @@ pub(super) fn walk_sound(
             scan(segment, &Appended(Arc::clone(file)), file.end(), visit).map(drop)
         }
         SegmentFile::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit).map(drop),
-        SegmentFile::Packed(..) => walk(segment, visit),
+        SegmentFile::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit, &|| Ok(())),
     }
+}
+
+fn unreadable(segment: &Segment) -> JobError {
+    JobError::Damage(segment.no, Damage::Checksum(WHAT))
 }
 
 /// The header of the segment's file.
@@ -64,7 +69,7 @@ fn scan_whole(
     if scan.damaged.is_empty() && scan.end.offset() == end {
         return Ok(());
     }
-    Err(JobError::Damage(segment.no, Damage::Checksum(WHAT)))
+    Err(unreadable(segment))
 }
 
 fn scan(
@@ -85,21 +90,38 @@ fn scan(
     result.map(|()| scan)
 }
 
+/// `damaged` says what a frame costs that cannot be read.
 fn unpack(
     segment: &Segment,
     file: &dyn File,
     frames: &FrameTable,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+    damaged: &dyn Fn() -> Result<(), JobError>,
 ) -> Result<(), JobError> {
     let (context, mut buffer) = (&segment.context, Vec::new());
     for frame in frames.frames() {
-        let begin =
-            read_frame(file, frames, frame.raw_offset, context.seed, context.cipher.as_ref(), &mut buffer)
-                .map_err(|_| JobError::Damage(segment.no, Damage::Checksum(WHAT)))?;
+        let begin = match read_frame(
+            file,
+            frames,
+            frame.raw_offset,
+            context.seed,
+            context.cipher.as_ref(),
+            &mut buffer,
+        ) {
+            Ok(begin) => begin,
+            // What the disk refuses now it may give later.
+            Err(FrameError::Io(error)) => return Err(error.into()),
+            Err(_) => {
+                damaged()?;
+                continue;
+            }
+        };
         let mut at = 0;
         while at < buffer.len() {
-            let decoded = record::decode_trusted(&buffer[at..])
-                .map_err(|_| JobError::Damage(segment.no, Damage::Content(WHAT)))?;
+            let Ok(decoded) = record::decode_trusted(&buffer[at..]) else {
+                damaged()?;
+                break;
+            };
             let (offset, size) = (begin + at as u64, decoded.size);
             visit(Scanned { offset, size, timestamp: decoded.timestamp, entry: decoded.entry })?;
             at += size;

@@ -6,7 +6,8 @@
 //!
 //! An encrypted segment that was found on disk is written again, not added to: a footer would stand
 //! where a torn batch stood, sealed with the same nonces, and the batch may still lie in the
-//! journal or in quarantine.
+//! journal or in quarantine. So is a packed one that has lost its footer: what can be read of it,
+//! while the damaged file goes to quarantine.
 //!
 //! Perf: subjects' texts are copied out of the catalog a thousand at a time, so that an append
 //! waits for some 20 us.
@@ -73,6 +74,13 @@ struct NumberedChanges {
 impl Sealing {
     pub(super) fn run(&self, env: &JobEnv) -> Result<Sealed, JobError> {
         let names = self.names(env);
+        if self.has_lost_footer() {
+            let sealed = self.rewrite(env, &names, Care::Salvage);
+            if sealed.is_err() {
+                Output::abandon(env, &self.closed.active.segment);
+            }
+            return sealed;
+        }
         if self.packing == Packing::Plain && self.may_be_added_to() {
             return self.seal_in_place(env, &names);
         }
@@ -95,6 +103,12 @@ impl Sealing {
             Output::abandon(env, &self.closed.active.segment);
         }
         sealed
+    }
+
+    /// Whether the segment was sealed before: a packed one, of which recovery has read what it
+    /// could.
+    fn has_lost_footer(&self) -> bool {
+        self.closed.active.segment.is_sealed()
     }
 
     /// Whether nothing was ever encrypted for a place behind the entries.
@@ -318,8 +332,9 @@ impl Sealing {
         let deleted = Ranges::from_ranges(deleted.iter().cloned()).within(there.clone());
         let is_there = |(seq, _): &&(Seq, Timestamp)| there.contains(seq) && !deleted.contains(*seq);
         let expiries = expiries.iter().filter(is_there).copied().collect();
-        // True of every segment: sequences of older ones end before its own begin, or were cut off.
-        let truncated_to = Some(active.segment.first_seq - 1);
+        // True of every segment: sequences of older ones end before its own begin, or were cut off,
+        // also by a truncation that ends this one.
+        let truncated_to = Some((active.segment.first_seq - 1).min(totals.last_seq));
         Changes { totals: *totals, truncated_to, subjects, deleted, expiries }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Visible {
     pub(super) deleted: Ranges,
     /// Sequences that were deleted since the manifest of before.
     fresh: Ranges,
-    /// Segments behind the manifest of before, with where they begin.
+    /// Segments behind the manifest of before, with the sequence at which those before them end.
     begins: Vec<(SegmentNo, Seq)>,
 }
 
@@ -42,16 +42,20 @@ impl Visible {
         let mut deleted = old.map(|manifest| manifest.deleted.clone()).unwrap_or_default();
         let mut fresh = Ranges::new();
         let mut totals = old.map(|manifest| manifest.totals).unwrap_or_default();
+        let mut begins = Vec::with_capacity(2 * newer.len());
         for one in newer {
             // From here on sequences begin again, if they were cut off before: those of older
             // segments are not seen any more, deleted or not.
-            let before = 0..=one.segment.first_seq - 1;
+            let cut = one.changes.truncated_to.unwrap_or(Seq::MAX).min(one.segment.first_seq - 1);
+            let before = 0..=cut;
+            // A truncation that ends the segment hides what it has itself.
+            let no = one.segment.no;
+            begins.extend([(no, cut + 1), (SegmentNo(no.0 + 1), one.changes.totals.last_seq + 1)]);
             deleted = deleted.within(before.clone()).union(&one.changes.deleted);
             fresh = fresh.within(before).union(&one.changes.deleted);
             totals = one.changes.totals;
         }
         let there = totals.first_seq..=totals.last_seq;
-        let begins = newer.iter().map(|one| (one.segment.no, one.segment.first_seq)).collect();
         Self { totals, deleted: deleted.within(there.clone()), fresh: fresh.within(there), begins }
     }
 

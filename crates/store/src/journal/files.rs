@@ -347,12 +347,16 @@ impl Files {
     }
 
     /// Begins the first file of this run, after a replay: with a block that says that no older file
-    /// is needed. On a full disk a single page will do.
+    /// is needed. On a full disk a single page will do, of an older file if there is no other.
     pub(super) fn begin_anew(&mut self) -> io::Result<()> {
         let mut writing = self.begin_round();
         match self.finish(&mut writing) {
             Err(error) if is_full(&error) => {
-                let slot = self.create_file(PAGE as u64)?;
+                let slot = self.create_file(PAGE as u64);
+                let slot = match slot {
+                    Err(error) if is_full(&error) => self.take_page_of_old(error)?,
+                    slot => slot?,
+                };
                 self.free.push(slot);
                 // It may have been sealed already.
                 self.builder.clear();
@@ -362,6 +366,24 @@ impl Files {
         }
         self.sync(&writing)?;
         Ok(())
+    }
+
+    /// A page of an older file, where the disk has none: what these hold is safe where it belongs.
+    /// The newest goes, for what is left is a journal in itself then; a crash before there is a new
+    /// one has it replayed, which changes nothing. Of the last one the beginning is written over: a
+    /// crash within that leaves a journal whose start is missing, and that nobody needs.
+    fn take_page_of_old(&mut self, full: io::Error) -> io::Result<FreeFile> {
+        let newest = (0..self.retired.len()).max_by_key(|index| self.retired[*index].number);
+        let Some(old) = newest.map(|index| self.retired.swap_remove(index)) else { return Err(full) };
+        if self.retired.is_empty() {
+            return Ok(old.slot);
+        }
+        // An open file keeps its space.
+        let path = old.slot.path.clone();
+        drop(old);
+        self.disk.remove_file(&path)?;
+        self.disk.sync_directory(&self.directory)?;
+        self.create_file(PAGE as u64)
     }
 
     /// Takes over a file of an earlier run, whose bytes were replayed.

@@ -18,6 +18,7 @@ mod dirty;
 mod files;
 mod inspect;
 mod replay;
+mod retry;
 mod round;
 mod salvage;
 mod scan;
@@ -39,6 +40,7 @@ use crate::{AppendFile, SegmentNo, StreamId};
 use dirty::{Dirty, SyncUrgency};
 use files::Files;
 use myelin_disk::{Disk, is_full};
+use retry::Retry;
 use round::{FileNotice, RunningRound};
 use statistics::Counters;
 
@@ -46,6 +48,7 @@ pub(crate) use changed_files::ChangedFiles;
 pub use dirty::Wake;
 pub(crate) use inspect::inspect;
 pub use replay::{JournalReplay, Problem, ReplayReport, ReplayTarget, Resolution};
+pub use retry::Waiting;
 pub use round::RoundSummary;
 pub(crate) use salvage::{each_kept, store_number};
 pub use statistics::{ROUND_TIME_BOUNDS, Statistics, SyncLag};
@@ -214,6 +217,8 @@ pub struct Journal {
     /// `None` until the replay was run.
     rounds: Mutex<Option<Files>>,
     counters: Counters,
+    /// What a full disk puts off.
+    retry: Retry,
     is_writing_tails: AtomicBool,
     /// When the last round began that took the files nobody waits for; `u64::MAX`: none yet.
     last_relaxed: AtomicU64,
@@ -234,6 +239,7 @@ impl Journal {
             shared: Arc::default(),
             rounds: Mutex::new(None),
             counters: Counters::new(),
+            retry: Retry::default(),
             is_writing_tails: AtomicBool::new(false),
             last_relaxed: AtomicU64::new(u64::MAX),
             last_pass: AtomicU64::new(0),
@@ -259,7 +265,7 @@ impl Journal {
         let mut notices = Vec::new();
         let outcome = self.with_files(&mut notices, |running| {
             let taken = self.take(began, with_all);
-            running.run(taken)
+            running.run(taken, began)
         });
         let ended = clock();
         notices.drain(..).for_each(FileNotice::deliver);
@@ -275,7 +281,7 @@ impl Journal {
             if has_pass {
                 running.forget_settled();
             }
-            running.settle_slice(written)
+            running.settle_slice(written, began)
         });
         notices.drain(..).for_each(FileNotice::deliver);
         outcome?;
@@ -300,6 +306,9 @@ impl Journal {
 
     /// Takes what is due, and notes the age of the oldest of it that was released already.
     fn take(&self, now: u64, with_all: bool) -> Vec<crate::append_file::RoundInput> {
+        for (file, since) in self.retry.take(now, with_all) {
+            file.remain_dirty(since);
+        }
         let with_relaxed = with_all || self.relaxed_due(now) == Some(0);
         let files = self.shared.dirty.take(with_relaxed);
         if with_relaxed {
@@ -371,7 +380,8 @@ impl Journal {
             return Some(Duration::ZERO);
         }
         let marks = self.marks().and_then(|marks| marks.due(now));
-        let due = self.relaxed_due(now).into_iter().chain(self.pass_due(now)).chain(marks);
+        let own = [self.relaxed_due(now), self.pass_due(now), self.retry.due(now)];
+        let due = own.into_iter().flatten().chain(marks);
         due.min().map(Duration::from_nanos)
     }
 
@@ -393,10 +403,22 @@ impl Journal {
         let Ok(mut guard) = self.lock() else { return };
         // Nor is a round to take up again what is dirty of them.
         let is_gone = |file: &&Arc<AppendFile>| files::is_segment_of(file, stream, numbers);
-        self.shared.dirty.of_stream(stream).iter().filter(is_gone).for_each(|file| file.abandon());
+        self.dirty_of(stream).iter().filter(is_gone).for_each(|file| file.abandon());
         if let Some(files) = guard.as_mut() {
             files.forget_segments(stream, numbers);
         }
+    }
+
+    /// Files of a stream that have something to make durable.
+    fn dirty_of(&self, stream: StreamId) -> Vec<Arc<AppendFile>> {
+        let mut files = self.shared.dirty.of_stream(stream);
+        files.extend(self.retry.of_stream(stream));
+        files
+    }
+
+    /// State of what waits for room on the disk, if anything does.
+    pub fn waiting(&self, now: u64) -> Option<Waiting> {
+        self.retry.waiting(now)
     }
 
     /// Files that it holds open because it has bytes of them.
@@ -415,7 +437,7 @@ impl Journal {
     pub fn note_dropped(&self, stream: StreamId) -> Result<(), JournalFailed> {
         let mut full = None;
         self.with_files(&mut Vec::new(), |running| {
-            self.shared.dirty.of_stream(stream).iter().for_each(|file| file.abandon());
+            self.dirty_of(stream).iter().for_each(|file| file.abandon());
             running.files.abandon_stream(stream);
             if !running.files.may_hold(stream) {
                 return Ok(());
@@ -452,7 +474,7 @@ impl Journal {
         self.check().map_err(failed)?;
         let Some(journal) = guard.as_mut() else { return Ok(()) };
         let mut files = files;
-        files.extend(self.shared.dirty.of_stream(stream));
+        files.extend(self.dirty_of(stream));
         files.extend(journal.holders_of(stream).cloned());
         for file in files.iter().filter(|file| file.id().kind.part() == part) {
             // The journal forgets what it holds of it.

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use myelin_disk::{Disk, File, write_again};
+use myelin_disk::{Disk, File, is_full, write_again};
 
 use super::Journal;
 use super::block::{BlockChunk, Builder, Chunks};
@@ -423,6 +423,9 @@ impl Applying<'_> {
                     *is_written = true;
                     self.report.bytes += length;
                 }
+                // There may be room at the next start: what was promised is not to be missed until
+                // then.
+                Err(error) if is_full(&error) => return Err(error),
                 Err(error) => {
                     *place = ReplayDestination::Failed(error.to_string());
                     self.keep.insert(index);

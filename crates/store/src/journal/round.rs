@@ -62,8 +62,8 @@ pub(super) struct RunningRound<'a> {
 }
 
 impl RunningRound<'_> {
-    /// An error is one of the journal itself, and fatal.
-    pub(super) fn run(&mut self, taken: Vec<RoundInput>) -> io::Result<()> {
+    /// An error is one of the journal itself, and fatal. `now` is when the round began.
+    pub(super) fn run(&mut self, taken: Vec<RoundInput>, now: u64) -> io::Result<()> {
         let (direct, journaled) = divide(&self.journal.config, taken);
         let mut left = Vec::new();
         for one in direct {
@@ -74,10 +74,14 @@ impl RunningRound<'_> {
             return Ok(());
         }
         match self.write_block(&left) {
-            Ok(writing) => self.sync_block(&writing, left),
+            Ok(writing) => {
+                self.journal.retry.found_room();
+                self.sync_block(&writing, left)
+            }
             Err(error) if is_full(&error) => {
                 add(&self.counters().full_rounds, 1);
                 left.into_iter().for_each(|one| self.do_without_journal(one));
+                self.journal.retry.refuse_block(now);
                 Ok(())
             }
             Err(error) => {
@@ -191,13 +195,13 @@ impl RunningRound<'_> {
         self.notices.push(FileNotice::Durable(taken.file, taken.range.end));
     }
 
-    /// Replaced bytes have to wait for the journal: written in place they could be torn.
+    /// Replaced bytes have to wait until the journal has room: written in place they could be torn.
     fn do_without_journal(&mut self, taken: RoundInput) {
         let since = taken.since;
         let file = Arc::clone(&taken.file);
         let is_left = if taken.range.is_empty() { true } else { self.sync_directly(taken).is_some() };
         if is_left {
-            file.remain_dirty(since);
+            self.journal.retry.put_off(file, since);
         }
     }
 

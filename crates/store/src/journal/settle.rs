@@ -26,8 +26,8 @@ impl RunningRound<'_> {
     }
 
     /// Syncs some files of the oldest journal file, as many as the pace of writing needs; `written`
-    /// bytes went into the journal in this round.
-    pub(super) fn settle_slice(&mut self, written: u64) -> io::Result<()> {
+    /// bytes went into the journal in this round, which began at `now`.
+    pub(super) fn settle_slice(&mut self, written: u64, now: u64) -> io::Result<()> {
         self.files.forget_settled(LOOK);
         let is_soon_full = self.files.live.len() * 2 > self.files.wanted;
         if self.files.live.len() < 2 || !is_soon_full {
@@ -39,13 +39,13 @@ impl RunningRound<'_> {
             Some(share) => (share + 1).min(SLICE),
             None => SLICE_WHEN_FULL,
         };
-        self.settle_oldest(budget)?;
+        self.settle_oldest(budget, now)?;
         Ok(())
     }
 
     /// Syncs up to `budget` files of the oldest journal file. Lets go of that one if it is not
     /// needed any more.
-    pub(super) fn settle_oldest(&mut self, budget: u64) -> io::Result<()> {
+    pub(super) fn settle_oldest(&mut self, budget: u64, now: u64) -> io::Result<()> {
         if !self.settle_front(budget) || self.files.live.len() < 2 {
             return Ok(());
         }
@@ -53,13 +53,21 @@ impl RunningRound<'_> {
             && !live.lost.is_empty()
         {
             let lost = live.lost.clone();
+            if !self.journal.retry.may_carry(now) {
+                return Ok(());
+            }
             match self.files.carry(&lost) {
                 Ok((bytes, syncs)) => {
+                    self.journal.retry.carried(true, now);
                     add(&self.counters().carried_bytes, bytes);
                     add(&self.counters().journal_syncs, syncs);
                 }
                 // It stays where it is until there is room.
-                Err(error) if is_full(&error) => return Ok(()),
+                Err(error) if is_full(&error) => {
+                    add(&self.counters().carries_refused, 1);
+                    self.journal.retry.carried(false, now);
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             }
         }

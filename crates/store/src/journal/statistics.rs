@@ -33,6 +33,8 @@ pub struct Statistics {
     /// Bytes of blocks that carried what the journal alone has of failed files into a newer journal
     /// file.
     pub carried_bytes: u64,
+    /// How often there was no room on the disk for these.
+    pub carries_refused: u64,
     /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
     pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
     /// Messages that were released without being durable.
@@ -67,6 +69,7 @@ pub(super) struct Counters {
     pub(super) full_rounds: AtomicU64,
     pub(super) failed_files: AtomicU64,
     pub(super) carried_bytes: AtomicU64,
+    pub(super) carries_refused: AtomicU64,
     pub(super) loss_window_max: AtomicU64,
     pub(super) positions_window_max: AtomicU64,
     /// When the oldest append came that the running round took; `u64::MAX` between rounds.
@@ -114,6 +117,7 @@ impl Counters {
             full_rounds: get(&self.full_rounds),
             failed_files: get(&self.failed_files),
             carried_bytes: get(&self.carried_bytes),
+            carries_refused: get(&self.carries_refused),
             round_times: std::array::from_fn(|bucket| get(&self.round_times[bucket])),
             loss: SyncLag { now: 0, max: get(&self.loss_window_max) },
             positions: SyncLag { now: 0, max: get(&self.positions_window_max) },

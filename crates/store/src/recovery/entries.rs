@@ -435,7 +435,9 @@ fn can_grow(open: &Active, last: SegmentNo, stated: LogPosition, shared: &Stream
     let no = open.segment.no;
     let span = shared.catalog().next_seq() - open.segment.first_seq;
     let has_end = no != stated.segment || open.file.end() >= stated.offset;
-    no == last && has_end && span < SEGMENT_SPAN
+    // Behind a truncation sequences begin again, which is for a new segment.
+    let ascends = shared.catalog().last_row() < shared.catalog().next_seq();
+    no == last && has_end && ascends && span < SEGMENT_SPAN
 }
 
 fn reopen(open: &Active, files: &Files, durability: Durability, listener: Arc<dyn OnDurable>) -> Active {

@@ -117,11 +117,15 @@ pub(crate) fn open_stream(
     let Recovered { mut catalog, open, closed, manifest, mut report, last } = recovering.run()?;
     let found = catalog.totals().last_seq;
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, &config, now);
+    if report.is_damaged() {
+        catalog.note_lost();
+    }
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
     let (active, closed) = resumed.with(closed);
-    let unsealed = closed.iter().map(|closed| &closed.active.file).chain([&active.file]);
+    let appended = closed.iter().filter(|closed| !closed.active.segment.is_sealed());
+    let unsealed = appended.map(|closed| &closed.active.file).chain([&active.file]);
     let unsealed: Vec<_> = unsealed.cloned().collect();
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);

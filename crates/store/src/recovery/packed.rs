@@ -2,17 +2,19 @@
 //! through the catalog.
 //!
 //! Nothing here cuts or writes: a packed file was synced as a whole before it got its name, so
-//! whatever is missing in it is damage.
+//! whatever is missing in it is damage. A job gives it a footer again, in a new file.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
+use crate::append_file::{AppendFile, AppendFileOptions};
+use crate::config::Durability;
 use crate::damage::Damage;
 use crate::pack::{self, FrameError, FrameTable};
 use crate::record::{self, Entry};
 use crate::segment::{HEADER_BYTES, Scanned, SegmentHeader, Trailer};
-use crate::stream::{SealedFile, Segment, SegmentFile, segment_name};
-use crate::{SegmentNo, Seq};
+use crate::stream::{Active, SealedFile, Segment, SegmentFile, segment_name};
+use crate::{FileId, FileKind, SegmentNo, Seq};
 
 use super::apply::Applying;
 use super::{Notice, OpenError, Recovering};
@@ -54,7 +56,28 @@ impl Recovering<'_> {
         }
         self.note_frames(header, &damaged);
         self.report_passed(header.segment, passed);
-        self.catalog.close_walked();
+        self.close_walked(segment).map_err(|error| fault(error.into()))
+    }
+
+    /// Closes the segment whose frames were walked: it gets its footer as one that was never sealed
+    /// does, in a new file, so that merges can go on behind it.
+    fn close_walked(&mut self, segment: Arc<Segment>) -> std::io::Result<()> {
+        let path = self.files.segment_path(segment.no);
+        let file = self.files.store_env.disk.open(&path)?;
+        let options = AppendFileOptions {
+            id: FileId { stream: self.id, kind: FileKind::Segment(segment.no) },
+            generation: segment.generation,
+            end: file.len()?,
+            file,
+            path,
+            is_new: false,
+            durability: Durability::Written,
+            bound: u64::from(u32::MAX),
+            on_durable: None,
+        };
+        let file = AppendFile::new(&self.files.store_env.journal, options);
+        let closed = self.catalog.close_only(Active { segment, file });
+        self.closed.push(closed.recovered());
         Ok(())
     }
 

@@ -70,7 +70,9 @@ impl Recovering<'_> {
         self.close_hole(header.first_seq.saturating_sub(1));
         // After a truncation sequences begin again: those of before are gone, whatever became of
         // them.
-        self.catalog.forget_above(header.first_seq - 1);
+        let cut = changes.truncated_to.unwrap_or(Seq::MAX).min(header.first_seq - 1);
+        self.catalog.forget_above(cut);
+        self.catalog.hide_above(cut);
         self.catalog.apply_changes(header.first_seq, &changes);
         self.catalog.add_sealed(SegmentView {
             segment,

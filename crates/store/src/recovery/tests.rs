@@ -104,6 +104,112 @@ fn what_is_missing_of_a_packed_segment_is_listed() {
     }
 }
 
+/// Does what is to be done, until there is nothing.
+fn settle(store: &Store, stream: &mut Stream) {
+    loop {
+        store.journal().round_now(&|| 6).unwrap();
+        let Some(job) = stream.next_job(6) else { return };
+        stream.finish(job.run(), 6).unwrap();
+    }
+}
+
+#[test]
+fn a_packed_segment_without_its_footer_gets_one_and_stops_no_merge() {
+    for cut in ["a bit of the trailer", "a part of the trailer", "half of the file"] {
+        let (disk, id) = written(Compression::S2);
+        let directory = stream_directory(Path::new("/store"), id);
+        let name = crate::stream::segment_name(SegmentNo(2));
+        let path = directory.join(&name);
+        let bytes = disk.read_all(&path).unwrap();
+        match cut {
+            "a bit of the trailer" => flip(&disk, &path, 60),
+            "a part of the trailer" => disk.truncate(&path, bytes.len() as u64 - 60).unwrap(),
+            _ => disk.truncate(&path, bytes.len() as u64 / 2).unwrap(),
+        }
+        let damaged = disk.read_all(&path).unwrap();
+        let store = open(&disk, 2);
+        let (mut stream, report) = store.open_stream(id, config(Compression::S2), 5).unwrap();
+        assert!(report.is_damaged());
+        let mut expected = sequences(&stream);
+        settle(&store, &mut stream);
+        for n in 0..200u64 {
+            let payload = vec![n as u8; 1000];
+            let message =
+                NewMessage { subject: b"s.1", payload: &payload, timestamp: 6, ..NewMessage::default() };
+            stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
+            expected.push(MESSAGES + n + 1);
+        }
+        settle(&store, &mut stream);
+        let covers = manifest::read(&*disk, &directory).best.unwrap().covers;
+        assert!(covers > SegmentNo(6), "{cut}: {covers:?}");
+        assert_eq!(sequences(&stream), expected, "{cut}");
+        let kept = Path::new("/store").join(QUARANTINE).join(format!("{:016x}.{name}.damaged", id.0));
+        assert_eq!(disk.read_all(&kept).unwrap(), damaged, "{cut}: what was damaged is kept");
+        drop((stream, store));
+        let disk = Arc::new(disk.kill());
+        let store = open(&disk, 3);
+        let (stream, report) = store.open_stream(id, config(Compression::S2), 5).unwrap();
+        assert!(!report.is_damaged(), "{cut}: {:?}", report.notices);
+        assert_eq!(sequences(&stream), expected, "{cut}");
+    }
+}
+
+/// What is missing is what was written behind the truncation, and of what it cut off nothing comes
+/// in its place.
+#[test]
+fn what_was_truncated_stays_away_though_the_next_segment_is_missing() {
+    let append = |stream: &mut Stream, count: u64, payload: &[u8]| {
+        for _ in 0..count {
+            let message = NewMessage { subject: b"s.1", payload, timestamp: 2, ..NewMessage::default() };
+            stream.append(&[message], Admission::Check, 2, &mut Vec::new()).unwrap();
+        }
+    };
+    // Within the segment, and before it.
+    for (last, is_sealed) in [(25, false), (25, true), (3, false), (3, true)] {
+        for compression in [Compression::None, Compression::S2] {
+            let context = format!("{last}, {is_sealed}, {compression:?}");
+            let disk = Arc::new(FaultyDisk::new(9));
+            let store = open(&disk, 1);
+            let mut stream = store.create_stream("A", "S", b"", config(compression), 1).unwrap();
+            append(&mut stream, 10, b"old");
+            stream.close_segment(0, 2).unwrap();
+            append(&mut stream, 20, b"cut off");
+            stream.truncate(last, 2).unwrap();
+            append(&mut stream, 20, b"new");
+            stream.close_segment(0, 2).unwrap();
+            append(&mut stream, 5, b"last");
+            store.journal().round_now(&|| 3).unwrap();
+            if is_sealed {
+                settle(&store, &mut stream);
+            }
+            let id = stream.id();
+            drop((stream, store));
+            let disk = Arc::new(disk.kill());
+            // A replay leaves nothing in the journal that could restore it.
+            drop(open(&disk, 2));
+            let name = crate::stream::segment_name(SegmentNo(3));
+            disk.remove_file(&stream_directory(Path::new("/store"), id).join(name)).unwrap();
+            let expected: Vec<u64> = (1..=last).chain(last + 21..=last + 25).collect();
+            let store = open(&disk, 2);
+            let (mut stream, report) = store.open_stream(id, config(compression), 5).unwrap();
+            assert_eq!(sequences(&stream), expected, "{context}");
+            let lost: Vec<u64> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+            assert_eq!(lost, (last + 1..=last + 20).collect::<Vec<_>>(), "{context}");
+            for _ in 0..10 {
+                append(&mut stream, 1, b"more");
+                stream.close_segment(0, 6).unwrap();
+            }
+            settle(&store, &mut stream);
+            assert_eq!(sequences(&stream)[..expected.len()], expected, "{context}, merged");
+            drop((stream, store));
+            let disk = Arc::new(disk.kill());
+            let store = open(&disk, 2);
+            let (stream, _) = store.open_stream(id, config(compression), 5).unwrap();
+            assert_eq!(sequences(&stream)[..expected.len()], expected, "{context}, opened again");
+        }
+    }
+}
+
 #[test]
 fn one_bit_in_a_header_is_corrected_in_the_file() {
     let (disk, id) = written(Compression::None);
@@ -304,6 +410,82 @@ fn the_newest_message_of_a_subject_stays_though_others_were_lost_with_a_segment(
         let new: Vec<_> = sequences(&stream).into_iter().filter(|seq| *seq > MESSAGES).collect();
         assert_eq!(new, (MESSAGES + n.max(3) - 2..=MESSAGES + n).collect::<Vec<_>>());
     }
+}
+
+/// Sequences of subject `s.1` that are there.
+fn of_one_subject(stream: &Stream) -> Vec<u64> {
+    let mut cursor = stream.reader().cursor(Filter::Subject(b"s.1".to_vec()), 0);
+    let mut all = Vec::new();
+    while let Some(message) = cursor.next(Wait::Allowed).unwrap() {
+        all.push(message.seq);
+    }
+    all
+}
+
+fn append_one(stream: &mut Stream) {
+    let message = NewMessage { subject: b"s.1", payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
+    stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
+}
+
+#[test]
+fn a_limit_per_subject_counts_messages_that_are_there_and_no_lost_ones() {
+    for limit in 1..=12 {
+        let limits = crate::config::Limits { messages_per_subject: Some(limit), ..Default::default() };
+        let mut stream = with_a_missing_segment(limits);
+        let mut expected = of_one_subject(&stream);
+        assert!((6..12).contains(&expected.len()), "some of 12 are lost: {expected:?}");
+        for n in 1..=20 {
+            append_one(&mut stream);
+            expected.push(MESSAGES + n);
+            expected.drain(..expected.len().saturating_sub(limit as usize));
+            assert_eq!(of_one_subject(&stream), expected, "limit {limit}, {n} more");
+        }
+        assert_eq!(stream.count_of(b"s.1"), limit);
+    }
+}
+
+#[test]
+fn a_tighter_limit_leaves_as_many_as_it_says_though_others_were_lost() {
+    for limit in 1..=12 {
+        let limits = crate::config::Limits { messages_per_subject: Some(limit), ..Default::default() };
+        let mut stream = with_a_missing_segment(limits);
+        let there = of_one_subject(&stream);
+        let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+        assert!(calls < 20, "{calls}");
+        let expected = &there[there.len().saturating_sub(limit as usize)..];
+        assert_eq!(of_one_subject(&stream), expected, "limit {limit}");
+    }
+}
+
+#[test]
+fn a_subject_whose_messages_were_lost_takes_new_ones_where_the_limit_refuses() {
+    let limits = crate::config::Limits {
+        messages_per_subject: Some(12),
+        discard: crate::config::Discard::New,
+        discard_new_per_subject: true,
+        ..Default::default()
+    };
+    let mut stream = with_a_missing_segment(limits);
+    let room = 12 - of_one_subject(&stream).len();
+    let message = NewMessage { subject: b"s.1", payload: b"x", timestamp: 6, ..NewMessage::default() };
+    let mut results = Vec::new();
+    for _ in 0..room {
+        stream.append(&[message], Admission::Check, 6, &mut results).unwrap();
+        assert!(results[0].is_ok(), "{results:?}");
+    }
+    stream.append(&[message], Admission::Check, 6, &mut results).unwrap();
+    assert!(results[0].is_err(), "{results:?}");
+    assert_eq!(of_one_subject(&stream).len(), 12);
+}
+
+#[test]
+fn a_purge_spares_as_many_as_it_says_though_others_were_lost() {
+    let mut stream = with_a_missing_segment(crate::config::Limits::default());
+    let there = of_one_subject(&stream);
+    let mut purge =
+        crate::Purge { filter: Some(Filter::Subject(b"s.1".to_vec())), keep: 5, ..crate::Purge::default() };
+    while stream.purge(&mut purge, 3, 6).unwrap().more {}
+    assert_eq!(of_one_subject(&stream), there[there.len() - 5..]);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! the stream as it was.
 
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use crate::config::{Discard, Durability, Limits};
 use crate::index::SubjectState;
@@ -188,11 +188,13 @@ impl Stream {
         }
     }
 
-    /// How many messages this very subject has, released or not.
+    /// How many messages this very subject has, released or not. Where it cannot be read how many
+    /// of them are lost to damage, these count.
     #[must_use]
     pub fn count_of(&self, subject: &[u8]) -> u64 {
         let catalog = self.shared.catalog();
-        catalog.index().find(subject).map_or(0, |id| catalog.index().state(id).count)
+        let Some(id) = catalog.index().find(subject) else { return 0 };
+        catalog.live_of(id).unwrap_or_else(|_| catalog.index().state(id).count)
     }
 
     /// The last message that passes a filter, released or not.
@@ -252,25 +254,28 @@ impl Stream {
     fn over_subject_limit(&self, limits: &Limits, budget: usize) -> Result<Vec<Seq>, StoreError> {
         let Some(max) = limits.messages_per_subject else { return Ok(Vec::new()) };
         let catalog = self.shared.catalog();
-        let mut over = Vec::new();
+        let (mut over, mut unread) = (Vec::new(), Ok(()));
         catalog.index().for_each_matching(b">", None, &mut |id, text| {
-            let surplus = catalog.index().state(id).count.saturating_sub(max.max(1));
-            if surplus > 0 {
-                over.push((id, text.to_vec(), surplus as usize));
+            if catalog.index().state(id).count <= max.max(1) {
+                return ControlFlow::Continue(());
             }
-            if over.len() < budget {
-                std::ops::ControlFlow::Continue(())
+            match catalog.live_of(id) {
+                Ok(live) if live > max.max(1) => over.push((text.to_vec(), (live - max.max(1)) as usize)),
+                Ok(_) => {}
+                Err(error) => unread = Err(error),
+            }
+            if over.len() < budget && unread.is_ok() {
+                ControlFlow::Continue(())
             } else {
-                std::ops::ControlFlow::Break(())
+                ControlFlow::Break(())
             }
         });
+        unread?;
         let mut surplus = Vec::new();
-        for (id, text, count) in over {
+        for (text, count) in over {
             let left = budget.saturating_sub(surplus.len());
             let filter = lookup::Filter::Subject(text);
-            // Not the newest, though some of those that count may be lost with a segment.
-            let Some(newest) = lookup::last_of(&catalog, id)? else { continue };
-            surplus.extend(lookup::collect(&catalog, &filter, 0, newest - 1, count.min(left))?);
+            surplus.extend(lookup::collect(&catalog, &filter, 0, Seq::MAX, count.min(left))?);
         }
         Ok(surplus)
     }
@@ -421,6 +426,7 @@ impl Entering<'_> {
         if let Some(max) = self.limits.messages_per_subject
             && let Some(id) = self.catalog.index().find(message.subject)
             && self.catalog.index().state(id).count >= max
+            && self.catalog.live_of(id)? >= max
         {
             if self.limits.discard_new_per_subject && !message.is_rollup {
                 return Ok(Err(AppendRefusal::MaxMessagesPerSubject));
@@ -457,13 +463,16 @@ impl Entering<'_> {
                 self.deleted.push(before.0);
                 return Ok(());
             }
-            let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
-            if first == state.last && state.last_exact {
-                // All others that count were lost with a segment: the new one must not go for them.
-                let only = SubjectState { count: 1, first, first_exact: true, ..state };
-                self.catalog.correct_subject(id, only);
+            let lost = self.catalog.lost_of(id)?;
+            if state.count.saturating_sub(lost) <= max.max(1) {
                 return Ok(());
             }
+            let oldest = if lost > 0 {
+                lookup::first_live_of(self.catalog, id)?
+            } else {
+                lookup::first_of(self.catalog, id)?
+            };
+            let Some(first) = oldest else { return Ok(()) };
             // Of two messages the other one is known.
             let leaving =
                 if state.count > 2 { self.catalog.before_removal(id, first, state.last)? } else { None };

@@ -243,7 +243,10 @@ impl Stream {
     fn merge(&self) -> Option<Task> {
         let catalog = self.shared.catalog();
         let covers = self.covers();
-        let segments = catalog.mergeable(covers);
+        let mut segments = catalog.mergeable(covers);
+        // A packed one that has lost its footer waits for a new one.
+        let unsealed = self.closed.iter().map(|closed| closed.active.segment.no).min();
+        segments.retain(|segment| unsealed.is_none_or(|first| segment.no < first));
         let behind = segments.iter().filter(|segment| segment.no > covers).count() as u64;
         let last = segments.last().map_or(covers, |segment| segment.no);
         let retired = catalog

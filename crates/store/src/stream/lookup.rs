@@ -79,6 +79,12 @@ pub(crate) fn first_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, 
     next_of_subject(catalog, catalog.index().text(id), state.first, state.last)
 }
 
+/// As [`first_of`], of a subject that has lost messages: the first one that is there.
+pub(crate) fn first_live_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
+    let state = catalog.index().state(id);
+    next_of_subject(catalog, catalog.index().text(id), state.first, state.last)
+}
+
 /// The last message of a subject. `None` only if its record was lost to damage.
 pub(crate) fn last_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
     let state = catalog.index().state(id);
@@ -172,6 +178,16 @@ pub(crate) fn count(catalog: &Catalog, filter: &Filter) -> u64 {
             }
         },
     }
+}
+
+/// As [`count`], of a stream that has lost messages: those that are there.
+pub(crate) fn count_live(catalog: &Catalog, filter: &Filter) -> Result<u64, ReadError> {
+    let mut live = 0;
+    visit(catalog, filter, 0, Seq::MAX, &mut |_| {
+        live += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(live)
 }
 
 /// Up to `limit` messages from `from` to `to` that pass, oldest first.

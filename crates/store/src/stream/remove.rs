@@ -125,7 +125,13 @@ impl Stream {
     fn doomed(&self, filter: &Filter, purge: &Purge, budget: usize) -> Result<(Vec<Seq>, bool), StoreError> {
         let catalog = self.shared.catalog();
         let newer = lookup::pending(&catalog, filter, purge.through.saturating_add(1))?;
-        let matching = lookup::count(&catalog, filter).saturating_sub(newer);
+        let matching = if purge.keep > 0 && catalog.may_have_lost() {
+            // None is spared for one that was lost.
+            lookup::count_live(&catalog, filter)?
+        } else {
+            lookup::count(&catalog, filter)
+        };
+        let matching = matching.saturating_sub(newer);
         if matching <= purge.keep {
             return Ok((Vec::new(), false));
         }
@@ -214,7 +220,8 @@ impl Stream {
             return Ok(Removed::default());
         }
         // Sequences are used again: they go to a new segment, whose beginning says what older ones
-        // still show. It has room for the entry.
+        // still show. It has room for the entry, and so has the one that ends with the same.
+        self.make_room_for_removal(CONTROL_ROOM, now)?;
         let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
         debug_assert!(self.shared.catalog().totals().last_seq <= last, "nothing behind it is left");
         self.shared.release.truncated(last);

@@ -62,12 +62,14 @@ impl Stream {
     }
 
     /// As [`Stream::roll`]; what is behind `last` goes, and the new segment gives those sequences
-    /// out again. The old one is closed as it was, so that its footer says no more than its
-    /// entries.
+    /// out again. The old one ends with an entry that says so, and its footer does: what it cut off
+    /// stays away, though the new segment be lost.
     pub(super) fn roll_behind(&mut self, last: Option<Seq>, now: Timestamp) -> Result<Removed, StoreError> {
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
-        let at = Beginning { no: next, first_seq, before: self.active.file.end() };
+        let is_memory = self.segment_storage.is_memory();
+        let cut = last.filter(|_| !is_memory).map(|last| self.truncation(last, now)).unwrap_or_default();
+        let at = Beginning { no: next, first_seq, before: self.active.file.end() + cut.len() as u64 };
         let listener = Some(Arc::clone(&self.shared));
         let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
         let begun = begun.map_err(|error| match error {
@@ -78,11 +80,14 @@ impl Stream {
             begun.segment.no == next && begun.segment.first_seq == first_seq,
             "a segment as asked for"
         );
+        if !cut.is_empty() {
+            self.write(&cut, now)?;
+        }
         let old = std::mem::replace(&mut self.active, begun.clone());
         debug_assert!(old.segment.no < self.active.segment.no, "segments are numbered upwards");
         let mut catalog = self.shared.catalog_mut();
-        let closed = (!self.segment_storage.is_memory()).then(|| catalog.close_only(old));
         let cut = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
+        let closed = (!is_memory).then(|| catalog.close_only(old));
         catalog.begin_segment(begun.segment);
         if closed.is_none() {
             catalog.forget_footer_changes();
@@ -102,6 +107,15 @@ impl Stream {
             file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
+    }
+
+    /// The entry that ends the active segment when what is behind `last` goes.
+    fn truncation(&self, last: Seq, now: Timestamp) -> Vec<u8> {
+        let mut entry = Vec::new();
+        let mut batch = EntryBatch::begin(&mut entry, self.active.file.end(), &self.active.segment.context);
+        batch.control(&Control::Truncate { last }, now);
+        batch.finish();
+        entry
     }
 
     /// Closes a segment of some size, so that a restart need not walk its entries.

@@ -194,6 +194,22 @@ fn a_stream_that_cannot_write_is_reported_with_the_reason() {
     assert_eq!(answer.status, 404);
 }
 
+#[test]
+fn work_that_waits_for_room_on_the_disk_is_reported_behind_the_streams() {
+    let text = "JetStream waits for room on the disk: bytes of erased messages are still in 2 files";
+    let mut source = well();
+    source.jetstream.as_mut().unwrap().waits_for_room = Some(text.to_owned());
+    let plain = format!(r#"{{"status":"unavailable","error":"{text}"}}"#);
+    check(&source, &[("", 503, &plain), ("?js-enabled-only=1", 200, OK), ("?js-server-only=1", 200, OK)]);
+    let mut source = ill();
+    source.jetstream.as_mut().unwrap().waits_for_room = Some(text.to_owned());
+    let answer = source.ask("/healthz?details=1");
+    let page: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    let errors = page["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 3);
+    assert_eq!(errors[2], serde_json::json!({"type": "JETSTREAM", "error": text}));
+}
+
 /// An expired account is nobody's fault but matters to those who ask for it. The reference has the
 /// same words.
 #[test]

@@ -18,6 +18,7 @@ pub(crate) struct Running {
     pub(crate) snapshot: JetStreamSnapshot,
     pub(crate) accounts: Vec<JetStreamAccount>,
     pub(crate) stored: Vec<StoredAccount>,
+    pub(crate) waits_for_room: Option<String>,
     /// The `stream_detail` of each account.
     pub(crate) details: HashMap<String, Vec<Value>>,
     /// The accounts whose streams were asked for.

@@ -125,6 +125,32 @@ fn others_are_served(server: &Server, round: usize) {
     assert!(server.page("/jsz?accounts=1&streams=1")["account_details"].is_array());
 }
 
+/// Without `max_file` the disk says how much may be stored. What streams hold of it is not free, and
+/// no reason to store less than before.
+#[test]
+fn a_restart_leaves_the_limit_that_the_disk_gives_where_it_was() {
+    let Some(disk) = SmallDisk::new(64) else { return };
+    let mut server = setup_in(disk.path(), "").start();
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    let limit = |server: &Server| server.page("/jsz")["config"]["max_storage"].as_u64().expect("a number");
+    let first = limit(&server);
+    let mut promised = Promised::new();
+    fill_by_publishing(&mut asker, &mut promised);
+    for signal in [Signal::TERM, Signal::KILL] {
+        server.signal(signal);
+        server.wait();
+        server.restart();
+        let again = limit(&server);
+        assert!(again > first / 10 * 9 && again < first / 10 * 11, "{first} became {again}: {signal:?}");
+        asker = Asker::connect(&server);
+        check(&mut asker, &promised);
+        purge(&mut asker, 100, &mut promised);
+        eventually("there is room", || publish_some(&mut asker, 1000, &mut promised) == TOGETHER);
+        fill_by_publishing(&mut asker, &mut promised);
+    }
+}
+
 /// Purges all messages but the newest `keep`.
 fn purge(asker: &mut Asker, keep: usize, promised: &mut Promised) {
     let request = if keep == 0 { Value::Null } else { json!({ "keep": keep }) };

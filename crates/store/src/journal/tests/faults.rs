@@ -170,6 +170,163 @@ fn a_full_disk_makes_the_round_sync_files_and_passes_by() {
     check_after(&world, "after it was full");
 }
 
+/// A disk on which not a page is free, behind a journal of several files or of one.
+#[test]
+fn a_start_without_a_free_page_takes_one_of_the_journal() {
+    for rounds in [1, 3, 30] {
+        let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+        for stream in 1..6 {
+            world.create(id(stream, 1), Durability::Synced).unwrap();
+            world.files.last().unwrap().1.reserve(400_000).unwrap();
+        }
+        for _ in 0..rounds {
+            (0..5).for_each(|index| world.append(index, 900).unwrap());
+            world.round().unwrap();
+        }
+        // The files have room for what the journal holds of them.
+        world.files.iter().for_each(|(_, file)| file.flush().unwrap());
+        let full = |disk: FaultyDisk| {
+            disk.set_capacity(Some(disk.used()));
+            disk
+        };
+        let mut disk = world.disk.kill();
+        for start in 1..=3 {
+            disk = full(disk);
+            let (journal, report) = recover(&disk, small()).unwrap();
+            assert_eq!((report.problems, report.kept), (vec![], vec![]), "{rounds}, start {start}");
+            check(&disk, &world.twins(), &format!("{rounds}, start {start}"));
+            drop(journal);
+            disk = disk.kill();
+        }
+        let whole = full(world.disk.kill());
+        recover(&whole, small()).unwrap();
+        for point in 0..whole.points() {
+            let disk = full(world.disk.kill());
+            disk.fail_at(point, DiskFault::Crash);
+            let _ = recover(&disk, small());
+            for survival in [Survival::None, Survival::All, Survival::Random(point)] {
+                let disk = disk.power_cycle(survival);
+                recover(&disk, small()).unwrap();
+                check(&disk, &world.twins(), &format!("{rounds}, point {point}, {survival:?}"));
+            }
+        }
+    }
+}
+
+/// What was promised must not be missing from streams that are served, because their files could
+/// not take it for lack of room.
+#[test]
+fn a_replay_that_has_no_room_in_the_files_is_no_start() {
+    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    for _ in 0..10 {
+        (0..5).for_each(|index| world.append(index, 900).unwrap());
+        world.round().unwrap();
+    }
+    let disk = world.disk.kill();
+    disk.set_capacity(Some(disk.used()));
+    let error = recover(&disk, small()).map(|(_, report)| report).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    disk.set_capacity(None);
+    let (_, report) = recover(&disk, small()).unwrap();
+    assert_eq!((report.problems, report.kept), (vec![], vec![]));
+    check(&disk, &world.twins(), "with room");
+}
+
+/// Runs the rounds that are due in `span` nanoseconds, and says how many these were.
+fn rounds_in(world: &World, span: u64) -> usize {
+    let end = world.clock.get() + span;
+    let mut rounds = 0;
+    while world.clock.get() < end && rounds < 10_000 {
+        match world.journal.next_due(world.clock.get()) {
+            Some(due) if due.is_zero() => {
+                world.journal.round(&|| world.now()).unwrap();
+                rounds += 1;
+            }
+            Some(due) => world.clock.set(world.clock.get() + due.as_nanos() as u64),
+            None => break,
+        }
+    }
+    rounds
+}
+
+#[test]
+fn overwrites_that_wait_for_room_are_tried_less_and_less_and_told() {
+    const SECOND: u64 = 1_000_000_000;
+    for durability in [Durability::Synced, Durability::Written] {
+        let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+        for stream in 1..6 {
+            world.create(id(stream, 1), durability).unwrap();
+            world.append(world.files.len() - 1, 400).unwrap();
+            world.files.last().unwrap().1.reserve(400_000).unwrap();
+        }
+        world.round().unwrap();
+        world.disk.set_capacity(Some(world.disk.used()));
+        while world.journal.statistics(0).full_rounds == 0 {
+            (0..5).for_each(|index| world.append(index, 900).unwrap());
+            world.round().unwrap();
+        }
+        assert_eq!(world.journal.waiting(world.now()), None);
+        world.overwrite(0, 10, 10).unwrap();
+        let rounds = rounds_in(&world, SECOND);
+        assert!((2..20).contains(&rounds), "{durability:?}: {rounds} in the first second");
+        let rounds = rounds_in(&world, 100 * SECOND);
+        assert!((5..30).contains(&rounds), "{durability:?}: {rounds} in the next hundred");
+        let waiting = world.journal.waiting(world.now()).unwrap();
+        assert!(waiting.overwritten == 1 && !waiting.is_carrying && waiting.age > 90 * SECOND);
+        // An append is not to wait with it.
+        world.append(0, 10).unwrap();
+        assert!((1..10).contains(&rounds_in(&world, SECOND / 10)));
+        assert_eq!(world.files[0].1.durable(), world.files[0].1.end());
+        check_after(&world, "while it is full");
+        world.disk.set_capacity(None);
+        rounds_in(&world, 11 * SECOND);
+        assert_eq!(world.journal.waiting(world.now()), None);
+        world.note_overwrites();
+        assert!(world.files[0].0.unsure.is_empty(), "the overwrite had room");
+        check_after(&world, "after it was full");
+    }
+}
+
+#[test]
+fn what_cannot_be_carried_is_tried_less_and_less_and_told() {
+    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+        world.files.last().unwrap().1.reserve(400_000).unwrap();
+    }
+    // So much of one file that it needs a file of the journal for itself.
+    for _ in 0..3 {
+        world.append(0, 5500).unwrap();
+        (1..5).for_each(|index| world.append(index, 100).unwrap());
+        world.round().unwrap();
+    }
+    world.files[0].1.lose(&crate::WriteFailed::new(Path::new("x"), &io::Error::other("planned")));
+    (1..5).for_each(|index| world.append(index, 100).unwrap());
+    world.round().unwrap();
+    world.disk.set_capacity(Some(world.disk.used()));
+    for _ in 0..200 {
+        (1..5).for_each(|index| world.append(index, 300).unwrap());
+        world.round().unwrap();
+    }
+    let refused = world.journal.statistics(0).carries_refused;
+    assert!((1..5).contains(&refused), "{refused} times in less than 10 ms");
+    let waiting = world.journal.waiting(world.now()).unwrap();
+    assert!(waiting.is_carrying && waiting.overwritten == 0);
+    check_after(&world, "while it is full");
+    world.disk.set_capacity(None);
+    world.clock.set(world.clock.get() + 10_000_000_000);
+    for _ in 0..40 {
+        (1..5).for_each(|index| world.append(index, 900).unwrap());
+        world.round().unwrap();
+    }
+    assert!(world.journal.statistics(0).carried_bytes > 0);
+    assert_eq!(world.journal.waiting(world.now()), None);
+    check_after(&world, "after it was full");
+}
+
 /// Five streams with something in the journal, and one of them lost.
 fn one_lost(disk: FaultyDisk) -> World {
     let mut world = World::new(disk, small(), 1).unwrap();

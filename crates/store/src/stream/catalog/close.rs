@@ -52,13 +52,6 @@ impl Catalog {
         Closed { active, rows, totals, touched, index_epoch, deleted, times, expiries, origin }
     }
 
-    /// Closes the active segment, which is not to be sealed: it is a sealed file that has lost its
-    /// footer.
-    pub(crate) fn close_walked(&mut self) {
-        self.forget_footer_changes();
-        let _ = self.segments.close_active();
-    }
-
     /// Forgets what the footer of the active segment would say: none will be written.
     pub(crate) fn forget_footer_changes(&mut self) {
         self.forget_touched_subjects();

@@ -8,7 +8,7 @@
 //! Invariant: every sequence in `first_seq..=last_seq` is either a stored message or in `deleted`.
 //! Only this folder can break it: everybody else reads through `read`, and changes through the
 //! methods here. Its parts, each of which can be read alone: `segments`, `subjects`, `removed`,
-//! `lifetimes`, `footer`, `head`.
+//! `lifetimes`, `footer`, `head`, `lost`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ mod close;
 mod footer;
 mod head;
 mod lifetimes;
+mod lost;
 mod merge;
 mod read;
 mod rebuild;
@@ -41,6 +42,7 @@ mod truncate;
 use footer::FooterChanges;
 use head::HeadTable;
 use lifetimes::Lifetimes;
+use lost::LostMessages;
 use removed::RemovedMessages;
 use segments::Segments;
 use subjects::Subjects;
@@ -57,6 +59,7 @@ pub(crate) struct Catalog {
     lifetimes: Lifetimes,
     footer: FooterChanges,
     head: HeadTable,
+    lost: LostMessages,
 }
 
 /// A message about to be entered.
@@ -133,6 +136,7 @@ impl Catalog {
             lifetimes: Lifetimes::default(),
             footer: FooterChanges::default(),
             head: HeadTable::default(),
+            lost: LostMessages::default(),
         }
     }
 
@@ -457,6 +461,7 @@ impl Catalog {
     pub(crate) fn clear(&mut self, first: Seq) -> Removed {
         let removed = Removed { messages: self.totals.messages, bytes: self.totals.bytes };
         self.replace_index();
+        self.forget_lost();
         self.removed.clear();
         self.lifetimes.clear();
         // Their numbers of subjects mean nothing any more.

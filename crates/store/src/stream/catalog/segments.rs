@@ -169,6 +169,15 @@ impl Segments {
         }
     }
 
+    /// Ends what segments show at `last`; all of them stay, be they empty.
+    pub(super) fn hide_above(&mut self, last: Seq, truncations: &AtomicU64) {
+        let hidden = self.views.iter_mut().rev().take_while(|view| view.last_seq > last);
+        for view in hidden.filter(|view| !view.is_empty()) {
+            truncations.fetch_add(1, Ordering::Release);
+            view.last_seq = last.max(view.first_seq - 1);
+        }
+    }
+
     /// Index in `views` of the segment that shows `seq`.
     pub(super) fn find(&self, seq: Seq) -> Option<usize> {
         let behind = self.views.partition_point(|view| view.first_seq <= seq);

@@ -22,6 +22,7 @@ impl Catalog {
             removed = self.take_out_all(there)?;
         }
         self.forget_above(last);
+        self.hide_above(last);
         self.footer.truncate(last);
         self.totals.last_seq = last.min(self.totals.last_seq);
         if self.totals.messages == 0 {
@@ -30,6 +31,18 @@ impl Catalog {
         debug_assert!(self.totals.first_seq <= self.next_seq(), "the first sequence is at most the next one");
         debug_assert!(self.totals.last_seq <= last, "nothing behind it is left");
         Ok(removed)
+    }
+
+    /// No segment shows what is behind `last`. The segment that grows stays the last one.
+    pub(crate) fn hide_above(&mut self, last: Seq) {
+        self.segments.hide_above(last, &self.removed.truncations);
+    }
+
+    /// The last sequence in the table of the segment that grows, be it visible or not; 0 without
+    /// one.
+    pub(crate) fn last_row(&self) -> Seq {
+        let first = self.segments.views.last().map_or(0, |view| view.segment.first_seq);
+        self.segments.rows.deltas.last().map_or(0, |delta| first + u64::from(*delta))
     }
 
     /// Removes the messages in a range of sequences up to the last one, newest first.
