@@ -294,7 +294,10 @@ class Case:
     def is_gone(self, name):
         """Whether all of a stream's bytes are."""
         directory = next(directory for directory, other in self.names.items() if other == name)
-        return any(damage["file"].endswith(directory) for damage in self.case["damages"])
+        damages = self.case["damages"]
+        # Nobody else has an encrypted stream's key, and the repair says so.
+        is_locked = self.arguments.encrypted and f"left: streams/{directory}" in self.said and len(damages) > 1
+        return is_locked or any(damage["file"].endswith(directory) for damage in damages)
 
     def judge(self, truth):
         """How many messages are lost."""

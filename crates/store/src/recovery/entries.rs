@@ -1,6 +1,7 @@
 //! Segments without a footer: their entries are walked one by one.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use myelin_disk::{File, write_again};
@@ -246,7 +247,11 @@ impl Recovering<'_> {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let place = Damaged { bytes: first.bytes.start..last.bytes.end, ..*last };
             let last = place.last_seq.or_else(|| self.last_before(behind, place.first_seq));
-            let sequences = last.map(|last| place.first_seq..=last);
+            // Bytes of another place of the file do not decrypt here: their messages are there.
+            let is_there = |sequences: &RangeInclusive<Seq>| {
+                !sequences.is_empty() && sequences.clone().all(|seq| self.catalog.contains(seq))
+            };
+            let sequences = last.map(|last| place.first_seq..=last).filter(|range| !is_there(range));
             self.lose(segment_name(no), sequences.clone(), place.bytes.end - place.bytes.start);
             self.report.note(Notice::DamagedEntries { segment: no, bytes: place.bytes.clone(), sequences });
         }

@@ -131,7 +131,8 @@ fn what_is_whole_loses_nothing_and_leaves_no_gap() {
         assert_eq!(asker.publish("S.x", "behind")["seq"], MESSAGES + 1);
         let log = server.log();
         let is_journal = |line: &&str| line.contains("JetStream: journal: its files are missing");
-        let said: Vec<_> = log.lines().filter(|line| line.contains("[ERR]") || line.contains("lost")).collect();
+        let said: Vec<_> =
+            log.lines().filter(|line| line.contains("[ERR]") || line.contains("lost")).collect();
         // Where it is killed, the journal was removed with the damage.
         assert_eq!(said.len(), usize::from(end == KILL), "{said:?}");
         assert!(said.iter().all(is_journal), "{said:?}");

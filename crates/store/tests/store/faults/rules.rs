@@ -88,6 +88,10 @@ impl Judging<'_> {
         if !silent.is_empty() {
             self.breaks(format!("nobody says that {} are lost", ranges(&silent)));
         }
+        let there: BTreeSet<Seq> = seen.messages.keys().copied().filter(is_told).collect();
+        if !there.is_empty() {
+            self.breaks(format!("says that {} are lost, which are there", ranges(&there)));
+        }
         self.verdict.tells_readers |= lost.iter().any(|seq| !is_told(seq) && seen.errors.contains_key(seq));
         let back: BTreeSet<Seq> =
             seen.messages.keys().copied().filter(|seq| truth.deleted.contains(seq)).collect();
