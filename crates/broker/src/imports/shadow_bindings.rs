@@ -55,7 +55,7 @@ impl ShadowService {
         &self.link
     }
 
-    /// The service that gets them.
+    /// The service that gets the messages.
     pub(crate) fn to(&self) -> &Arc<dyn Service> {
         &self.to
     }

@@ -322,9 +322,8 @@ impl AccountStreams {
                         );
                     }
                 };
-                let whole = (states, &*listener);
                 let origin = StreamOrigin { created: found.meta.created, lifetimes_until, seen };
-                let live = self.begin(&jetstream, config, store, whole, origin);
+                let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.note_lost(found.id, &report);
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
@@ -465,8 +464,7 @@ impl AccountStreams {
         };
         let last = store.state().totals.last_seq;
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
-        core.seek_lifetimes(lifetimes_until, self.host.now());
-        core.catch_up(self.host.now());
+        core.catch_up(lifetimes_until, self.host.now());
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
         consumers.attach(&live);
@@ -632,17 +630,17 @@ impl OtherStreams for AccountStreams {
     }
 }
 
-/// What is known of a stream besides its configuration and its log.
+/// Facts about a stream that are neither in its configuration nor in its log.
 struct StreamOrigin {
     created: Timestamp,
     /// As [`Stored::lifetimes_until`] says.
     lifetimes_until: Seq,
-    /// What its sources have brought.
+    /// Positions of its sources.
     seen: SeenPositions,
 }
 
 impl StreamOrigin {
-    /// One that is made now, or was filled by somebody who knows all of it.
+    /// Facts about a stream that is made now, or was filled from a backup.
     fn new(created: Timestamp) -> Self {
         Self { created, lifetimes_until: 0, seen: SeenPositions::default() }
     }

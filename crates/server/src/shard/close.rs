@@ -1,7 +1,8 @@
 //! How a connection ends: its subscriptions first, its last words next, its socket last.
 
-use super::reader::ConnTask;
+use super::reader::{AfterBatch, ConnTask};
 use crate::supervise::{self, SupervisedPart};
+use myelin_broker::StopReason;
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::close;
 use std::io::ErrorKind;
@@ -54,6 +55,20 @@ impl ConnTask {
         self.let_go();
     }
 
+    /// Says what follows a batch of bytes in the shard's buffer. The rest of what a client has sent
+    /// is held, also where it is closed.
+    pub(super) fn after_batch(
+        &mut self,
+        why: StopReason,
+        (from, end): (usize, usize),
+    ) -> Result<AfterBatch, CloseReason> {
+        let next = self.after_ingest(why);
+        if next.is_err() {
+            self.hold(from, end, 1);
+        }
+        next
+    }
+
     /// The very end, of which nobody is told.
     pub(super) fn let_go(&self) {
         let conn = &self.link.conn;
@@ -63,7 +78,8 @@ impl ConnTask {
         self.local.mailbox.forget_one();
     }
 
-    /// Resets the connection, unless the peer ends it by itself within a moment: it has read then why.
+    /// Resets the connection, unless the peer ends it by itself within a moment: it has read then
+    /// why.
     ///
     /// Compat: the reference closes a socket in which most of a refused payload is unread, which
     /// resets it at once. Clients tell that from an orderly end. Some systems throw away what the

@@ -1,6 +1,7 @@
 //! Preamble of a session: the header of a proxy, and INFO in the plain and then the TLS handshake,
 //! or the other way round. Decides what and when; `proxy_protocol` and `handshake` do it.
 
+use super::ShardLocal;
 use super::handshake::{HANDSHAKE, handshake};
 use super::reader::ConnTask;
 use crate::supervise::{self, SupervisedPart};
@@ -45,6 +46,11 @@ impl Preamble {
     pub(super) fn steps(self) -> Option<Box<Self>> {
         (self.is_proxied || self.tls.is_some()).then(|| Box::new(self))
     }
+}
+
+/// Authorities of which a callout service may have to be told.
+pub(super) fn to_tell<'t>(local: &ShardLocal, trusted: &'t TrustedCerts) -> Option<&'t TrustedCerts> {
+    local.broker.auth().may_ask().then_some(trusted)
 }
 
 impl ConnTask {
@@ -163,8 +169,7 @@ impl ConnTask {
 
     /// The session begins over TLS; `greeting` is what INFO says when it comes only now.
     fn begin(&mut self, connection: ServerConnection, trusted: &TrustedCerts, greeting: Option<Greeting>) {
-        let trusted = self.local.broker.auth().may_ask().then_some(trusted);
-        let details = details(&connection, greeting.is_some(), trusted);
+        let details = details(&connection, greeting.is_some(), to_tell(&self.local, trusted));
         if let Some(tls) = &self.link.tls {
             tls.begin(connection);
         }

@@ -5,7 +5,7 @@
 //! an operation too large for that gets a buffer of its own size, which its receivers then share.
 
 use super::conn_handle::{ConnHandle, ConnNotice};
-use super::preamble::Preamble;
+use super::preamble::{Preamble, to_tell};
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
 use super::websocket::{Framed, Incoming, Outgoing, ReadLimit};
@@ -152,9 +152,7 @@ pub(super) fn open_upgraded(
         listener_info,
         cookies: upgrade.cookies,
         client_ip: upgrade.client_ip,
-        tls: security
-            .as_ref()
-            .map(|connection| details(connection, false, local.broker.auth().may_ask().then_some(&trusted))),
+        tls: security.as_ref().map(|connection| details(connection, false, to_tell(local, &trusted))),
     };
     let tls = security.map(|connection| {
         let tls = ConnTls::new();
@@ -427,11 +425,7 @@ impl ConnTask {
             let local = Rc::clone(&self.local);
             let consumed = self.ingest(&local.buffer.borrow()[from..end], None);
             from += consumed.bytes;
-            let next = self.after_ingest(consumed.why);
-            if next.is_err() {
-                self.hold(from, end, 1);
-            }
-            match next? {
+            match self.after_batch(consumed.why, (from, end))? {
                 AfterBatch::Continue => {}
                 AfterBatch::Hold(need) => {
                     self.hold(from, end, need);
@@ -449,7 +443,7 @@ impl ConnTask {
     }
 
     /// Keeps the rest of the shard's buffer, because another connection uses it next.
-    fn hold(&mut self, from: usize, end: usize, need: usize) {
+    pub(super) fn hold(&mut self, from: usize, end: usize, need: usize) {
         self.need = need;
         if from < end {
             let capacity = if need > HEADROOM { need } else { end - from };
@@ -490,7 +484,7 @@ impl ConnTask {
         consumed
     }
 
-    fn after_ingest(&mut self, why: StopReason) -> Result<AfterBatch, CloseReason> {
+    pub(super) fn after_ingest(&mut self, why: StopReason) -> Result<AfterBatch, CloseReason> {
         match why {
             StopReason::More(need) => Ok(AfterBatch::Hold(need)),
             StopReason::Flush => {
@@ -663,7 +657,7 @@ async fn ask(
 }
 
 /// How a reader goes on after a batch.
-enum AfterBatch {
+pub(super) enum AfterBatch {
     Continue,
     /// Keep the rest; it needs so many bytes.
     Hold(usize),
@@ -672,7 +666,7 @@ enum AfterBatch {
 }
 
 /// Next step of a connection's task.
-enum TaskStep {
+pub(super) enum TaskStep {
     /// Wait for bytes or a notice.
     Read,
     /// Let the other connections have their turn, then read.

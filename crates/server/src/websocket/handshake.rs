@@ -7,7 +7,7 @@ use crate::shard::{self, HANDSHAKE};
 use crate::tls::details;
 use jiff::Timestamp;
 use myelin_wire::websocket::upgrade::{
-    LONGEST_REQUEST, UpgradeRefusal, UpgradeTarget, end_of_head, negotiate,
+    LONGEST_REQUEST, Upgrade, UpgradeRefusal, UpgradeTarget, end_of_head, negotiate,
 };
 use rustls::ServerConnection;
 use std::net::SocketAddr;
@@ -64,13 +64,9 @@ pub(super) async fn shake(
             Ok(upgrade)
         }
     });
-    let answer = match &outcome {
-        Ok(upgrade) => upgrade.answer.clone(),
-        Err(UpgradeFailure::Refused(refusal)) => refusal.answer(&date()),
-        Err(_) => Vec::new(),
-    };
     // An answer is short: who does not take it at once has no room for a greeting either.
-    let written = timeout_at(deadline.max(Instant::now() + site.timeout), channel.write(&answer)).await;
+    let latest = deadline.max(Instant::now() + site.timeout);
+    let written = timeout_at(latest, channel.write(&answer(&outcome))).await;
     let upgrade = match outcome {
         Ok(upgrade) if matches!(written, Ok(Ok(()))) => upgrade,
         Ok(_) => return Err(UpgradeFailure::Gone),
@@ -94,6 +90,15 @@ pub(super) async fn shake(
         listener_info: Arc::clone(&site.listener_info),
         upgrade,
     })
+}
+
+/// Answer to the request.
+fn answer(outcome: &Result<Upgrade, UpgradeFailure>) -> Vec<u8> {
+    match outcome {
+        Ok(upgrade) => upgrade.answer.clone(),
+        Err(UpgradeFailure::Refused(refusal)) => refusal.answer(&date()),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Does the TLS handshake.

@@ -95,8 +95,8 @@ impl Stream {
         Ok(Expired { removed, markers, more, next })
     }
 
-    /// Gives a message a lifetime that its entry does not have. It is not written down: whoever opens
-    /// the stream again says it again.
+    /// Gives a message a lifetime that its entry does not have. It is not written down: whoever
+    /// opens the stream again says it again.
     pub fn note_lifetime(&mut self, seq: Seq, at: Timestamp) {
         self.shared.catalog_mut().restore_expiry(seq, at);
     }

@@ -21,7 +21,7 @@ pub(super) struct LifetimeSearch {
     until: Seq,
     /// The last message that has a lifetime, as far as is known; 0: none.
     found: Seq,
-    /// There are messages that were not looked at.
+    /// Whether messages are left that were not looked at.
     goes_on: bool,
 }
 
@@ -43,7 +43,7 @@ impl StreamCore {
         }
     }
 
-    /// Looks for them again in a log that was opened anew.
+    /// Looks again for lifetimes, in a log that was opened anew.
     pub(super) fn seek_lifetimes_again(&mut self, now: Timestamp) {
         self.seek_lifetimes(self.lifetimes_until(), now);
     }

@@ -106,7 +106,9 @@ impl StreamCore {
     /// Removes what ended while nobody served the stream, before anybody sees it, unless that takes
     /// long: then the rest goes slice by slice, as ever. Where markers are left, somebody must be
     /// there to hear of them.
-    pub fn catch_up(&mut self, now: Timestamp) {
+    /// `lifetimes_until`: as [`lifetimes_until`](Self::lifetimes_until) said before the start.
+    pub fn catch_up(&mut self, lifetimes_until: Seq, now: Timestamp) {
+        self.seek_lifetimes(lifetimes_until, now);
         if self.config.subject_delete_marker_ttl > 0 {
             return;
         }

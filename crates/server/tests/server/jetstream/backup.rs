@@ -298,8 +298,8 @@ fn a_restored_stream_outlives_the_server() {
     assert_eq!(asker.publish("S.a", "next"), json!({ "stream": "S", "seq": 301 }));
 }
 
-/// What the consumer of a work queue was reset past stays for whoever goes back, and nobody needs it
-/// until then: a backup says that it is no rest which should have gone.
+/// Messages that the consumer of a work queue was reset past stay for whoever goes back: a backup
+/// says that they are no rest which should have gone.
 #[test]
 fn a_backup_carries_what_the_consumer_of_a_work_queue_was_reset_past() {
     let home = Home::new();

@@ -122,10 +122,10 @@ fn what_ended_while_nobody_served_the_stream_is_gone_at_once() {
     for _ in 0..5 {
         bench.msgs(&[msg("a", ""); 1000]);
     }
-    bench.core.catch_up(bench.now);
+    bench.core.catch_up(0, bench.now);
     assert_eq!(bench.core.state().totals.messages, 5000, "nothing has ended yet");
     bench.now += 2 * SECOND;
-    bench.core.catch_up(bench.now);
+    bench.core.catch_up(0, bench.now);
     assert_eq!(bench.core.state().totals.messages, 0);
 }
 
