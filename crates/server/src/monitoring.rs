@@ -347,7 +347,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn waits_for_room(&self) -> Option<String> {
-        jetstream::waits_for_room(&*self.jetstream.get()?)
+        jetstream::waits_for_room(&self.jetstream.get()?)
     }
 
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {

@@ -370,8 +370,9 @@ impl Files {
 
     /// A page of an older file, where the disk has none: what these hold is safe where it belongs.
     /// The newest goes, for what is left is a journal in itself then; a crash before there is a new
-    /// one has it replayed, which changes nothing. Of the last one the beginning is written over: a
-    /// crash within that leaves a journal whose start is missing, and that nobody needs.
+    /// one has it replayed, which changes nothing but bytes that were erased since. Of the last one
+    /// the beginning is written over: a crash within that leaves a journal whose start is missing,
+    /// and that nobody needs.
     fn take_page_of_old(&mut self, full: io::Error) -> io::Result<FreeFile> {
         let newest = (0..self.retired.len()).max_by_key(|index| self.retired[*index].number);
         let Some(old) = newest.map(|index| self.retired.swap_remove(index)) else { return Err(full) };

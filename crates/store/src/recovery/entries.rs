@@ -438,11 +438,12 @@ pub(super) fn resume(
 /// the place of what is appended now, and no position of the log comes twice.
 fn can_grow(open: &Active, last: SegmentNo, stated: LogPosition, shared: &StreamShared) -> bool {
     let no = open.segment.no;
-    let span = shared.catalog().next_seq() - open.segment.first_seq;
+    let next = shared.catalog().next_seq();
     let has_end = no != stated.segment || open.file.end() >= stated.offset;
     // Behind a truncation sequences begin again, which is for a new segment.
-    let ascends = shared.catalog().last_row() < shared.catalog().next_seq();
-    no == last && has_end && ascends && span < SEGMENT_SPAN
+    let ascends = shared.catalog().last_row() < next;
+    let is_in_span = next.checked_sub(open.segment.first_seq).is_some_and(|span| span < SEGMENT_SPAN);
+    no == last && has_end && ascends && is_in_span
 }
 
 fn reopen(open: &Active, files: &Files, durability: Durability, listener: Arc<dyn OnDurable>) -> Active {
