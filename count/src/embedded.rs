@@ -80,7 +80,7 @@ impl Embedded {
         )
         .expect("an empty disk is a store");
         let account = broker.account("$G").expect("the global account");
-        jetstream.enable(&account, Some(AccountLimits::default()));
+        jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
         let shard = Shard::new(&broker, 7);
         let mut server = Self { broker, shard, jetstream, host, began: Instant::now(), turns: 0 };
         server.work();

@@ -347,7 +347,8 @@ impl SnapshotSource for Monitor {
     }
 
     fn waits_for_room(&self) -> Option<String> {
-        jetstream::waits_for_room(&self.jetstream.get()?)
+        let jetstream = self.jetstream.get()?;
+        jetstream::waits_for_room(&jetstream)
     }
 
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {

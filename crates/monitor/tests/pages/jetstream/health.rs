@@ -10,7 +10,7 @@ use super::recorded::{recorded_situation, reference};
 use crate::fixture::{Fixed, text};
 
 /// What `/healthz` is asked for, its status and its body.
-type Expected = [(&'static str, u16, &'static str)];
+type Expected<'a> = [(&'a str, u16, &'a str)];
 
 const OK: &str = r#"{"status":"ok"}"#;
 
