@@ -330,7 +330,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn waits_for_room(&self) -> Option<String> {
-        jetstream::waits_for_room(&self.jetstream.get()?)
+        self.jetstream.get().and_then(|running| jetstream::waits_for_room(&running))
     }
 
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
