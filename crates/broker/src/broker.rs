@@ -383,7 +383,7 @@ impl Broker {
         self.registry.open()
     }
 
-    /// What the connections of each account have moved, those that have ended included. An account
+    /// Traffic of the connections of each account, those that have ended included. An account
     /// without connections may be missing.
     pub fn traffic_by_account(&self) -> Vec<(String, PastTraffic)> {
         self.registry.traffic()

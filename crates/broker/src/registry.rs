@@ -66,7 +66,7 @@ impl Registry {
         open
     }
 
-    /// What the connections of each account have moved, those that have ended included.
+    /// Traffic of the connections of each account, those that have ended included.
     ///
     /// Perf: each connection is looked at where it is. Collected before they were summed up, ten
     /// thousand took twice as long (docs/results/core.md, "Scrapes").

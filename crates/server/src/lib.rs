@@ -64,6 +64,7 @@ mod supervise;
 mod system;
 mod tls;
 mod websocket;
+mod zone;
 
 pub use lifecycle::{StartError, run};
 pub use reload::ReadAgain;

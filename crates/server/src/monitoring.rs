@@ -15,9 +15,9 @@ use crate::logging::Logger;
 use crate::ocsp;
 use crate::process::{self, Meter};
 use crate::supervise::{self, SupervisedPart};
+use crate::zone;
 use configured::Configured;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_monitor::{
@@ -204,7 +204,7 @@ impl SnapshotSource for Monitor {
             server_name: info.server_name,
             cluster: info.cluster,
             now: Timestamp::now(),
-            zone: TimeZone::system(),
+            zone: zone::local(),
         }
     }
 

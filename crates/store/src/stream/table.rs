@@ -72,12 +72,12 @@ impl Rows {
         self.deltas.get(row).copied().unwrap_or(row as u32)
     }
 
-    /// That of the last row.
+    /// Delta of the last row.
     pub(crate) fn last_delta(&self) -> Option<u32> {
         self.len().checked_sub(1).map(|row| self.delta(row))
     }
 
-    /// Those of all rows.
+    /// Deltas of all rows.
     pub(crate) fn all_deltas(&self) -> Vec<u32> {
         if self.is_gapless() { (0u32..).take(self.len()).collect() } else { self.deltas.clone() }
     }

@@ -189,7 +189,7 @@ impl CachedTables {
 }
 
 impl Kept {
-    /// What it counts among those that nobody has asked for.
+    /// Bytes that it adds to those that nobody has asked for.
     fn unasked(&self) -> usize {
         if self.is_asked { 0 } else { self.item.memory() }
     }
