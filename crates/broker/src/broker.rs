@@ -401,10 +401,10 @@ impl Broker {
         self.registry.open()
     }
 
-    /// Living connections, and what the ended ones of each account have moved: nothing is counted
-    /// in both. An account may come several times.
-    pub fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
-        self.registry.census()
+    /// Traffic of the connections of each account, those that have ended included. An account
+    /// without connections may be missing.
+    pub fn traffic_by_account(&self) -> Vec<(String, PastTraffic)> {
+        self.registry.traffic()
     }
 
     /// Ended connections that are still remembered, oldest first.

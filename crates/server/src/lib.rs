@@ -66,6 +66,7 @@ mod supervise;
 mod system;
 mod tls;
 mod websocket;
+mod zone;
 
 pub use lifecycle::{StartError, run};
 pub use reload::ReadAgain;

@@ -7,7 +7,8 @@ mod threads;
 pub(crate) use threads::threads;
 
 use myelin_monitor::RuntimeSnapshot;
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,18 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// load of all cores they still get a tenth of one, so that pages arrive and whoever waits for a
 /// lock of theirs does not wait long.
 const NICENESS: i32 = 10;
+
+/// Longest of the files that are read here, or nearly so.
+const LONG: usize = 4000;
+
+/// A file of the system, whose length it does not tell; empty where there is none.
+///
+/// Perf: a buffer that grows takes a page of the allocator for each of its lengths.
+fn read(path: &str) -> String {
+    let mut text = String::with_capacity(LONG);
+    let read = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
+    if read.is_ok() { text } else { String::new() }
+}
 
 /// Gives the calling thread a lower priority. On Linux it belongs to a thread; without the right to
 /// change it, or elsewhere, all is as before.
@@ -47,8 +60,7 @@ struct CpuSample {
 
 impl CpuSample {
     fn take() -> Self {
-        let stat = fs::read_to_string("/proc/self/stat").ok();
-        let ticks = stat.and_then(|stat| parse_cpu_ticks(&stat)).unwrap_or(0);
+        let ticks = parse_cpu_ticks(&read("/proc/self/stat")).unwrap_or(0);
         Self { at: Instant::now(), ticks }
     }
 }
@@ -87,7 +99,7 @@ impl Meter {
     /// Reads one small file; cheap enough for every `/varz`, not for a data path.
     #[must_use]
     pub(crate) fn read(&self) -> ProcessUsage {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = read("/proc/self/status");
         ProcessUsage {
             resident: field(&status, "VmRSS:").and_then(kibibytes).unwrap_or(0),
             cpu_percent: f64::from_bits(self.percent.load(Relaxed)),
@@ -104,13 +116,13 @@ pub(crate) fn cores() -> usize {
 /// The cores that its threads may run on, whatever part of their time a container may take.
 #[must_use]
 pub(crate) fn cores_of_machine() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read("/proc/self/status");
     field(&status, "Cpus_allowed_list:").and_then(count_list).unwrap_or_else(cores)
 }
 
 /// Bytes of memory that this machine has.
 pub(crate) fn memory_of_machine() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let info = read("/proc/meminfo");
     field(&info, "MemTotal:").and_then(kibibytes)
 }
 
@@ -130,7 +142,7 @@ fn command_line() -> Vec<String> {
 
 /// Command line of the process, and the memory that it holds.
 pub(crate) fn runtime() -> RuntimeSnapshot {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read("/proc/self/status");
     let bytes = |name| field(&status, name).and_then(kibibytes).unwrap_or(0);
     RuntimeSnapshot {
         command_line: command_line(),

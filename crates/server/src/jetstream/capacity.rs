@@ -2,10 +2,10 @@
 
 use crate::{os_error, process};
 use myelin_conf::options::JetStreamOptions;
-use myelin_disk::Disk as _;
 use myelin_disk::real::RealDisk;
+use myelin_disk::{Disk as _, Lock};
 use rustix::fs::{Access, StatVfs};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -23,10 +23,17 @@ const UNKNOWN_DISK: u64 = 1024 * 1024 * 1024 * 1024;
 const FOLDER: &str = "jetstream";
 const STORE: &str = "myelin";
 
+/// File of a default place by which one server claims it, as long as it runs.
+const CLAIM: &str = "myelin.lock";
+
+/// Default places beside the usual one that are tried.
+const PLACES_BESIDE: u32 = 999;
+
 /// The directory under which everything of JetStream is, as operators are told: without the `./`
 /// and `../` that they may have written. Compat: `x/../y` is `y`, be there an `x` or not.
 pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
-    let parent = options.store_dir.as_ref().unwrap_or_else(|| DEFAULT.get_or_init(default_parent));
+    let parent =
+        options.store_dir.as_ref().unwrap_or_else(|| &DEFAULT.get_or_init(DefaultPlace::claim).parent);
     let mut clean = PathBuf::new();
     for part in parent.join(FOLDER).components() {
         let last = clean.components().next_back();
@@ -40,7 +47,14 @@ pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
 }
 
 /// Where everything is when nobody has said where, found once.
-static DEFAULT: OnceLock<PathBuf> = OnceLock::new();
+static DEFAULT: OnceLock<DefaultPlace> = OnceLock::new();
+
+/// A folder that no other server takes for its default place.
+struct DefaultPlace {
+    parent: PathBuf,
+    /// None where it could not be claimed: the start says why.
+    _claim: Option<Box<dyn Lock>>,
+}
 
 /// Whether nobody has said where everything is, and the usual place is another server's.
 pub(crate) fn is_beside(options: &JetStreamOptions) -> bool {
@@ -51,25 +65,49 @@ fn usual_parent() -> PathBuf {
     std::env::temp_dir().join("nats")
 }
 
-/// `nats` in the folder for what may go. Compat: several servers that are only tried out, as tests
-/// start them, may run at once; nats-server lets them write over each other there, here a later one
-/// gets a place of its own.
-fn default_parent() -> PathBuf {
-    let parent = usual_parent();
-    let lock = parent.join(FOLDER).join(STORE).join("lock");
-    let is_held = |lock: &Path| {
-        let taken = lock.exists().then(|| RealDisk.lock(lock));
-        matches!(taken, Some(Err(error)) if error.kind() == ErrorKind::ResourceBusy)
-    };
-    // One that is about to end is waited for: a restart finds its streams again.
-    let end = Instant::now() + PATIENCE;
-    while is_held(&lock) {
-        if Instant::now() >= end {
-            return std::env::temp_dir().join(format!("nats-{}", std::process::id()));
+impl DefaultPlace {
+    /// `nats` in the folder for what may go, or the first of `nats-2`, `nats-3` and so on that is
+    /// free. Compat: several servers that are only tried out, as tests start them, may run at once;
+    /// nats-server lets them write over each other there, here a later one gets a place of its own.
+    /// There are as many as servers ran at once, and whoever is started again finds one of them.
+    fn claim() -> Self {
+        let parent = usual_parent();
+        // One that is about to end is waited for: a restart finds its streams again.
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match claim(&parent) {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
+                claimed => return Self { parent, _claim: claimed.ok() },
+            }
+            if Instant::now() >= end {
+                break;
+            }
+            std::thread::sleep(POLL);
         }
-        std::thread::sleep(POLL);
+        let beside = |number: u32| {
+            let parent = std::env::temp_dir().join(format!("nats-{number}"));
+            claim(&parent).ok().map(|claim| Self { parent, _claim: Some(claim) })
+        };
+        (2..2 + PLACES_BESIDE).find_map(beside).unwrap_or(Self { parent, _claim: None })
     }
-    parent
+}
+
+/// Claims a default place, which is made if it is not there.
+///
+/// # Errors
+/// Another server has it ([`ErrorKind::ResourceBusy`]), or it cannot be written to.
+fn claim(parent: &Path) -> io::Result<Box<dyn Lock>> {
+    match std::fs::create_dir(parent) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let claim = RealDisk.lock(&parent.join(CLAIM))?;
+    // A server that was told to store there has the store only.
+    let store = parent.join(FOLDER).join(STORE).join("lock");
+    if store.exists() {
+        RealDisk.lock(&store)?;
+    }
+    Ok(claim)
 }
 
 /// The store's own directory.

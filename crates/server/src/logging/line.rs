@@ -5,6 +5,8 @@ use std::fmt::{Display, Write};
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
+use crate::zone;
+
 /// Clock of the time with which a line begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogClock {
@@ -95,7 +97,7 @@ impl Format {
     pub(super) fn new(clock: LogClock, pid: u32, colour: bool) -> Self {
         let zone = match clock {
             LogClock::Off => None,
-            LogClock::Local => Some(TimeZone::system()),
+            LogClock::Local => Some(zone::local()),
             LogClock::Utc => Some(TimeZone::UTC),
         };
         Self { pid, layout: Layout::Line { zone, colour } }
@@ -114,7 +116,7 @@ impl Format {
         // Writing to a String fails only if `text` says so; what it wrote until then is kept.
         let mut line = match &self.layout {
             Layout::Line { zone, colour } => self.begin_line(at, level, zone.as_ref(), *colour),
-            Layout::Record(origin) => self.begin_record(&at.to_zoned(TimeZone::system()), level, origin),
+            Layout::Record(origin) => self.begin_record(&at.to_zoned(zone::local()), level, origin),
         };
         let _ = write!(line, "{text}");
         if !line.ends_with('\n') {
@@ -154,7 +156,7 @@ impl Format {
 
 /// The local date and time now, each part separated by dots: what the name of a backup ends with.
 pub(super) fn backup_stamp() -> String {
-    stamp(Timestamp::now(), TimeZone::system())
+    stamp(Timestamp::now(), zone::local())
 }
 
 fn push_moment(line: &mut String, at: Timestamp, zone: &TimeZone) {

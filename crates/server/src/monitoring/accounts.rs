@@ -29,26 +29,12 @@ pub(super) fn selected(broker: &Broker, name: Option<&str>) -> Vec<Arc<Account>>
 }
 
 /// Traffic of the connections of each account, those that have ended included. Nothing on the data
-/// path counts by account: it is summed up here.
+/// path counts by account: the broker sums it up.
 pub(super) struct Moved(HashMap<String, PastTraffic>);
 
 impl Moved {
     pub(super) fn of(broker: &Broker) -> Self {
-        let (open, past) = broker.census();
-        let mut moved = Self(HashMap::new());
-        past.iter().for_each(|(account, past)| moved.add(account, past));
-        for conn in &open {
-            let own = PastTraffic { received: conn.received(), sent: conn.sent(), slow_consumers: 0 };
-            conn.with_details(|details| moved.add(&details.account, &own));
-        }
-        moved
-    }
-
-    fn add(&mut self, account: &str, moved: &PastTraffic) {
-        match self.0.get_mut(account) {
-            Some(sum) => sum.join(moved),
-            None => drop(self.0.insert(account.to_owned(), *moved)),
-        }
+        Self(broker.traffic_by_account().into_iter().collect())
     }
 
     fn by(&self, account: &Account) -> PastTraffic {

@@ -9,6 +9,7 @@ mod url;
 
 use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
+use crate::zone;
 use claims::Operator;
 pub(crate) use claims::Updated;
 use directory::{TokenDirectory, TokenLimits};
@@ -196,7 +197,7 @@ fn greet(options: &Options, log: &Logger) {
 /// A second of the epoch in the local zone, as Go prints times.
 fn moment(second: i64) -> String {
     let Ok(time) = jiff::Timestamp::from_second(second) else { return second.to_string() };
-    time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %z %Z").to_string()
+    time.to_zoned(zone::local()).strftime("%Y-%m-%d %H:%M:%S %z %Z").to_string()
 }
 
 /// Says of preloaded tokens what is wrong with them.

@@ -231,7 +231,7 @@ impl Sealing {
                 Entry::Erased { seq } => output.erased(*seq, scanned.timestamp)?,
                 Entry::Control(control) => return output.control(control, scanned.timestamp),
             };
-            kept.push(rows.deltas[row], offset, rows.sizes[row], rows.subjects[row]);
+            kept.push(rows.delta(row), offset, rows.sizes[row], rows.subjects[row]);
             times.add(scanned.timestamp);
             row += 1;
             Ok(())
@@ -290,7 +290,7 @@ impl Sealing {
         let summary = Totals {
             // What the table's deltas are relative to.
             first_seq,
-            last_seq: rows.deltas.last().map_or(first_seq - 1, |delta| first_seq + u64::from(*delta)),
+            last_seq: rows.last_delta().map_or(first_seq - 1, |delta| first_seq + u64::from(delta)),
             messages: rows.len() as u64,
             bytes: rows.sizes.iter().map(|size| u64::from(*size)).sum(),
             first_timestamp,
@@ -344,7 +344,7 @@ impl NumberedChanges {
         let number = |id: &SubjectId| *self.numbers.get(id).expect("a message touches its subject");
         let subjects = rows.subjects.iter().map(number).collect();
         let texts = self.changes.subjects.texts();
-        let Rows { deltas, offsets, sizes, .. } = rows;
-        Slots::assemble(first_seq, deltas.clone(), offsets.clone(), sizes.clone(), subjects, texts)
+        let Rows { offsets, sizes, .. } = rows;
+        Slots::assemble(first_seq, rows.all_deltas(), offsets.clone(), sizes.clone(), subjects, texts)
     }
 }

@@ -89,6 +89,9 @@ const PATIENCE: u64 = 50_000_000;
 /// Nanoseconds between two passes through all files that the journal holds: one that was removed
 /// stays open, and keeps its space on the disk, until the next.
 const BETWEEN_PASSES: u64 = 1_000_000_000;
+/// Nanoseconds of a round from which on the disk counts as slow: about the time between two rounds,
+/// so that most appends would meet a sync.
+const SLOW_ROUND: u64 = 4_000_000;
 
 /// How a journal works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +227,8 @@ pub struct Journal {
     last_relaxed: AtomicU64,
     /// When the last pass through all files began that it holds.
     last_pass: AtomicU64,
+    /// How long the last round took that made something durable.
+    last_took: AtomicU64,
 }
 
 impl Journal {
@@ -243,6 +248,7 @@ impl Journal {
             is_writing_tails: AtomicBool::new(false),
             last_relaxed: AtomicU64::new(u64::MAX),
             last_pass: AtomicU64::new(0),
+            last_took: AtomicU64::new(0),
         });
         let replay = JournalReplay::prepare(Arc::clone(&journal), disk, directory)?;
         Ok((journal, replay))
@@ -272,6 +278,7 @@ impl Journal {
         let (round, written) = outcome?;
         if round != RoundSummary::default() {
             self.counters.count_round(began, ended);
+            self.last_took.store(ended.saturating_sub(began), Ordering::Relaxed);
         }
         if let Some(marks) = self.marks() {
             marks.advance(ended, with_all);
@@ -286,6 +293,11 @@ impl Journal {
         notices.drain(..).for_each(FileNotice::deliver);
         outcome?;
         Ok(round)
+    }
+
+    /// Whether syncs take so long that nobody should have to wait for one who need not.
+    fn is_disk_slow(&self) -> bool {
+        self.last_took.load(Ordering::Relaxed) >= SLOW_ROUND
     }
 
     /// Nanoseconds until a pass through all files is due, if any of them was settled.

@@ -64,7 +64,7 @@ pub(super) struct RunningRound<'a> {
 impl RunningRound<'_> {
     /// An error is one of the journal itself, and fatal. `now` is when the round began.
     pub(super) fn run(&mut self, taken: Vec<RoundInput>, now: u64) -> io::Result<()> {
-        let (direct, journaled) = divide(&self.journal.config, taken);
+        let (direct, journaled) = divide(&self.journal.config, self.journal.is_disk_slow(), taken);
         let mut left = Vec::new();
         for one in direct {
             left.extend(self.sync_directly(one));
@@ -212,10 +212,19 @@ impl RunningRound<'_> {
 
 /// Divides the files of a round into those that are synced themselves and those whose bytes go into
 /// the journal.
-fn divide(config: &JournalConfig, taken: Vec<RoundInput>) -> (Vec<RoundInput>, Vec<RoundInput>) {
+///
+/// Perf: whoever appends to a file that is being synced may wait for the lock of the file's last
+/// page, which the kernel holds until the disk takes the page: 20 ms where others write much. So
+/// where syncs are slow and nobody waits for them, files that are appended to are left alone.
+fn divide(
+    config: &JournalConfig,
+    is_disk_slow: bool,
+    taken: Vec<RoundInput>,
+) -> (Vec<RoundInput>, Vec<RoundInput>) {
     let (mut direct, small): (Vec<_>, Vec<_>) =
         taken.into_iter().partition(|one| one.pending() >= config.direct_bytes_per_file);
-    if small.len() > config.direct_files_max {
+    let is_left_alone = is_disk_slow && !small.iter().any(|one| is_urgent(&one.file));
+    if small.len() > config.direct_files_max || is_left_alone {
         return (direct, small);
     }
     let (appended, replaced) = small.into_iter().partition(|one: &RoundInput| one.pending() > 0);

@@ -65,7 +65,7 @@ struct CacheShard {
     slots: Vec<CachedBlock>,
     hand: usize,
     /// Of blocks that were read once: a part of their hash, at a place that another part says. 0 is
-    /// none.
+    /// none. Empty until the first is read.
     seen: Box<[u32]>,
     bytes: usize,
 }
@@ -185,7 +185,7 @@ impl CacheShard {
             slot_of: HashTable::new(),
             slots: Vec::new(),
             hand: 0,
-            seen: vec![0; capacity.next_power_of_two()].into(),
+            seen: Box::default(),
             bytes: 0,
         }
     }
@@ -203,17 +203,20 @@ impl CacheShard {
     }
 
     fn was_seen(&self, hash: u64) -> bool {
-        self.seen[self.trace(hash)] == mark(hash)
+        self.seen.get(self.trace(hash)) == Some(&mark(hash))
     }
 
     fn see(&mut self, hash: u64) {
+        if self.seen.is_empty() {
+            self.seen = vec![0; self.capacity.next_power_of_two()].into();
+        }
         let at = self.trace(hash);
         self.seen[at] = mark(hash);
     }
 
     /// Where it stands that a block was seen.
     fn trace(&self, hash: u64) -> usize {
-        (hash >> 16) as usize & (self.seen.len() - 1)
+        (hash >> 16) as usize & (self.capacity.next_power_of_two() - 1)
     }
 
     /// Gives back the slot that had to go.

@@ -16,8 +16,11 @@ use super::chain::Chain;
 /// ascending.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// Sequence less the segment's first.
-    pub(crate) deltas: Vec<u32>,
+    /// Sequence less the segment's first; empty while that is the row.
+    ///
+    /// Perf: a stream in memory keeps its rows, and hardly one passes a sequence over (row
+    /// `js-subjects-memory`).
+    deltas: Vec<u32>,
     /// Where the entry begins in the file.
     pub(crate) offsets: Vec<u32>,
     /// Stored size, as limits count it.
@@ -29,9 +32,15 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) fn push(&mut self, delta: u32, offset: u32, size: u32, subject: SubjectId) {
-        debug_assert!(self.deltas.last().is_none_or(|&last| last < delta), "sequences ascend");
-        debug_assert_eq!(self.deltas.len(), self.subjects.len(), "a row has all columns");
-        self.deltas.push(delta);
+        debug_assert!(self.last_delta().is_none_or(|last| last < delta), "sequences ascend");
+        debug_assert_eq!(self.offsets.len(), self.subjects.len(), "a row has all columns");
+        let row = self.len();
+        if !self.deltas.is_empty() {
+            self.deltas.push(delta);
+        } else if delta as usize != row {
+            self.deltas = self.all_deltas();
+            self.deltas.push(delta);
+        }
         self.offsets.push(offset);
         self.sizes.push(size);
         self.subjects.push(subject);
@@ -46,7 +55,7 @@ impl Rows {
         size: u32,
         subject: SubjectId,
     ) -> bool {
-        let ascends = self.deltas.last().is_none_or(|&last| last < delta);
+        let ascends = self.last_delta().is_none_or(|last| last < delta);
         if ascends {
             self.push(delta, offset, size, subject);
         }
@@ -54,7 +63,29 @@ impl Rows {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.deltas.len()
+        self.offsets.len()
+    }
+
+    /// Sequence less the segment's first, of a row.
+    pub(crate) fn delta(&self, row: usize) -> u32 {
+        debug_assert!(row < self.len(), "a row of the table");
+        self.deltas.get(row).copied().unwrap_or(row as u32)
+    }
+
+    /// Delta of the last row.
+    pub(crate) fn last_delta(&self) -> Option<u32> {
+        self.len().checked_sub(1).map(|row| self.delta(row))
+    }
+
+    /// Deltas of all rows.
+    pub(crate) fn all_deltas(&self) -> Vec<u32> {
+        if self.is_gapless() { (0u32..).take(self.len()).collect() } else { self.deltas.clone() }
+    }
+
+    /// Gives back the memory that was kept for more rows: there will be none.
+    pub(crate) fn shrink(&mut self) {
+        let columns = [&mut self.deltas, &mut self.offsets, &mut self.sizes, &mut self.subjects];
+        columns.into_iter().for_each(Vec::shrink_to_fit);
     }
 
     /// The chain of all rows.
@@ -66,11 +97,8 @@ impl Rows {
     }
 
     /// Whether no sequence was passed over, so that a message's row is its delta.
-    ///
-    /// Perf: looking at the last delta alone spares the miss that reading the one asked for would
-    /// be; with one message for each of 100,000 subjects that was a fifth of an append.
     fn is_gapless(&self) -> bool {
-        self.deltas.last().is_none_or(|&last| last as usize + 1 == self.deltas.len())
+        self.deltas.is_empty()
     }
 
     /// The first row at or behind `delta`.
@@ -118,7 +146,7 @@ impl Table<'_> {
 
     /// Sequence less the segment's first, of a row.
     pub(crate) fn delta(&self, row: usize) -> u32 {
-        self.rows().map_or_else(|slots| slots.delta(row), |rows| rows.deltas[row])
+        self.rows().map_or_else(|slots| slots.delta(row), |rows| rows.delta(row))
     }
 
     /// The first row at or behind `delta`; `len()` if there is none.
@@ -191,6 +219,34 @@ impl Table<'_> {
                 let local = slots.dictionary().local(slots.dictionary().find(index.text(id))?);
                 (local.count > 0).then_some(local.first as usize)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_before_and_behind_the_first_sequence_that_is_passed_over() {
+        let all = [0, 1, 2, 5, 6, 9];
+        for count in 0..=all.len() {
+            let deltas = &all[..count];
+            let mut rows = Rows::default();
+            for (&delta, offset) in deltas.iter().zip(0u32..) {
+                assert!(rows.push_if_ascending(delta, offset, 1, 7));
+                assert!(!rows.push_if_ascending(delta, offset, 1, 7), "{delta} again");
+            }
+            rows.shrink();
+            assert_eq!((rows.len(), rows.all_deltas()), (count, deltas.to_vec()));
+            assert_eq!(rows.last_delta(), deltas.last().copied());
+            let table = Table::Growing(&rows);
+            for delta in 0..11 {
+                assert_eq!(table.row_of(delta), deltas.binary_search(&(delta as u32)).ok(), "{delta}");
+                let from = deltas.partition_point(|&found| u64::from(found) < delta);
+                assert_eq!(table.row_from(delta), from, "{delta}");
+            }
+            (0..count).for_each(|row| assert_eq!(table.delta(row), deltas[row]));
         }
     }
 }

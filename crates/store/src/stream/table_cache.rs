@@ -1,7 +1,9 @@
 //! Tables of sealed segments in memory: as many as a budget allows, the longest unused go first.
 //!
 //! One cache for all streams of a store, so that memory is bounded by one number and not by how
-//! many streams are read.
+//! many streams are read. Tables that were just made and that nobody has asked for yet have a
+//! small part of it: whoever follows a stream finds them, and a stream that is only written to
+//! holds few.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +15,12 @@ use crate::segment::{Sizes, Slots};
 use super::ReadError;
 use super::segment_view::Segment;
 use super::tables::{read_sizes, read_slots};
+
+/// Part of the budget for tables that were made and that nobody has asked for; the newest stays.
+///
+/// Perf: a stream of a million subjects that is only written to held 45 bytes for each (row
+/// `js-subjects-file`).
+const UNASKED_PART: usize = 32;
 
 /// A segment file as it is now.
 type Name = (StreamId, u64, u64);
@@ -28,6 +36,8 @@ pub(crate) struct TableCache {
 struct CachedTables {
     kept: HashMap<(Name, What), Kept, foldhash::fast::FixedState>,
     bytes: usize,
+    /// Of those, in tables that nobody has asked for.
+    unasked: usize,
     clock: u64,
 }
 
@@ -42,6 +52,8 @@ enum What {
 struct Kept {
     item: CachedTable,
     used: u64,
+    /// Whether somebody wanted it.
+    is_asked: bool,
 }
 
 #[derive(Debug)]
@@ -63,7 +75,8 @@ impl TableCache {
             return Ok(found);
         }
         let slots = Arc::new(read_slots(segment)?);
-        self.insert(segment, Arc::clone(&slots));
+        let item = CachedTable::Whole(Arc::clone(&slots));
+        self.lock().keep((name(segment), What::Whole), item, true, self.budget);
         Ok(slots)
     }
 
@@ -95,30 +108,29 @@ impl TableCache {
             sizes => sizes?,
         };
         let found = sizes.find(delta);
-        self.lock().keep((name(segment), What::Sizes), CachedTable::Sizes(sizes), self.budget);
+        self.lock().keep((name(segment), What::Sizes), CachedTable::Sizes(sizes), true, self.budget);
         Ok(found)
     }
 
     /// Keeps a table that was just made.
     pub(crate) fn insert(&self, segment: &Segment, slots: Arc<Slots>) {
-        self.lock().keep((name(segment), What::Whole), CachedTable::Whole(slots), self.budget);
+        self.lock().keep((name(segment), What::Whole), CachedTable::Whole(slots), false, self.budget);
     }
 
     /// Lets go of the table of a segment that is gone.
     pub(crate) fn forget(&self, segment: &Segment) {
         let mut inner = self.lock();
         for what in [What::Whole, What::Sizes] {
-            if let Some(gone) = inner.kept.remove(&(name(segment), what)) {
-                inner.bytes -= gone.item.memory();
-            }
+            inner.remove(&(name(segment), what));
         }
     }
 
     /// Lets go of the tables of a stream that is gone.
     pub(crate) fn forget_stream(&self, stream: StreamId) {
-        let CachedTables { kept, bytes, .. } = &mut *self.lock();
+        let CachedTables { kept, bytes, unasked, .. } = &mut *self.lock();
         for (_, gone) in kept.extract_if(|(name, _), _| name.0 == stream) {
             *bytes -= gone.item.memory();
+            *unasked -= gone.unasked();
         }
         debug_assert!(!kept.is_empty() || *bytes == 0, "without tables there are no bytes");
     }
@@ -142,18 +154,24 @@ impl CachedTables {
     fn find(&mut self, key: (Name, What)) -> Option<&CachedTable> {
         self.clock += 1;
         let kept = self.kept.get_mut(&key)?;
+        self.unasked -= kept.unasked();
         kept.used = self.clock;
+        kept.is_asked = true;
         Some(&kept.item)
     }
 
-    fn keep(&mut self, key: (Name, What), item: CachedTable, budget: usize) {
-        self.bytes += item.memory();
-        if let Some(before) = self.kept.insert(key, Kept { item, used: self.clock }) {
-            self.bytes -= before.item.memory();
-        }
-        while self.bytes > budget && self.kept.len() > 1 {
-            self.drop_oldest();
-        }
+    fn keep(&mut self, key: (Name, What), item: CachedTable, is_asked: bool, budget: usize) {
+        self.remove(&key);
+        // Of two that nobody has asked for the older one goes first.
+        self.clock += u64::from(!is_asked);
+        let kept = Kept { item, used: self.clock, is_asked };
+        self.bytes += kept.item.memory();
+        self.unasked += kept.unasked();
+        self.kept.insert(key, kept);
+        let newest = self.clock;
+        let may_go = |kept: &Kept| !kept.is_asked && kept.used != newest;
+        while self.unasked > budget / UNASKED_PART && self.drop_oldest(may_go) {}
+        while self.bytes > budget && self.kept.len() > 1 && self.drop_oldest(|_| true) {}
         debug_assert!(self.bytes <= budget || self.kept.len() == 1, "tables stay within their budget");
         debug_assert!(
             self.kept.len() > 64
@@ -162,11 +180,25 @@ impl CachedTables {
         );
     }
 
-    fn drop_oldest(&mut self) {
-        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
-        if let Some(gone) = oldest.and_then(|key| self.kept.remove(&key)) {
-            self.bytes -= gone.item.memory();
-        }
+    /// Lets go of the longest unused of those that `may_go`. Answers whether there was one.
+    fn drop_oldest(&mut self, may_go: impl Fn(&Kept) -> bool) -> bool {
+        let those = self.kept.iter().filter(|(_, kept)| may_go(kept));
+        let oldest = those.min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
+        oldest.is_some_and(|key| self.remove(&key))
+    }
+
+    fn remove(&mut self, key: &(Name, What)) -> bool {
+        let Some(gone) = self.kept.remove(key) else { return false };
+        self.bytes -= gone.item.memory();
+        self.unasked -= gone.unasked();
+        true
+    }
+}
+
+impl Kept {
+    /// Bytes that it adds to those that nobody has asked for.
+    fn unasked(&self) -> usize {
+        if self.is_asked { 0 } else { self.item.memory() }
     }
 }
 

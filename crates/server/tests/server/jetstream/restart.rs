@@ -163,6 +163,29 @@ fn of_servers_that_nobody_gave_a_store_each_has_one() {
     assert_eq!(Asker::connect(&third).number("S", "messages"), 1);
 }
 
+/// Nor do they meet when they start at the same moment; and no more places stay behind than servers
+/// ran at once.
+#[test]
+fn servers_without_a_store_that_start_at_once_share_a_few_places() {
+    const SERVERS: usize = 3;
+    let home = Home::new();
+    for _ in 0..2 {
+        let start = || Setup::default().flags(&["-js"]).temporary(home.path()).start();
+        let servers: Vec<Server> = std::thread::scope(|scope| {
+            let starting: Vec<_> = (0..SERVERS).map(|_| scope.spawn(start)).collect();
+            starting.into_iter().map(|thread| thread.join().expect("each server starts")).collect()
+        });
+        let mut stores: Vec<_> =
+            servers.iter().map(|server| server.wait_for_log("Store Directory")).collect();
+        stores.iter_mut().for_each(|line| drop(line.drain(..line.find("Store").expect("just found"))));
+        stores.sort_unstable();
+        stores.dedup();
+        assert_eq!(stores.len(), SERVERS, "{stores:?}");
+        let places = std::fs::read_dir(home.path()).expect("the folder is there");
+        assert_eq!(places.count(), SERVERS);
+    }
+}
+
 /// README's quick start in bytes: a stream, a message, a restart, the message.
 #[test]
 fn a_message_is_read_back_after_a_restart() {

@@ -1,5 +1,6 @@
 //! Rounds: what is synced how, who is told what, and when.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::super::{Journal, SyncInterval, Wake};
@@ -384,4 +385,27 @@ fn a_journal_that_is_dropped_lets_go_of_its_files() {
     let files: Vec<_> = world.files.iter().map(|(_, file)| Arc::downgrade(file)).collect();
     drop(world);
     assert!(files.iter().all(|file| file.upgrade().is_none()));
+}
+
+#[test]
+fn files_that_are_appended_to_are_left_alone_while_syncs_are_slow() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    let round = |world: &mut World, file: usize, took: u64| {
+        world.append(file, 100).unwrap();
+        let clock = Cell::new(world.clock.get());
+        let round = world.journal.round_now(&|| clock.replace(clock.get() + took)).unwrap();
+        (round.direct, round.journaled)
+    };
+    assert_eq!(round(&mut world, 0, 3_999_999), (1, 0));
+    assert_eq!(round(&mut world, 0, 4_000_000), (1, 0), "nobody knew");
+    assert_eq!(round(&mut world, 0, 50_000_000), (0, 1));
+    // What somebody waits for is synced as soon as may be.
+    world.create(id(2, 1), Durability::Synced).unwrap();
+    assert_eq!(round(&mut world, 1, 50_000_000), (1, 0));
+    assert_eq!(round(&mut world, 0, 1_000_000), (0, 1));
+    assert_eq!(round(&mut world, 0, 1_000_000), (1, 0), "the disk has become fast");
+    for (twin, heard) in world.twins() {
+        assert_eq!(heard.durable, twin.content.len() as u64);
+    }
 }

@@ -88,7 +88,7 @@ impl Catalog {
                 let mut renumbered = Rows::default();
                 for (row, text) in texts.iter().enumerate() {
                     let id = self.subjects.index.enter(text);
-                    renumbered.push(rows.deltas[row], rows.offsets[row], rows.sizes[row], id);
+                    renumbered.push(rows.delta(row), rows.offsets[row], rows.sizes[row], id);
                 }
                 self.segments.views[at].form = Form::Closed(Arc::new(renumbered));
             }

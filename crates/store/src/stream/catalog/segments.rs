@@ -146,7 +146,12 @@ impl Segments {
     /// Takes the table of the active segment, which grows no more.
     pub(super) fn close_active(&mut self) -> Option<Arc<Rows>> {
         let active = self.views.last_mut().filter(|view| matches!(view.form, Form::Active))?;
-        let rows = Arc::new(std::mem::take(&mut self.rows));
+        let mut rows = std::mem::take(&mut self.rows);
+        if !self.keeps_retired {
+            // In memory it stays as it is; of a file it is sealed soon.
+            rows.shrink();
+        }
+        let rows = Arc::new(rows);
         active.form = Form::Closed(Arc::clone(&rows));
         Some(rows)
     }

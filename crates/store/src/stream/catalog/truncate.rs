@@ -42,7 +42,7 @@ impl Catalog {
     /// one.
     pub(crate) fn last_row(&self) -> Seq {
         let first = self.segments.views.last().map_or(0, |view| view.segment.first_seq);
-        self.segments.rows.deltas.last().map_or(0, |delta| first + u64::from(*delta))
+        self.segments.rows.last_delta().map_or(0, |delta| first + u64::from(delta))
     }
 
     /// Removes the messages in a range of sequences up to the last one, newest first.

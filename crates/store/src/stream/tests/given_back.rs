@@ -348,3 +348,16 @@ fn a_consumers_log_that_was_replaced_is_let_go_of() {
     rest(&journal, &mut now);
     assert_eq!(disk.removed_but_open(), 0);
 }
+
+#[test]
+fn tables_that_nobody_has_asked_for_take_a_small_part_of_the_cache() {
+    let config = StreamConfig { segment_bytes: Some(256 << 10), ..StreamConfig::default() };
+    let (_, bench, mut stream) = disk_and_stream(config);
+    store_distinct(&mut stream, 100_000);
+    let tables = || bench.store.as_ref().unwrap().table_bytes();
+    let unread = tables();
+    assert!((1 << 20..3 << 20).contains(&unread), "{unread} bytes");
+    assert_eq!(sequences(&stream).len(), 100_000);
+    let read = tables();
+    assert!(read > unread + (1 << 20), "{unread} bytes, then {read}");
+}
