@@ -133,8 +133,11 @@ impl JwtAccounts {
         (configured, cluster): (Option<Arc<Account>>, &Arc<Cluster>),
         now: SystemTime,
     ) -> JwtEntry {
+        // Held to the end: whoever expects the account meanwhile gets this one.
+        let mut gone = lock(&self.gone);
         let present = self.entry(key);
-        let known = present.map(|entry| entry.account).or(configured).or_else(|| self.returning(key));
+        let returning = || gone.remove(key)?.upgrade();
+        let known = present.map(|entry| entry.account).or(configured).or_else(returning);
         let account = known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
             Arc::new(Account::new(id, false, AccountConfig::named(key), cluster))
@@ -146,9 +149,17 @@ impl JwtAccounts {
 }
 
 impl JwtAccounts {
-    /// An account that was taken away and that somebody still holds: its streams, say.
-    fn returning(&self, key: &str) -> Option<Arc<Account>> {
-        lock(&self.gone).remove(key)?.upgrade()
+    /// An account whose token may come later. What another server says of it stays as long as
+    /// somebody holds it, and is true when the token comes.
+    pub(crate) fn expected(&self, key: &str, cluster: &Arc<Cluster>) -> Arc<Account> {
+        let mut gone = lock(&self.gone);
+        let known = self.account(key).or_else(|| gone.get(key)?.upgrade());
+        known.unwrap_or_else(|| {
+            let id = self.next_id.fetch_add(1, Relaxed);
+            let account = Arc::new(Account::new(id, false, AccountConfig::named(key), cluster));
+            gone.insert(key.to_owned(), Arc::downgrade(&account));
+            account
+        })
     }
 
     fn remove(&self, key: &str) -> Option<Arc<Account>> {

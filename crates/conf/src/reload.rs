@@ -306,15 +306,17 @@ impl Changes<'_> {
         }
     }
 
-    /// Compat: of a cluster that does not listen everything may change but the address, and what
-    /// changes is its name. Routes are left alone here, the reference tries them once it is told of
-    /// others.
+    /// A cluster that listens stays as it is. Compat: of one that does not, everything may change but
+    /// the address, and what changes is its name.
     fn cluster(&mut self) {
         let (old, new) = (&self.old.cluster, &self.new.cluster);
-        let host = |cluster: &ClusterOptions| {
-            let is_default = cluster.listener.host == ListenerOptions::default().host;
-            if is_default { String::new() } else { cluster.listener.host.clone() }
+        let host = |cluster: &ClusterOptions| match &cluster.listener.host {
+            host if *host == ListenerOptions::default().host => String::new(),
+            host => host.clone(),
         };
+        if old != new && (old.listener.port.is_some() || new.listener.port.is_some()) {
+            return self.refuse(NotReloadable::Change("cluster with a port"));
+        }
         if host(old) != host(new) {
             let (field, old, new) = ("cluster host", host(old), host(new));
             return self.refuse(NotReloadable::Field { field, old, new });

@@ -502,6 +502,16 @@ impl Mesh {
         self.advertise();
     }
 
+    /// Tells all other servers that this one lets its clients leave.
+    pub fn enter_lame_duck(&self) {
+        let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
+        let line = info.line();
+        self.links()
+            .iter()
+            .filter(|link| link.facts().account.is_none())
+            .for_each(|link| link.conn.say(&line));
+    }
+
     /// A link has ended: its place is free, and it is dialled again if that is this server's part.
     pub(crate) fn leave(&self, link: &Arc<LinkState>) {
         let facts = link.facts();

@@ -150,6 +150,9 @@ pub struct ClusterConfig {
     /// `host:port` of configured routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
+    /// Seconds for a handshake, with or without TLS.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tls_timeout: f64,
     /// Connections between two servers; -1 for one.
     #[serde(skip_serializing_if = "is_zero")]
     pub pool_size: i64,

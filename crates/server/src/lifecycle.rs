@@ -325,6 +325,7 @@ impl Server {
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.system.iter().for_each(system::Running::enter_lame_duck);
         self.broker.enter_lame_duck();
+        self.cluster.iter().for_each(|cluster| cluster.mesh.enter_lame_duck());
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
         let (broker, log) = (Arc::clone(&self.broker), Arc::clone(&self.log));
         let server = &self.loaded.options.server;

@@ -17,7 +17,7 @@ const FLOORS: [(&str, &[&str]); 22] = [
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "store"]),
     ("loadgen", &["auth", "stdx"]),
-    ("mesh", &["auth", "broker", "stdx", "wire"]),
+    ("mesh", &["auth", "broker", "wire"]),
     ("monitor", &["subject", "wire"]),
     ("natsfiles", &["disk", "stdx"]),
     (

@@ -25,6 +25,7 @@ use crate::outbox::{AppendCounts, Queued, Segment, Staged};
 use crate::shard::Shard;
 use announcements::Announcing;
 use bytes::Bytes;
+use hashbrown::HashMap;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
@@ -101,6 +102,9 @@ impl Conn {
     }
 }
 
+/// Memory of an account that is not there yet, about.
+const EACH_ACCOUNT: usize = 8 * 1024;
+
 /// A link, owned by one shard: what its other side is interested in, and where messages from it go.
 pub struct Link {
     conn: Arc<Conn>,
@@ -110,6 +114,8 @@ pub struct Link {
     interest: RemoteInterests,
     /// The account of the message before: the next one is mostly of the same.
     last: Option<Arc<Account>>,
+    /// Accounts whose tokens have not come yet, where accounts have tokens.
+    expected: HashMap<Box<str>, Arc<Account>>,
     buffers: crate::shard::RoutedBuffers,
 }
 
@@ -132,6 +138,7 @@ impl Link {
             account: None,
             interest: RemoteInterests::default(),
             last: None,
+            expected: HashMap::new(),
             buffers: Default::default(),
         }
     }
@@ -182,7 +189,8 @@ impl Link {
     /// # Errors
     /// When it has brought more than a link may: the link must end.
     pub fn subscribe(&mut self, interest: &PeerInterest<'_>) -> Result<(), CloseReason> {
-        let Some(account) = self.find(interest.account) else {
+        let account = self.find(interest.account).or_else(|| self.expect(interest.account));
+        let Some(account) = account else {
             let (account, subject) = (lossy(interest.account), lossy(interest.subject));
             let line = format_args!("Unknown account {account:?} for remote subject {subject:?}");
             self.broker.log_for(Level::Error, &self.conn, line);
@@ -199,7 +207,8 @@ impl Link {
 
     /// The other side is interested no more.
     pub fn unsubscribe(&mut self, interest: &PeerInterest<'_>) {
-        match self.find(interest.account) {
+        let expected = || self.expected.get(std::str::from_utf8(interest.account).ok()?).cloned();
+        match self.find(interest.account).or_else(expected) {
             Some(account) => self.interest.remove(&account, interest),
             None => {
                 let (account, subject) = (lossy(interest.account), lossy(interest.subject));
@@ -246,6 +255,20 @@ impl Link {
         self.conn.mark_closed(reason);
         self.broker.cluster.remove(&self.conn);
         LinkRemoval(self.interest.take())
+    }
+
+    /// The account of which interest comes before its token does. `None` where accounts have none.
+    fn expect(&mut self, name: &[u8]) -> Option<Arc<Account>> {
+        let (trusted, name) = (self.broker.trusted()?, std::str::from_utf8(name).ok()?);
+        if let Some(account) = self.expected.get(name) {
+            return Some(Arc::clone(account));
+        }
+        if !self.interest.reserve(EACH_ACCOUNT) {
+            return None;
+        }
+        let account = trusted.expected(name, &self.broker.cluster);
+        self.expected.insert(name.into(), Arc::clone(&account));
+        Some(account)
     }
 
     fn find(&self, name: &[u8]) -> Option<Arc<Account>> {

@@ -104,6 +104,13 @@ impl RemoteInterests {
         hasher.finish()
     }
 
+    /// Takes memory from what the link may bring; false if that is too much.
+    pub(super) fn reserve(&mut self, bytes: usize) -> bool {
+        let fits = self.held + bytes <= MOST;
+        self.held += if fits { bytes } else { 0 };
+        fits
+    }
+
     /// Adds interest, or changes its weight.
     pub(super) fn add(
         &mut self,

@@ -178,15 +178,7 @@ impl Shard {
             finished: &mut self.finished,
             outcome: Outcome::default(),
         };
-        if let Some(trace) = from.trace {
-            fanout.run_traced(trace, route, &mut self.rng);
-        } else if from.logs_protocol {
-            fanout.run_logged(route, &mut self.rng);
-        } else if let Some(queues) = from.routed {
-            fanout.run_routed(route, queues, &mut self.rng);
-        } else {
-            fanout.run::<false>(route, &mut self.rng);
-        }
+        fanout.run_as_needed(route, &mut self.rng);
         let mut outcome = fanout.outcome;
         let pauses = !settings.no_fast_producer_stall;
         if !route.targets.is_empty() && !from.trace.is_some_and(|trace| trace.is_only()) {
@@ -327,6 +319,20 @@ pub(super) struct Fanout<'a> {
 /// Perf: what is `LOGGED` is compiled apart, so that the protocol log costs one look per message
 /// while it is off.
 impl Fanout<'_> {
+    #[inline(always)]
+    fn run_as_needed(&mut self, route: &Route, rng: &mut Rng) {
+        let from = self.from;
+        if let Some(trace) = from.trace {
+            self.run_traced(trace, route, rng);
+        } else if from.logs_protocol {
+            self.run_logged(route, rng);
+        } else if let Some(queues) = from.routed {
+            self.run_routed(route, queues, rng);
+        } else {
+            self.run::<false>(route, rng);
+        }
+    }
+
     #[inline(always)]
     fn run<const LOGGED: bool>(&mut self, route: &Route, rng: &mut Rng) {
         for target in &route.targets {

@@ -68,8 +68,9 @@ impl Dialler {
 
     pub(super) fn dial(self: &Arc<Self>, dial: Dial) {
         let dialler = Arc::clone(self);
-        let dialling = async move { dialler.run(dial).await };
-        drop(supervise::spawn_on(&self.control, SupervisedPart::Dial, dialling));
+        supervise::spawn_guarding_on(&self.control, async move {
+            supervise::persist(SupervisedPart::Dial, || dialler.run(dial.clone())).await;
+        });
     }
 
     fn mesh(&self) -> Option<Arc<Mesh>> {

@@ -103,6 +103,7 @@ fn cluster(options: &ClusterOptions) -> ClusterConfig {
         cluster_port: None,
         auth_timeout: auth_timeout.as_secs_f64(),
         urls: options.routes.iter().map(host_and_port).collect(),
+        tls_timeout: default.as_secs_f64(),
         pool_size: match options.pool_size {
             PoolSize::Single => -1,
             size if !listens && size == ClusterOptions::default().pool_size => 0,

@@ -16,7 +16,47 @@ pub(crate) fn accounts(options: &Options) -> Result<Vec<AccountConfig>, MappingE
     let global = options.accounts.global_mappings.as_ref().map(|mappings| {
         Ok(AccountConfig { mappings: self::mappings(mappings)?, ..AccountConfig::named(GLOBAL_ACCOUNT) })
     });
-    options.accounts.list.iter().map(account).chain(global).collect()
+    let mut accounts: Vec<_> =
+        options.accounts.list.iter().map(account).chain(global).collect::<Result<_, _>>()?;
+    if options.cluster.listener.port.is_some() && !options.jetstream.enabled {
+        offer_jetstream_of_others(options, &mut accounts);
+    }
+    Ok(accounts)
+}
+
+/// All requests to JetStream.
+const JETSTREAM_API: &str = "$JS.API.>";
+
+/// Has accounts reach the JetStream of other servers of the cluster, which hear of requests in the
+/// system account. Compat: those that are said to have JetStream, or the global one where nobody is
+/// configured.
+fn offer_jetstream_of_others(options: &Options, accounts: &mut Vec<AccountConfig>) {
+    let Some(system) = options.accounts.system_account() else { return };
+    let is_simple = options.accounts.list.iter().all(|account| account.name == system);
+    let wants = |name: &str| {
+        let mut list = options.accounts.list.iter();
+        let has = list.any(|account| account.name == name && account.jetstream.is_some());
+        name != system && (has || (is_simple && name == GLOBAL_ACCOUNT))
+    };
+    for name in [system, GLOBAL_ACCOUNT] {
+        if !accounts.iter().any(|account| account.name == name) {
+            accounts.push(AccountConfig::named(name));
+        }
+    }
+    for account in accounts {
+        if account.name == system {
+            let export = ServiceExport::public(JETSTREAM_API);
+            account.exports.push(Export::Service(Arc::new(export)));
+        } else if wants(&account.name) {
+            account.imports.push(Import::Service(Arc::new(ServiceImport {
+                account: system.to_owned(),
+                subject: JETSTREAM_API.to_owned(),
+                to: JETSTREAM_API.to_owned(),
+                share: true,
+                is_activated: false,
+            })));
+        }
+    }
 }
 
 fn account(from: &options::AccountOptions) -> Result<AccountConfig, MappingError> {

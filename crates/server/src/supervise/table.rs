@@ -101,7 +101,7 @@ impl SupervisedPart {
             Self::Housekeeper => rule("housekeeper", BeginsAnew, "nothing is lost"),
             Self::Connection => rule("connection", Ends, "one client connection is closed"),
             Self::Link => rule("link", Ends, "one link to another server is closed"),
-            Self::Dial => rule("dial", Ends, "another server is not dialled until it dials itself"),
+            Self::Dial => rule("dial", BeginsAnew, "another server is dialled late"),
             Self::Drain => rule("drain", Ends, "one client connection is closed"),
             Self::Pongs => rule("pongs", Ends, "one client connection is closed"),
             Self::Login => rule("login", Ends, "one client connection is closed"),

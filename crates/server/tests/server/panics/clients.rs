@@ -15,6 +15,8 @@ pub(super) const CASES: &[&str] = &[
     "timers",
     "housekeeper",
     "connection",
+    "link",
+    "dial",
     "drain",
     "pongs",
     "login",
@@ -175,6 +177,21 @@ fn a_removal_that_panics_costs_nobody_who_is_there() {
         many.barrier();
     });
     stage.serves();
+}
+
+#[test]
+fn a_link_that_panics_is_one_that_has_ended() {
+    let free =
+        || std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let (own, other) = (free(), free());
+    let config = format!("cluster {{ name: C, listen: \"{own}\", routes: [\"nats://{other}\"] }}\n");
+    let stage = Stage::start(Setup::default().config(&config));
+    stage.strike("link", |_| knock(own, b"CONNECT {\"cluster\":\"C\"}\r\n"));
+    stage.strike("dial", |_| std::thread::yield_now());
+    stage.serves();
+    let config = format!("cluster {{ name: C, listen: \"{other}\" }}\n");
+    let late = Setup::default().config(&config).start();
+    eventually("the links are there", || late.page("/routez")["num_routes"] == 4);
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_message_reaches_subscribers_of_another_server() {
         b.send("SUB plain 1\r\nSUB wild.*.> 2\r\n");
         wait_for_interest(&mut a, &mut b);
         a.send("PUB plain 2\r\nhi\r\nPUB plain re 2\r\nhi\r\nPUB wild.a.b.c 0\r\n\r\n");
-        a.send("HPUB plain 14 16\r\nNATS/1.0\r\nA\r\n\r\nhi\r\n");
+        a.send("HPUB plain 15 17\r\nNATS/1.0\r\nA\r\n\r\nhi\r\n");
         a.send("PUB nobody 2\r\nhi\r\n");
         a.barrier();
         let got: Vec<_> = take(&mut b, 4)
