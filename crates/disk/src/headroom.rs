@@ -2,24 +2,32 @@
 //!
 //! When the disk is full, the store gives this space up, so that deletes, acknowledgements and
 //! manifests still fit and can make room; when there is room again, it is taken back. It must never
-//! be the reason why a disk is full: it is taken only while twice as much is free. The file's
-//! length is the whole state, so a restart finds it as it was.
+//! be the reason why a disk is full: it is taken only while twice as much is free. It grows with
+//! what is stored ([`Headroom::fit`]). The file's length is the whole state, so a restart finds it
+//! as it was.
 
 use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, File, is_full};
 
-/// How many bytes are kept back unless the caller says otherwise.
-pub const DEFAULT_BYTES: u64 = 16 << 20;
+/// Bytes that are kept back at first, and at most, unless the caller says otherwise.
+pub const DEFAULT_BYTES: RangeInclusive<u64> = (256 << 10)..=(16 << 20);
+/// Which part of what is stored is kept back, between the two.
+const SHARE: u64 = 100;
 
 /// The space kept back.
 #[derive(Debug)]
 pub struct Headroom {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    bytes: u64,
+    /// The least and the most that is kept back.
+    range: RangeInclusive<u64>,
+    /// How much is to be kept back now: changed under the lock of the state.
+    bytes: AtomicU64,
     state: Mutex<HeadroomState>,
 }
 
@@ -31,11 +39,16 @@ enum HeadroomState {
 }
 
 impl Headroom {
-    /// Opens or creates the file at `path` and takes `bytes` of space if there is room; that there
-    /// is none is no error.
-    pub fn open(disk: Arc<dyn Disk>, path: &Path, bytes: u64) -> io::Result<Self> {
-        let headroom =
-            Self { disk, path: path.to_owned(), bytes, state: Mutex::new(HeadroomState::Released(None)) };
+    /// Opens or creates the file at `path` and takes as much space as the last process had, at
+    /// first the least of `range`, if there is room; that there is none is no error.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, range: RangeInclusive<u64>) -> io::Result<Self> {
+        let headroom = Self {
+            disk,
+            path: path.to_owned(),
+            bytes: AtomicU64::new(*range.start()),
+            range,
+            state: Mutex::new(HeadroomState::Released(None)),
+        };
         match headroom.disk.open(path) {
             Ok(file) => headroom.take_up(file)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -54,7 +67,54 @@ impl Headroom {
     /// How many bytes are kept back while it is held.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Keeps back a hundredth of the bytes that are `stored`, within its range: a share that keeps
+    /// pace with what removals and positions of consumers may have to write. Grows by doubling, and
+    /// only while twice as much is free; becomes smaller when a quarter would do.
+    pub fn fit(&self, stored: u64) {
+        let wanted = self.size_for(stored);
+        let is_fit = |bytes: u64| wanted <= bytes && wanted.saturating_mul(4) > bytes;
+        if is_fit(self.bytes()) {
+            return;
+        }
+        let mut state = self.state();
+        let bytes = self.bytes();
+        if is_fit(bytes) {
+            return;
+        }
+        let HeadroomState::Held(file) = &*state else {
+            self.bytes.store(wanted, Ordering::Relaxed);
+            return;
+        };
+        let file = Arc::clone(file);
+        if wanted < bytes {
+            if file.set_len(wanted).is_ok() {
+                self.bytes.store(wanted, Ordering::Relaxed);
+            }
+        } else if self.has_twice(wanted - bytes) {
+            if file.allocate(wanted).is_ok() {
+                self.bytes.store(wanted, Ordering::Relaxed);
+            } else if file.set_len(bytes).is_err() {
+                // How much of it is allocated is not known: the next restore looks.
+                *state = HeadroomState::Released(Some(file));
+            }
+        }
+    }
+
+    /// The least, doubled as often as a hundredth of `stored` allows.
+    fn size_for(&self, stored: u64) -> u64 {
+        let (least, most) = (*self.range.start(), *self.range.end());
+        let mut size = least;
+        while size > 0 && size * 2 <= (stored / SHARE).min(most) {
+            size *= 2;
+        }
+        size.min(most)
+    }
+
+    fn has_twice(&self, bytes: u64) -> bool {
+        self.disk.free_bytes(self.directory()).is_ok_and(|free| free / 2 > bytes)
     }
 
     /// Gives the space up. True if it was held until now, so that trying again what failed has a
@@ -80,8 +140,7 @@ impl Headroom {
     pub fn restore(&self) -> bool {
         let mut state = self.state();
         let HeadroomState::Released(file) = &*state else { return true };
-        let room = self.disk.free_bytes(self.directory()).is_ok_and(|free| free / 2 > self.bytes);
-        if !room {
+        if !self.has_twice(self.bytes()) {
             return false;
         }
         let file = file.as_ref().map_or_else(|| self.disk.create(&self.path), |file| Ok(Arc::clone(file)));
@@ -95,12 +154,14 @@ impl Headroom {
     /// other wishes) something else.
     fn take_up(&self, file: Arc<dyn File>) -> io::Result<()> {
         let length = file.len()?;
-        if length > self.bytes {
-            file.set_len(self.bytes)?;
+        let (least, most) = (*self.range.start(), *self.range.end());
+        if length > most {
+            file.set_len(most)?;
         }
+        self.bytes.store(length.clamp(least, most), Ordering::Relaxed);
         // A file of the right length may have come from a backup, with holes: only `allocate`
         // knows.
-        if length >= self.bytes && self.allocate(&*file) {
+        if length >= least && self.allocate(&*file) {
             *self.state() = HeadroomState::Held(file);
         } else {
             file.set_len(0)?;
@@ -111,7 +172,7 @@ impl Headroom {
 
     /// Takes all of it or nothing.
     fn allocate(&self, file: &dyn File) -> bool {
-        let held = file.allocate(self.bytes).is_ok();
+        let held = file.allocate(self.bytes()).is_ok();
         if !held {
             // Should this fail, too, the next restore or restart comes by here again.
             let _ = file.set_len(0);

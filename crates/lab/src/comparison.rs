@@ -24,7 +24,7 @@ use myelin_loadgen::results::{Behind, Clock, Curve, Distribution};
 
 use crate::compare::work::Latency;
 use crate::others;
-use crate::rows::{Amount, Row, Workload, footprint, identity, tls_websocket};
+use crate::rows::{Amount, FULL_STREAM, Row, Workload, footprint, identity, small, tls_websocket};
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
 use crate::servers::system::{System, SystemKind};
@@ -264,6 +264,7 @@ enum LoadSetup {
     Latency(Latency),
     Edges(tls_websocket::TlsWebSocketLoad),
     Identity(identity::IdentityLoad),
+    Small(small::SmallLoad),
 }
 
 impl LoadSetup {
@@ -280,6 +281,7 @@ impl LoadSetup {
             Workload::Latency(load) => Self::Latency(load),
             Workload::Edges(load) => Self::Edges(load),
             Workload::Identity(load) => Self::Identity(load),
+            Workload::Small(load) => Self::Small(load),
         }
     }
 }
@@ -479,7 +481,10 @@ impl RunningServer {
             }
             // The first messages of a row about latency are not counted.
             LoadSetup::Latency(_) => {}
-            LoadSetup::Subscriptions | LoadSetup::IdleConnections | LoadSetup::Start => {}
+            LoadSetup::Subscriptions
+            | LoadSetup::IdleConnections
+            | LoadSetup::Start
+            | LoadSetup::Small(_) => {}
             LoadSetup::Streams(_)
             | LoadSetup::Consumers(_)
             | LoadSetup::Edges(_)
@@ -558,6 +563,14 @@ impl RunningServer {
                 return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
             }
             LoadSetup::Start => return Round::of_start(binary),
+            LoadSetup::Small(load) => {
+                // As many streams as subjects, of what a full table has.
+                let share = settings.subjects as f64 / FULL_STREAM as f64;
+                return Ok(match load.run(binary, bench.scratch, share, bench.duration(until))? {
+                    small::SmallOutcome::Readings(readings) => Round::without_cpu(readings),
+                    small::SmallOutcome::Latency(outcome) => Round::of_latency(&outcome, "publish to ack"),
+                });
+            }
         };
         round.readings.push((Metric::LoadedMemory, meter.resident()? as f64 / f64::from(1 << 20)));
         Ok(round)

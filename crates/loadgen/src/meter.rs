@@ -61,7 +61,12 @@ impl Meter {
 
     /// Resident memory, in bytes.
     pub fn resident(self) -> Result<u64, BenchError> {
-        resident_bytes(&self.read("status")?).ok_or_else(|| self.unreadable("status"))
+        status_bytes(&self.read("status")?, "VmRSS:").ok_or_else(|| self.unreadable("status"))
+    }
+
+    /// Resident memory that no file backs, in bytes.
+    pub fn anonymous(self) -> Result<u64, BenchError> {
+        status_bytes(&self.read("status")?, "RssAnon:").ok_or_else(|| self.unreadable("status"))
     }
 
     /// Resident memory in bytes of a server that had time to come to rest.
@@ -120,8 +125,8 @@ fn accounted_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-fn resident_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+fn status_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
@@ -140,8 +145,8 @@ mod tests {
         assert_eq!(accounted_ticks(stat), Some(200));
         assert_eq!(accounted_ticks("1234 (x) S 1"), None);
         let status = "Name:\tx\nVmHWM:\t  9999 kB\nVmRSS:\t    1536 kB\nThreads:\t3\n";
-        assert_eq!(resident_bytes(status), Some(1536 * 1024));
-        assert_eq!(resident_bytes("Name:\tx\n"), None);
+        assert_eq!(status_bytes(status, "VmRSS:"), Some(1536 * 1024));
+        assert_eq!(status_bytes("Name:\tx\n", "VmRSS:"), None);
     }
 
     #[test]

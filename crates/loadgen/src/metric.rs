@@ -59,10 +59,20 @@ pub enum Metric {
     ReloadTime,
     /// Logins per second.
     LoginRate,
+    /// Streams made per second.
+    StreamCreationRate,
+    /// KiB on the disk per stream without messages.
+    StreamDisk,
+    /// KiB on the disk of a store before its first stream.
+    FreshDisk,
+    /// Milliseconds from the start of the process until all streams are served.
+    RestartTime,
+    /// MiB of a process's memory that no file backs.
+    AnonymousMemory,
 }
 
 /// All of them, in the order in which comparisons show them.
-pub const ALL: [Metric; 27] = [
+pub const ALL: [Metric; 32] = [
     Metric::MessageRate,
     Metric::ByteRate,
     Metric::PublishRate,
@@ -90,6 +100,11 @@ pub const ALL: [Metric; 27] = [
     Metric::StartTime,
     Metric::ReloadTime,
     Metric::LoginRate,
+    Metric::StreamCreationRate,
+    Metric::StreamDisk,
+    Metric::FreshDisk,
+    Metric::RestartTime,
+    Metric::AnonymousMemory,
 ];
 
 impl Metric {
@@ -123,6 +138,11 @@ impl Metric {
             Self::LoadedMemory => "resident MiB after",
             Self::ReloadTime => "ms to reload",
             Self::LoginRate => "logins/s",
+            Self::StreamCreationRate => "streams made/s",
+            Self::StreamDisk => "KiB of disk/stream",
+            Self::FreshDisk => "KiB of disk before",
+            Self::RestartTime => "ms until all is served",
+            Self::AnonymousMemory => "anonymous MiB",
         }
     }
 
@@ -155,6 +175,11 @@ impl Metric {
             Self::ByteRate => ("bytes", "MB/s"),
             Self::ReloadTime => ("reload", "ms"),
             Self::LoginRate => ("logins", "logins/s"),
+            Self::StreamCreationRate => ("creation", "streams/s"),
+            Self::StreamDisk => ("disk", "KiB/stream"),
+            Self::FreshDisk => ("disk of a fresh store", "KiB"),
+            Self::RestartTime => ("restart", "ms"),
+            Self::AnonymousMemory => ("anonymous at start", "MiB"),
         }
     }
 
@@ -176,6 +201,7 @@ impl Metric {
                 | Self::PublishedRate
                 | Self::DeliveredRate
                 | Self::LoginRate
+                | Self::StreamCreationRate
         )
     }
 }

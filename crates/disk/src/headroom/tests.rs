@@ -11,7 +11,7 @@ fn path() -> &'static Path {
 }
 
 fn open(disk: &FaultyDisk) -> Headroom {
-    Headroom::open(Arc::new(disk.clone()), path(), BYTES).unwrap()
+    Headroom::open(Arc::new(disk.clone()), path(), BYTES..=BYTES).unwrap()
 }
 
 fn disk_with(capacity: u64) -> FaultyDisk {
@@ -102,7 +102,7 @@ fn a_smaller_one_is_held_on_a_full_disk() {
     let disk = disk_with(10 << 20);
     drop(open(&disk));
     fill(&disk);
-    let headroom = Headroom::open(Arc::new(disk.clone()), path(), BYTES / 2).unwrap();
+    let headroom = Headroom::open(Arc::new(disk.clone()), path(), 0..=BYTES / 2).unwrap();
     assert!(headroom.is_held());
     assert_eq!(disk.files()[path()], BYTES / 2);
 }
@@ -154,4 +154,56 @@ fn space_that_cannot_be_given_up_or_taken_is_not_counted() {
     assert!(!headroom.restore());
     assert!(!headroom.is_held());
     assert!(headroom.restore());
+}
+
+fn growing(disk: &FaultyDisk) -> Headroom {
+    Headroom::open(Arc::new(disk.clone()), path(), BYTES / 4..=BYTES).unwrap()
+}
+
+#[test]
+fn it_grows_and_shrinks_with_what_is_stored() {
+    let disk = disk_with(10 << 20);
+    let headroom = growing(&disk);
+    let sizes = [
+        (0, BYTES / 4),
+        (50 * BYTES - 1, BYTES / 4),
+        (50 * BYTES, BYTES / 2),
+        (99 * BYTES, BYTES / 2),
+        (100 * BYTES, BYTES),
+        (u64::MAX, BYTES),
+        // A half would do: it stays.
+        (60 * BYTES, BYTES),
+        (0, BYTES / 4),
+    ];
+    for (stored, held) in sizes {
+        headroom.fit(stored);
+        assert_eq!((headroom.bytes(), disk.used()), (held, held), "{stored} bytes are stored");
+        assert!(headroom.is_held());
+    }
+}
+
+#[test]
+fn it_grows_only_with_twice_the_room_and_is_kept_over_a_restart() {
+    let disk = disk_with(10 << 20);
+    let headroom = growing(&disk);
+    headroom.fit(50 * BYTES);
+    let data = fill(&disk);
+    headroom.fit(100 * BYTES);
+    assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 2, true));
+    let headroom = growing(&disk.kill());
+    assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 2, true));
+    // What is given up comes back in the size that is wanted then.
+    headroom.release().unwrap();
+    headroom.fit(100 * BYTES);
+    data.set_len(0).unwrap();
+    assert_eq!(headroom.bytes(), BYTES);
+}
+
+#[test]
+fn growth_that_fails_half_way_leaves_what_there_was() {
+    let disk = disk_with(10 << 20);
+    let headroom = growing(&disk);
+    disk.fail_at(disk.points(), DiskFault::FullAfter(8192));
+    headroom.fit(100 * BYTES);
+    assert_eq!((headroom.bytes(), headroom.is_held(), disk.used()), (BYTES / 4, true, BYTES / 4));
 }

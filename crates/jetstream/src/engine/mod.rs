@@ -324,12 +324,14 @@ impl JetStream {
         std::thread::sleep(WATERMARK_PAUSE);
     }
 
-    /// States how far the streams have come, without a sync. Must not wait behind one: what a kill
-    /// leaves unstated is what came since the last call.
+    /// States how far the streams have come, without a sync, and has the space that is kept for a
+    /// full disk keep pace. Must not wait behind a sync: what a kill leaves unstated is what came
+    /// since the last call.
     ///
     /// # Errors
     /// The disk: the next call states all of it.
     pub fn write_watermarks(&self) -> io::Result<()> {
+        self.store.headroom().fit(self.used()[1]);
         self.store.write_watermarks()
     }
 

@@ -2,14 +2,15 @@
 //!
 //! This file is the core server's table in code; the rows about streams are in `streams`, those
 //! about consumers in `consumers`, about mirrors and sources in `origins`, about TLS and WebSocket
-//! in `tls_websocket`, about accounts and users in `identity`, those of the studies in the plans
-//! that `compare` reads; `footprint` measures servers at rest. Change a goal here only together
+//! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`, those
+//! of the studies in the plans that `compare` reads; `footprint` measures servers at rest. Change a goal here only together
 //! with `docs/performance.md`.
 
 pub(crate) mod consumers;
 pub(crate) mod footprint;
 pub(crate) mod identity;
 pub(crate) mod origins;
+pub(crate) mod small;
 pub(crate) mod streams;
 pub(crate) mod tls_websocket;
 
@@ -74,6 +75,8 @@ pub(crate) enum Workload {
     Edges(tls_websocket::TlsWebSocketLoad),
     /// Rules, accounts, logins, reloads.
     Identity(identity::IdentityLoad),
+    /// Small servers, and thousands of streams.
+    Small(small::SmallLoad),
 }
 
 /// Messages of a stream that is read at scale 1.
@@ -98,6 +101,7 @@ impl fmt::Display for Workload {
             Self::Latency(load) => write!(f, "{load}"),
             Self::Edges(load) => write!(f, "{load}"),
             Self::Identity(load) => write!(f, "{load}"),
+            Self::Small(load) => write!(f, "{load}"),
         }
     }
 }
@@ -150,14 +154,15 @@ impl fmt::Display for Bound {
 const CORE: &str = "core";
 
 /// The groups of rows that make the table.
-pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins";
+pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins,small";
 
-/// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, and the
-/// study of publishing to streams.
+/// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, small
+/// servers, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (streams::issue(), consumers::rows());
     let origins = origins::rows();
-    [core(), streams, consumers, origins, tls_websocket::rows(), identity::rows(), study()].concat()
+    let edges = tls_websocket::rows();
+    [core(), streams, consumers, origins, edges, identity::rows(), small::rows(), study()].concat()
 }
 
 /// What `--rows` calls the study of publishing to streams.
@@ -310,6 +315,7 @@ mod tests {
                 + origins::rows().len()
                 + tls_websocket::rows().len()
                 + identity::rows().len()
+                + small::rows().len()
         );
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), study().len());

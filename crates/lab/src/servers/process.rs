@@ -103,6 +103,29 @@ impl Server {
         Ok(())
     }
 
+    /// With JetStream, in a directory that another server has left.
+    pub(crate) fn in_room(binary: &Path, room: Scratch, patience: Duration) -> Result<Self, BenchError> {
+        let port = free_port()?;
+        let mut command = Command::new(binary);
+        command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"]);
+        command.arg(room.path().join("streams"));
+        Self::run(Launch { command, port, room: Some(room), is_ready: greets, patience })
+    }
+
+    /// Ends it with a signal, and gives what it has left.
+    pub(crate) fn stop(mut self, with: Signal) -> Result<Scratch, BenchError> {
+        signal(self.child.id(), with);
+        self.child.wait().map_err(BenchError::io("waiting for the end of a server"))?;
+        self.room.take().ok_or_else(|| BenchError::Process("was started without a directory".into()))
+    }
+
+    /// Where it keeps its streams.
+    pub(crate) fn directory(&self) -> Result<PathBuf, BenchError> {
+        let room = self.room.as_ref();
+        let room = room.ok_or_else(|| BenchError::Process("was started without a directory".into()))?;
+        Ok(room.path().join("streams"))
+    }
+
     fn launch(
         binary: &Path,
         port: u16,

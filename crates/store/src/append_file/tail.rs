@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::WriteFailed;
 
-const SMALLEST_STEP: u64 = 64 * 1024;
+const SMALLEST_STEP: u64 = 4 * 1024;
 pub(super) const LARGEST_STEP: u64 = 4 * 1024 * 1024;
 /// A tail's buffer that has grown beyond this is given back when it was written, so that idle
 /// streams hold little.

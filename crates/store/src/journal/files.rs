@@ -14,6 +14,10 @@ use myelin_disk::{Disk, File, is_full};
 use super::block::{BLOCK_BYTES, BlockAddress, Builder, PAGE, RoundInfo};
 use crate::{AppendFile, FileId, FileKind, SegmentNo, StreamId};
 
+/// Length of a journal file that is made. It is doubled as often as it is too short, so that a store
+/// that is hardly used takes little space.
+const FIRST_BYTES: u64 = 128 << 10;
+
 /// A file of the journal that may be written from its beginning.
 pub(super) struct FreeFile {
     pub(super) file: Arc<dyn File>,
@@ -33,9 +37,30 @@ pub(super) struct Live {
     pub(super) streams: HashSet<StreamId>,
 }
 
+impl FreeFile {
+    /// Whether it takes `length` bytes, or could be made longer for them, up to `most`. On a full
+    /// disk it stays as it is.
+    fn grow(&mut self, length: u64, most: u64) -> bool {
+        if self.capacity >= length {
+            return true;
+        }
+        let longer = (self.capacity * 2).max(length).min(most);
+        let has_grown = longer >= length && self.file.allocate(longer).is_ok();
+        if has_grown {
+            self.capacity = longer;
+        }
+        has_grown
+    }
+}
+
 impl Live {
     fn room(&self) -> u64 {
-        self.slot.capacity.saturating_sub(self.used)
+        self.room_to(0)
+    }
+
+    /// Bytes that it takes once it has grown to `length`.
+    fn room_to(&self, length: u64) -> u64 {
+        self.slot.capacity.max(length).saturating_sub(self.used)
     }
 }
 
@@ -113,7 +138,7 @@ impl Files {
 
     /// Bytes that can be written before a file would have to be added.
     pub(super) fn room(&self) -> u64 {
-        let current = self.live.back().map_or(0, Live::room);
+        let current = self.live.back().map_or(0, |live| live.room_to(self.file_bytes));
         let files = self.wanted.saturating_sub(self.live.len()) as u64;
         current + files * self.file_bytes
     }
@@ -236,7 +261,7 @@ impl Files {
 
     fn write_part(&mut self, writing: &mut Writing, is_last: bool) -> io::Result<()> {
         let length = self.builder.sealed_length() as u64;
-        if self.live.back().is_none_or(|live| live.room() < length) {
+        if !self.fits(length) {
             self.begin_file(length)?;
         }
         let head = RoundInfo {
@@ -311,12 +336,18 @@ impl Files {
         self.builder.clear();
     }
 
+    /// Whether the file that is written takes a block of `length` bytes, or has grown for it.
+    fn fits(&mut self, length: u64) -> bool {
+        let Some(live) = self.live.back_mut() else { return false };
+        live.room() >= length || live.slot.grow(live.used + length, self.file_bytes)
+    }
+
     /// Begins the next file, one with room for `length` bytes.
     fn begin_file(&mut self, length: u64) -> io::Result<()> {
-        let fits = |slot: &FreeFile| slot.capacity >= length;
-        let slot = match self.free.iter().position(fits) {
+        let most = self.file_bytes;
+        let slot = match self.free.iter_mut().position(|slot| slot.grow(length, most)) {
             Some(index) => self.free.swap_remove(index),
-            None => self.create_file(self.file_bytes.max(length))?,
+            None => self.create_file(FIRST_BYTES.min(most).max(length))?,
         };
         let number = self.next_number;
         self.next_number += 1;

@@ -98,7 +98,7 @@ const SLOW_ROUND: u64 = 4_000_000;
 pub struct JournalConfig {
     /// Part of every checksum: blocks of another store are none.
     pub store_id: u64,
-    /// Length of a journal file.
+    /// Length that a journal file may grow to.
     pub file_bytes: u64,
     /// How many files it wants to have. More are added rather than letting a writer wait.
     pub files: usize,

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use myelin_disk::claim::ClaimSet;
 use myelin_disk::handles::Handles;
-use myelin_disk::headroom::Headroom;
+use myelin_disk::headroom::{self, Headroom};
 use myelin_disk::{Disk, Lock};
 
 use crate::config::{StreamConfig, Unsealed};
@@ -61,7 +61,8 @@ pub struct StoreOptions {
     pub interval: SyncInterval,
     /// Keys for encryption at rest. Without them what is encrypted stays closed.
     pub keys: Option<Keys>,
-    /// Bytes kept free for deletes, acknowledgements and manifests on a full disk.
+    /// Bytes kept free for deletes, acknowledgements and manifests on a full disk, at most: it
+    /// begins with less and grows with what is stored ([`Headroom::fit`]).
     pub headroom_bytes: u64,
     /// Memory for tables of sealed segments.
     pub table_bytes: usize,
@@ -70,7 +71,7 @@ pub struct StoreOptions {
     pub block_bytes: usize,
     /// Sealed segment files kept open.
     pub open_files: usize,
-    /// Length of a journal file.
+    /// Length that a journal file may grow to.
     pub journal_file_bytes: u64,
     /// How sequences are kept from being given out twice after a loss of power.
     pub reserve: Reserve,
@@ -86,7 +87,7 @@ impl StoreOptions {
             root: root.into(),
             interval: SyncInterval::default(),
             keys: None,
-            headroom_bytes: 16 << 20,
+            headroom_bytes: *headroom::DEFAULT_BYTES.end(),
             table_bytes: 64 << 20,
             block_bytes: 32 << 20,
             open_files: 512,
@@ -173,7 +174,8 @@ impl Store {
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
         let config =
             JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
-        let headroom = Headroom::open(Arc::clone(&disk), &root.join("headroom"), headroom_bytes);
+        let sizes = (*headroom::DEFAULT_BYTES.start()).min(headroom_bytes)..=headroom_bytes;
+        let headroom = Headroom::open(Arc::clone(&disk), &root.join("headroom"), sizes);
         let headroom = headroom.map_err(io("headroom"))?;
         let open_journal = || {
             let (journal, mut replay) = Journal::open(Arc::clone(&disk), &root.join("journal"), config)?;

@@ -157,7 +157,7 @@ fn store_env(
     let directory = root.join("journal");
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
         let report = crate::store::replay_journal(&**overlay, root, &mut replay)?;
-        let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0)?;
+        let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0..=0)?;
         let directories = crate::store::directories(&**overlay, root)?;
         let watermarks = Watermarks::open(overlay, root, (store, Reserve::Nothing), &directories);
         let (watermarks, notices) = watermarks.map_err(|error| io::Error::other(error.to_string()))?;

@@ -162,6 +162,8 @@ fn purge(asker: &mut Asker, keep: usize, promised: &mut Promised) {
 /// messages: two segments.
 fn fill_and_recover(mebibytes: u32, keep: usize, mode: &str, config: &Value, signal: Signal) {
     let Some(disk) = SmallDisk::new(mebibytes) else { return };
+    // So large that what is published at once fits into half of the disk.
+    let size = if mebibytes < 20 { 2_000 } else { 20_000 };
     let mut server = setup_in(disk.path(), &format!("max_file: 1GB\n{mode}")).start();
     let mut asker = Asker::connect(&server);
     asker.create("S", config);
@@ -177,7 +179,7 @@ fn fill_and_recover(mebibytes: u32, keep: usize, mode: &str, config: &Value, sig
         purge(&mut asker, keep, &mut promised);
         check(&mut asker, &promised);
         disk.wait_for_room();
-        assert_eq!(publish_some(&mut asker, 20_000, &mut promised), TOGETHER);
+        assert_eq!(publish_some(&mut asker, size, &mut promised), TOGETHER);
         check(&mut asker, &promised);
     }
     fill_by_publishing(&mut asker, &mut promised);
@@ -189,13 +191,24 @@ fn fill_and_recover(mebibytes: u32, keep: usize, mode: &str, config: &Value, sig
     check(&mut asker, &promised);
     purge(&mut asker, 0, &mut promised);
     disk.wait_for_room();
-    assert_eq!(publish_some(&mut asker, 20_000, &mut promised), TOGETHER);
+    assert_eq!(publish_some(&mut asker, size, &mut promised), TOGETHER);
     check(&mut asker, &promised);
 }
 
 #[test]
 fn a_small_disk_that_fills_up() {
     fill_and_recover(20, 0, "", &json!({}), Signal::KILL);
+}
+
+/// As small as a fresh store can be.
+#[test]
+fn a_disk_of_two_megabytes_that_fills_up() {
+    fill_and_recover(2, 0, "", &json!({}), Signal::KILL);
+}
+
+#[test]
+fn a_disk_of_260_megabytes_that_fills_up() {
+    fill_and_recover(260, 10, "", &json!({}), Signal::KILL);
 }
 
 #[test]

@@ -327,12 +327,12 @@ fn space_is_reserved_ahead_in_growing_steps() {
     world.create(id(1, 1), Durability::Written).unwrap();
     let length = |world: &World| world.disk.files()[&path_of(id(1, 1))];
     world.files[0].1.reserve(100).unwrap();
-    assert_eq!(length(&world), 108 + 64 * 1024);
+    assert_eq!(length(&world), 108 + 4 * 1024);
     world.append(0, 66_000).unwrap();
     world.files[0].1.reserve(1).unwrap();
-    assert_eq!(length(&world), 66_009 + 128 * 1024);
+    assert_eq!(length(&world), 66_009 + 8 * 1024);
     world.files[0].1.reserve(990_000).unwrap();
-    let beyond = 66_008 + 990_000 + 64 * 1024;
+    let beyond = 66_008 + 990_000 + 16 * 1024;
     assert_eq!(length(&world), beyond, "a batch may go beyond the bound, with a little ahead");
     world.disk.set_capacity(Some(world.disk.used() + 8192));
     world.files[0].1.reserve(1_160_000).unwrap_err();
