@@ -77,12 +77,10 @@ fn questions_are_answered_before_anything_else() {
 }
 
 #[test]
-fn flags_whose_feature_is_missing_say_which() {
-    let (name, feature) = ("--cluster", "clustering");
-    let error = load(&["--cluster=nats://a:6222"]).expect_err(name);
-    let said = format!("{name:?} needs {feature}, which this version of Myelin does not have");
-    assert_eq!(error.to_string(), format!("myelin-server: {said}"));
-    assert_eq!(error.exit_code(), 1);
+fn a_cluster_listens_where_a_flag_says() {
+    let cluster = run(&["--cluster=nats://a:6222", "--routes", "nats://b:1"]).options.cluster;
+    assert_eq!((cluster.listener.host.as_str(), cluster.listener.port), ("a", Some(Port::Fixed(6222))));
+    assert_eq!(cluster.routes.len(), 1);
 }
 
 #[test]

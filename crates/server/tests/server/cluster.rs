@@ -198,18 +198,35 @@ fn mappings_go_where_they_go_in_this_cluster() {
     }
 }
 
+/// JetStream in a cluster needs replication. What the reference complains of is said in its words.
 #[test]
-fn a_port_still_ends_the_start() {
+fn a_port_beside_jetstream_ends_the_start() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("server.conf");
-    for config in ["cluster { name: CX, port: -1 }", "cluster { listen: 6222 }"] {
+    let (path, store) = (folder.path().join("server.conf"), folder.path().display());
+    let routes = "cluster { name: CX, listen: \"127.0.0.1:-1\", routes: [\"nats://127.0.0.1:1\"] }";
+    for (rest, text) in [
+        (
+            "cluster { name: CX, listen: \"127.0.0.1:-1\" }",
+            "jetstream cluster requires `server_name` to be set",
+        ),
+        (
+            "server_name: N, cluster { listen: \"127.0.0.1:-1\" }",
+            "jetstream cluster requires `cluster.name` to be set",
+        ),
+        (
+            "server_name: N, cluster { name: CX, listen: \"127.0.0.1:-1\" }",
+            "JetStream cluster requires configured routes or solicited leafnode for the system account",
+        ),
+        (
+            &format!("server_name: N, {routes}"),
+            "JetStream in a cluster needs replication, which this version",
+        ),
+    ] {
+        let config = format!("listen: \"127.0.0.1:-1\"\njetstream {{ store_dir: \"{store}\" }}\n{rest}\n");
         std::fs::write(&path, config).unwrap();
         let output = std::process::Command::new(PROGRAM).arg("-c").arg(&path).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(
-            told.contains("\"cluster\" needs clustering, which this version of Myelin does not have"),
-            "{told}"
-        );
+        assert!(told.contains(text), "{told}");
     }
 }

@@ -13,6 +13,7 @@ use crate::raw::{Message, Raw};
 use myelin_compat::implementation::reference_program;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Which program a server of a cluster is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +33,16 @@ impl ServerKind {
 
 use ServerKind::{Ours, Reference};
 
-/// A port that is free now.
+/// A port that is free now, and below those that the system gives to others.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let at = std::process::id().wrapping_mul(131).wrapping_add(NEXT.fetch_add(1, Relaxed)) % 20_000;
+        let port = u16::try_from(10_000 + at).expect("below 30,000");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// One server of a cluster.
@@ -118,7 +125,7 @@ fn pairs(more: &str) -> Vec<Vec<Member>> {
 /// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes through.
 /// Interest is announced in the order in which it came.
 fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
-    to.send("SUB probe.* 999\r\n");
+    to.send("SUB probe.* 999999\r\n");
     to.barrier();
     let mut count = 0;
     eventually("interest is known elsewhere", || {
@@ -131,7 +138,7 @@ fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
     from.publish("probe.last", "");
     from.barrier();
     eventually("the last probe", || to.barrier().iter().any(|message| message.subject == "probe.last"));
-    to.send("UNSUB 999\r\n");
+    to.send("UNSUB 999999\r\n");
     to.barrier();
 }
 
