@@ -7,8 +7,8 @@
 //! every `-ERR` text, [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`]
 //! what an authority says of certificates. [`message_trace`] finds what asks for a trace in a
 //! header block, [`encoding`] compresses what is reported. [`message_buf`] holds messages on their
-//! way to and from services. [`websocket`] is another way in: the upgrade of an HTTP connection,
-//! and frames around the same bytes.
+//! way to and from services. [`s2`] compresses links between servers, and backups. [`websocket`] is
+//! another way in: the upgrade of an HTTP connection, and frames around the same bytes.
 
 pub mod connect;
 pub mod der;
@@ -23,6 +23,7 @@ pub mod message_trace;
 pub mod ocsp;
 pub mod parser;
 pub mod proxy;
+pub mod s2;
 pub mod websocket;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.

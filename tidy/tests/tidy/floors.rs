@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 21] = [
+const FLOORS: [(&str, &[&str]); 22] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
+    ("cluster-test", &["stdx"]),
     ("compat", &["auth", "stdx"]),
     ("conf", &["auth", "stdx", "subject", "wire"]),
     ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "store", "streams", "wire"]),
@@ -18,7 +19,7 @@ const FLOORS: [(&str, &[&str]); 21] = [
     ("lab", &["disk", "loadgen", "store"]),
     ("loadgen", &["auth", "stdx"]),
     ("monitor", &["subject", "wire"]),
-    ("natsfiles", &["disk", "stdx"]),
+    ("natsfiles", &["disk", "stdx", "wire"]),
     (
         "server",
         &[
