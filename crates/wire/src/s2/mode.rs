@@ -66,16 +66,12 @@ impl CompressionMode {
         NAMES.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
     }
 
-    /// Mode of a server whose INFO says `name`; none is a server that knows no compression.
+    /// Mode of a server whose INFO says `name`.
     ///
     /// # Errors
     /// Nobody knows the name. Names are compared as they are: configurations may write them in
     /// other letters, servers do not.
-    pub fn of_peer(name: Option<&str>) -> Result<Self, UnknownMode> {
-        let name = name.unwrap_or_default();
-        if name.is_empty() {
-            return Ok(Self::NotSupported);
-        }
+    pub fn of_peer(name: &str) -> Result<Self, UnknownMode> {
         let found = NAMES.iter().find(|(_, known)| *known == name);
         found.map(|(mode, _)| *mode).ok_or_else(|| UnknownMode(name.to_owned()))
     }
@@ -111,19 +107,33 @@ impl AgreedCompression {
     }
 }
 
-/// Outcome for this side, configured as `ours`, of a link to a server that is configured as
-/// `theirs`.
-#[must_use]
-pub fn negotiate(ours: CompressionMode, theirs: CompressionMode) -> AgreedCompression {
+/// Outcome for this side, configured as `ours`, of a link to a server whose INFO names the mode
+/// `theirs`, or none.
+///
+/// # Errors
+/// Nobody knows `theirs`. A side that compresses nothing does not look at it.
+pub fn negotiate(
+    ours: CompressionMode,
+    theirs: Option<&str>,
+) -> Result<AgreedCompression, UnknownMode> {
     use CompressionMode as Mode;
-    match (ours, theirs) {
-        (Mode::NotSupported, _) | (_, Mode::NotSupported) => AgreedCompression::NotSupported,
-        (Mode::Off, _) | (_, Mode::Off) | (Mode::Accept, Mode::Accept) => AgreedCompression::Off,
+    let theirs = theirs.unwrap_or_default();
+    // Compat: a nats-server that is told `not supported` says just that in the INFO of a route, and
+    // one that is `off` takes it for a server that knows compression.
+    match ours {
+        _ if theirs.is_empty() => return Ok(AgreedCompression::NotSupported),
+        Mode::NotSupported => return Ok(AgreedCompression::NotSupported),
+        Mode::Off => return Ok(AgreedCompression::Off),
+        Mode::Accept | Mode::Auto | Mode::S2(_) => {}
+    }
+    Ok(match (ours, Mode::of_peer(theirs)?) {
+        (_, Mode::NotSupported) => AgreedCompression::NotSupported,
+        (_, Mode::Off) | (Mode::Accept, Mode::Accept) => AgreedCompression::Off,
         // Compat: who only accepts does not measure round trips for the other.
         (Mode::Accept, Mode::Auto) => AgreedCompression::S2(S2Level::Fast),
         (Mode::Accept, Mode::S2(level)) | (Mode::S2(level), _) => AgreedCompression::S2(level),
-        (Mode::Auto, _) => AgreedCompression::Auto,
-    }
+        (_, _) => AgreedCompression::Auto,
+    })
 }
 
 /// The level of `s2_auto` for a round trip: `thresholds` are up to which one it is uncompressed,
@@ -181,14 +191,16 @@ mod tests {
 
     #[test]
     fn whether_a_link_is_compressed_is_the_same_for_both() {
-        for (ours, _) in NAMES {
-            for (theirs, _) in NAMES {
-                let (one, other) = (negotiate(ours, theirs), negotiate(theirs, ours));
+        for (ours, our_name) in NAMES {
+            for (theirs, their_name) in NAMES {
+                let one = negotiate(ours, Some(their_name)).expect("a name");
+                let other = negotiate(theirs, Some(our_name)).expect("a name");
                 assert_eq!(one.is_compressed(), other.is_compressed(), "{ours:?} {theirs:?}");
-                if !one.is_compressed() {
-                    assert_eq!(one, other);
-                }
             }
+            assert_eq!(negotiate(ours, None), Ok(AgreedCompression::NotSupported));
+            assert_eq!(negotiate(ours, Some("")), Ok(AgreedCompression::NotSupported));
+            let looks = !matches!(ours, CompressionMode::NotSupported | CompressionMode::Off);
+            assert_eq!(negotiate(ours, Some("zstd")).is_err(), looks, "{ours:?}");
         }
     }
 
@@ -196,18 +208,16 @@ mod tests {
     fn names_are_those_of_info() {
         for (mode, name) in NAMES {
             assert_eq!(mode.name(), name);
-            assert_eq!(CompressionMode::of_peer(Some(name)), Ok(mode));
+            assert_eq!(CompressionMode::of_peer(name), Ok(mode));
         }
-        assert_eq!(CompressionMode::of_peer(None), Ok(CompressionMode::NotSupported));
-        assert_eq!(CompressionMode::of_peer(Some("")), Ok(CompressionMode::NotSupported));
-        let unknown = CompressionMode::of_peer(Some("S2_Fast")).expect_err("other letters");
+        let unknown = CompressionMode::of_peer("S2_Fast").expect_err("other letters");
         assert_eq!(unknown.to_string(), "unsupported route compression mode \"S2_Fast\"");
     }
 
     #[test]
     fn auto_keeps_its_name() {
-        let agreed = negotiate(CompressionMode::Auto, CompressionMode::Accept);
-        assert_eq!(agreed, AgreedCompression::Auto);
+        let agreed = negotiate(CompressionMode::Auto, Some("accept"));
+        assert_eq!(agreed, Ok(AgreedCompression::Auto));
         let level = AgreedCompression::S2(S2Level::Fast);
         assert_eq!(CompressionMode::Auto.name_after(level), "s2_auto");
         assert_eq!(CompressionMode::Accept.name_after(level), "s2_fast");
