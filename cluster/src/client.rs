@@ -43,7 +43,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What has come.
+/// Everything that has come.
 #[derive(Debug, Default)]
 struct Inbox {
     deliveries: Vec<Delivery>,
@@ -72,7 +72,7 @@ impl Client {
     /// Connects, and waits until the server has taken the connection.
     ///
     /// # Errors
-    /// It does not.
+    /// The server does not.
     pub fn connect(address: SocketAddr) -> Result<Self, Error> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// What a cluster is made of.
+/// Parts of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     /// The programs of the servers, in turns.
@@ -22,9 +22,9 @@ pub struct ClusterPlan {
     pub servers: usize,
     /// Whether a server is told of all others, or only of the first, and hears of the rest.
     pub knows_all: bool,
-    /// What stands in `cluster { }` of each server, in turns.
+    /// Text inside of `cluster { }` of each server, in turns.
     pub cluster: Vec<String>,
-    /// What stands beside it in each configuration.
+    /// Text beside that block in each configuration.
     pub beside: String,
 }
 
@@ -145,7 +145,7 @@ impl Cluster {
     /// Starts a server, again or for the first time.
     ///
     /// # Errors
-    /// It does not start.
+    /// The program does not start.
     pub fn start_server(&mut self, server: usize) -> Result<(), Error> {
         self.servers[server].start()
     }
@@ -158,7 +158,7 @@ impl Cluster {
     /// Has a server end in its own way.
     ///
     /// # Errors
-    /// It does not.
+    /// The process goes on.
     pub fn stop(&mut self, server: usize) -> Result<(), Error> {
         self.servers[server].stop()
     }
@@ -185,7 +185,7 @@ impl Cluster {
         self.servers[server].page(path)
     }
 
-    /// What a server has logged.
+    /// Log of a server.
     #[must_use]
     pub fn log(&self, server: usize) -> String {
         self.servers[server].log()
@@ -221,7 +221,7 @@ impl Cluster {
     /// Waits until each running server has routes to exactly those that it is linked to.
     ///
     /// # Errors
-    /// It does not come to that.
+    /// A server has others.
     pub fn wait_until_linked(&self) -> Result<(), Error> {
         for server in self.running() {
             let mut expected: Vec<String> = (0..self.servers.len())

@@ -180,7 +180,8 @@ impl Model {
                 group.1 += usize::from(has_come);
             } else if is_reached && !has_come && one.left.is_none() {
                 let (id_of, subject) = (message.id, &message.subject);
-                faults.push(format!("{id_of:?} on {subject} did not come to {id:?} on server {}", one.server));
+                faults
+                    .push(format!("{id_of:?} on {subject} did not come to {id:?} on server {}", one.server));
             }
         }
         for (queue, (is_reached, count)) in groups {

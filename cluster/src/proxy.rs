@@ -20,7 +20,7 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
 }
 
-/// What the threads of a proxy share.
+/// State that the threads of a proxy share.
 struct Route {
     /// Number of the server behind the proxy.
     acceptor: usize,
@@ -79,7 +79,10 @@ impl Route {
             let count = (&connection.dialer).read(&mut piece)?;
             opening.extend_from_slice(&piece[..count]);
             let text = String::from_utf8_lossy(&opening);
-            if let Some(dialer) = self.names.iter().position(|name| text.contains(name.as_str())) {
+            // Its own name comes first: behind it may be what it has heard of others.
+            let places = self.names.iter().map(|name| text.find(name.as_str()));
+            let found = places.enumerate().filter_map(|(number, place)| Some((place?, number))).min();
+            if let Some((_, dialer)) = found {
                 break dialer;
             }
             if count == 0 || opening.len() > OPENING {

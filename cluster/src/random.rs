@@ -34,7 +34,7 @@ pub struct RandomPlan {
     pub rounds: u64,
 }
 
-/// What a life came to.
+/// Counts of a life.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     /// Rounds.
@@ -83,15 +83,15 @@ struct Life {
     replies: BTreeMap<(u64, String), u64>,
     fences: BTreeSet<(u64, String)>,
     summary: Summary,
-    /// What every server is configured with, and what was done in this round, for who has to find
-    /// out.
+    /// Configurations of the servers, and everything that was done in this round, for who has to
+    /// find out.
     story: Vec<String>,
 }
 
 /// Lives a life.
 ///
 /// # Errors
-/// What was wrong, with what was done in the round, and where the logs are.
+/// Faults, with everything that was done in the round, and the folder of the logs.
 pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     let mut rng = Rng::seeded(plan.seed);
     let pool = ["pool_size: -1", "pool_size: 1", "", "pool_size: 5"][rng.below(4) as usize];
@@ -258,8 +258,7 @@ impl Life {
         let sid = member.client.serve(&subject, SERVICE);
         self.story.push(format!("client {id} serves {subject} as {sid}"));
         let queue = Some(SERVICE.to_owned());
-        self.model
-            .subscribe((id, sid), Subscription { server: member.server, subject, queue, left: None });
+        self.model.subscribe((id, sid), Subscription { server: member.server, subject, queue, left: None });
     }
 
     fn unsubscribe(&mut self) -> Result<(), Error> {

@@ -18,7 +18,7 @@ impl Cluster {
     /// in place is known to every server that may hear of it.
     ///
     /// # Errors
-    /// It does not come to that.
+    /// A message does not get through.
     pub fn settle(&mut self) -> Result<(), Error> {
         self.wait_until_linked()?;
         // A link that has just come up may tell of new subscriptions before it tells of the old

@@ -15,7 +15,9 @@ pub(crate) struct Mix {
 pub(crate) fn mixes() -> Vec<Mix> {
     let names = match env::var("MYELIN_CLUSTER_MIX") {
         Ok(name) => vec![name],
-        Err(_) if env::var_os("MYELIN_SERVER").is_some() => ["r", "m", "mr", "rm"].map(str::to_owned).to_vec(),
+        Err(_) if env::var_os("MYELIN_SERVER").is_some() => {
+            ["r", "m", "mr", "rm"].map(str::to_owned).to_vec()
+        }
         Err(_) => vec!["r".to_owned()],
     };
     names.into_iter().filter_map(mix).collect()

@@ -124,10 +124,10 @@ fn a_late_server_is_told_of_all_interest() {
             receiver
                 .wait_for("the last", |all| all.iter().any(|one| one.payload == b"last").then_some(()))
                 .expect("all come");
-            wait_for("both of the last", || (count(receiver, 1..=500) == 501).then_some(())).expect("each once");
+            wait_for("both of the last", || (count(receiver, 1..=500) == 501).then_some(()))
+                .expect("each once");
         }
-        let in_groups =
-            || receivers.iter().map(|receiver| count(receiver, 501..=550)).sum::<usize>() == 51;
+        let in_groups = || receivers.iter().map(|receiver| count(receiver, 501..=550)).sum::<usize>() == 51;
         wait_for("groups", || in_groups().then_some(())).expect("one member of each group");
     }
 }
@@ -173,7 +173,10 @@ fn requests_are_answered_over_servers() {
                 requester.publish("add", Some(&format!("inbox.{n}.{k}")), payload.as_bytes());
                 requester.wait_for("an answer", |all| (all.len() > k).then_some(())).expect("an answer");
                 let answer = requester.deliveries(k).remove(0);
-                assert_eq!((answer.subject, answer.payload), (format!("inbox.{n}.{k}"), payload.into_bytes()));
+                assert_eq!(
+                    (answer.subject, answer.payload),
+                    (format!("inbox.{n}.{k}"), payload.into_bytes())
+                );
             }
         }
     });

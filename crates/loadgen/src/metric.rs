@@ -59,10 +59,12 @@ pub enum Metric {
     ReloadTime,
     /// Logins per second.
     LoginRate,
+    /// Milliseconds until a server that joins a cluster knows all interest.
+    JoinTime,
 }
 
 /// All of them, in the order in which comparisons show them.
-pub const ALL: [Metric; 27] = [
+pub const ALL: [Metric; 28] = [
     Metric::MessageRate,
     Metric::ByteRate,
     Metric::PublishRate,
@@ -90,6 +92,7 @@ pub const ALL: [Metric; 27] = [
     Metric::StartTime,
     Metric::ReloadTime,
     Metric::LoginRate,
+    Metric::JoinTime,
 ];
 
 impl Metric {
@@ -123,6 +126,7 @@ impl Metric {
             Self::LoadedMemory => "resident MiB after",
             Self::ReloadTime => "ms to reload",
             Self::LoginRate => "logins/s",
+            Self::JoinTime => "ms to join",
         }
     }
 
@@ -155,6 +159,7 @@ impl Metric {
             Self::ByteRate => ("bytes", "MB/s"),
             Self::ReloadTime => ("reload", "ms"),
             Self::LoginRate => ("logins", "logins/s"),
+            Self::JoinTime => ("join", "ms"),
         }
     }
 

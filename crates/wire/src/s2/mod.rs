@@ -15,8 +15,8 @@ mod reader;
 mod writer;
 
 pub use reader::S2Reader;
-pub use writer::{S2Level, S2Writer};
 pub(crate) use writer::put_chunk;
+pub use writer::{S2Level, S2Writer};
 
 use std::fmt;
 

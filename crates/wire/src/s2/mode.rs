@@ -14,7 +14,7 @@ pub enum CompressionMode {
     NotSupported,
     /// None.
     Off,
-    /// What the other side chooses; none if it chooses nothing.
+    /// Mode that the other side chooses; none if it chooses nothing.
     Accept,
     /// A level that follows the round trip.
     Auto,
@@ -112,10 +112,7 @@ impl AgreedCompression {
 ///
 /// # Errors
 /// Nobody knows `theirs`. A side that compresses nothing does not look at it.
-pub fn negotiate(
-    ours: CompressionMode,
-    theirs: Option<&str>,
-) -> Result<AgreedCompression, UnknownMode> {
+pub fn negotiate(ours: CompressionMode, theirs: Option<&str>) -> Result<AgreedCompression, UnknownMode> {
     use CompressionMode as Mode;
     let theirs = theirs.unwrap_or_default();
     // Compat: a nats-server that is told `not supported` says just that in the INFO of a route, and

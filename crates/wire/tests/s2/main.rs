@@ -167,7 +167,8 @@ fn samples() -> Vec<Vec<Vec<Vec<u8>>>> {
         (0..).flat_map(|n| line(n).into_bytes()).take(count).collect()
     };
     let mut all = Vec::new();
-    for size in [1, 15, 16, 31, 32, 33, 100, 500, 1024, 4096, 20_000, 70_000, 1_048_576, 1_048_577, 2_500_000] {
+    for size in [1, 15, 16, 31, 32, 33, 100, 500, 1024, 4096, 20_000, 70_000, 1_048_576, 1_048_577, 2_500_000]
+    {
         all.push(vec![vec![json(size)]]);
         all.push(vec![vec![noise(size)], vec![vec![b'x'; size]]]);
     }
@@ -224,8 +225,11 @@ fn we_read_everything_that_the_reference_can_write() {
     let text = flat(&samples()[24]);
     for (_, name) in LEVELS {
         // Two streams: the second begins with an identifier in the middle.
-        let theirs = [go.run(&["write", name], &text).stdout, go.run(&["write", name], &text).stdout].concat();
-        assert!(theirs.windows(4).any(|head| head[0] == 0xfe) && theirs.windows(2).any(|head| head[0] == 0x99));
+        let theirs =
+            [go.run(&["write", name], &text).stdout, go.run(&["write", name], &text).stdout].concat();
+        assert!(
+            theirs.windows(4).any(|head| head[0] == 0xfe) && theirs.windows(2).any(|head| head[0] == 0x99)
+        );
         for step in [1, 1000, theirs.len()] {
             assert!(read(&theirs, step) == Ok(text.repeat(2)), "{name}, {step}");
         }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -114,15 +115,21 @@ func speed(level string, size int) {
 	fmt.Printf("%d %d %d\n", encoded, decoded, out.Len())
 }
 
-// MB/s of the fastest of many runs.
+// MB for each second of the processor's time, that of the collector with it.
 func rate(once func(), size int) int {
-	best := time.Hour
-	for start := time.Now(); time.Since(start) < 700*time.Millisecond; {
-		begun := time.Now()
+	once()
+	runs, start := 0, cpuTime()
+	for cpuTime()-start < 500*time.Millisecond {
 		once()
-		best = min(best, time.Since(begun))
+		runs++
 	}
-	return int(float64(size) / best.Seconds() / 1e6)
+	return int(float64(size) * float64(runs) / (cpuTime() - start).Seconds() / 1e6)
+}
+
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	fail(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func main() {
