@@ -29,6 +29,16 @@ fn permissions() {
 }
 
 #[test]
+fn peer_parser() {
+    smoke("peer_parser", myelin_fuzz::peer_parser);
+}
+
+#[test]
+fn peer_json() {
+    smoke("peer_json", myelin_fuzz::peer_json);
+}
+
+#[test]
 fn client_parser() {
     smoke("client_parser", myelin_fuzz::client_parser);
 }

@@ -1,8 +1,10 @@
 //! An account: the space inside which subjects are routed.
 
-use crate::cluster::ClusterName;
+use crate::cluster::Cluster;
 use crate::conn::lock;
 use crate::imports::{AccountConfig, ImportsAndExports};
+use crate::link::announcements::Announced;
+use crate::link::remote_interest::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Service, ServiceTarget};
 use crate::shard::Shard;
@@ -10,7 +12,7 @@ use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
 use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Limits of an account; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +36,10 @@ pub struct Account {
     pub(crate) interest: Interest<Arc<Subscription>>,
     /// Services of this account, by the subjects that they receive.
     pub(crate) services: Interest<Arc<Binding>>,
+    /// What other servers want. Made when the first of them does.
+    remote: OnceLock<Box<Interest<Arc<RemoteSub>>>>,
+    /// What other servers are told.
+    pub(crate) announced: Announced,
     watches: Arc<Watches>,
     /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the
     /// prefix of replies, of each kind.
@@ -44,7 +50,7 @@ pub struct Account {
 
 impl Account {
     /// `cluster`: the name that decides which of its mappings' destinations are this server's.
-    pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<ClusterName>) -> Self {
+    pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<Cluster>) -> Self {
         Self {
             id,
             name: config.name.clone(),
@@ -52,6 +58,8 @@ impl Account {
             limits: Mutex::new(config.limits),
             interest: Interest::new(),
             services: Interest::narrow(),
+            remote: OnceLock::new(),
+            announced: Announced::new(&config.name, Arc::clone(cluster)),
             watches: Arc::default(),
             suffix_inspectors: Default::default(),
             connections: AtomicUsize::new(0),
@@ -125,6 +133,9 @@ impl Account {
         let binding = Arc::new(Binding::new(subject, receiver));
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
+        if binding.receiver().is_announced() {
+            self.announced.changed(self, subject, None, true);
+        }
         binding
     }
 
@@ -132,6 +143,9 @@ impl Account {
     pub(crate) fn displace(&self, binding: &Arc<Binding>) {
         let removed = self.services.remove(binding);
         self.has_gone(binding.subject(), removed);
+        if removed && binding.receiver().is_announced() {
+            self.announced.changed(self, binding.subject(), None, false);
+        }
     }
 
     /// Whether anybody receives `subject`, client or service. Of what stands for somebody in
@@ -144,7 +158,50 @@ impl Account {
         let (mut clients, mut services) = (Matched::new(), Matched::new());
         self.interest.collect(subject, &mut clients);
         self.services.collect(subject, &mut services);
-        !clients.is_empty() || !services.is_empty()
+        !clients.is_empty() || !services.is_empty() || self.has_remote_interest(subject)
+    }
+
+    /// Whether another server is known to want `subject`.
+    fn has_remote_interest(&self, subject: &[u8]) -> bool {
+        let mut remote = Matched::new();
+        self.collect_remote(subject, &mut remote);
+        !remote.is_empty()
+    }
+
+    /// Fills `out` with what other servers want of `subject`.
+    pub(crate) fn collect_remote(&self, subject: &[u8], out: &mut Matched<Arc<RemoteSub>>) {
+        match self.remote.get() {
+            Some(remote) => drop(remote.collect(subject, out)),
+            None => out.clear(),
+        }
+    }
+
+    /// Another server wants something. Routes are outdated by the epochs of clients' interest.
+    pub(crate) fn insert_remote(&self, sub: &Arc<RemoteSub>) {
+        let subject = sub.subject();
+        self.comes(subject);
+        self.remote.get_or_init(Box::default).insert(Arc::clone(sub));
+        self.touch_remote(subject);
+        self.notify_watches(subject, None);
+    }
+
+    /// Another server wants something no more.
+    pub(crate) fn remove_remote(&self, sub: &Arc<RemoteSub>) {
+        let removed = self.remote.get().is_some_and(|remote| remote.remove(sub));
+        self.has_gone(sub.subject(), removed);
+        self.touch_remote(sub.subject());
+        self.notify_watches(sub.subject(), None);
+    }
+
+    /// Outdates the routes that what other servers want of `pattern` has a part in.
+    pub(crate) fn touch_remote(&self, pattern: &[u8]) {
+        self.interest.touch_pattern(pattern);
+    }
+
+    /// Place of the account in a pool of links; `None` where it has links of its own, or there are
+    /// none.
+    pub(crate) fn pool_place(&self) -> Option<u32> {
+        self.announced.place(&self.name)
     }
 
     /// Whether anybody listens to `subject`, which has no wildcards, without wildcards: in this
@@ -189,12 +246,16 @@ impl Account {
     pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
         self.comes(sub.subject());
         self.interest.insert(Arc::clone(sub));
+        self.announced.changed(self, sub.subject(), sub.queue(), true);
     }
 
     /// Takes it out again; false when it was not in.
     pub(crate) fn take_out(&self, sub: &Arc<Subscription>) -> bool {
         let removed = self.interest.remove(sub);
         self.has_gone(sub.subject(), removed);
+        if removed {
+            self.announced.changed(self, sub.subject(), sub.queue(), false);
+        }
         removed
     }
 

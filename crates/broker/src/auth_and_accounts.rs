@@ -2,7 +2,7 @@
 //! one, so that nobody is let in by the new rules into the old accounts.
 
 use crate::account::Account;
-use crate::cluster::ClusterName;
+use crate::cluster::Cluster;
 use crate::imports::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(crate) struct AuthAndAccounts {
     accounts: HashMap<String, Arc<Account>>,
     system_account: Option<String>,
     /// Of the server, the same for all directories of a broker.
-    pub(crate) cluster: Arc<ClusterName>,
+    pub(crate) cluster: Arc<Cluster>,
     /// Accounts that were taken away and that somebody still holds: services, above all. One that
     /// comes back is the same.
     gone: HashMap<String, Weak<Account>>,

@@ -5,8 +5,8 @@ use crate::auth_and_accounts::{AuthAndAccounts, SetupError, StagedAuthAndAccount
 use crate::callout::Callouts;
 use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
-use crate::cluster::ClusterName;
-use crate::conn::{Conn, ConnShared, Endpoint, Transport, lock};
+use crate::cluster::{Cluster, LinkTerms};
+use crate::conn::{Conn, ConnShared, Endpoint, Origin, Transport, lock};
 use crate::imports::{AccountConfig, Awaited, Import, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
 use crate::listener_info::WebSocketOrigin;
@@ -49,7 +49,7 @@ pub struct Broker {
     pub(crate) rate_limit: RateLimit,
     /// The server's name, which never changes.
     name: String,
-    pub(crate) cluster: Arc<ClusterName>,
+    pub(crate) cluster: Arc<Cluster>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
     /// By the name of an exporter, who has imported from it since the start.
@@ -94,7 +94,7 @@ impl Broker {
     ) -> Result<Arc<Self>, SetupError> {
         let commons = Arc::default();
         let auth_and_accounts = AuthAndAccounts::new(auth, accounts, system_account)?;
-        auth_and_accounts.cluster.set(&info.cluster);
+        auth_and_accounts.cluster.set_name(&info.cluster);
         Ok(Arc::new(Self {
             cluster: Arc::clone(&auth_and_accounts.cluster),
             name: info.server_name.clone(),
@@ -341,12 +341,12 @@ impl Broker {
 
     /// The name of the server's cluster; empty for none.
     pub fn cluster(&self) -> Arc<String> {
-        self.cluster.get()
+        self.cluster.name()
     }
 
     /// Changes it: in INFO and events, and in what mappings say of clusters.
     pub fn set_cluster(&self, name: &str) {
-        self.cluster.set(name);
+        self.cluster.set_name(name);
         self.update_info(|info| name.clone_into(&mut info.cluster));
         self.accounts().iter().for_each(|account| account.cluster_changed());
     }
@@ -359,6 +359,23 @@ impl Broker {
 
     pub(crate) fn is_lame_duck(&self) -> bool {
         self.lame_duck.load(Relaxed)
+    }
+
+    /// The server is one of a cluster. To be called before anybody can subscribe: what was
+    /// subscribed before is announced to nobody.
+    pub fn form_cluster(&self, terms: LinkTerms) {
+        self.cluster.form(terms);
+    }
+
+    /// Links to other servers whose handshake is over.
+    pub fn links(&self) -> Vec<Arc<Conn>> {
+        Vec::clone(&self.cluster.links())
+    }
+
+    /// Makes the shared half of a connection to another server.
+    pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+        let cid = self.next_cid.fetch_add(1, Relaxed);
+        Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.commons)
     }
 
     /// Makes the shared half of a new connection.
@@ -375,7 +392,8 @@ impl Broker {
         sink: Box<dyn Transport>,
     ) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
-        Conn::new(cid, endpoint, websocket_origin, sink, &self.commons)
+        let origin = websocket_origin.map_or(Origin::Client, Origin::WebSocket);
+        Conn::new(cid, endpoint, origin, sink, &self.commons)
     }
 
     /// Living connections.
@@ -420,6 +438,15 @@ impl Broker {
         sum
     }
 
+    /// Of [`traffic`](Self::traffic), what comes from and goes to other servers.
+    pub fn link_traffic(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for shard in lock(&self.shards).iter() {
+            sum.iter_mut().zip(&shard.links).for_each(|(sum, count)| *sum += count.get());
+        }
+        sum
+    }
+
     /// How the route caches of all shards do together.
     pub fn route_counts(&self) -> RouteCounts {
         let mut sum = RouteCounts::default();
@@ -449,6 +476,9 @@ impl Broker {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
+                None if conn.link().is_some() => {
+                    self.log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
+                }
                 None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);

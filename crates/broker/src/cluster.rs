@@ -1,24 +1,71 @@
-//! The name of the server's cluster, which a reload may change: one for the broker and all its
-//! accounts.
+//! The server's cluster: its name, which a reload may change, and the links to its other servers.
+//! One for the broker and all its accounts.
 
+use crate::conn::{Conn, lock};
 use arc_swap::{ArcSwap, Guard};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
-/// Name of the server's cluster, which a reload may change. Empty for none.
+/// The cluster of the server, as far as all accounts have to know it.
 #[derive(Default)]
-pub(crate) struct ClusterName(ArcSwap<String>);
+pub(crate) struct Cluster {
+    /// Empty for none.
+    name: ArcSwap<String>,
+    terms: OnceLock<LinkTerms>,
+    links: ArcSwap<Vec<Arc<Conn>>>,
+    changing: Mutex<()>,
+}
 
-impl ClusterName {
-    pub(crate) fn get(&self) -> Arc<String> {
-        self.0.load_full()
+/// Terms by which accounts are spread over the links to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkTerms {
+    /// Links that share the accounts without one of their own; 1 where there is no pool.
+    pub pool_size: u32,
+    /// Accounts that have a link of their own.
+    pub dedicated: Vec<String>,
+}
+
+impl Cluster {
+    pub(crate) fn name(&self) -> Arc<String> {
+        self.name.load_full()
     }
 
-    /// For a look at it: nothing is counted that other shards count, too.
+    /// For a look at the name: nothing is counted that other shards count, too.
     pub(crate) fn look(&self) -> Guard<Arc<String>> {
-        self.0.load()
+        self.name.load()
     }
 
-    pub(crate) fn set(&self, name: &str) {
-        self.0.store(Arc::new(name.to_owned()));
+    pub(crate) fn set_name(&self, name: &str) {
+        self.name.store(Arc::new(name.to_owned()));
+    }
+
+    /// The server is one of a cluster from now on, and keeps account of what it has to announce.
+    pub(crate) fn form(&self, terms: LinkTerms) {
+        let _ = self.terms.set(terms);
+    }
+
+    /// `None` where there are no other servers and never will be.
+    #[inline]
+    pub(crate) fn terms(&self) -> Option<&LinkTerms> {
+        self.terms.get()
+    }
+
+    /// Links that hear of changes of interest.
+    pub(crate) fn links(&self) -> Guard<Arc<Vec<Arc<Conn>>>> {
+        self.links.load()
+    }
+
+    pub(crate) fn add(&self, link: &Arc<Conn>) {
+        self.change(|links| links.push(Arc::clone(link)));
+    }
+
+    pub(crate) fn remove(&self, link: &Arc<Conn>) {
+        self.change(|links| links.retain(|other| !Arc::ptr_eq(other, link)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Conn>>)) {
+        let _one_at_a_time = lock(&self.changing);
+        let mut links = Vec::clone(&self.links.load());
+        change(&mut links);
+        self.links.store(Arc::new(links));
     }
 }

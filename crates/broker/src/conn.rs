@@ -9,6 +9,7 @@
 //! connection can reach a new one.
 
 use crate::account::Account;
+use crate::link::LinkEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Outbox, Queued, Staged};
 use crate::shard::Shard;
@@ -43,6 +44,9 @@ pub trait Transport: Send + Sync {
 
     /// Tells the owner shard to end the connection; the reason is in [`Conn::close_requested`].
     fn kick(&self, conn: &Arc<Conn>);
+
+    /// Has the owner shard flush a link that has something to say.
+    fn wake(&self, _: &Arc<Conn>) {}
 }
 
 /// The transport of who has none.
@@ -152,6 +156,16 @@ pub struct PeerCertificate {
     pub cert_sha256: String,
 }
 
+/// How a connection came to be.
+pub(crate) enum Origin {
+    /// By the clients' own listener.
+    Client,
+    /// By the listener of WebSockets.
+    WebSocket(Box<WebSocketOrigin>),
+    /// The other end is a server of the same cluster.
+    Link(Box<LinkEnd>),
+}
+
 /// A connection, shared between shards.
 pub struct Conn {
     cid: u64,
@@ -159,8 +173,7 @@ pub struct Conn {
     endpoint: Endpoint,
     /// Address behind the peer, if that is a proxy and says so.
     client: OnceLock<Box<SocketAddr>>,
-    /// How it came in, if not as most do.
-    websocket_origin: Option<Box<WebSocketOrigin>>,
+    origin: Origin,
     pub(crate) outbox: Outbox,
     sink: Box<dyn Transport>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its
@@ -223,18 +236,20 @@ impl Conn {
     pub(crate) fn new(
         cid: u64,
         endpoint: Endpoint,
-        websocket_origin: Option<Box<WebSocketOrigin>>,
+        mut origin: Origin,
         sink: Box<dyn Transport>,
         commons: &Arc<ConnShared>,
     ) -> Arc<Self> {
-        let mut websocket_origin = websocket_origin;
-        let tls = websocket_origin.as_mut().and_then(|websocket_origin| websocket_origin.tls.take());
+        let tls = match &mut origin {
+            Origin::WebSocket(websocket_origin) => websocket_origin.tls.take(),
+            Origin::Client | Origin::Link(_) => None,
+        };
         Arc::new(Self {
             cid,
             slot: commons.slots.take(),
             endpoint,
             client: OnceLock::new(),
-            websocket_origin,
+            origin,
             outbox: Outbox::default(),
             sink,
             headers: AtomicBool::new(false),
@@ -260,7 +275,7 @@ impl Conn {
     pub(crate) fn of_services(commons: &Arc<ConnShared>) -> Arc<Self> {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
         let endpoint = Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH };
-        Self::new(0, endpoint, None, Box::new(Nowhere), commons)
+        Self::new(0, endpoint, Origin::Client, Box::new(Nowhere), commons)
     }
 
     /// The client id of INFO and `/connz`.
@@ -296,7 +311,19 @@ impl Conn {
 
     /// How it came in, if not by the clients' own listener.
     pub(crate) fn websocket_origin(&self) -> Option<&WebSocketOrigin> {
-        self.websocket_origin.as_deref()
+        match &self.origin {
+            Origin::WebSocket(websocket_origin) => Some(websocket_origin),
+            Origin::Client | Origin::Link(_) => None,
+        }
+    }
+
+    /// The part that only links have.
+    #[inline]
+    pub(crate) fn link(&self) -> Option<&LinkEnd> {
+        match &self.origin {
+            Origin::Link(link) => Some(link),
+            Origin::Client | Origin::WebSocket(_) => None,
+        }
     }
 
     /// Which kind of connection it is.
@@ -507,7 +534,10 @@ impl Conn {
     }
 
     pub(crate) fn queue(&self, segments: &mut Staged, load: AppendCounts) -> Queued {
-        self.outbox.append(segments, load, self.memory())
+        match self.link() {
+            None => self.outbox.append(segments, load, self.memory()),
+            Some(link) => link.queue(self, segments, load),
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::cluster::ClusterName;
+use crate::cluster::Cluster;
 use crate::conn::lock;
 use crate::imports::{self, AccountConfig};
 use crate::log::Level;
@@ -130,7 +130,7 @@ impl JwtAccounts {
         &self,
         key: &str,
         trusted: TrustedAccount,
-        (configured, cluster): (Option<Arc<Account>>, &Arc<ClusterName>),
+        (configured, cluster): (Option<Arc<Account>>, &Arc<Cluster>),
         now: SystemTime,
     ) -> JwtEntry {
         let present = self.entry(key);

@@ -25,6 +25,7 @@
 //! - Which accounts' tokens are in force, and what follows from another one: `jwt_accounts.rs`,
 //!   `session/reload.rs`.
 //! - Who hears that somebody begins or ends to listen: `watch.rs`.
+//! - Other servers of the cluster: `link/`, `shard/{remote,routed}.rs`.
 //! - What is told of a traced message: `message_trace.rs`, `shard/fanout/traced.rs`.
 //! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
 //!   events: `server_info.rs`.
@@ -39,6 +40,7 @@ mod cluster;
 mod conn;
 mod imports;
 mod jwt_accounts;
+mod link;
 mod listener_info;
 mod log;
 mod message_trace;
@@ -66,12 +68,15 @@ pub use broker::Broker;
 pub use callout::PendingCallout;
 pub use client_events::ClientEvents;
 pub use closed::{ClosedConn, ClosedSub, PastTraffic};
+pub use cluster::LinkTerms;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, TlsDetails, Transport};
 pub use imports::{
     Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
     ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 pub use jwt_accounts::{JwtAccounts, Resolver};
+pub use link::announcements::Announcing;
+pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
 pub use message_trace::{MessageTrace, TraceDestination, Traced};

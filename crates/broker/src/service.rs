@@ -104,6 +104,15 @@ pub(crate) enum ServiceTarget {
 }
 
 impl ServiceTarget {
+    /// Whether other servers are told that this one wants what is sent there. Compat: they import
+    /// for themselves.
+    pub(crate) fn is_announced(&self) -> bool {
+        match self {
+            Self::Service(_) | Self::Requesters => true,
+            Self::Import(_) => false,
+        }
+    }
+
     /// Whether both would receive a message as one.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {

@@ -34,6 +34,8 @@ pub struct Traffic {
     pub out_msgs: ShardCounter,
     /// Their payload bytes.
     pub out_bytes: ShardCounter,
+    /// Of all that, messages and bytes from links to other servers, then those to them.
+    pub(crate) links: [ShardCounter; 4],
     pub(crate) routes: SharedRouteCounts,
 }
 

@@ -106,7 +106,7 @@ impl Url {
     }
 
     /// User and password as they are meant, if there is a user.
-    pub(crate) fn login(&self) -> Option<(String, Option<Secret>)> {
+    pub fn login(&self) -> Option<(String, Option<Secret>)> {
         let user = self.user.as_deref()?;
         Some((
             unescape(user),

@@ -35,11 +35,12 @@ pub use imports::{
 };
 pub use page::Pages;
 pub use response::PageResponse;
+pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterConfig, ConnSnapshot,
-    Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
-    JournalSnapshot, Json, JwtInfo, LinkCounts, OcspPeerCache, PageHeader, PeerCert, Process, QueueSnapshot,
-    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance,
-    StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
-    Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ConnSnapshot, Health,
+    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
+    Json, JwtInfo, LinkCounts, OcspPeerCache, PageHeader, PeerCert, Process, QueueSnapshot, RuntimeSnapshot,
+    ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
+    StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
+    VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
 };

@@ -1,23 +1,64 @@
-//! `/routez`: the routes to other servers of the cluster. There are none yet.
+//! `/routez`: the links to other servers of the cluster.
 
+use jiff::Timestamp;
 use serde::Serialize;
+use std::time::Duration;
 
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
-use crate::snapshot::SnapshotSource;
-use crate::text::utc;
+use crate::snapshot::{SnapshotSource, is_nothing};
+use crate::text::{age, round_trip, utc};
+use myelin_wire::json::{is_zero, nanoseconds};
+
+/// One link to another server.
+#[derive(Debug, Clone)]
+pub struct RouteSnapshot {
+    /// Number of the connection.
+    pub rid: u64,
+    /// Id of the other server.
+    pub remote_id: String,
+    /// Its name.
+    pub remote_name: String,
+    /// Whether this server dials it.
+    pub did_solicit: bool,
+    /// Whether it is configured here.
+    pub is_configured: bool,
+    /// Address of the other end.
+    pub ip: String,
+    /// Port of the other end.
+    pub port: u16,
+    /// When the link began.
+    pub start: Timestamp,
+    /// When something was last heard.
+    pub last_activity: Timestamp,
+    /// The last measured round trip.
+    pub rtt: Option<Duration>,
+    /// Bytes that wait for it.
+    pub pending_size: usize,
+    /// Messages received and sent, then bytes of those.
+    pub msgs: [u64; 2],
+    /// Bytes of those.
+    pub bytes: [u64; 2],
+    /// Interest of the other side.
+    pub subscriptions: usize,
+    /// The account to which it is dedicated.
+    pub account: Option<String>,
+    /// How it is compressed.
+    pub compression: &'static str,
+}
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     Subs::read(query)?;
     // Compat: unlike most pages, this one does not count a request with an unreadable value.
     source.count_request("/routez");
     let page_header = source.page_header();
+    let routes = source.routes();
     Ok(PageResponse::page(&Routez {
         server_id: &page_header.server_id,
         server_name: &page_header.server_name,
         now: utc(page_header.now),
-        num_routes: 0,
-        routes: [],
+        num_routes: routes.len(),
+        routes: routes.iter().map(|route| RouteRow::of(route, page_header.now)).collect(),
     }))
 }
 
@@ -27,5 +68,95 @@ struct Routez<'a> {
     server_name: &'a str,
     now: String,
     num_routes: usize,
-    routes: [(); 0],
+    routes: Vec<RouteRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct RouteRow<'a> {
+    rid: u64,
+    remote_id: &'a str,
+    remote_name: &'a str,
+    did_solicit: bool,
+    is_configured: bool,
+    ip: &'a str,
+    port: u16,
+    #[serde(flatten)]
+    times: RouteTimes,
+    pending_size: usize,
+    in_msgs: u64,
+    out_msgs: u64,
+    in_bytes: u64,
+    out_bytes: u64,
+    subscriptions: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<&'a str>,
+    compression: &'a str,
+}
+
+#[derive(Serialize)]
+struct RouteTimes {
+    start: String,
+    last_activity: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    rtt: String,
+    uptime: String,
+    idle: String,
+}
+
+impl<'a> RouteRow<'a> {
+    fn of(route: &'a RouteSnapshot, now: Timestamp) -> Self {
+        Self {
+            rid: route.rid,
+            remote_id: &route.remote_id,
+            remote_name: &route.remote_name,
+            did_solicit: route.did_solicit,
+            is_configured: route.is_configured,
+            ip: &route.ip,
+            port: route.port,
+            times: RouteTimes {
+                start: utc(route.start),
+                last_activity: utc(route.last_activity),
+                rtt: route.rtt.map(round_trip).unwrap_or_default(),
+                uptime: age(route.start, now),
+                idle: age(route.last_activity, now),
+            },
+            pending_size: route.pending_size,
+            in_msgs: route.msgs[0],
+            out_msgs: route.msgs[1],
+            in_bytes: route.bytes[0],
+            out_bytes: route.bytes[1],
+            subscriptions: route.subscriptions,
+            account: route.account.as_deref(),
+            compression: route.compression,
+        }
+    }
+}
+
+/// The `cluster` section of `/varz`; what is empty or zero is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClusterConfig {
+    /// The name in force.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The address for routes, if one is configured.
+    #[serde(rename = "addr", skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// The port for routes, as it is bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_port: Option<u16>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub auth_timeout: f64,
+    /// `host:port` of configured routes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
+    /// Connections between two servers; -1 for one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pool_size: i64,
+    /// Written in nanoseconds.
+    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
+    pub write_deadline: Duration,
+    /// Reaction when the write deadline passes.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub write_timeout: &'static str,
 }

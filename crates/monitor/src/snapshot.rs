@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
+use crate::routez::{ClusterConfig, RouteSnapshot};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
@@ -98,6 +99,11 @@ pub trait SnapshotSource: Send + Sync {
     /// Whether a stream has a consumer of this name.
     fn has_consumer(&self, _account: &str, _stream: &str, _consumer: &str) -> bool {
         false
+    }
+
+    /// Links to other servers.
+    fn routes(&self) -> Vec<RouteSnapshot> {
+        Vec::new()
     }
 
     /// The queues between this server's threads, for `/ipqueuesz`.
@@ -226,33 +232,6 @@ pub struct ServerIdentity {
     pub ws_connect_urls: Vec<String>,
 }
 
-/// The `cluster` section of `/varz` of a server that has none but may have a name for one; what is
-/// empty or zero is left out.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ClusterConfig {
-    /// The name in force.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The address for routes, if one is configured.
-    #[serde(rename = "addr", skip_serializing_if = "String::is_empty")]
-    pub host: String,
-    /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub auth_timeout: f64,
-    /// `host:port` of configured routes, which nobody connects to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub urls: Vec<String>,
-    /// Connections between two servers, where it is not the default; -1 for one.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub pool_size: i64,
-    /// Written in nanoseconds.
-    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
-    pub write_deadline: Duration,
-    /// Reaction when the write deadline passes.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub write_timeout: &'static str,
-}
-
 /// The `websocket` section of `/varz`; what is empty, zero or false is left out.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct WebSocketConfig {
@@ -304,7 +283,7 @@ pub struct WebSocketConfig {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
-fn is_nothing(seconds: &f64) -> bool {
+pub(crate) fn is_nothing(seconds: &f64) -> bool {
     *seconds == 0.0
 }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::response::PageResponse;
+use crate::routez::ClusterConfig;
 use crate::snapshot::{
-    ClusterConfig, JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, OcspPeerCache, Process,
-    ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,
-    WebSocketConfig,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, OcspPeerCache, Process, ServerIdentity,
+    ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits, WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};

@@ -34,6 +34,7 @@
 //!   `shard/preamble.rs`.
 //! - WebSocket: the upgrade in `wire/src/websocket/upgrade.rs` and `websocket/`; frames in
 //!   `wire/src/websocket/{frame_reader,frame_writer}.rs` and `shard/websocket.rs`.
+//! - Other servers: `cluster/` accepts and dials, `shard/link.rs` serves a link.
 //! - What a stranger may send before it is known who that is: `budget.rs`.
 //! - What the log says and where it goes: `banner/`, `logging/`. A page of monitoring:
 //!   `monitoring.rs` fills what `monitor` renders.
@@ -43,6 +44,7 @@
 
 mod banner;
 mod budget;
+mod cluster;
 mod http;
 mod jetstream;
 mod lame_duck;

@@ -13,7 +13,8 @@ use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{
-    banner, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls, websocket,
+    banner, cluster, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls,
+    websocket,
 };
 use myelin_auth::callout::ServerKeys;
 use myelin_broker::{Broker, Level, Log};
@@ -132,6 +133,7 @@ pub(crate) struct Server {
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
+    pub(crate) cluster: Option<cluster::RunningCluster>,
     system: Option<system::Running>,
     /// Reloads that the system account asks for.
     orders: UnboundedReceiver<Reloaded>,
@@ -152,11 +154,19 @@ impl Server {
     fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
+        let links = cluster::terms(options).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
+        let is_dynamic = links.is_some() && options.cluster.name.is_none();
+        if let Some(links) = links {
+            broker.form_cluster(links);
+        }
+        if is_dynamic {
+            broker.set_cluster(&cluster::dynamic_name());
+        }
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
@@ -222,6 +232,15 @@ impl Server {
             // write over that of another one, whose ports it wanted.
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
+        let cluster_parts = cluster::ClusterParts {
+            options,
+            broker: &broker,
+            mailboxes: &mailboxes,
+            log,
+            control: control.handle(),
+            is_dynamic,
+        };
+        let cluster = start_cluster(&cluster_parts, &monitor)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -241,6 +260,7 @@ impl Server {
             jetstream,
             resolver,
             websocket,
+            cluster,
             system,
             orders,
             accepting,
@@ -336,6 +356,7 @@ impl Server {
         if let Some(system) = self.system {
             system.stop();
         }
+        self.cluster.iter().for_each(cluster::RunningCluster::stop);
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
             self.accepting.abort();
@@ -387,6 +408,18 @@ fn new_broker(
     broker.set_keys(keys);
     setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)
+}
+
+fn start_cluster(
+    parts: &cluster::ClusterParts<'_>,
+    monitor: &Monitor,
+) -> Result<Option<cluster::RunningCluster>, StartError> {
+    if parts.options.cluster.listener.port.is_none() {
+        return Ok(None);
+    }
+    let running = cluster::RunningCluster::start(parts).map_err(StartError::new)?;
+    monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
+    Ok(Some(running))
 }
 
 /// Applies an account's token beyond the broker: to JetStream, and to the account's connections.

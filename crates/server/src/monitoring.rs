@@ -20,10 +20,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
+use myelin_mesh::Mesh;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
-    Process, QueueSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot,
-    ThreadSnapshot, Traffic, VarzSettings,
+    Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
+    SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
@@ -52,6 +53,8 @@ pub(crate) struct Monitor {
     addresses: OnceLock<Addresses>,
     jetstream: Arc<Current>,
     ocsp: OnceLock<Arc<ocsp::Current>>,
+    /// The cluster and the port for routes.
+    cluster: OnceLock<(Arc<Mesh>, u16)>,
     queues: Mutex<Vec<(Cow<'static, str>, Count)>>,
 }
 
@@ -77,6 +80,7 @@ impl Monitor {
             addresses: OnceLock::new(),
             jetstream: Arc::default(),
             ocsp: OnceLock::new(),
+            cluster: OnceLock::new(),
             queues: Mutex::default(),
         })
     }
@@ -99,6 +103,11 @@ impl Monitor {
     /// Says which ports were bound, once they are.
     pub(crate) fn set_addresses(&self, addresses: Addresses) {
         let _ = self.addresses.set(addresses);
+    }
+
+    /// Shows the cluster from now on.
+    pub(crate) fn set_cluster(&self, mesh: Arc<Mesh>, port: u16) {
+        let _ = self.cluster.set((mesh, port));
     }
 
     /// The JetStream that is shown, and that accounts may use.
@@ -178,17 +187,21 @@ impl Monitor {
     fn traffic(&self) -> Traffic {
         let (connections, total_connections) = self.broker.connection_counts();
         let [in_msgs, in_bytes, out_msgs, out_bytes] = self.broker.traffic();
+        let [link_in, link_in_bytes, link_out, link_out_bytes] = self.broker.link_traffic();
+        let mesh = self.cluster.get().map(|(mesh, _)| mesh);
         Traffic {
             connections,
             total_connections,
             in_msgs,
             in_bytes,
-            in_client_msgs: in_msgs,
-            in_client_bytes: in_bytes,
+            routes: mesh.map_or(0, |mesh| mesh.links().len()),
+            remotes: mesh.map_or(0, |mesh| mesh.servers()),
+            in_client_msgs: in_msgs.saturating_sub(link_in),
+            in_client_bytes: in_bytes.saturating_sub(link_in_bytes),
             out_msgs,
             out_bytes,
-            out_client_msgs: out_msgs,
-            out_client_bytes: out_bytes,
+            out_client_msgs: out_msgs.saturating_sub(link_out),
+            out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
             subscriptions: self.broker.accounts().iter().map(|a| a.subscriptions()).sum::<usize>() as u32,
             ..Traffic::default()
@@ -217,7 +230,11 @@ impl SnapshotSource for Monitor {
             identity: self.identity(),
             limits: configured.limits.clone(),
             settings: self.settings(&configured),
-            cluster: ClusterConfig { name: self.broker.cluster().to_string(), ..configured.cluster.clone() },
+            cluster: ClusterConfig {
+                name: self.broker.cluster().to_string(),
+                cluster_port: self.cluster.get().map(|(_, port)| *port),
+                ..configured.cluster.clone()
+            },
             websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
@@ -332,6 +349,13 @@ impl SnapshotSource for Monitor {
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         let running = self.jetstream.get();
         running.is_some_and(|running| jetstream::has_consumer(&running, account, stream, consumer))
+    }
+
+    fn routes(&self) -> Vec<RouteSnapshot> {
+        let links = self.cluster.get().map(|(mesh, _)| mesh.links()).unwrap_or_default();
+        let mut routes: Vec<_> = links.iter().map(|link| connections::route(link)).collect();
+        routes.sort_by_key(|route| route.rid);
+        routes
     }
 
     /// Compat: under the names of the reference's queues, as far as there is something like them.

@@ -220,6 +220,18 @@ pub enum CloseReason {
     TlsHandshake,
     /// Somebody in the system account has asked for it.
     Kicked,
+    /// Both servers are connected already, or are the same.
+    DuplicateRoute,
+    /// A client on the port of routes.
+    WrongPort,
+    /// The peer's cluster has another name.
+    ClusterNameConflict,
+    /// The peer has the name of this server.
+    DuplicateServerName,
+    /// The account to which the link is dedicated is not known here.
+    MissingAccount,
+    /// More interest than one link may bring.
+    MaximumSubscriptions,
     /// A bug: a panic while handling this connection's bytes.
     InternalError,
 }
@@ -252,6 +264,12 @@ impl CloseReason {
             Self::NoRespondersRequiresHeaders => "No Responders Requires Headers",
             Self::TlsHandshake => "TLS Handshake Failure",
             Self::Kicked => "Kicked",
+            Self::DuplicateRoute => "Duplicate Route",
+            Self::WrongPort => "Incorrect Port",
+            Self::ClusterNameConflict => "Cluster Name Conflict",
+            Self::DuplicateServerName => "Duplicate Server Name",
+            Self::MissingAccount => "Missing Account",
+            Self::MaximumSubscriptions => "Maximum Subscriptions Exceeded",
             Self::InternalError => "Internal Error",
         }
     }

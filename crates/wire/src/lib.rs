@@ -8,7 +8,8 @@
 //! what an authority says of certificates. [`message_trace`] finds what asks for a trace in a
 //! header block, [`encoding`] compresses what is reported. [`message_buf`] holds messages on their
 //! way to and from services. [`s2`] compresses links between servers, and backups. [`websocket`] is
-//! another way in: the upgrade of an HTTP connection, and frames around the same bytes.
+//! another way in: the upgrade of an HTTP connection, and frames around the same bytes. [`peer`] is
+//! what the servers of a cluster say to each other.
 
 pub mod connect;
 pub mod der;
@@ -22,6 +23,7 @@ pub mod message_buf;
 pub mod message_trace;
 pub mod ocsp;
 pub mod parser;
+pub mod peer;
 pub mod proxy;
 pub mod s2;
 pub mod websocket;

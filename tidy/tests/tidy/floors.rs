@@ -18,6 +18,7 @@ const FLOORS: [(&str, &[&str]); 22] = [
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "store"]),
     ("loadgen", &["auth", "stdx"]),
+    ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["subject", "wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
     (
@@ -29,6 +30,7 @@ const FLOORS: [(&str, &[&str]); 22] = [
             "disk",
             "jetstream",
             "jsapi",
+            "mesh",
             "monitor",
             "natsfiles",
             "stdx",

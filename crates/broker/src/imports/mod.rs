@@ -56,7 +56,7 @@ pub(crate) use system::furnish;
 
 use self::shadow_bindings::ShadowBindings;
 use crate::account::Account;
-use crate::cluster::ClusterName;
+use crate::cluster::Cluster;
 use crate::conn::lock;
 use crate::service::{Binding, ServiceTarget};
 use crate::shard::Shard;
@@ -72,7 +72,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct ImportsAndExports {
     config: ArcSwap<AccountConfig>,
     /// Of the server.
-    cluster: Arc<ClusterName>,
+    cluster: Arc<Cluster>,
     has_mappings: AtomicBool,
     is_asked: AtomicBool,
     /// Whether there are stream imports, or shadows of former ones.
@@ -178,7 +178,7 @@ impl ImportsAndExports {
         self.bindings.unlisten(binding);
     }
 
-    pub(crate) fn new(config: AccountConfig, cluster: Arc<ClusterName>) -> Self {
+    pub(crate) fn new(config: AccountConfig, cluster: Arc<Cluster>) -> Self {
         let imports = Self { cluster, ..Self::default() };
         imports.set_config(config);
         imports

@@ -87,6 +87,7 @@ impl Session {
             is_mapped: true,
             hop: None,
             trace,
+            routed: None,
         };
         let message = Message {
             to: &[],

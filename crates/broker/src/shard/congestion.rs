@@ -71,7 +71,8 @@ impl Shard {
             let waiting = account.imports.replies.waiting(subject);
             return waiting.is_some_and(|(account, reply)| self.is_congested(&account, &reply, waiter));
         }
-        let scope = RouteScope { account, permissions: None, is_mapped: false, is_imported: false };
+        let scope =
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: false };
         let route = self.routes.find(scope, subject, self.staging.cohorts());
         let bound = self.settings.max_backlog();
         let mut check = CongestionCheck { staging: &mut self.staging, bound, waiter };

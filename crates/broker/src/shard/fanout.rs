@@ -24,6 +24,7 @@ use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
+use myelin_wire::peer::parser::QueueNames;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,6 +80,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) hop: Option<&'a Hop<'a>>,
     /// The trace of the message, if it has one.
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
+    /// The message comes from another server, which has chosen these queue groups here.
+    pub(crate) routed: Option<&'a QueueNames<'a>>,
 }
 
 /// Result of a publish.
@@ -112,6 +115,7 @@ impl Shard {
             permissions: from.permissions,
             is_mapped: from.is_mapped && from.account.imports.has_mappings(),
             is_imported: from.hop.is_some(),
+            is_routed: from.routed.is_some(),
         };
         let routed_by = if message.to.is_empty() { message.subject } else { message.to };
         let route = self.routes.find(scope, routed_by, self.staging.cohorts());
@@ -178,6 +182,8 @@ impl Shard {
             fanout.run_traced(trace, route, &mut self.rng);
         } else if from.logs_protocol {
             fanout.run_logged(route, &mut self.rng);
+        } else if let Some(queues) = from.routed {
+            fanout.run_routed(route, queues, &mut self.rng);
         } else {
             fanout.run::<false>(route, &mut self.rng);
         }
@@ -196,6 +202,8 @@ impl Shard {
                         self.queue.push(service, msg, from.conn);
                         outcome.delivered = true;
                     }
+                    // Where it was published it has gone that way.
+                    ServiceTarget::Import(_) if from.routed.is_some() => {}
                     other => imported.push(other.clone()),
                 }
             }
@@ -295,22 +303,22 @@ fn has_reserved_prefix(reply: &[u8]) -> bool {
 }
 
 /// One message on its way to several targets.
-struct Fanout<'a> {
+pub(super) struct Fanout<'a> {
     from: &'a Publisher<'a>,
-    message: &'a Message<'a>,
+    pub(super) message: &'a Message<'a>,
     /// The message's, or that of a copy made for many receivers.
-    shared_tail: Option<&'a Bytes>,
+    pub(super) shared_tail: Option<&'a Bytes>,
     /// All that a receiver needs is the head of its frame and the message's tail, unless it is
     /// [careful](ClientTarget::careful).
     is_plain: bool,
     /// The tail without headers, rendered when the first receiver needs it.
     stripped: Option<Vec<u8>>,
     /// Where heads are rendered for a message that shows another subject than the route's.
-    head: &'a mut Vec<u8>,
-    staging: &'a mut Staging,
-    pool: &'a mut super::pool::Pool,
+    pub(super) head: &'a mut Vec<u8>,
+    pub(super) staging: &'a mut Staging,
+    pub(super) pool: &'a mut super::pool::Pool,
     broker: &'a Broker,
-    settings: &'a Settings,
+    pub(super) settings: &'a Settings,
     /// Subscriptions that have had their last message.
     finished: &'a mut Vec<Arc<Subscription>>,
     outcome: Outcome,
@@ -329,6 +337,26 @@ impl Fanout<'_> {
         }
         for group in &route.groups {
             self.queue_group::<LOGGED>(route, group, rng);
+        }
+        if let Some(remote) = &route.remote {
+            self.remote::<LOGGED>(route, remote, rng);
+        }
+    }
+
+    /// The loop for a message from another server, which has chosen queue groups.
+    #[inline(never)]
+    fn run_routed(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
+        for target in &route.targets {
+            match target {
+                RouteTarget::Client(delivery) => self.client::<false>(route, delivery),
+                RouteTarget::Cohort(shared) => self.cohort::<false>(route, shared),
+            }
+        }
+        for group in &route.groups {
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| queues.contains(queue)) {
+                self.queue_group::<false>(route, group, rng);
+            }
         }
     }
 
@@ -374,7 +402,7 @@ impl Fanout<'_> {
 
     /// Whether the connection gets the message.
     #[inline(always)]
-    fn note(&mut self, placed: Placed) -> bool {
+    pub(super) fn note(&mut self, placed: Placed) -> bool {
         if placed.stalled {
             self.outcome.stalled = true;
             self.outcome.drops += u64::from(placed.dropped);
@@ -469,16 +497,21 @@ impl Fanout<'_> {
         self.staging.cohorts().contains(shared.cohort, self.from.conn)
     }
 
-    /// One member gets the message: a random one, or the next that can take it.
+    /// One member gets the message: a random one, or the next that can take it. False: none can.
     #[inline(never)]
-    fn queue_group<const LOGGED: bool>(&mut self, route: &Route, group: &[ClientTarget], rng: &mut Rng) {
+    pub(super) fn queue_group<const LOGGED: bool>(
+        &mut self,
+        route: &Route,
+        group: &[ClientTarget],
+        rng: &mut Rng,
+    ) -> bool {
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let conn = delivery.sub.conn();
             if self.is_plain && !delivery.careful && conn.close_requested().is_none() {
                 if self.deliver_plain(route, delivery) {
                     delivery.sub.count(1);
-                    return;
+                    return true;
                 }
                 continue;
             }
@@ -496,9 +529,10 @@ impl Fanout<'_> {
                 if !delivery.careful {
                     delivery.sub.count(1);
                 }
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Stages the message for one subscription whose head in the route is `cached`; `false` when it

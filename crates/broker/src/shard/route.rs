@@ -11,9 +11,11 @@
 //! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
+use super::remote::RemoteTargets;
 use super::rules::{Access, access, mapped, may_receive};
 use crate::account::Account;
 use crate::conn::Conn;
+use crate::link::remote_interest::RemoteSub;
 use crate::reply_prefix;
 use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
@@ -48,6 +50,8 @@ pub(super) struct RouteScope<'a> {
     pub(super) is_mapped: bool,
     /// The message comes from another account by an import: it is not exported again.
     pub(super) is_imported: bool,
+    /// The message comes from another server: it goes to no other.
+    pub(super) is_routed: bool,
 }
 
 impl RouteScope<'_> {
@@ -55,9 +59,10 @@ impl RouteScope<'_> {
     #[inline(always)]
     fn key(&self, name: &RouteName<'_>) -> RouteKey {
         let permissions = self.permissions.map_or(0, |p| Arc::as_ptr(p).addr());
-        let [shared_prefix, mapped, imported] =
-            [name.is_prefix, self.is_mapped, self.is_imported].map(u32::from);
-        RouteKey { account: self.account.id, kind: shared_prefix << 2 | mapped << 1 | imported, permissions }
+        let [shared_prefix, mapped, imported, routed] =
+            [name.is_prefix, self.is_mapped, self.is_imported, self.is_routed].map(u32::from);
+        let kind = routed << 3 | shared_prefix << 2 | mapped << 1 | imported;
+        RouteKey { account: self.account.id, kind, permissions }
     }
 
     /// The name of the route for `subject`.
@@ -76,7 +81,7 @@ impl RouteScope<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RouteKey {
     account: u32,
-    /// Whether the name is a prefix, mappings apply, the message is imported.
+    /// Whether the message is routed, the name is a prefix, mappings apply, the message is imported.
     kind: u32,
     permissions: usize,
 }
@@ -142,6 +147,8 @@ pub(super) struct Route {
     pub(super) groups: Vec<SmallVec<[ClientTarget; 2]>>,
     /// Services and other accounts that get the message, after everybody else.
     pub(super) services: SmallVec<[ServiceTarget; 1]>,
+    /// Other servers that get the message.
+    pub(super) remote: Option<Box<RemoteTargets>>,
     /// The subject under which the message goes, with [`Access::Mapped`].
     pub(super) mapped: Vec<u8>,
     /// Renderings of `HMSG <subject> <sid> `.
@@ -167,6 +174,7 @@ impl Route {
             targets: Vec::new(),
             groups: Vec::new(),
             services: SmallVec::new(),
+            remote: None,
             mapped: Vec::new(),
             heads: Vec::new(),
             uncounted: 0,
@@ -182,7 +190,7 @@ impl Route {
 
     /// Whether nobody gets anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.targets.is_empty() && self.groups.is_empty() && self.services.is_empty()
+        self.targets.is_empty() && self.groups.is_empty() && self.services.is_empty() && self.remote.is_none()
     }
 
     /// The head for a HMSG; without its first byte it is that of a MSG.
@@ -227,6 +235,7 @@ impl Route {
             + self.name.len()
             + self.mapped.len()
             + self.heads.len()
+            + self.remote.as_ref().map_or(0, |remote| remote.cost())
             + self.targets.len() * size_of::<RouteTarget>()
             + self.targets.iter().map(subs).sum::<usize>()
             + self.groups.iter().map(|group| group.len() * size_of::<ClientTarget>()).sum::<usize>()
@@ -251,6 +260,7 @@ impl Route {
         }
         self.groups.clear();
         self.services.clear();
+        self.remote = None;
         self.mapped.clear();
         self.heads.clear();
         self.stamp = None;
@@ -502,13 +512,14 @@ fn is_current(account: &Account, [clients, services]: &[EpochStamp; 2]) -> bool 
 struct Matching {
     clients: Matched<Arc<Subscription>>,
     services: Matched<Arc<Binding>>,
+    remote: Matched<Arc<RemoteSub>>,
 }
 
-/// Fills a forgotten route. Answers whether any client has subscribed to the subject, even if it
-/// must not receive it.
+/// Fills a forgotten route. Answers whether any client or other server wants the subject, even if the
+/// client must not receive it.
 fn build(
     route: &mut Route,
-    Matching { clients: matched, services }: &mut Matching,
+    Matching { clients: matched, services, remote }: &mut Matching,
     scope: RouteScope<'_>,
     subject: &[u8],
     cohorts: Option<&mut Cohorts>,
@@ -527,15 +538,19 @@ fn build(
             services.clear();
             access
         }
+        // Where it was published that was decided.
+        None if scope.is_routed => Access::Allowed,
         None => access(scope, subject),
     };
+    let is_elsewhere = scope.is_routed || matches!(route.access, Access::Mapped | Access::Drawn);
+    route.remote = if is_elsewhere { None } else { RemoteTargets::of(scope.account, subject, remote) };
     for binding in services.plain.drain(..) {
         // A service that receives the subject twice gets the message once.
         if !route.services.iter().any(|known| known.is(binding.receiver())) {
             route.services.push(binding.receiver().clone());
         }
     }
-    let has_clients = !matched.is_empty();
+    let has_clients = !matched.is_empty() || route.remote.is_some();
     let is_imported = scope.is_imported;
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, is_imported);
     match cohorts {
@@ -551,9 +566,15 @@ fn build(
         let heads = &mut route.heads;
         let members = group.members.drain(..).filter(takes);
         let members: SmallVec<_> = members.map(|sub| deliver_to(heads, subject, sub)).collect();
-        if !members.is_empty() {
-            route.groups.push(members);
-        }
+        let Some(queue) = members.first().and_then(|first: &ClientTarget| first.sub.queue()) else {
+            continue;
+        };
+        let queue: SmallVec<[u8; 32]> = queue.into();
+        let members = match &mut route.remote {
+            Some(remote) => remote.join(&queue, members),
+            None => Some(members),
+        };
+        route.groups.extend(members);
     }
     matched.clear();
     has_clients

@@ -90,7 +90,8 @@ impl Shard {
         permissions: Option<&Arc<Permissions>>,
         subject: &[u8],
     ) -> bool {
-        let scope = RouteScope { account, permissions, is_mapped: false, is_imported: false };
+        let scope =
+            RouteScope { account, permissions, is_mapped: false, is_imported: false, is_routed: false };
         access(scope, subject) == Access::Allowed
     }
 
@@ -139,6 +140,7 @@ impl Shard {
             is_mapped: false,
             hop: None,
             trace: None,
+            routed: None,
         };
         let mut rendering = std::mem::take(&mut self.rendering);
         let mut receivers = AddressTargets((0..msgs.addresses()).map(|_| None).collect());
@@ -198,13 +200,15 @@ impl Shard {
     /// Finds the receiver of `to`.
     #[inline(never)]
     fn receiver(&mut self, account: &Arc<Account>, to: &[u8]) -> AddressTarget {
-        let scope = RouteScope { account, permissions: None, is_mapped: false, is_imported: false };
+        let scope =
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: false };
         let route = self.routes.find(scope, to, self.staging.cohorts());
         match &route.targets[..] {
             [RouteTarget::Client(delivery)]
                 if route.access == Access::Allowed
                     && route.groups.is_empty()
                     && route.services.is_empty()
+                    && route.remote.is_none()
                     && !delivery.careful
                     // Each subject that it is shown would be looked at.
                     && !delivery.sub.conn().is_filtered() =>

@@ -391,6 +391,8 @@ fn imported<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a
         is_service: true,
         is_mapped: true,
         hop: Some(hop),
+        // What becomes of it is published here.
+        routed: None,
         ..*from
     }
 }

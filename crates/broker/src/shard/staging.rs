@@ -40,15 +40,18 @@ pub(super) struct Stage {
 impl Stage {
     fn new(conn: &Arc<Conn>, settings: &Settings) -> Self {
         let pending = conn.pending();
+        let is_far_behind = pending > settings.max_pending / 4 * 3;
+        let is_link = conn.link().is_some();
         Self {
             conn: Arc::clone(conn),
             chunk: Vec::new(),
             segments: Staged::new(),
             load: AppendCounts::default(),
             open: None,
-            stalled: pending > settings.max_pending / 4 * 3,
+            // A link loses no message, whatever is preferred for clients.
+            stalled: is_far_behind && !(is_link && settings.no_fast_producer_stall),
             stall_counted: false,
-            left: settings.max_pending.saturating_sub(pending),
+            left: if is_link { usize::MAX } else { settings.max_pending.saturating_sub(pending) },
             overrun: false,
             is_ending: conn.close_requested().is_some(),
         }
@@ -254,6 +257,11 @@ impl Staging {
             self.seal(cohort);
         }
         self.stage(conn, settings)
+    }
+
+    /// Has the next flush look at a connection.
+    pub(super) fn touch(&mut self, conn: &Arc<Conn>, settings: &Settings) {
+        self.stage(conn, settings);
     }
 
     /// Stages bytes that are no message.

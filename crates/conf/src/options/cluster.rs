@@ -115,12 +115,9 @@ impl ClusterOptions {
                 || self.set_timing(inner, report)?)
         });
         self.permissions = self.permissions.take().or(deprecated);
-        // Compat: without a port it is but a name; routes are not looked at then.
-        if self.listener.port.is_some()
-            && let Some(feature) = BlockKind::Top.find(field.name()).and_then(|entry| entry.class.feature())
-        {
+        if self.listener.port.is_none() {
+            // Compat: without a port it is but a name; routes are not looked at then.
             report.missing.truncate(missing);
-            report.refuse_start(field.diagnostic(missing_text(field.written(), feature)));
         }
         Ok(true)
     }
@@ -157,7 +154,12 @@ impl ClusterOptions {
             "connect_backoff" => self.connect_backoff = field.boolean()?,
             "pool_size" => self.pool_size = PoolSize::read(field)?,
             "accounts" => self.pinned_accounts = field.text_or_texts("accounts", report)?,
-            "compression" => self.compression = CompressionOptions::read(field, "s2_fast", report)?,
+            "compression" => {
+                self.compression = CompressionOptions::read(field, "s2_fast", report)?;
+                if self.wants_compression() {
+                    report.refuse_start(field.diagnostic(missing_text(field.written(), "compression")));
+                }
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -186,6 +188,11 @@ impl ClusterOptions {
     /// The mode is unknown. Options that were loaded to run have been checked.
     pub fn compression(&self) -> Result<LinkCompression, String> {
         self.compression.resolve("s2_fast", LinkCompression::Accept)
+    }
+
+    fn wants_compression(&self) -> bool {
+        use LinkCompression as L;
+        matches!(self.compression(), Ok(L::S2Auto(_) | L::S2Fast | L::S2Better | L::S2Best))
     }
 
     /// Accounts that have a route of their own: the system account is always one of them, unless

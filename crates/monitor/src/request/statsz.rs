@@ -3,6 +3,7 @@
 
 use super::{Page, page};
 use crate::response::PageResponse;
+use crate::routez::RouteSnapshot;
 use crate::snapshot::{
     JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, ServerSnapshot, SnapshotSource,
     VarzJetStreamLimits, Volume,
@@ -16,14 +17,14 @@ use serde::Serialize;
 /// # Errors
 /// None that could be: they are JSON.
 pub fn statsz(source: &dyn SnapshotSource) -> Result<Page, String> {
-    let (server, jetstream) = (source.server(), source.jetstream());
+    let (server, jetstream, routes) = (source.server(), source.jetstream(), source.routes());
     let shown = jetstream.as_ref().map(|jetstream| JetStreamConfig {
         // Compat: where it lies is nobody else's business.
         store_dir: String::new(),
         ..jetstream.config.clone()
     });
     let jetstream = jetstream.as_ref().zip(shown.as_ref());
-    page(PageResponse::line(200, &Statsz::of(&server, jetstream)))
+    page(PageResponse::line(200, &Statsz::of(&server, &routes, jetstream)))
 }
 
 #[derive(Serialize)]
@@ -49,11 +50,36 @@ struct Statsz<'a> {
     stale_connection_stats: Option<LinkCounts>,
     #[serde(skip_serializing_if = "is_zero")]
     stalled_clients: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<StatszRoute<'a>>,
     active_servers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     jetstream: Option<StatszJetStream<'a>>,
     #[serde(skip_serializing_if = "is_zero")]
     gomaxprocs: usize,
+}
+
+/// One link to another server.
+#[derive(Serialize)]
+struct StatszRoute<'a> {
+    rid: u64,
+    name: &'a str,
+    sent: Volume,
+    received: Volume,
+    pending: usize,
+}
+
+impl<'a> StatszRoute<'a> {
+    fn of(route: &'a RouteSnapshot) -> Self {
+        let ([in_msgs, out_msgs], [in_bytes, out_bytes]) = (route.msgs, route.bytes);
+        Self {
+            rid: route.rid,
+            name: &route.remote_name,
+            sent: Volume { msgs: out_msgs, bytes: out_bytes },
+            received: Volume { msgs: in_msgs, bytes: in_bytes },
+            pending: route.pending_size,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -66,6 +92,7 @@ struct StatszJetStream<'a> {
 impl<'a> Statsz<'a> {
     fn of(
         server: &'a ServerSnapshot,
+        routes: &'a [RouteSnapshot],
         jetstream: Option<(&'a JetStreamSnapshot, &'a JetStreamConfig)>,
     ) -> Self {
         let (process, traffic) = (&server.process, &server.traffic);
@@ -88,8 +115,8 @@ impl<'a> Statsz<'a> {
             stale_connections: server.stale_connections.total(),
             stale_connection_stats: some(server.stale_connections),
             stalled_clients: traffic.stalled_clients,
-            // There are no others yet.
-            active_servers: 1,
+            routes: routes.iter().map(StatszRoute::of).collect(),
+            active_servers: 1 + traffic.remotes,
             jetstream: jetstream.map(|(snapshot, config)| StatszJetStream {
                 config,
                 stats: &snapshot.stats,

@@ -1,5 +1,6 @@
 //! Configuration as the pages show it: made when it is loaded, replaced as a whole by a reload.
 
+use crate::cluster::AUTH_TIMEOUT;
 use crate::jetstream::directory;
 use crate::tls;
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use myelin_conf::{Loaded, Url};
 use myelin_monitor::{
     ClusterConfig, JetStreamConfig, VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
 };
+use std::time::Duration;
 
 /// Values of the configuration that the pages show, replaced as a whole by a reload.
 #[derive(Debug)]
@@ -91,14 +93,19 @@ fn settings(options: &Options, config_digest: String) -> VarzSettings {
 /// in force.
 fn cluster(options: &ClusterOptions) -> ClusterConfig {
     let is_default = options.listener.host == ListenerOptions::default().host;
+    // Compat: where nobody listens the default is not filled in.
+    let listens = options.listener.port.is_some();
+    let default = if listens { AUTH_TIMEOUT } else { Duration::ZERO };
+    let auth_timeout = options.authorization.timeout.unwrap_or(default);
     ClusterConfig {
         name: String::new(),
-        host: if is_default { String::new() } else { options.listener.host.clone() },
-        auth_timeout: options.authorization.timeout.unwrap_or_default().as_secs_f64(),
+        host: if is_default && !listens { String::new() } else { options.listener.host.clone() },
+        cluster_port: None,
+        auth_timeout: auth_timeout.as_secs_f64(),
         urls: options.routes.iter().map(host_and_port).collect(),
         pool_size: match options.pool_size {
             PoolSize::Single => -1,
-            size if size == ClusterOptions::default().pool_size => 0,
+            size if !listens && size == ClusterOptions::default().pool_size => 0,
             PoolSize::Connections(connections) => i64::from(connections),
         },
         write_deadline: options.write_deadline.unwrap_or_default(),

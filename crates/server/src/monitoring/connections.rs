@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use myelin_auth::ConnectionType;
 use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
+use myelin_mesh::LinkState;
+use myelin_monitor::RouteSnapshot;
 use myelin_monitor::{Closed, ConnSnapshot, JwtInfo, PeerCert, SubSnapshot, Tls};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -130,4 +132,29 @@ fn closed_subscription(sub: &ClosedSub, conn: &ClosedConn) -> SubSnapshot {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A link to another server.
+pub(super) fn route(link: &LinkState) -> RouteSnapshot {
+    let (conn, facts) = (link.conn(), link.facts());
+    let (endpoint, (in_msgs, in_bytes), (out_msgs, out_bytes)) =
+        (conn.endpoint(), conn.received(), conn.sent());
+    RouteSnapshot {
+        rid: conn.cid(),
+        remote_id: facts.remote_id,
+        remote_name: facts.remote_name,
+        did_solicit: facts.did_solicit,
+        is_configured: facts.is_explicit,
+        ip: endpoint.peer.ip().to_string(),
+        port: endpoint.peer.port(),
+        start: timestamp(endpoint.start),
+        last_activity: timestamp(conn.last_activity()),
+        rtt: facts.rtt,
+        pending_size: conn.pending(),
+        msgs: [in_msgs, out_msgs],
+        bytes: [in_bytes, out_bytes],
+        subscriptions: facts.subscriptions,
+        account: facts.account,
+        compression: "off",
+    }
 }

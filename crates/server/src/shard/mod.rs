@@ -21,6 +21,7 @@ mod close;
 mod conn_handle;
 mod drain;
 mod handshake;
+mod link;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -52,6 +53,7 @@ use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub(crate) use handshake::{HANDSHAKE, handshake};
+pub(crate) use link::NewLink;
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.
@@ -60,6 +62,10 @@ pub(crate) enum Mail {
     Accept(TcpStream, SocketAddr),
     /// Serve this client, whose connection has become a WebSocket.
     Upgraded(Box<Upgraded>),
+    /// Serve this connection to another server.
+    Link(Box<NewLink>),
+    /// Flush what this link has to say.
+    FlushLink(Arc<Conn>),
     /// Write this connection's outbox when its socket takes bytes again: the claim comes with it.
     Drain(Arc<Conn>),
     /// Call this service, whether or not it was sent anything.
@@ -90,7 +96,7 @@ pub(crate) enum Mail {
 /// elsewhere, and must not wait for this one. What may wait in it is bounded by what the mail is
 /// about:
 ///
-/// - `Accept`, `Upgraded`: a socket each, so by the files that the process may open;
+/// - `Accept`, `Upgraded`, `Link`: a socket each, so by the files that the process may open;
 /// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for each, which is closed
 ///   once; `Authenticated`, `AskCallout`: one for each, which sends nothing more before it has the answer; `AnnounceLameDuck`: one for each,
 ///   for an order of the operator;
@@ -98,6 +104,7 @@ pub(crate) enum Mail {
 ///   and each brings one; a direct read one for each slice, and these are counted while they are read (`request_queue_limit`);
 /// - `Publish`: what one answer to a request to the API is made of, whose number is limited before (`request_queue_limit`), a
 ///   few pieces of a backup, which wait for acknowledgements, and what the system account's one thread tells;
+/// - `FlushLink`: one for each link until it is flushed, since what is said next is only added;
 /// - `Flushed`: its sender waits; `Announce`, `Refresh`: one for each change of the configuration or of an account's token.
 ///
 /// What waits is [counted](Self::waiting) and shown by `/ipqueuesz`: the soak sees if one of these
@@ -357,7 +364,7 @@ impl ShardLocal {
 
     /// Does what other threads ask. A panic costs what this mail was about.
     fn deliver(self: &Rc<Self>, mail: Mail) {
-        let is_new = matches!(mail, Mail::Accept(..) | Mail::Upgraded(_));
+        let is_new = matches!(mail, Mail::Accept(..) | Mail::Upgraded(_) | Mail::Link(_));
         if supervise::guard(SupervisedPart::Mail, || self.take_mail(mail)).is_none() && is_new {
             // It was counted when it was placed here.
             self.mailbox.forget_one();
@@ -368,6 +375,11 @@ impl ShardLocal {
         match mail {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
             Mail::Upgraded(upgraded) => self.accept_upgraded(*upgraded),
+            Mail::Link(new) => self.accept_link(*new),
+            Mail::FlushLink(conn) => {
+                self.shard.borrow_mut().flush_link(&conn);
+                self.flush_soon();
+            }
             Mail::Drain(conn) => match self.link(conn.cid()) {
                 // Mostly the socket would take it, and it was only another shard that had something
                 // to say.
@@ -445,6 +457,14 @@ impl ShardLocal {
             Some(Ok(stream)) => self.begin(|| reader::open_upgraded(self, stream, upgraded)),
             Some(Err(error)) => self.cannot_use(peer, &error),
             None => self.mailbox.forget_one(),
+        }
+    }
+
+    fn accept_link(self: &Rc<Self>, new: NewLink) {
+        let NewLink { stream, peer, mesh, side } = new;
+        match tokio::net::TcpStream::from_std(stream) {
+            Ok(stream) => self.begin(|| link::open(self, stream, (peer, &mesh, side))),
+            Err(error) => self.cannot_use(peer, &error),
         }
     }
 

@@ -27,6 +27,10 @@ impl Transport for Socket {
     fn kick(&self, conn: &Arc<Conn>) {
         self.owner.post(Mail::Kick(conn.cid()));
     }
+
+    fn wake(&self, conn: &Arc<Conn>) {
+        self.owner.flush_link(conn);
+    }
 }
 
 /// Socket on which clients may speak TLS: plain until the handshake is over.

@@ -36,6 +36,7 @@ mod resolving;
 mod resources;
 mod responder;
 mod revocation;
+mod routes;
 mod slow;
 mod system;
 mod tls;

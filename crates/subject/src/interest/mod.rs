@@ -105,6 +105,12 @@ impl<M: Member> Interest<M> {
         self.epochs.change(&FirstToken::first(m.subject(), &self.hashing)).publish();
     }
 
+    /// Outdates every stamp that members with this pattern would have a part in: something outside
+    /// of the index that concerns the same subjects has changed.
+    pub fn touch_pattern(&self, pattern: &[u8]) {
+        self.epochs.change(&FirstToken::first(pattern, &self.hashing)).publish();
+    }
+
     /// Outdates every stamp: what is done with a subject does not follow from the index alone, and
     /// the rest has changed.
     pub fn invalidate_all(&self) {

@@ -84,6 +84,10 @@ impl Fanout<'_> {
         for group in &route.groups {
             self.trace_group(trace, route, group, rng);
         }
+        // Servers that get the message say for themselves what becomes of it.
+        if let Some(remote) = &route.remote {
+            self.remote::<false>(route, remote, rng);
+        }
     }
 
     fn trace_group(&mut self, trace: &MessageTrace, route: &Route, group: &[ClientTarget], rng: &mut Rng) {

@@ -1,6 +1,6 @@
 //! `cluster{}` and `gateway{}`.
 
-use super::{BlockTable, OptionEntry};
+use super::{BlockTable, Class, OptionEntry};
 
 pub(super) static CLUSTER: BlockTable = BlockTable {
     title: "cluster",
@@ -20,9 +20,11 @@ pub(super) static CLUSTER: BlockTable = BlockTable {
             "block",
             "",
             "Which interest crosses routes: `import` and `export`.",
-        ),
+        )
+        .missing("permissions of routes"),
         OptionEntry::new(&["routes"], "list of URLs", "", "Servers of the cluster to connect to."),
-        OptionEntry::new(&["tls"], "block", "", "TLS between servers; both sides show certificates."),
+        OptionEntry::new(&["tls"], "block", "", "TLS between servers; both sides show certificates.")
+            .missing("TLS between servers"),
         OptionEntry::new(
             &["cluster_advertise", "advertise"],
             "`host` or `host:port`",
@@ -64,7 +66,8 @@ pub(super) static CLUSTER: BlockTable = BlockTable {
             "mode, boolean or block",
             "accept",
             "How routes are compressed; `on` is `s2_fast`.",
-        ),
+        )
+        .class(Class::Partly("`accept`, which compresses nothing, and `off`")),
         OptionEntry::new(
             &["ping_interval"],
             "duration",
@@ -82,8 +85,10 @@ pub(super) static CLUSTER: BlockTable = BlockTable {
             "duration",
             "that of clients",
             "How long the other side may accept nothing.",
-        ),
-        OptionEntry::new(&["write_timeout"], "`default`, `close` or `retry`", "retry", "What happens then."),
+        )
+        .class(Class::NoMeaning("routes have the deadline of clients")),
+        OptionEntry::new(&["write_timeout"], "`default`, `close` or `retry`", "retry", "What happens then.")
+            .class(Class::NoMeaning("routes have that of clients")),
     ],
 };
 

@@ -33,17 +33,16 @@ pub(crate) enum Class {
     /// The option is read and checked, and then stops the start: the feature that it needs does not
     /// exist yet. The feature, as in "needs X".
     Missing(&'static str),
-    /// The option works as far as this goes. With a port it stops the start, since the feature does
-    /// not exist yet.
-    MissingWithPort { works: &'static str, feature: &'static str },
+    /// The option works as far as this goes. With more it stops the start.
+    Partly(&'static str),
 }
 
 impl Class {
     /// Feature that does not exist yet, if that depends on the option.
     pub(crate) fn feature(self) -> Option<&'static str> {
         match self {
-            Self::Missing(feature) | Self::MissingWithPort { feature, .. } => Some(feature),
-            Self::Works | Self::NoMeaning(_) => None,
+            Self::Missing(feature) => Some(feature),
+            Self::Works | Self::NoMeaning(_) | Self::Partly(_) => None,
         }
     }
 }
@@ -477,11 +476,12 @@ mod tests {
         {
             assert!(report(alone).missing.is_empty(), "{alone}");
         }
-        let report = report("cluster { port: 6222 }");
+        assert!(report("cluster { port: 6222, compression: accept }").missing.is_empty());
+        let report = report("cluster { port: 6222, compression: s2_fast }");
         let [missing] = &report.missing[..] else { panic!("{report:?}") };
         assert_eq!(
             missing.to_string(),
-            "f:1:0: \"cluster\" needs clustering, which this version of Myelin does not have"
+            "f:1:22: \"compression\" needs compression, which this version of Myelin does not have"
         );
     }
 }

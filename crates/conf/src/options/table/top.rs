@@ -261,12 +261,7 @@ pub(super) static TOP: BlockTable = BlockTable {
         OptionEntry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
         OptionEntry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
             .missing("JetStream domains"),
-        OptionEntry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.")
-            .class(Class::MissingWithPort {
-                works: "its name, as long as it has no port",
-                feature: "clustering",
-            })
-            .live(),
+        OptionEntry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.").live(),
         OptionEntry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
         OptionEntry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes.").missing("leaf nodes").live(),
         OptionEntry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),

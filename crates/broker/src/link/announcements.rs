@@ -1,0 +1,142 @@
+//! Announcements: what an account's clients and services want, counted, and told to other servers.
+//!
+//! Other servers hear of a subject once, however many want it, and of a queue group how many members
+//! it has. Counts are kept in parts with a lock each; what is announced of a subject is written to
+//! the links under that lock, so that the last word on a link is the last state. A link that begins
+//! is in the list of links first and gets all parts one by one after: it may hear something twice,
+//! which does no harm, and misses nothing.
+//!
+//! Budget: an account of a server without a cluster pays one load per change.
+
+use super::LinkEnd;
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::cluster::Cluster;
+use crate::conn::{Conn, lock};
+use hashbrown::HashMap;
+use myelin_wire::peer::{account_hash, encode};
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Locks over which the subjects of an account are spread: a part of a million is written to a new
+/// link in a few milliseconds.
+const PARTS: usize = 64;
+
+/// Counted interest of one account.
+pub(crate) struct Announced {
+    cluster: Arc<Cluster>,
+    /// Made for the first subscription.
+    parts: OnceLock<Box<[Mutex<Counts>]>>,
+    hasher: foldhash::fast::RandomState,
+    /// By which the account finds its place in a pool.
+    hash: u32,
+}
+
+/// By `subject`, or `subject queue`: subjects have no blanks.
+type Counts = HashMap<Box<[u8]>, u32>;
+
+impl Announced {
+    pub(crate) fn new(account: &str, cluster: Arc<Cluster>) -> Self {
+        Self { cluster, parts: OnceLock::new(), hasher: Default::default(), hash: account_hash(account) }
+    }
+
+    /// Place of the account among the links to each server, unless it has links of its own.
+    pub(crate) fn place(&self, account: &str) -> Option<u32> {
+        let terms = self.cluster.terms()?;
+        let is_dedicated = terms.dedicated.iter().any(|name| name == account);
+        (!is_dedicated).then(|| if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
+    }
+
+    /// One more wants this, or one less.
+    #[inline]
+    pub(crate) fn changed(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
+        if self.cluster.terms().is_some() {
+            self.count(account, subject, queue, is_new);
+        }
+    }
+
+    fn count(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
+        let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
+        let key = [subject, if queue.is_some() { b" " } else { b"" }, queue.unwrap_or_default()].concat();
+        let mut part = lock(&parts[self.hasher.hash_one(&key) as usize % PARTS]);
+        let before = part.get(&key[..]).copied().unwrap_or(0);
+        let now = if is_new { before + 1 } else { before.saturating_sub(1) };
+        if now == 0 {
+            part.remove(&key[..]);
+        } else {
+            part.insert(key.into_boxed_slice(), now);
+        }
+        // Of a plain subject only the first and the last are of interest elsewhere.
+        if before != now && (queue.is_some() || before == 0 || now == 0) {
+            for conn in self.cluster.links().iter() {
+                Self::tell(account, conn, |link, out| {
+                    let named = link.named(account);
+                    match now {
+                        0 => encode::no_interest(out, named, subject, queue),
+                        _ => encode::interest(out, named, subject, queue.map(|queue| (queue, now))),
+                    }
+                });
+            }
+        }
+    }
+
+    fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
+        if let Some(link) = conn.link()
+            && link.carries(account)
+        {
+            let mut line = Vec::with_capacity(64);
+            write(link, &mut line);
+            conn.say(&line);
+        }
+    }
+
+    /// Subjects and queue groups, for which a new link takes so many lines.
+    fn len(&self) -> usize {
+        self.parts.get().map_or(0, |parts| parts.iter().map(|part| lock(part).len()).sum())
+    }
+
+    /// Tells a new link everything.
+    fn tell_all(&self, account: &Account, conn: &Arc<Conn>) {
+        for part in self.parts.get().into_iter().flatten() {
+            let part = lock(part);
+            Self::tell(account, conn, |link, out| {
+                let named = link.named(account);
+                for (key, count) in part.iter() {
+                    let at = key.iter().position(|byte| *byte == b' ');
+                    let (subject, queue) = match at {
+                        Some(at) => (&key[..at], Some((&key[at + 1..], *count))),
+                        None => (&key[..], None),
+                    };
+                    encode::interest(out, named, subject, queue);
+                }
+            });
+        }
+    }
+}
+
+/// The interest of this server that a new link has to be told.
+pub struct Announcing {
+    accounts: Vec<Arc<Account>>,
+    conn: Arc<Conn>,
+}
+
+impl Announcing {
+    /// What can be told on a shard without its clients noticing.
+    const SMALL: usize = 10_000;
+
+    pub(super) fn new(broker: &Broker, conn: &Arc<Conn>) -> Self {
+        let mut accounts = broker.accounts();
+        accounts.retain(|account| conn.link().is_some_and(|link| link.carries(account)));
+        Self { accounts, conn: Arc::clone(conn) }
+    }
+
+    /// Whether it takes long to tell it.
+    pub fn is_long(&self) -> bool {
+        self.accounts.iter().map(|account| account.announced.len()).sum::<usize>() > Self::SMALL
+    }
+
+    /// Tells it.
+    pub fn run(self) {
+        self.accounts.iter().for_each(|account| account.announced.tell_all(account, &self.conn));
+    }
+}

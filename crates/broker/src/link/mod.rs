@@ -1,0 +1,266 @@
+//! Links: connections to the other servers of the cluster, as the broker sees them.
+//!
+//! A link is a receiver with an outbox like a client's connection. What this server's clients and
+//! services want is *announced* on it (`announcements.rs`); what the other side wants is *remote
+//! interest* in the accounts' indexes (`remote_interest.rs`), and leads messages here
+//! (`shard/remote.rs`). Messages that come from a link go to clients and services of this server
+//! only (`shard/routed.rs`): one hop, so that no message can go round.
+//!
+//! What a link says itself (the handshake, PING, announcements) is gathered in its *control bytes*
+//! and moves into the outbox ahead of the messages of each flush, whichever shard flushes: so a
+//! subscription is announced before any message that is published after it. To be able to announce
+//! from any thread, a change of interest adds control bytes under the lock of the account's part
+//! that has changed, and wakes the link's owner shard.
+//!
+//! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
+
+pub(crate) mod announcements;
+pub(crate) mod remote_interest;
+
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::conn::{Conn, lock};
+use crate::log::Level;
+use crate::outbox::{AppendCounts, Queued, Segment, Staged};
+use crate::shard::Shard;
+use announcements::Announcing;
+use bytes::Bytes;
+use myelin_wire::error::CloseReason;
+use myelin_wire::peer::parser::{PeerInterest, Routed};
+use remote_interest::{RemoteInterests, RemoteRemoval};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+/// Accounts that a link is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkScope {
+    /// Those that this server puts at this place of its pool.
+    Pooled(u32),
+    /// One account only, whose name is left out of what is said.
+    Dedicated(String),
+    /// All: there is but one link to the other server.
+    All,
+}
+
+/// The part of a connection that only links have.
+#[derive(Default)]
+pub(crate) struct LinkEnd {
+    /// Known once the handshake is over.
+    scope: OnceLock<LinkScope>,
+    /// Whoever has this lock may take that of the outbox, and no other.
+    control: Mutex<Vec<u8>>,
+}
+
+impl LinkEnd {
+    /// Adds control bytes; true when there were none.
+    fn say(&self, bytes: &[u8]) -> bool {
+        let mut control = lock(&self.control);
+        let was_empty = control.is_empty();
+        control.extend_from_slice(bytes);
+        was_empty
+    }
+
+    /// Moves control bytes and then what a shard has staged into the outbox, in one step.
+    pub(crate) fn queue(&self, conn: &Conn, segments: &mut Staged, mut load: AppendCounts) -> Queued {
+        let mut control = lock(&self.control);
+        if !control.is_empty() {
+            let control = std::mem::take(&mut *control);
+            load.wire += control.len();
+            load.own += control.len();
+            segments.insert(0, Segment::Own(control));
+        }
+        conn.outbox.append(segments, load, conn.memory())
+    }
+
+    /// Whether what concerns `account` goes over this link.
+    pub(crate) fn carries(&self, account: &Account) -> bool {
+        match self.scope.get() {
+            None => false,
+            Some(LinkScope::All) => true,
+            Some(LinkScope::Dedicated(name)) => account.name() == name,
+            Some(LinkScope::Pooled(place)) => account.pool_place() == Some(*place),
+        }
+    }
+
+    /// The account's name as it is said on this link.
+    pub(crate) fn named<'a>(&self, account: &'a Account) -> Option<&'a [u8]> {
+        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_)));
+        (!is_dedicated).then(|| account.name().as_bytes())
+    }
+}
+
+impl Conn {
+    /// Says something on a link that is no message: it goes ahead of all messages that are flushed
+    /// later.
+    pub fn say(self: &Arc<Self>, bytes: &[u8]) {
+        if let Some(link) = self.link()
+            && link.say(bytes)
+        {
+            self.sink().wake(self);
+        }
+    }
+}
+
+/// A link, owned by one shard: what its other side is interested in, and where messages from it go.
+pub struct Link {
+    conn: Arc<Conn>,
+    broker: Arc<Broker>,
+    /// The account that it is dedicated to.
+    account: Option<Arc<Account>>,
+    interest: RemoteInterests,
+    /// The account of the message before: the next one is mostly of the same.
+    last: Option<Arc<Account>>,
+    buffers: crate::shard::RoutedBuffers,
+}
+
+/// What remains to be done for a link that has ended, away from the data path.
+pub struct LinkRemoval(RemoteRemoval);
+
+impl LinkRemoval {
+    /// Takes the interest of the other side away.
+    pub fn run(self) {
+        self.0.run();
+    }
+}
+
+impl Link {
+    /// The broker's part of a link whose handshake begins.
+    pub fn new(broker: &Arc<Broker>, conn: &Arc<Conn>) -> Self {
+        Self {
+            conn: Arc::clone(conn),
+            broker: Arc::clone(broker),
+            account: None,
+            interest: RemoteInterests::default(),
+            last: None,
+            buffers: Default::default(),
+        }
+    }
+
+    /// The connection.
+    pub fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Says something that is no message.
+    pub fn say(&self, bytes: &[u8]) {
+        self.conn.say(bytes);
+    }
+
+    /// The handshake is over: from now on messages go out, and changes of interest are announced.
+    /// What is to be announced of before is returned; that may be long.
+    ///
+    /// # Errors
+    /// When the link is dedicated to an account that is not known here.
+    pub fn begin(&mut self, scope: LinkScope, headers: bool) -> Result<Announcing, String> {
+        if let LinkScope::Dedicated(name) = &scope {
+            let account = self.broker.account(name);
+            self.account = Some(
+                account
+                    .ok_or_else(|| format!("Unable to lookup account {name:?}: nats: account not found"))?,
+            );
+        }
+        self.conn.set_headers(headers);
+        if let Some(link) = self.conn.link() {
+            let _ = link.scope.set(scope);
+        }
+        self.broker.cluster.add(&self.conn);
+        Ok(Announcing::new(&self.broker, &self.conn))
+    }
+
+    /// Remote subscriptions of the other side.
+    pub fn subscriptions(&self) -> usize {
+        self.interest.len()
+    }
+
+    /// The other side has begun to be interested in something, or is so with another weight.
+    ///
+    /// # Errors
+    /// When it has brought more than a link may: the link must end.
+    pub fn subscribe(&mut self, interest: &PeerInterest<'_>) -> Result<(), CloseReason> {
+        let Some(account) = self.find(interest.account) else {
+            let (account, subject) = (lossy(interest.account), lossy(interest.subject));
+            let line = format_args!("Unknown account {account:?} for remote subject {subject:?}");
+            self.broker.log_for(Level::Error, &self.conn, line);
+            return Ok(());
+        };
+        if !myelin_subject::is_well_formed(interest.subject) {
+            let line = format_args!("Could not insert subscription: nats: invalid subject");
+            self.broker.log_for(Level::Error, &self.conn, line);
+            self.say(b"-ERR 'Invalid Subscription'\r\n");
+            return Ok(());
+        }
+        self.interest.add(&self.conn, &account, interest)
+    }
+
+    /// The other side is interested no more.
+    pub fn unsubscribe(&mut self, interest: &PeerInterest<'_>) {
+        match self.find(interest.account) {
+            Some(account) => self.interest.remove(&account, interest),
+            None => {
+                let (account, subject) = (lossy(interest.account), lossy(interest.subject));
+                let line = format_args!("Unknown account {account:?} for subject {subject:?}");
+                self.broker.log_for(Level::Debug, &self.conn, line);
+            }
+        }
+    }
+
+    /// A message has come from the other side: it goes to who wants it here.
+    #[inline]
+    pub fn publish(
+        &mut self,
+        shard: &mut Shard,
+        message: &Routed<'_>,
+        backing: Option<&Bytes>,
+        now: Instant,
+    ) {
+        let Some(account) = self.find(message.account) else {
+            let (account, subject) = (lossy(message.account), lossy(message.subject));
+            let line = format_args!("Unknown account {account:?} for routed message on subject: {subject:?}");
+            self.broker.log_for(Level::Debug, &self.conn, line);
+            return;
+        };
+        shard.publish_routed(&self.conn, &account, (message, backing), &mut self.buffers, now);
+        self.last = Some(account);
+    }
+
+    /// Counts messages and bytes that have come.
+    pub fn count_in(&self, shard: &mut Shard, msgs: u64, bytes: u64) {
+        self.conn.in_msgs.add(msgs);
+        self.conn.in_bytes.add(bytes);
+        shard.count_in_from_link(msgs, bytes);
+    }
+
+    /// Notes that something has come at this moment.
+    pub fn heard(&self, now: Instant, opened: Instant) {
+        self.conn.touch(now.saturating_duration_since(opened));
+    }
+
+    /// Ends the link: nothing more goes to it. What the other side was interested in is returned,
+    /// for it may take long to remove.
+    pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
+        self.conn.mark_closed(reason);
+        self.broker.cluster.remove(&self.conn);
+        LinkRemoval(self.interest.take())
+    }
+
+    fn find(&self, name: &[u8]) -> Option<Arc<Account>> {
+        if let Some(account) = &self.account {
+            return Some(Arc::clone(account));
+        }
+        if let Some(last) = &self.last
+            && last.name().as_bytes() == name
+        {
+            return Some(Arc::clone(last));
+        }
+        self.broker.account(std::str::from_utf8(name).ok()?)
+    }
+}
+
+fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}

@@ -1,0 +1,159 @@
+//! Remote interest: what the other side of a link wants, in the indexes of the accounts.
+//!
+//! It has an index of its own in each account, so that what clients see of subscriptions (counts,
+//! limits, monitoring) is of this server alone. Routes are outdated by the epochs of the account's
+//! first index: what publishers without other servers check stays the same.
+
+use crate::account::Account;
+use crate::conn::Conn;
+use hashbrown::HashTable;
+use myelin_subject::Subscribed;
+use myelin_wire::error::CloseReason;
+use myelin_wire::peer::parser::PeerInterest;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+/// Bytes of interest that one link may bring: about ten million subscriptions.
+const MOST: usize = 2 << 30;
+
+/// Memory of one remote subscription beside its texts, about.
+const EACH: usize = 160;
+
+/// A wish of another server's clients: one for all of them that want the same.
+pub(crate) struct RemoteSub {
+    conn: Arc<Conn>,
+    account: Weak<Account>,
+    /// Subject, queue, origin of leaf nodes.
+    text: Box<[u8]>,
+    subject_len: u32,
+    queue_len: Option<u32>,
+    is_leaf: bool,
+    weight: AtomicU32,
+}
+
+impl RemoteSub {
+    fn new(conn: &Arc<Conn>, account: &Arc<Account>, interest: &PeerInterest<'_>) -> Self {
+        let parts = [interest.subject, interest.queue.unwrap_or_default(), interest.leaf.unwrap_or_default()];
+        Self {
+            conn: Arc::clone(conn),
+            account: Arc::downgrade(account),
+            text: parts.concat().into_boxed_slice(),
+            subject_len: interest.subject.len() as u32,
+            queue_len: interest.queue.map(|queue| queue.len() as u32),
+            is_leaf: interest.leaf.is_some(),
+            weight: AtomicU32::new(interest.weight),
+        }
+    }
+
+    /// The link over which it came.
+    pub(crate) fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
+    /// Members of the queue group over there.
+    pub(crate) fn weight(&self) -> u32 {
+        self.weight.load(Relaxed)
+    }
+
+    fn origin(&self) -> &[u8] {
+        &self.text[self.subject_len as usize + self.queue_len.unwrap_or(0) as usize..]
+    }
+
+    fn is(&self, account: &Account, interest: &PeerInterest<'_>) -> bool {
+        std::ptr::eq(self.account.as_ptr(), account)
+            && Subscribed::subject(self) == interest.subject
+            && Subscribed::queue(self) == interest.queue
+            && self.is_leaf == interest.leaf.is_some()
+            && self.origin() == interest.leaf.unwrap_or_default()
+    }
+
+    fn cost(&self) -> usize {
+        self.text.len() + EACH
+    }
+}
+
+impl Subscribed for RemoteSub {
+    fn subject(&self) -> &[u8] {
+        &self.text[..self.subject_len as usize]
+    }
+
+    fn queue(&self) -> Option<&[u8]> {
+        self.queue_len.map(|len| &self.text[self.subject_len as usize..][..len as usize])
+    }
+}
+
+/// All interest of one link.
+#[derive(Default)]
+pub(super) struct RemoteInterests {
+    table: HashTable<Arc<RemoteSub>>,
+    hasher: foldhash::fast::RandomState,
+    /// Cost of all of it.
+    held: usize,
+}
+
+impl RemoteInterests {
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    fn hash(hasher: &foldhash::fast::RandomState, subject: &[u8], queue: Option<&[u8]>) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        hasher.write(subject);
+        hasher.write(queue.unwrap_or_default());
+        hasher.finish()
+    }
+
+    /// Adds interest, or changes its weight.
+    pub(super) fn add(
+        &mut self,
+        conn: &Arc<Conn>,
+        account: &Arc<Account>,
+        interest: &PeerInterest<'_>,
+    ) -> Result<(), CloseReason> {
+        let hash = Self::hash(&self.hasher, interest.subject, interest.queue);
+        if let Some(known) = self.table.find(hash, |sub| sub.is(account, interest)) {
+            if known.weight.swap(interest.weight, Relaxed) != interest.weight {
+                account.touch_remote(interest.subject);
+            }
+            return Ok(());
+        }
+        let sub = Arc::new(RemoteSub::new(conn, account, interest));
+        self.held += sub.cost();
+        if self.held > MOST {
+            return Err(CloseReason::MaximumSubscriptions);
+        }
+        account.insert_remote(&sub);
+        let hasher = &self.hasher;
+        let again = |sub: &Arc<RemoteSub>| Self::hash(hasher, sub.subject(), sub.queue());
+        self.table.insert_unique(hash, sub, again);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, account: &Arc<Account>, interest: &PeerInterest<'_>) {
+        let hash = Self::hash(&self.hasher, interest.subject, interest.queue);
+        if let Ok(entry) = self.table.find_entry(hash, |sub| sub.is(account, interest)) {
+            let (sub, _) = entry.remove();
+            self.held -= sub.cost();
+            account.remove_remote(&sub);
+        }
+    }
+
+    pub(super) fn take(&mut self) -> RemoteRemoval {
+        self.held = 0;
+        RemoteRemoval(std::mem::take(&mut self.table).into_iter().collect())
+    }
+}
+
+/// Interest of a link that has ended, still in the indexes.
+pub(super) struct RemoteRemoval(Vec<Arc<RemoteSub>>);
+
+impl RemoteRemoval {
+    pub(super) fn run(self) {
+        for sub in self.0 {
+            if let Some(account) = sub.account.upgrade() {
+                account.remove_remote(&sub);
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Delivery to other servers: what a route leads to beyond this one.
+//!
+//! A message goes once over each link whose other side wants it, with the names of the queue groups
+//! for which a member over there was chosen. Members here and there are drawn by their number, so
+//! that each member of a group has the same chance wherever it is connected.
+//!
+//! Budget per link and message: the bytes are copied once into the link's chunk; no lock, no
+//! allocation.
+
+use super::fanout::Fanout;
+use super::route::{ClientTarget, Route};
+use super::staging::FrameParts;
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::link::remote_interest::RemoteSub;
+use myelin_stdx::rng::Rng;
+use myelin_subject::Matched;
+use myelin_wire::encode;
+use myelin_wire::peer::encode as peer;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a subject leads to on other servers.
+#[derive(Default)]
+pub(super) struct RemoteTargets {
+    links: Vec<RemoteTarget>,
+    /// Queue groups with members over there.
+    groups: Vec<SpreadGroup>,
+    /// Renderings of `RMSG <account> <subject> `.
+    heads: Vec<u8>,
+}
+
+/// One link.
+struct RemoteTarget {
+    conn: Arc<Conn>,
+    head: Range<u32>,
+    /// Whether anybody over there wants the message beside queue groups.
+    is_plain: bool,
+}
+
+/// A queue group with members on other servers.
+struct SpreadGroup {
+    name: Box<[u8]>,
+    /// Members here.
+    members: SmallVec<[ClientTarget; 2]>,
+    /// Places of links, and how many members are there.
+    remotes: SmallVec<[(u32, u32); 2]>,
+}
+
+impl SpreadGroup {
+    fn weight(&self) -> u64 {
+        self.remotes.iter().map(|(_, weight)| u64::from(*weight)).sum()
+    }
+}
+
+impl RemoteTargets {
+    /// What `subject` leads to; `None` if to nothing.
+    pub(super) fn of(
+        account: &Account,
+        subject: &[u8],
+        matched: &mut Matched<Arc<RemoteSub>>,
+    ) -> Option<Box<Self>> {
+        account.collect_remote(subject, matched);
+        if matched.is_empty() {
+            return None;
+        }
+        let mut found = Box::<Self>::default();
+        for sub in matched.plain.drain(..) {
+            let at = found.link(account, subject, sub.conn());
+            found.links[at].is_plain = true;
+        }
+        for group in &mut matched.queues {
+            let mut spread =
+                SpreadGroup { name: group.name().into(), members: SmallVec::new(), remotes: SmallVec::new() };
+            for sub in group.members.drain(..) {
+                let at = found.link(account, subject, sub.conn()) as u32;
+                match spread.remotes.iter_mut().find(|(link, _)| *link == at) {
+                    Some((_, weight)) => *weight = weight.saturating_add(sub.weight()),
+                    None => spread.remotes.push((at, sub.weight())),
+                }
+            }
+            found.groups.push(spread);
+        }
+        matched.clear();
+        Some(found)
+    }
+
+    fn link(&mut self, account: &Account, subject: &[u8], conn: &Arc<Conn>) -> usize {
+        if let Some(at) = self.links.iter().position(|link| Arc::ptr_eq(&link.conn, conn)) {
+            return at;
+        }
+        let start = self.heads.len() as u32;
+        peer::message_head(&mut self.heads, conn.link().and_then(|link| link.named(account)), subject);
+        let head = start..self.heads.len() as u32;
+        self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false });
+        self.links.len() - 1
+    }
+
+    /// Takes the members here of a group that has others there; gives them back when it has none.
+    pub(super) fn join(
+        &mut self,
+        queue: &[u8],
+        members: SmallVec<[ClientTarget; 2]>,
+    ) -> Option<SmallVec<[ClientTarget; 2]>> {
+        match self.groups.iter_mut().find(|group| *group.name == *queue) {
+            Some(group) => {
+                group.members = members;
+                None
+            }
+            None => Some(members),
+        }
+    }
+
+    /// Bytes that it takes, about.
+    pub(super) fn cost(&self) -> usize {
+        let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
+        size_of::<Self>()
+            + self.heads.len()
+            + self.links.len() * size_of::<RemoteTarget>()
+            + self.groups.len() * size_of::<SpreadGroup>()
+            + members * size_of::<ClientTarget>()
+    }
+}
+
+/// Groups for which a link was chosen: the places of link and group.
+type Chosen = SmallVec<[(u32, u32); 8]>;
+
+impl Fanout<'_> {
+    /// Stages the message for other servers, and for the members here of groups that have others
+    /// there.
+    #[inline(never)]
+    pub(super) fn remote<const LOGGED: bool>(
+        &mut self,
+        route: &Route,
+        remote: &RemoteTargets,
+        rng: &mut Rng,
+    ) {
+        let mut chosen = Chosen::new();
+        for (at, group) in remote.groups.iter().enumerate() {
+            if let Some(link) = self.choose::<LOGGED>(route, remote, group, rng) {
+                chosen.push((link, at as u32));
+            }
+        }
+        for (at, link) in remote.links.iter().enumerate() {
+            let mine = |(link, _): &&(u32, u32)| *link == at as u32;
+            let mut groups =
+                chosen.iter().filter(mine).map(|(_, group)| &*remote.groups[*group as usize].name);
+            let mut groups = groups.by_ref().peekable();
+            if (link.is_plain || groups.peek().is_some()) && link.conn.close_requested().is_none() {
+                let head = &remote.heads[link.head.start as usize..link.head.end as usize];
+                self.stage_remote(&link.conn, head, groups, route.subject());
+            }
+        }
+    }
+
+    /// One member of a group gets the message: one here, or the link to another is answered.
+    fn choose<const LOGGED: bool>(
+        &mut self,
+        route: &Route,
+        remote: &RemoteTargets,
+        group: &SpreadGroup,
+        rng: &mut Rng,
+    ) -> Option<u32> {
+        let (here, there) = (group.members.len() as u64, group.weight());
+        if rng.below(here + there) < here && self.queue_group::<LOGGED>(route, &group.members, rng) {
+            return None;
+        }
+        let is_open = |(link, _): &&(u32, u32)| remote.links[*link as usize].conn.close_requested().is_none();
+        let open: u64 = group.remotes.iter().filter(is_open).map(|(_, weight)| u64::from(*weight)).sum();
+        if open == 0 {
+            // All links are about to end.
+            if here > 0 {
+                self.queue_group::<LOGGED>(route, &group.members, rng);
+            }
+            return None;
+        }
+        let mut draw = rng.below(open);
+        let mut candidates = group.remotes.iter().filter(is_open);
+        let found = candidates.find(|(_, weight)| match draw.checked_sub(u64::from(*weight)) {
+            Some(left) => {
+                draw = left;
+                false
+            }
+            None => true,
+        });
+        found.map(|(link, _)| *link)
+    }
+
+    /// Stages the message for one link.
+    fn stage_remote<'g>(
+        &mut self,
+        conn: &Arc<Conn>,
+        cached: &[u8],
+        groups: impl Iterator<Item = &'g [u8]>,
+        address: &[u8],
+    ) {
+        let message = self.message;
+        let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
+        let has_headers = message.header_len > 0 && conn.headers();
+        let renamed;
+        // Compat: the subject that receivers see travels behind the reply.
+        let reply = if is_renamed {
+            renamed = [message.reply, b"@", message.subject].concat();
+            &renamed[..]
+        } else {
+            message.reply
+        };
+        let mut head = std::mem::take(self.head);
+        head.clear();
+        head.push(if has_headers { b'H' } else { b'R' });
+        head.extend_from_slice(&cached[1..]);
+        let mut groups = groups.peekable();
+        let is_grouped = groups.peek().is_some();
+        if is_grouped {
+            peer::queue_words(&mut head, reply, groups);
+        }
+        let is_as_it_came = !is_renamed && (message.header_len > 0) == has_headers;
+        if is_as_it_came {
+            // Behind the names of groups the reply is not said again.
+            let skipped = if is_grouped && !reply.is_empty() { reply.len() + 1 } else { 0 };
+            let shared = self.shared_tail.map(|shared| shared.slice(skipped..));
+            let frame = FrameParts {
+                head: &head,
+                tail: &message.tail[skipped..],
+                shared_tail: shared.as_ref(),
+                payload: message.body.len(),
+            };
+            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+            self.note(placed);
+        } else {
+            let body = if has_headers { message.body } else { &message.body[message.header_len..] };
+            let (mut tail, mut digits, mut size) =
+                (Vec::with_capacity(body.len() + 64), Vec::new(), Vec::new());
+            if has_headers {
+                encode::number(&mut digits, message.header_len);
+            }
+            encode::number(&mut size, body.len());
+            encode::tail(&mut tail, if is_grouped { &[] } else { reply }, &digits, &size, body);
+            let frame = FrameParts { head: &head, tail: &tail, shared_tail: None, payload: body.len() };
+            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+            self.note(placed);
+        }
+        *self.head = head;
+    }
+}

@@ -1,0 +1,581 @@
+//! The servers that are known, and the links to each.
+//!
+//! A link is entered when its INFO has come. Two servers that dial each other at once make two links
+//! for one place: the second is refused, and both ends remember that the first counts as dialled,
+//! so that whoever is to dial again does.
+
+use crate::config::{MeshConfig, RouteUrl};
+use crate::gossip::{self, Making};
+use myelin_broker::{Conn, LinkScope};
+use myelin_wire::error::CloseReason;
+use myelin_wire::peer::info::{GossipMode, PeerInfo};
+use std::collections::HashMap;
+use std::fmt::Arguments;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A server to dial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dial {
+    /// Where.
+    pub url: RouteUrl,
+    /// The server is configured: it is dialled until it answers.
+    pub is_explicit: bool,
+    /// There was no link before: the first attempt is made at once. Else it comes a moment later,
+    /// which is partly random, and for a configured server a second more.
+    pub is_first: bool,
+    /// The mode of the gossip that has told of it.
+    pub mode: GossipMode,
+    /// The account to which the link is to be dedicated.
+    pub account: Option<String>,
+}
+
+/// What the cluster needs from outside.
+pub trait MeshHost: Send + Sync {
+    /// Dial a server, in the background.
+    fn dial(&self, dial: Dial);
+
+    /// Clients are to be told these addresses from now on, of this server and then of others: those
+    /// of plain clients, and those of WebSockets.
+    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>);
+
+    /// The cluster has taken another name.
+    fn renamed(&self, name: &str);
+
+    /// Something is wrong that is of no link.
+    fn complain(&self, line: Arguments<'_>);
+}
+
+/// What is known of a link, for whoever lists them.
+#[derive(Debug, Clone, Default)]
+pub struct LinkFacts {
+    /// Id of the other server.
+    pub remote_id: String,
+    /// Its name.
+    pub remote_name: String,
+    /// Whether this server dialled, or is to dial again.
+    pub did_solicit: bool,
+    /// Whether the other server is configured here.
+    pub is_explicit: bool,
+    /// The account to which it is dedicated.
+    pub account: Option<String>,
+    /// Place in the pool, once it has one.
+    pub place: Option<usize>,
+    /// Where the other server can be dialled.
+    pub url: Option<RouteUrl>,
+    /// The other server knows no pool, or this one does not.
+    pub has_no_pool: bool,
+    /// The same link exists: it is not dialled again.
+    pub is_surplus: bool,
+    /// Both may have refused the other's link: it is dialled again in any case.
+    pub retries: bool,
+    /// Interest of the other side.
+    pub subscriptions: usize,
+    /// The last measured round trip.
+    pub rtt: Option<Duration>,
+    /// What clients can be told of the other server.
+    pub connect_urls: Vec<String>,
+    /// What clients of WebSocket can be told.
+    pub ws_connect_urls: Vec<String>,
+}
+
+/// One link, as the others know it.
+pub struct LinkState {
+    conn: Arc<Conn>,
+    facts: Mutex<LinkFacts>,
+}
+
+impl LinkState {
+    pub(crate) fn new(conn: &Arc<Conn>, facts: LinkFacts) -> Arc<Self> {
+        Arc::new(Self { conn: Arc::clone(conn), facts: Mutex::new(facts) })
+    }
+
+    /// The connection.
+    pub fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
+    /// What is known of it now.
+    pub fn facts(&self) -> LinkFacts {
+        lock(&self.facts).clone()
+    }
+
+    pub(crate) fn update<R>(&self, update: impl FnOnce(&mut LinkFacts) -> R) -> R {
+        update(&mut lock(&self.facts))
+    }
+
+    pub(crate) fn has_no_pool(&self) -> bool {
+        lock(&self.facts).has_no_pool
+    }
+
+    /// The link counts as one that was dialled to `url`.
+    fn count_as_solicited(&self, url: Option<RouteUrl>, is_explicit: bool) {
+        self.update(|facts| {
+            if !facts.did_solicit || (is_explicit && !facts.is_explicit) {
+                facts.url = url;
+            }
+            facts.did_solicit = true;
+            facts.is_explicit |= is_explicit;
+        });
+    }
+}
+
+/// A link was entered: what is to be done with it.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    pub(crate) scope: LinkScope,
+    /// Place in the pool to say in an INFO that was held back until now.
+    pub(crate) place: usize,
+    /// The next link to dial once the first PONG has come.
+    pub(crate) next: Option<Dial>,
+}
+
+/// A link was not entered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is one already.
+    Duplicate,
+    /// The other side has said what makes no sense.
+    Protocol(String),
+}
+
+/// The other servers of the cluster.
+pub struct Mesh {
+    config: MeshConfig,
+    host: Arc<dyn MeshHost>,
+    state: Mutex<Servers>,
+}
+
+struct Servers {
+    cluster: String,
+    is_dynamic: bool,
+    is_stopping: bool,
+    /// Addresses of this server itself for its clients, and for those of WebSocket.
+    own_urls: [Vec<String>; 2],
+    /// Links of pools by the other server's id and by place.
+    pooled: HashMap<String, Vec<Option<Arc<LinkState>>>>,
+    /// Links of accounts by account, then by the other server's id.
+    dedicated: HashMap<String, HashMap<String, Arc<LinkState>>>,
+}
+
+impl Mesh {
+    /// A cluster of which no other server is known.
+    pub fn new(config: MeshConfig, own_urls: [Vec<String>; 2], host: Arc<dyn MeshHost>) -> Arc<Self> {
+        let state = Servers {
+            cluster: config.info.cluster.clone(),
+            is_dynamic: config.is_dynamic,
+            is_stopping: false,
+            own_urls,
+            pooled: HashMap::new(),
+            dedicated: config.dedicated.iter().map(|account| (account.clone(), HashMap::new())).collect(),
+        };
+        Arc::new(Self { config, host, state: Mutex::new(state) })
+    }
+
+    /// What the server was told.
+    pub fn config(&self) -> &MeshConfig {
+        &self.config
+    }
+
+    pub(crate) fn host(&self) -> &dyn MeshHost {
+        &*self.host
+    }
+
+    pub(crate) fn complain(&self, line: Arguments<'_>) {
+        self.host.complain(line);
+    }
+
+    fn state(&self) -> MutexGuard<'_, Servers> {
+        lock(&self.state)
+    }
+
+    /// Dials all configured servers.
+    pub fn solicit(&self) {
+        let accounts = self.config.dedicated.iter().cloned().map(Some);
+        let accounts = if self.config.is_pooled() { accounts.collect() } else { Vec::new() };
+        for account in std::iter::once(None).chain(accounts) {
+            for url in &self.config.routes {
+                self.host.dial(Dial {
+                    url: url.clone(),
+                    is_explicit: true,
+                    is_first: true,
+                    mode: GossipMode::Default,
+                    account: account.clone(),
+                });
+            }
+        }
+    }
+
+    /// The server stops: no link is entered or dialled again.
+    pub fn stop(&self) {
+        self.state().is_stopping = true;
+    }
+
+    /// Whether the server stops.
+    pub fn is_stopping(&self) -> bool {
+        self.state().is_stopping
+    }
+
+    /// The cluster's name, and whether it was made up.
+    pub fn cluster(&self) -> (String, bool) {
+        let state = self.state();
+        (state.cluster.clone(), state.is_dynamic)
+    }
+
+    /// All links that have a place.
+    pub fn links(&self) -> Vec<Arc<LinkState>> {
+        let state = self.state();
+        let pooled = state.pooled.values().flatten().flatten();
+        pooled.chain(state.dedicated.values().flat_map(HashMap::values)).cloned().collect()
+    }
+
+    /// Other servers to which there are links, by id and name.
+    pub fn servers(&self) -> usize {
+        self.state().pooled.len()
+    }
+
+    pub(crate) fn is_linked(&self, id: &str, account: Option<&str>) -> bool {
+        let state = self.state();
+        match account {
+            None => state.pooled.contains_key(id),
+            Some(account) => state.dedicated.get(account).is_some_and(|links| links.contains_key(id)),
+        }
+    }
+
+    /// INFO for a new link.
+    pub(crate) fn info(&self, place: usize, account: Option<&str>, mode: GossipMode) -> PeerInfo {
+        let (cluster, cluster_dynamic) = self.cluster();
+        let own = if self.config.advertises { self.state().own_urls.clone() } else { Default::default() };
+        let [connect_urls, ws_connect_urls] = own;
+        PeerInfo {
+            cluster,
+            cluster_dynamic,
+            connect_urls,
+            ws_connect_urls,
+            route_pool_idx: place as i64,
+            route_account: account.unwrap_or_default().to_owned(),
+            gossip_mode: mode.number(),
+            ..self.config.info.clone()
+        }
+    }
+
+    /// Whether a server of a cluster of this name can be linked. This server's cluster takes the
+    /// other's name if its own was made up and is the lesser one: links to all others end then.
+    pub(crate) fn agrees(&self, name: &str, is_dynamic: bool, remote_id: &str) -> bool {
+        let others = {
+            let mut state = self.state();
+            if state.cluster == name {
+                return true;
+            }
+            if !state.is_dynamic || (is_dynamic && *state.cluster >= *name) {
+                return false;
+            }
+            name.clone_into(&mut state.cluster);
+            state.is_dynamic = is_dynamic;
+            let others = state.pooled.iter().filter(|(id, _)| *id != remote_id);
+            let others = others.flat_map(|(_, links)| links.iter().flatten());
+            let dedicated = state.dedicated.values().flatten();
+            let dedicated = dedicated.filter(|(id, _)| *id != remote_id).map(|(_, link)| link);
+            others.chain(dedicated).cloned().collect::<Vec<_>>()
+        };
+        self.host.renamed(name);
+        others.iter().for_each(|link| link.conn.close(CloseReason::ClusterNameConflict));
+        true
+    }
+
+    /// Enters a link whose INFO has come.
+    pub(crate) fn enter(
+        &self,
+        link: &Arc<LinkState>,
+        mut info: PeerInfo,
+        making: Making,
+    ) -> Result<Entered, Refused> {
+        let facts = link.facts();
+        gossip::complete(&mut info, link.conn.peer().ip());
+        let own_pool = self.config.pool_size as usize;
+        let pool = usize::try_from(info.route_pool_size).unwrap_or(0);
+        let size = own_pool.max(pool);
+        let is_pooled = own_pool > 0 && pool > 0;
+        let account = facts.account.as_deref();
+        self.check(&info, (is_pooled, size), making, account, link)?;
+        let outcome = match account {
+            Some(account) => self.enter_dedicated(link, &info, account),
+            None if is_pooled => self.enter_pool(link, &info, size, making),
+            None => self.enter_alone(link, &info, making),
+        };
+        let (entered, is_first) = outcome?;
+        if is_first {
+            self.spread(&info, making, link);
+            if account.is_none() {
+                self.advertise();
+            }
+        }
+        Ok(entered)
+    }
+
+    fn check(
+        &self,
+        info: &PeerInfo,
+        (is_pooled, size): (bool, usize),
+        making: Making,
+        account: Option<&str>,
+        link: &LinkState,
+    ) -> Result<(), Refused> {
+        let place = info.route_pool_idx;
+        let complaint = match account {
+            Some(account) if !is_pooled => {
+                link.update(|facts| facts.is_surplus = true);
+                format!(
+                    "Not possible to have a dedicated route for account {account:?} between those servers"
+                )
+            }
+            _ if !is_pooled => return Ok(()),
+            _ if making.did_solicit && place != 0 => {
+                format!("Route pool index should not be set but is set to {place}")
+            }
+            _ if !making.did_solicit && (place < 0 || place >= size as i64) => {
+                format!("Invalid route pool index: {place} - pool size is {}", info.route_pool_size)
+            }
+            _ => return Ok(()),
+        };
+        Err(Refused::Protocol(complaint))
+    }
+
+    fn enter_dedicated(
+        &self,
+        link: &Arc<LinkState>,
+        info: &PeerInfo,
+        account: &str,
+    ) -> Result<(Entered, bool), Refused> {
+        let mut state = self.state();
+        if state.is_stopping {
+            return Err(Refused::Duplicate);
+        }
+        let Some(links) = state.dedicated.get_mut(account) else {
+            return Err(Refused::Protocol(format!("No route for account {account:?}")));
+        };
+        if let Some(other) = links.get(&info.id) {
+            give_way(link, Some(other), true);
+            return Err(Refused::Duplicate);
+        }
+        links.insert(info.id.clone(), Arc::clone(link));
+        let scope = LinkScope::Dedicated(account.to_owned());
+        Ok((Entered { scope, place: 0, next: None }, links.len() > 1))
+    }
+
+    /// A place in the pool: the one that the other side has chosen, or the first that is free.
+    fn enter_pool(
+        &self,
+        link: &Arc<LinkState>,
+        info: &PeerInfo,
+        size: usize,
+        making: Making,
+    ) -> Result<(Entered, bool), Refused> {
+        let mut state = self.state();
+        if state.is_stopping {
+            return Err(Refused::Duplicate);
+        }
+        let facts = link.facts();
+        let links = state.pooled.entry(info.id.clone()).or_default();
+        if links.len() < size {
+            links.resize(size, None);
+        }
+        let place = if making.did_solicit {
+            links.iter().flatten().for_each(|other| {
+                other.count_as_solicited(facts.url.clone(), facts.is_explicit);
+            });
+            links.iter().position(Option::is_none)
+        } else {
+            let wanted = info.route_pool_idx as usize;
+            if let Some(other) = &links[wanted] {
+                give_way(link, Some(other), false);
+                return Err(Refused::Duplicate);
+            }
+            let mut solicited = links.iter().flatten().map(|other| other.facts());
+            if let Some(other) = solicited.find(|other| other.did_solicit) {
+                link.count_as_solicited(other.url, other.is_explicit);
+            }
+            Some(wanted)
+        };
+        let Some(place) = place else {
+            give_way(link, None, true);
+            return Err(Refused::Duplicate);
+        };
+        links[place] = Some(Arc::clone(link));
+        let count = links.iter().flatten().count();
+        link.update(|facts| {
+            facts.place = Some(place);
+            facts.connect_urls.clone_from(&info.connect_urls);
+            facts.ws_connect_urls.clone_from(&info.ws_connect_urls);
+        });
+        let next = facts.url.filter(|_| making.did_solicit && count < size).map(|url| Dial {
+            url,
+            is_explicit: facts.is_explicit,
+            is_first: true,
+            mode: making.mode,
+            account: None,
+        });
+        let entered = Entered { scope: LinkScope::Pooled(place as u32), place, next };
+        Ok((entered, count == 1))
+    }
+
+    /// The only link to a server without a pool.
+    fn enter_alone(
+        &self,
+        link: &Arc<LinkState>,
+        info: &PeerInfo,
+        making: Making,
+    ) -> Result<(Entered, bool), Refused> {
+        let mut state = self.state();
+        if state.is_stopping {
+            return Err(Refused::Duplicate);
+        }
+        link.update(|facts| facts.has_no_pool = true);
+        if let Some(other) = state.pooled.get(&info.id).and_then(|links| links.iter().flatten().next()) {
+            give_way(link, Some(other), making.did_solicit);
+            return Err(Refused::Duplicate);
+        }
+        state.pooled.insert(info.id.clone(), vec![Some(Arc::clone(link))]);
+        link.update(|facts| {
+            facts.place = Some(0);
+            facts.connect_urls.clone_from(&info.connect_urls);
+            facts.ws_connect_urls.clone_from(&info.ws_connect_urls);
+        });
+        Ok((Entered { scope: LinkScope::All, place: 0, next: None }, true))
+    }
+
+    /// Tells the servers that are known of a new one.
+    fn spread(&self, info: &PeerInfo, making: Making, link: &Arc<LinkState>) {
+        if !gossip::is_news(making, info) {
+            return;
+        }
+        let account = link.facts().account;
+        let others: Vec<_> = {
+            let state = self.state();
+            let own = account.as_ref().and_then(|account| state.dedicated.get(account));
+            let own: HashMap<_, _> = own.into_iter().flatten().map(|(id, link)| (id, link)).collect();
+            let first = |links: &Vec<Option<Arc<LinkState>>>| links.iter().flatten().next().cloned();
+            let pooled = state.pooled.iter().filter(|(id, _)| !own.contains_key(id));
+            let pooled = pooled.filter_map(|(id, links)| Some((id.clone(), first(links)?)));
+            let own = own.iter().map(|(id, link)| ((*id).clone(), Arc::clone(link)));
+            own.chain(pooled).filter(|(id, _)| *id != info.id).map(|(_, link)| link).collect()
+        };
+        for other in others {
+            let facts = other.facts();
+            if account.is_some() && facts.has_no_pool {
+                continue;
+            }
+            let mode = gossip::mode_for(making, facts.is_explicit);
+            let told = PeerInfo { nonce: String::new(), gossip_mode: mode.number(), ..info.clone() };
+            other.conn.say(&told.line());
+        }
+    }
+
+    /// Tells clients which servers there are.
+    pub fn advertise(&self) {
+        if !self.config.advertises {
+            return;
+        }
+        let [mut urls, mut websocket_urls] = self.state().own_urls.clone();
+        let mut links = self.links();
+        links.sort_by_key(|link| link.conn.cid());
+        for link in links {
+            link.update(|facts| {
+                extend(&mut urls, &facts.connect_urls);
+                extend(&mut websocket_urls, &facts.ws_connect_urls);
+            });
+        }
+        self.host.advertise(urls, websocket_urls);
+    }
+
+    /// The other server lets its clients leave: they are told of it no more.
+    pub(crate) fn is_leaving(&self, link: &LinkState) {
+        let id = link.facts().remote_id;
+        for other in self.links() {
+            other.update(|facts| {
+                if facts.remote_id == id {
+                    facts.connect_urls.clear();
+                    facts.ws_connect_urls.clear();
+                }
+            });
+        }
+        self.advertise();
+    }
+
+    /// A link has ended: its place is free, and it is dialled again if that is this server's part.
+    pub(crate) fn leave(&self, link: &Arc<LinkState>) {
+        let facts = link.facts();
+        let (was_last, is_stopping) = {
+            let mut state = self.state();
+            (state.remove(link, &facts), state.is_stopping)
+        };
+        if was_last {
+            self.advertise();
+        }
+        let is_own = facts.remote_id == self.config.info.id;
+        if is_stopping || facts.is_surplus || is_own || !(facts.did_solicit || facts.retries) {
+            return;
+        }
+        if let Some(url) = facts.url {
+            let (is_explicit, account) = (facts.is_explicit, facts.account);
+            self.host.dial(Dial { url, is_explicit, is_first: false, mode: GossipMode::Default, account });
+        }
+    }
+}
+
+impl Servers {
+    /// Frees the place of a link; answers whether it was the last of its server's pool.
+    fn remove(&mut self, link: &Arc<LinkState>, facts: &LinkFacts) -> bool {
+        if let Some(account) = &facts.account {
+            if let Some(links) = self.dedicated.get_mut(account)
+                && links.get(&facts.remote_id).is_some_and(|other| Arc::ptr_eq(other, link))
+            {
+                links.remove(&facts.remote_id);
+            }
+            return false;
+        }
+        let (Some(place), Some(links)) = (facts.place, self.pooled.get_mut(&facts.remote_id)) else {
+            return false;
+        };
+        match links.get_mut(place) {
+            Some(slot) if slot.as_ref().is_some_and(|other| Arc::ptr_eq(other, link)) => *slot = None,
+            _ => return false,
+        }
+        let is_last = links.iter().all(Option::is_none);
+        if is_last {
+            self.pooled.remove(&facts.remote_id);
+        }
+        is_last
+    }
+}
+
+/// A link is refused because there is `other`, which counts as dialled if the refused one was.
+fn give_way(link: &LinkState, other: Option<&Arc<LinkState>>, is_surplus: bool) {
+    let facts = link.update(|facts| {
+        facts.is_surplus |= is_surplus;
+        facts.clone()
+    });
+    if let Some(other) = other {
+        if facts.did_solicit {
+            other.count_as_solicited(facts.url, facts.is_explicit);
+        }
+        other.update(|other| {
+            other.is_explicit |= facts.is_explicit;
+            // Each side may have entered the link that the other refuses.
+            other.retries = true;
+        });
+    }
+}
+
+fn extend(all: &mut Vec<String>, more: &[String]) {
+    for url in more {
+        if !all.contains(url) {
+            all.push(url.clone());
+        }
+    }
+}
+
+/// A poisoned lock only says that another thread panicked; the data is whole between calls.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

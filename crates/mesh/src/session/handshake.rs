@@ -1,0 +1,167 @@
+//! The handshake of a link: CONNECT and INFO, and the place that comes of it.
+
+use super::{LONGEST_LINE, LinkPhase, LinkSession, Step};
+use crate::peers::{Entered, Refused};
+use myelin_broker::Level;
+use myelin_wire::error::CloseReason;
+use myelin_wire::peer::NO_ORIGIN;
+use myelin_wire::peer::info::{PeerConnect, PeerInfo};
+use std::time::Instant;
+
+impl LinkSession {
+    /// Says what can be said before the other side has said anything.
+    pub(super) fn greet(&self) {
+        let facts = self.known.facts();
+        if !self.making.did_solicit {
+            self.log(Level::Info, format_args!("Route connection created"));
+            self.say_info(0);
+            return;
+        }
+        self.log(Level::Debug, format_args!("Route connect msg sent"));
+        let (cluster, cluster_dynamic) = self.mesh.cluster();
+        let config = self.mesh.config();
+        let (user, pass) = facts.url.and_then(|url| url.login).unwrap_or_default();
+        let connect = PeerConnect {
+            echo: true,
+            user,
+            pass,
+            tls_required: config.info.tls_required,
+            headers: config.info.headers,
+            name: config.info.id.clone(),
+            cluster,
+            cluster_dynamic,
+            lnoc: true,
+            ln: true,
+            ..PeerConnect::default()
+        };
+        self.link.say(&connect.line());
+        self.log(Level::Info, format_args!("Route connection created"));
+        if !self.holds_info_back() {
+            self.say_info(0);
+        }
+    }
+
+    /// Whether INFO has to wait for the place that the link gets.
+    fn holds_info_back(&self) -> bool {
+        self.making.did_solicit && self.mesh.config().pool_size > 0 && self.known.facts().account.is_none()
+    }
+
+    fn say_info(&self, place: usize) {
+        let account = self.known.facts().account;
+        self.link.say(&self.mesh.info(place, account.as_deref(), self.making.mode).line());
+    }
+
+    /// CONNECT of the server that has dialled.
+    pub(super) fn connect(&mut self, json: &[u8]) -> Step {
+        let connect = PeerConnect::parse(json).map_err(|error| {
+            self.log(Level::Error, format_args!("Error reading CONNECT: {error}"));
+            CloseReason::ProtocolViolation
+        })?;
+        if !connect.lang.is_empty() {
+            self.fail(format_args!("attempted to connect to route port"));
+            return Err(CloseReason::WrongPort);
+        }
+        if self.mesh.config().login.as_ref().is_some_and(|login| !login.admits(&connect)) {
+            self.log(Level::Error, format_args!("authentication error"));
+            self.link.say(b"-ERR 'Authorization Violation'\r\n");
+            return Err(CloseReason::AuthenticationFailure);
+        }
+        if !connect.gateway.is_empty() {
+            let name = &connect.gateway;
+            self.fail(format_args!("Rejecting connection from gateway {name:?} on the Route port"));
+            return Err(CloseReason::WrongPort);
+        }
+        if connect.cluster == NO_ORIGIN {
+            self.fail(format_args!("Rejecting connection, cluster name {NO_ORIGIN:?} is reserved"));
+            return Err(CloseReason::ClusterNameConflict);
+        }
+        if !self.mesh.agrees(&connect.cluster, connect.cluster_dynamic, &connect.name) {
+            let (name, own) = (&connect.cluster, self.mesh.cluster().0);
+            self.fail(format_args!("Rejecting connection, cluster name {name:?} does not match {own:?}"));
+            return Err(CloseReason::ClusterNameConflict);
+        }
+        self.timers.named();
+        self.state = LinkPhase::AwaitInfo;
+        Ok(())
+    }
+
+    /// The first INFO: now it is known who the other side is.
+    pub(super) fn first_info(&mut self, json: &[u8], now: Instant) -> Step {
+        let info = self.parse_info(json)?;
+        let config = self.mesh.config();
+        self.known.update(|facts| {
+            facts.remote_id.clone_from(&info.id);
+        });
+        if info.id == config.info.id {
+            return Err(CloseReason::DuplicateRoute);
+        }
+        if info.cluster == NO_ORIGIN
+            || !info.cluster.is_empty() && !self.mesh.agrees(&info.cluster, info.cluster_dynamic, &info.id)
+        {
+            return Err(CloseReason::ClusterNameConflict);
+        }
+        let did_solicit = self.making.did_solicit;
+        if !did_solicit && info.name == config.info.name {
+            let line = format_args!("Remote server has a duplicate name: {:?}", info.name);
+            self.log(Level::Error, line);
+            return Err(CloseReason::DuplicateServerName);
+        }
+        let met_at = self.met_at(&info);
+        let account = self.known.update(|facts| {
+            facts.remote_name.clone_from(&info.name);
+            facts.url = facts.url.take().or(met_at);
+            if !did_solicit && !info.route_account.is_empty() {
+                facts.account = Some(info.route_account.clone());
+            }
+            facts.account.clone()
+        });
+        let mut said = info.clone();
+        if did_solicit {
+            said.route_account = account.clone().unwrap_or_default();
+        }
+        match self.mesh.enter(&self.known, said, self.making) {
+            Ok(entered) => self.begin(entered, &info, account, now),
+            Err(Refused::Protocol(text)) => {
+                self.fail(format_args!("{text}"));
+                Err(CloseReason::ProtocolViolation)
+            }
+            Err(Refused::Duplicate) => {
+                self.log(Level::Debug, format_args!("Detected duplicate remote route {:?}", info.id));
+                Err(CloseReason::DuplicateRoute)
+            }
+        }
+    }
+
+    /// The link has its place.
+    fn begin(&mut self, entered: Entered, info: &PeerInfo, account: Option<String>, now: Instant) -> Step {
+        if self.holds_info_back() {
+            self.say_info(entered.place);
+        }
+        self.limits.max_line = LONGEST_LINE;
+        self.limits.is_dedicated = account.is_some();
+        self.limits.names_origin = info.lnocu || info.ln;
+        let headers = self.mesh.config().info.headers && info.headers;
+        match self.link.begin(entered.scope, headers) {
+            Ok(announcing) => self.announcing = Some(announcing),
+            Err(text) => {
+                self.fail(format_args!("{text}"));
+                return Err(CloseReason::MissingAccount);
+            }
+        }
+        match account {
+            Some(account) => self.log(
+                Level::Debug,
+                format_args!("Registering remote route {:?} for account {account:?}", info.id),
+            ),
+            None => self.log(Level::Debug, format_args!("Registering remote route {:?}", info.id)),
+        }
+        self.timers.ready(now);
+        if entered.next.is_some() {
+            // Its PONG shows that the other side has let this server in.
+            self.link.say(b"PING\r\n");
+            self.timers.pinged(now);
+        }
+        self.state = LinkPhase::Ready(entered.next.map(Box::new));
+        Ok(())
+    }
+}

@@ -1,0 +1,339 @@
+//! One link: what its bytes mean, as states that hold only what is valid in them.
+//!
+//! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the other
+//! needs it to find out which place the link gets. Before both have come nothing else is listened
+//! to. Then interest and messages go to the broker's [`Link`].
+//!
+//! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
+
+mod handshake;
+mod timers;
+
+use crate::config::RouteUrl;
+use crate::gossip::Making;
+use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
+use bytes::Bytes;
+use myelin_broker::{Announcing, Conn, Level, Link, LinkRemoval, Shard};
+use myelin_wire::error::CloseReason;
+use myelin_wire::peer::info::{GossipMode, PeerInfo};
+use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
+use std::fmt::Arguments;
+use std::sync::Arc;
+use std::time::Instant;
+use timers::LinkTimers;
+
+/// Longest line of a handshake: INFO lists the addresses of a whole cluster.
+const HANDSHAKE_LINE: usize = 64 * 1024;
+/// Longest line afterwards: a message may name many queue groups.
+const LONGEST_LINE: usize = 1024 * 1024;
+/// Largest message, whatever this server lets its own clients send.
+const LARGEST: u32 = 64 * 1024 * 1024;
+
+/// Who began a link.
+#[derive(Debug, Clone)]
+pub enum LinkSide {
+    /// The other server has dialled.
+    Accepted,
+    /// This one has.
+    Dialled(Dial),
+}
+
+/// What a session does next.
+#[derive(Debug)]
+pub enum Next {
+    /// Read more: the rest is an operation that takes at least this many bytes from its start.
+    More(usize),
+    /// Flush the shard, then offer the rest again.
+    Flush,
+    /// Flush the shard and end the link.
+    Close(CloseReason),
+}
+
+/// The outcome of [`LinkSession::ingest`].
+#[derive(Debug)]
+pub struct Ingested {
+    /// Bytes of the buffer that are dealt with.
+    pub bytes: usize,
+    /// What comes next.
+    pub next: Next,
+}
+
+/// Session of one link.
+pub struct LinkSession {
+    link: Link,
+    mesh: Arc<Mesh>,
+    known: Arc<LinkState>,
+    state: LinkPhase,
+    limits: PeerLimits,
+    timers: LinkTimers,
+    making: Making,
+    /// What the other side is to be told of interest here, which may take long.
+    announcing: Option<Announcing>,
+    end_is_logged: bool,
+}
+
+enum LinkPhase {
+    /// The other server has dialled and must say who it is.
+    AwaitConnect,
+    /// The other server must say what it is like.
+    AwaitInfo,
+    /// The link has its place. The next one may be dialled once a PONG has come.
+    Ready(Option<Box<Dial>>),
+    /// Nothing more happens.
+    Closed,
+}
+
+/// How one operation went.
+type Step = Result<(), CloseReason>;
+
+impl LinkSession {
+    /// Begins a link: says what has to be said first.
+    pub fn open(mesh: &Arc<Mesh>, shard: &mut Shard, conn: &Arc<Conn>, side: LinkSide, now: Instant) -> Self {
+        let config = mesh.config();
+        let (facts, making, state) = match side {
+            LinkSide::Accepted => {
+                let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
+                (LinkFacts::default(), making, LinkPhase::AwaitConnect)
+            }
+            LinkSide::Dialled(Dial { url, is_explicit, mode, account, .. }) => {
+                let making = Making { did_solicit: true, is_explicit, mode };
+                let facts = LinkFacts {
+                    did_solicit: true,
+                    is_explicit,
+                    account,
+                    url: Some(url),
+                    ..LinkFacts::default()
+                };
+                (facts, making, LinkPhase::AwaitInfo)
+            }
+        };
+        let needs_login = !making.did_solicit && config.login.is_some();
+        let session = Self {
+            link: Link::new(shard.broker(), conn),
+            mesh: Arc::clone(mesh),
+            known: LinkState::new(conn, facts),
+            state,
+            limits: PeerLimits {
+                max_line: HANDSHAKE_LINE,
+                max_payload: LARGEST,
+                is_dedicated: false,
+                names_origin: false,
+            },
+            timers: LinkTimers::new(config, needs_login, conn.cid(), now),
+            making,
+            announcing: None,
+            end_is_logged: false,
+        };
+        session.greet();
+        shard.flush_link(conn);
+        session
+    }
+
+    /// The connection.
+    pub fn conn(&self) -> &Arc<Conn> {
+        self.link.conn()
+    }
+
+    /// What others know of the link.
+    pub fn known(&self) -> &Arc<LinkState> {
+        &self.known
+    }
+
+    /// What is to be told of this server's interest, once after the handshake; it may take long.
+    pub fn take_announcing(&mut self) -> Option<Announcing> {
+        self.announcing.take()
+    }
+
+    /// Works off what has come. `backing` is the same bytes where they are in memory that can be
+    /// shared.
+    pub fn ingest(
+        &mut self,
+        shard: &mut Shard,
+        buf: &[u8],
+        backing: Option<&Bytes>,
+        now: Instant,
+    ) -> Ingested {
+        let (mut at, mut counts) = (0, (0, 0));
+        let next = loop {
+            if let Some(reason) = self.conn().close_requested() {
+                break Next::Close(reason);
+            }
+            if shard.is_full() {
+                break Next::Flush;
+            }
+            let rest = &buf[at..];
+            if rest.is_empty() {
+                break Next::More(1);
+            }
+            match parser::next(rest, &self.limits) {
+                Ok(Parsed::Op(op, len)) => {
+                    at += len;
+                    if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
+                        break Next::Close(reason);
+                    }
+                    // Nothing of a handshake comes in masses; interest and messages do.
+                    if self.announcing.is_some() {
+                        break Next::Flush;
+                    }
+                }
+                Ok(Parsed::Need(need)) => break Next::More(need),
+                Err(error) => break Next::Close(self.refuse(error, rest)),
+            }
+        };
+        self.link.heard(now, self.timers.opened());
+        let (subscriptions, rtt) = (self.link.subscriptions(), self.timers.rtt());
+        self.known.update(|facts| (facts.subscriptions, facts.rtt) = (subscriptions, rtt));
+        if counts.0 > 0 {
+            self.link.count_in(shard, counts.0, counts.1);
+        }
+        Ingested { bytes: at, next }
+    }
+
+    #[inline]
+    fn operate(
+        &mut self,
+        shard: &mut Shard,
+        op: PeerOp<'_>,
+        backing: Option<&Bytes>,
+        counts: &mut (u64, u64),
+        now: Instant,
+    ) -> Step {
+        match (&mut self.state, op) {
+            (LinkPhase::Ready(_), PeerOp::Message(message)) => {
+                counts.0 += 1;
+                counts.1 += message.body.len() as u64;
+                self.link.publish(shard, &message, backing, now);
+                Ok(())
+            }
+            (LinkPhase::Ready(_), PeerOp::Interest(interest)) => {
+                let taken = self.link.subscribe(&interest);
+                taken.inspect_err(|_| self.fail(format_args!("maximum subscriptions exceeded")))
+            }
+            (LinkPhase::Ready(_), PeerOp::NoInterest(interest)) => {
+                self.link.unsubscribe(&interest);
+                Ok(())
+            }
+            (LinkPhase::Ready(_), PeerOp::Account(_)) | (_, PeerOp::Ok) => Ok(()),
+            (LinkPhase::Ready(next), PeerOp::Pong) => {
+                self.timers.ponged(now);
+                if let Some(dial) = next.take() {
+                    self.mesh.host().dial(*dial);
+                }
+                Ok(())
+            }
+            (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
+            (_, PeerOp::Ping) => {
+                self.link.say(b"PONG\r\n");
+                Ok(())
+            }
+            (_, PeerOp::Pong) => {
+                self.timers.ponged(now);
+                Ok(())
+            }
+            (_, PeerOp::PeerError(text)) => {
+                self.log(Level::Error, format_args!("Route Error {}", String::from_utf8_lossy(text)));
+                Err(CloseReason::ParseError)
+            }
+            (LinkPhase::AwaitConnect, PeerOp::Connect(json)) => self.connect(json),
+            (LinkPhase::AwaitInfo, PeerOp::Info(json)) => self.first_info(json, now),
+            (LinkPhase::Ready(_), PeerOp::Info(json)) => self.later_info(json),
+            // What a second CONNECT says does not count.
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Connect(_)) => Ok(()),
+            (LinkPhase::AwaitConnect | LinkPhase::AwaitInfo, _) => {
+                self.fail(format_args!("Authorization Violation"));
+                Err(CloseReason::ProtocolViolation)
+            }
+        }
+    }
+
+    /// INFO on a link that has its place: news of a third server, or of this one.
+    fn later_info(&mut self, json: &[u8]) -> Step {
+        let info = self.parse_info(json)?;
+        if info.id != self.known.facts().remote_id {
+            self.mesh.heard_of(&info, &self.known);
+        } else if info.ldm {
+            self.mesh.is_leaving(&self.known);
+        }
+        Ok(())
+    }
+
+    fn parse_info(&self, json: &[u8]) -> Result<PeerInfo, CloseReason> {
+        PeerInfo::parse(json).map_err(|error| {
+            self.log(Level::Error, format_args!("Error reading INFO: {error}"));
+            CloseReason::ProtocolViolation
+        })
+    }
+
+    /// Bytes that are no operation.
+    fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
+        let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
+        let (text, reason) = match error {
+            PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
+            PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
+            PeerError::LineTooLong => ("maximum control line exceeded", CloseReason::MaximumControlLine),
+            PeerError::PayloadTooLarge => ("Maximum Payload Violation", CloseReason::MaximumPayload),
+        };
+        self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
+        self.log(Level::Error, format_args!("Router parser ERROR: {text}: proto='{snippet:?}...'"));
+        reason
+    }
+
+    /// Tells the other side and the log what is wrong.
+    fn fail(&self, text: Arguments<'_>) {
+        self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
+        self.log(Level::Error, text);
+    }
+
+    fn log(&self, level: Level, line: Arguments<'_>) {
+        self.link.broker().log_for(level, self.conn(), line);
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) wants to be called next.
+    pub fn deadline(&self) -> Instant {
+        self.timers.deadline()
+    }
+
+    /// Sends PING, or ends a link whose other side does not answer or does not say who it is.
+    pub fn on_deadline(&mut self, now: Instant) -> Option<CloseReason> {
+        let is_ready = matches!(self.state, LinkPhase::Ready(_));
+        match self.timers.strike(is_ready, now) {
+            timers::Due::Nothing => None,
+            timers::Due::Ping => {
+                self.link.say(b"PING\r\n");
+                None
+            }
+            timers::Due::Silent => {
+                self.fail(format_args!("Authentication Timeout"));
+                Some(CloseReason::AuthenticationTimeout)
+            }
+            timers::Due::Stale => {
+                self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
+                self.link.say(b"-ERR 'Stale Connection'\r\n");
+                Some(CloseReason::StaleConnection)
+            }
+        }
+    }
+
+    /// Ends the link. What remains to be done may take long.
+    pub fn end(&mut self, reason: CloseReason) -> Option<LinkRemoval> {
+        if let LinkPhase::Closed = std::mem::replace(&mut self.state, LinkPhase::Closed) {
+            return None;
+        }
+        self.announcing = None;
+        if !std::mem::replace(&mut self.end_is_logged, true) {
+            let (text, name) = (reason.text(), self.known.facts().remote_name);
+            let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
+            self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
+        }
+        let removal = self.link.end(reason);
+        self.mesh.leave(&self.known);
+        Some(removal)
+    }
+
+    /// Address of the other server, as gossip would tell it.
+    fn met_at(&self, info: &PeerInfo) -> Option<RouteUrl> {
+        let mut info = info.clone();
+        crate::gossip::complete(&mut info, self.conn().peer().ip());
+        RouteUrl::of_gossip(&info.ip)
+    }
+}

@@ -1,0 +1,110 @@
+//! A link's clock: the time for a handshake, PINGs, and the end of peers that do not answer.
+
+use crate::config::MeshConfig;
+use std::time::{Duration, Instant};
+
+/// The first PING comes early: it measures the round trip.
+const FIRST_PING: Duration = Duration::from_secs(1);
+/// Longest time between two PINGs. Compat: whatever is configured.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
+/// Time for a handshake after which a silent peer is given up, once it has logged in.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// What is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    Ping,
+    /// The handshake takes too long.
+    Silent,
+    /// Too many PINGs stayed without an answer.
+    Stale,
+}
+
+pub(super) struct LinkTimers {
+    opened: Instant,
+    /// End of the time to log in, and of that for the handshake.
+    login: Option<Instant>,
+    handshake: Instant,
+    ping: Instant,
+    interval: Duration,
+    max: u32,
+    last_pinged: Option<Instant>,
+    unanswered: u32,
+    rtt: Option<Duration>,
+    first: Duration,
+}
+
+impl LinkTimers {
+    /// `seed` spreads the first PING of several links.
+    pub(super) fn new(config: &MeshConfig, needs_login: bool, seed: u64, now: Instant) -> Self {
+        let interval = config.ping_interval.min(LONGEST_INTERVAL);
+        let first = interval.min(FIRST_PING);
+        let spread = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
+        Self {
+            opened: now,
+            login: needs_login.then(|| now + config.auth_timeout),
+            handshake: now + HANDSHAKE,
+            ping: now + HANDSHAKE,
+            interval,
+            max: config.ping_max,
+            last_pinged: None,
+            unanswered: 0,
+            rtt: None,
+            first: first + first.mul_f64(spread / 5.0),
+        }
+    }
+
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// The other side has said who it is.
+    pub(super) fn named(&mut self) {
+        self.login = None;
+    }
+
+    /// The handshake is over.
+    pub(super) fn ready(&mut self, now: Instant) {
+        self.login = None;
+        self.ping = now + self.first;
+    }
+
+    /// A PING was sent.
+    pub(super) fn pinged(&mut self, now: Instant) {
+        self.last_pinged = Some(now);
+        self.unanswered += 1;
+    }
+
+    /// A PONG has come.
+    pub(super) fn ponged(&mut self, now: Instant) {
+        self.unanswered = 0;
+        if let Some(pinged) = self.last_pinged.take() {
+            self.rtt = Some(now.saturating_duration_since(pinged));
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.login.unwrap_or(self.ping).min(self.ping)
+    }
+
+    pub(super) fn strike(&mut self, is_ready: bool, now: Instant) -> Due {
+        if now < self.deadline() {
+            return Due::Nothing;
+        }
+        if !is_ready {
+            let is_late = self.login.is_some_and(|end| end <= now) || self.handshake <= now;
+            return if is_late { Due::Silent } else { Due::Nothing };
+        }
+        if self.unanswered > self.max {
+            return Due::Stale;
+        }
+        self.ping = now + self.interval;
+        self.pinged(now);
+        Due::Ping
+    }
+}

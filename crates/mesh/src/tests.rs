@@ -1,0 +1,302 @@
+//! Two servers in memory: their links exchange bytes, and their clients are told apart from nobody.
+
+use crate::config::{MeshConfig, RouteUrl};
+use crate::peers::{Dial, Mesh, MeshHost};
+use crate::session::{LinkSession, LinkSide, Next};
+use myelin_auth::AuthConfig;
+use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, Log, Settings, Shard, Transport};
+use myelin_stdx::entropy::OsEntropy;
+use myelin_wire::error::CloseReason;
+use myelin_wire::info::Info;
+use myelin_wire::peer::info::{GossipMode, PeerInfo};
+use std::fmt::Arguments;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Keeps what is written.
+#[derive(Clone, Default)]
+struct KeptBytes(Arc<Mutex<Vec<u8>>>);
+
+impl Transport for KeptBytes {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut kept = self.0.lock().unwrap();
+        bufs.iter().for_each(|buf| kept.extend_from_slice(buf));
+        Ok(bufs.iter().map(|buf| buf.len()).sum())
+    }
+
+    fn wait_writable(&self, _: &Arc<Conn>) {}
+
+    fn kick(&self, _: &Arc<Conn>) {}
+}
+
+struct NoLog;
+
+impl Log for NoLog {
+    fn enabled(&self, _: Level) -> bool {
+        false
+    }
+
+    fn write(&self, _: Level, _: Arguments<'_>) {}
+}
+
+/// HostNotes what is asked of it.
+#[derive(Default)]
+struct HostNotes {
+    dials: Mutex<Vec<Dial>>,
+    urls: Mutex<Vec<String>>,
+}
+
+impl MeshHost for HostNotes {
+    fn dial(&self, dial: Dial) {
+        self.dials.lock().unwrap().push(dial);
+    }
+
+    fn advertise(&self, urls: Vec<String>, _: Vec<String>) {
+        *self.urls.lock().unwrap() = urls;
+    }
+
+    fn renamed(&self, _: &str) {}
+
+    fn complain(&self, _: Arguments<'_>) {}
+}
+
+impl HostNotes {
+    fn take(&self) -> Vec<Dial> {
+        std::mem::take(&mut self.dials.lock().unwrap())
+    }
+}
+
+struct Node {
+    broker: Arc<Broker>,
+    shard: Shard,
+    mesh: Arc<Mesh>,
+    notes: Arc<HostNotes>,
+}
+
+impl Node {
+    fn new(name: &str, cluster: &str, is_dynamic: bool, pool_size: u32) -> Self {
+        let info = Info { server_id: format!("N{name}"), server_name: name.into(), ..Info::default() };
+        let broker = Broker::new(
+            Settings::default(),
+            AuthConfig::open(),
+            &[],
+            Some("$SYS"),
+            info,
+            Arc::new(OsEntropy),
+            Arc::new(NoLog),
+        )
+        .unwrap();
+        let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
+        broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
+        let config = MeshConfig {
+            info: PeerInfo {
+                id: format!("N{name}"),
+                name: name.into(),
+                cluster: cluster.into(),
+                headers: true,
+                route_pool_size: i64::from(pool_size),
+                port: 1,
+                ln: true,
+                ..PeerInfo::default()
+            },
+            is_dynamic,
+            pool_size,
+            dedicated,
+            login: None,
+            routes: Vec::new(),
+            advertises: true,
+            ping_interval: Duration::from_secs(30),
+            ping_max: 2,
+            auth_timeout: Duration::from_secs(2),
+        };
+        let notes = Arc::<HostNotes>::default();
+        let mesh = Mesh::new(config, [vec![format!("{name}:4222")], Vec::new()], Arc::clone(&notes) as _);
+        Self { shard: Shard::new(&broker, 7), broker, mesh, notes }
+    }
+
+    fn open(&mut self, side: LinkSide, now: Instant) -> (LinkSession, KeptBytes) {
+        let kept = KeptBytes::default();
+        let peer: SocketAddr = "10.0.0.9:5".parse().unwrap();
+        let endpoint = Endpoint { peer, start: SystemTime::UNIX_EPOCH };
+        let conn = self.broker.connect_link(endpoint, Box::new(kept.clone()));
+        (LinkSession::open(&self.mesh, &mut self.shard, &conn, side, now), kept)
+    }
+}
+
+/// One link between two nodes, seen from the one that has dialled, and how each side ended.
+struct LinkPair {
+    dialler: (LinkSession, KeptBytes),
+    acceptor: (LinkSession, KeptBytes),
+    ends: [Option<CloseReason>; 2],
+}
+
+fn dial(account: Option<&str>) -> Dial {
+    let url = RouteUrl { host: "10.0.0.9".into(), port: 1, login: None };
+    let account = account.map(str::to_owned);
+    Dial { url, is_explicit: true, is_first: true, mode: GossipMode::Default, account }
+}
+
+impl LinkPair {
+    fn new(a: &mut Node, b: &mut Node, dial: Dial) -> Self {
+        let now = Instant::now();
+        let dialler = a.open(LinkSide::Dialled(dial), now);
+        let acceptor = b.open(LinkSide::Accepted, now);
+        let mut pair = Self { dialler, acceptor, ends: [None, None] };
+        pair.pump(a, b);
+        pair
+    }
+
+    /// Carries bytes to and fro until there are none.
+    fn pump(&mut self, a: &mut Node, b: &mut Node) {
+        loop {
+            let moved = [
+                carry(a, &mut self.dialler, b, &mut self.acceptor, &mut self.ends[1]),
+                carry(b, &mut self.acceptor, a, &mut self.dialler, &mut self.ends[0]),
+            ];
+            if moved == [false, false] {
+                return;
+            }
+        }
+    }
+}
+
+/// Carries what `from` has to say; whether there was anything.
+fn carry(
+    sender: &mut Node,
+    from: &mut (LinkSession, KeptBytes),
+    receiver: &mut Node,
+    to: &mut (LinkSession, KeptBytes),
+    end: &mut Option<CloseReason>,
+) -> bool {
+    if let Some(announcing) = from.0.take_announcing() {
+        announcing.run();
+    }
+    sender.shard.flush_link(from.0.conn());
+    sender.shard.flush();
+    let bytes = std::mem::take(&mut *from.1.0.lock().unwrap());
+    let mut rest = &bytes[..];
+    while !rest.is_empty() && end.is_none() {
+        let ingested = to.0.ingest(&mut receiver.shard, rest, None, Instant::now());
+        rest = &rest[ingested.bytes..];
+        match ingested.next {
+            Next::More(_) => break,
+            Next::Flush => receiver.shard.flush(),
+            Next::Close(reason) => {
+                *end = Some(reason);
+                to.0.end(reason).into_iter().for_each(|removal| removal.run());
+            }
+        }
+    }
+    !bytes.is_empty()
+}
+
+#[test]
+fn two_servers_agree_on_the_places_of_a_pool() {
+    let (mut a, mut b) = (Node::new("A", "C", false, 3), Node::new("B", "C", false, 3));
+    let mut pairs = vec![LinkPair::new(&mut a, &mut b, dial(None))];
+    // Each link is followed by the next, once its PONG has come.
+    while let [next] = &a.notes.take()[..] {
+        pairs.push(LinkPair::new(&mut a, &mut b, next.clone()));
+    }
+    assert_eq!(pairs.len(), 3);
+    pairs.push(LinkPair::new(&mut a, &mut b, dial(Some("$SYS"))));
+    assert!(pairs.iter().all(|pair| pair.ends == [None, None]));
+    for node in [&a, &b] {
+        let mut places: Vec<_> = node.mesh.links().iter().map(|link| link.facts().place).collect();
+        places.sort();
+        assert_eq!(places, [None, Some(0), Some(1), Some(2)]);
+    }
+    assert_eq!(*a.notes.urls.lock().unwrap(), ["A:4222", "B:4222"]);
+    // One more has no place, and is not dialled again.
+    let more = LinkPair::new(&mut a, &mut b, dial(None));
+    assert_eq!(more.ends[0], Some(CloseReason::DuplicateRoute));
+    assert!(a.notes.take().is_empty());
+    // One that ends is.
+    let ended = pairs[1].dialler.0.end(CloseReason::ReadError).expect("it was open");
+    ended.run();
+    assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }]);
+    assert_eq!(a.mesh.links().len(), 3);
+}
+
+#[test]
+fn a_server_without_a_pool_has_one_link_for_all() {
+    for sizes in [[0, 3], [3, 0], [0, 0]] {
+        let [mut a, mut b] = [Node::new("A", "C", false, sizes[0]), Node::new("B", "C", false, sizes[1])];
+        let pair = LinkPair::new(&mut a, &mut b, dial(None));
+        assert_eq!(pair.ends, [None, None], "{sizes:?}");
+        assert!(a.notes.take().is_empty(), "no other link is dialled");
+        assert!(a.mesh.links()[0].facts().has_no_pool && b.mesh.links()[0].facts().has_no_pool);
+        let again = LinkPair::new(&mut a, &mut b, dial(None));
+        assert!(again.ends.contains(&Some(CloseReason::DuplicateRoute)));
+        let dedicated = LinkPair::new(&mut a, &mut b, dial(Some("$SYS")));
+        assert!(dedicated.ends.iter().any(Option::is_some), "{sizes:?}");
+    }
+}
+
+#[test]
+fn names_of_clusters_have_to_agree() {
+    let links = |a: (&str, bool), b: (&str, bool)| {
+        let [mut a, mut b] =
+            [("A", a), ("B", b)].map(|(name, (cluster, is_dynamic))| Node::new(name, cluster, is_dynamic, 3));
+        LinkPair::new(&mut a, &mut b, dial(None));
+        (a.mesh.cluster().0, b.mesh.cluster().0, a.mesh.links().len())
+    };
+    let name = |name: &str| name.to_owned();
+    assert_eq!(links(("X", false), ("Y", false)), (name("X"), name("Y"), 0));
+    // What was said before the names agreed ends the link: it is dialled again.
+    assert_eq!(links(("X", false), ("Y", true)), (name("X"), name("X"), 0));
+    assert_eq!(links(("X", true), ("Y", false)), (name("Y"), name("Y"), 0));
+    assert_eq!(links(("Y", true), ("X", true)), (name("Y"), name("Y"), 0));
+    assert_eq!(links(("X", true), ("X", false)), (name("X"), name("X"), 1));
+}
+
+#[test]
+fn servers_that_are_one_or_are_called_alike_are_refused() {
+    let mut a = Node::new("A", "C", false, 3);
+    let mut same = Node::new("A", "C", false, 3);
+    let pair = LinkPair::new(&mut a, &mut same, dial(None));
+    assert!(pair.ends.contains(&Some(CloseReason::DuplicateRoute)), "{:?}", pair.ends);
+    assert!(a.notes.take().is_empty(), "it is not dialled again");
+}
+
+#[test]
+fn a_third_server_is_told_of() {
+    let (mut a, mut b, mut c) =
+        (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1), Node::new("D", "C", false, 1));
+    // B and C know A only. C is accepted by A, which tells B.
+    let mut with_b = LinkPair::new(&mut b, &mut a, dial(None));
+    b.notes.take();
+    let _with_c = LinkPair::new(&mut c, &mut a, dial(None));
+    c.notes.take();
+    with_b.pump(&mut b, &mut a);
+    let told = b.notes.take();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((told[0].url.address().as_str(), told[0].is_explicit), ("10.0.0.9:1", false));
+    assert_eq!(told[0].mode, GossipMode::Disabled, "those who dial it need not tell others");
+}
+
+#[test]
+fn a_silent_peer_is_given_up() {
+    let mut a = Node::new("A", "C", false, 3);
+    let now = Instant::now();
+    let (mut session, _) = a.open(LinkSide::Accepted, now);
+    assert_eq!(session.on_deadline(now + Duration::from_secs(1)), None);
+    let late = now + Duration::from_secs(31);
+    assert_eq!(session.on_deadline(late), Some(CloseReason::AuthenticationTimeout));
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_stale() {
+    let (mut a, mut b) = (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1));
+    let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
+    let mut now = Instant::now();
+    let session = &mut pair.acceptor.0;
+    for _ in 0..3 {
+        now = session.deadline().max(now);
+        assert_eq!(session.on_deadline(now), None);
+    }
+    now = session.deadline();
+    assert_eq!(session.on_deadline(now), Some(CloseReason::StaleConnection));
+}

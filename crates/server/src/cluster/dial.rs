@@ -1,0 +1,143 @@
+//! Dialling other servers: attempt after attempt, and when it is too late or enough.
+
+use crate::listener;
+use crate::logging::Logger;
+use crate::os_error;
+use crate::shard::{Mail, Mailbox, NewLink};
+use crate::supervise::{self, SupervisedPart};
+use myelin_conf::options::ClusterOptions;
+use myelin_mesh::{Dial, LinkSide, Mesh, RouteUrl};
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+/// Pause between two attempts, and the longest with `connect_backoff`.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Pause before a configured server is dialled again after its link has ended.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Random part of every pause before that: two servers that dial each other at once should not go
+/// on to do so.
+const JITTER: u64 = 100;
+/// Time for the other side to accept.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Attempts of which one is reported, before there was ever a link.
+const REPORT_FIRST: u32 = 3600;
+
+/// Dials other servers on the control runtime.
+pub(super) struct Dialler {
+    mesh: OnceLock<Weak<Mesh>>,
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+    control: Handle,
+    /// Where this server itself would answer.
+    own: HashSet<SocketAddr>,
+    retries: u32,
+    backs_off: bool,
+}
+
+impl Dialler {
+    pub(super) fn new(
+        cluster: &ClusterOptions,
+        mailboxes: &[Mailbox],
+        log: &Arc<Logger>,
+        control: &Handle,
+        own: HashSet<SocketAddr>,
+    ) -> Self {
+        Self {
+            mesh: OnceLock::new(),
+            mailboxes: mailboxes.to_vec(),
+            log: Arc::clone(log),
+            control: control.clone(),
+            own,
+            retries: cluster.connect_retries,
+            backs_off: cluster.connect_backoff,
+        }
+    }
+
+    /// From now on there is a mesh for which it dials.
+    pub(super) fn begin(&self, mesh: &Arc<Mesh>) {
+        let _ = self.mesh.set(Arc::downgrade(mesh));
+    }
+
+    pub(super) fn dial(self: &Arc<Self>, dial: Dial) {
+        let dialler = Arc::clone(self);
+        let dialling = async move { dialler.run(dial).await };
+        drop(supervise::spawn_on(&self.control, SupervisedPart::Dial, dialling));
+    }
+
+    fn mesh(&self) -> Option<Arc<Mesh>> {
+        self.mesh.get()?.upgrade().filter(|mesh| !mesh.is_stopping())
+    }
+
+    async fn run(&self, dial: Dial) {
+        if !dial.is_first {
+            let again = if dial.is_explicit { AGAIN } else { Duration::ZERO };
+            let jitter = RandomState::new().hash_one(&dial.url) % JITTER;
+            self.log
+                .debug(format_args!("Attempting reconnect for solicited route {:?}", dial.url.redacted()));
+            tokio::time::sleep(again + Duration::from_millis(jitter)).await;
+        }
+        let (mut attempts, mut pause) = (0, PAUSE);
+        while self.mesh().is_some() {
+            let error = match self.attempt(&dial.url).await {
+                Ok(Some((stream, peer))) => return self.hand_over(stream, peer, dial),
+                // It would be this server.
+                Ok(None) => return,
+                Err(error) => error,
+            };
+            attempts += 1;
+            let is_reported = attempts == 1 || !dial.is_first || attempts % REPORT_FIRST == 0;
+            self.report(is_reported, attempts, &error);
+            if !dial.is_explicit && attempts > self.retries {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            if self.backs_off {
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    fn report(&self, is_reported: bool, attempts: u32, error: &str) {
+        let line = format_args!("Error trying to connect to route (attempt {attempts}): {error}");
+        if is_reported { self.log.error(line) } else { self.log.debug(line) }
+    }
+
+    /// One attempt, at one of the server's addresses; `None` if they are all of this server.
+    async fn attempt(&self, url: &RouteUrl) -> Result<Option<(TcpStream, SocketAddr)>, String> {
+        let host = url.host.clone();
+        let found = tokio::net::lookup_host((host.as_str(), url.port)).await;
+        let found =
+            found.map_err(|error| format!("lookup for host {host:?}: {}", os_error::words(&error)))?;
+        let all: Vec<_> = found.filter(|address| !self.own.contains(address)).collect();
+        let Some(address) = all.get(RandomState::new().hash_one(url) as usize % all.len().max(1)) else {
+            return Ok(None);
+        };
+        let shown = url.address();
+        self.log.debug(format_args!("Trying to connect to route on {shown} ({address})"));
+        let failed = |error: &io::Error| format!("dial tcp {address}: connect: {}", os_error::words(error));
+        match tokio::time::timeout(TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => Ok(Some((stream, *address))),
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(_) => Err(format!("dial tcp {address}: i/o timeout")),
+        }
+    }
+
+    fn hand_over(&self, stream: TcpStream, peer: SocketAddr, dial: Dial) {
+        let Some(mesh) = self.mesh() else { return };
+        match stream.into_std() {
+            Ok(stream) => {
+                let new = NewLink { stream, peer, mesh, side: LinkSide::Dialled(dial) };
+                listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
+            }
+            Err(error) => self.log.error(format_args!("route socket: {}", os_error::words(&error))),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The server as one of a cluster: the listener for routes, dialling, and what clients are told of
+//! the other servers.
+//!
+//! Which servers are dialled and which links stay is decided in the crate `mesh`; a link is served
+//! by a shard (`shard/link.rs`). All of this is done on the control runtime, which never delivers a
+//! message.
+
+mod dial;
+mod own_urls;
+
+use crate::listener::{self, Acceptor};
+use crate::logging::Logger;
+use crate::os_error;
+use crate::shard::{Mail, Mailbox, NewLink};
+use crate::supervise::{self, SupervisedPart};
+use dial::Dialler;
+use myelin_auth::StoredSecret;
+use myelin_broker::{Broker, LinkTerms};
+use myelin_conf::options::{ClusterOptions, LinkCompression, Options, PoolSize};
+use myelin_mesh::{Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
+use myelin_wire::peer::PEER_PROTOCOL;
+use myelin_wire::peer::info::PeerInfo;
+use std::fmt::Arguments;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// Time for another server to log in, where nothing is configured.
+pub(crate) const AUTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The cluster of a running server.
+pub(crate) struct RunningCluster {
+    pub(crate) mesh: Arc<Mesh>,
+    pub(crate) address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+/// The accounts and links of the cluster that the options describe; `None` without a port.
+///
+/// # Errors
+/// When it cannot be had together with the rest, in the reference's words where these exist.
+pub(crate) fn terms(options: &Options) -> Result<Option<LinkTerms>, String> {
+    let cluster = &options.cluster;
+    if cluster.listener.port.is_none() {
+        return Ok(None);
+    }
+    if options.jetstream.enabled {
+        return Err(why_no_jetstream(options));
+    }
+    Ok(Some(LinkTerms { pool_size: pool_size(cluster), dedicated: dedicated(options) }))
+}
+
+/// JetStream in a cluster needs replication. Compat: what the reference complains of is said in its
+/// words.
+fn why_no_jetstream(options: &Options) -> String {
+    let text = if options.server.name.is_none() {
+        "jetstream cluster requires `server_name` to be set"
+    } else if options.cluster.name.is_none() {
+        "jetstream cluster requires `cluster.name` to be set"
+    } else if options.cluster.routes.is_empty() {
+        "JetStream cluster requires configured routes or solicited leafnode for the system account"
+    } else {
+        "JetStream in a cluster needs replication, which this version of Myelin does not have"
+    };
+    text.to_owned()
+}
+
+fn pool_size(cluster: &ClusterOptions) -> u32 {
+    match cluster.pool_size {
+        PoolSize::Single => 0,
+        PoolSize::Connections(connections) => connections,
+    }
+}
+
+fn dedicated(options: &Options) -> Vec<String> {
+    options.cluster.pinned(options.accounts.system_account())
+}
+
+/// Makes up a name for a cluster that has none.
+pub(crate) fn dynamic_name() -> String {
+    myelin_stdx::id::unique(&myelin_stdx::entropy::OsEntropy, 22)
+}
+
+/// Parts of the server that the cluster needs.
+pub(crate) struct ClusterParts<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) broker: &'a Arc<Broker>,
+    pub(crate) mailboxes: &'a [Mailbox],
+    pub(crate) log: &'a Arc<Logger>,
+    pub(crate) control: &'a Handle,
+    /// Whether the name of the cluster was made up.
+    pub(crate) is_dynamic: bool,
+}
+
+impl RunningCluster {
+    /// Listens for other servers and dials those that are configured.
+    ///
+    /// # Errors
+    /// When the port cannot be had.
+    pub(crate) fn start(parts: &ClusterParts<'_>) -> Result<Self, String> {
+        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic } = *parts;
+        let cluster = &options.cluster;
+        let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
+        log.info(format_args!("Cluster name is {}", broker.cluster()));
+        if is_dynamic {
+            log.warn("Cluster name was dynamically generated, consider setting one");
+        }
+        let listener = listener::bind(host, port).map_err(|error| {
+            let reason = os_error::listening(host, port, &error);
+            format!("Error listening on router port: {port} - {reason}")
+        })?;
+        let address = listener.local_addr().map_err(|error| format!("no address for routes: {error}"))?;
+        let shown = os_error::with_port(host, address.port());
+        log.info(format_args!("Listening for route connections on {shown}"));
+        let config = config(options, broker, address.port(), is_dynamic)?;
+        let dialler = Arc::new(Dialler::new(cluster, mailboxes, log, control, own_urls::to_self(address)));
+        let host = Arc::new(Host {
+            broker: Arc::clone(broker),
+            mailboxes: mailboxes.to_vec(),
+            log: Arc::clone(log),
+            dialler: Arc::clone(&dialler),
+            told: OnceLock::new(),
+        });
+        let mesh = Mesh::new(config, [own_urls::of(&broker.info()), Vec::new()], host);
+        dialler.begin(&mesh);
+        mesh.advertise();
+        let acceptor = Acceptor::new(listener, Arc::clone(log));
+        let accepting = accept(acceptor, Arc::clone(&mesh), mailboxes.to_vec(), Arc::clone(log));
+        let accepting = supervise::spawn_guarding(accepting);
+        mesh.solicit();
+        Ok(Self { mesh, address, accepting })
+    }
+
+    /// No link is accepted or dialled any more.
+    pub(crate) fn stop(&self) {
+        self.mesh.stop();
+        self.accepting.abort();
+    }
+}
+
+/// What the mesh is told of the options.
+fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Result<MeshConfig, String> {
+    let (cluster, info) = (&options.cluster, broker.info());
+    let (host, said_port) = match &cluster.advertise {
+        None => (cluster.listener.host.clone(), port),
+        Some(text) => myelin_conf::advertised(text, port).map_err(|error| {
+            format!("Error setting route INFO with Cluster.Advertise value of {text}, err={error}")
+        })?,
+    };
+    let place = RouteUrl { host: host.clone(), port: said_port, login: None };
+    let ip = cluster.advertise.as_ref().map(|_| format!("nats-route://{}/", place.address()));
+    let login = cluster.authorization.user.as_ref().map(|user| {
+        let password = cluster.authorization.password.as_ref().map_or("", |password| password.reveal());
+        Login { user: user.clone(), password: StoredSecret::parse(password), own: password.to_owned() }
+    });
+    let compression = match cluster.compression()? {
+        LinkCompression::NotSupported => "",
+        // What is not compressed here need not be by the other side.
+        _ => "off",
+    };
+    let pool_size = pool_size(cluster);
+    Ok(MeshConfig {
+        info: PeerInfo {
+            id: info.server_id,
+            name: info.server_name,
+            version: info.version,
+            proto: PEER_PROTOCOL,
+            go: info.go,
+            host,
+            port: i32::from(said_port),
+            headers: info.headers,
+            auth_required: login.is_some(),
+            max_payload: i64::from(info.max_payload),
+            ip: ip.unwrap_or_default(),
+            cluster: info.cluster,
+            domain: info.domain,
+            compression: compression.to_owned(),
+            lnoc: true,
+            lnocu: true,
+            ln: true,
+            route_pool_size: i64::from(pool_size),
+            ..PeerInfo::default()
+        },
+        is_dynamic,
+        pool_size,
+        dedicated: dedicated(options),
+        login,
+        routes: cluster.routes.iter().map(|url| route_url(url, options)).collect(),
+        advertises: !cluster.no_advertise,
+        ping_interval: cluster.ping_interval.unwrap_or(options.limits.ping_interval),
+        ping_max: cluster.ping_max.unwrap_or(options.limits.ping_max),
+        auth_timeout: cluster.authorization.timeout.unwrap_or(AUTH_TIMEOUT),
+    })
+}
+
+/// A configured route. Compat: without a user in it, the cluster's own is taken.
+fn route_url(url: &myelin_conf::Url, options: &Options) -> RouteUrl {
+    let authorization = &options.cluster.authorization;
+    let own = || {
+        let password = authorization.password.as_ref().map_or("", |password| password.reveal());
+        authorization.user.clone().map(|user| (user, password.to_owned()))
+    };
+    let login = url.login().map(|(user, password)| {
+        (user, password.map(|password| password.reveal().to_owned()).unwrap_or_default())
+    });
+    let port = url.port().and_then(|port| port.parse().ok()).unwrap_or(0);
+    RouteUrl { host: url.host().to_owned(), port, login: login.or_else(own) }
+}
+
+/// Accepts other servers until it is dropped, each on the shard with the fewest connections.
+async fn accept(acceptor: Acceptor, mesh: Arc<Mesh>, mailboxes: Vec<Mailbox>, log: Arc<Logger>) {
+    let accepting = || async {
+        loop {
+            let (stream, peer) = acceptor.next().await;
+            match stream.into_std() {
+                Ok(stream) => {
+                    let new = NewLink { stream, peer, mesh: Arc::clone(&mesh), side: LinkSide::Accepted };
+                    listener::place(&mailboxes, Mail::Link(Box::new(new)));
+                }
+                Err(error) => log.error(format_args!("Route Accept error: {}", os_error::words(&error))),
+            }
+        }
+    };
+    supervise::persist(SupervisedPart::Accept, accepting).await;
+}
+
+/// What the mesh needs from outside.
+struct Host {
+    broker: Arc<Broker>,
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+    dialler: Arc<Dialler>,
+    /// What clients were told last.
+    told: OnceLock<std::sync::Mutex<Vec<String>>>,
+}
+
+impl MeshHost for Host {
+    fn dial(&self, dial: Dial) {
+        self.dialler.dial(dial);
+    }
+
+    fn advertise(&self, urls: Vec<String>, _: Vec<String>) {
+        let told = self.told.get_or_init(Default::default);
+        let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *told == urls {
+            return;
+        }
+        told.clone_from(&urls);
+        self.broker.update_info(|info| info.connect_urls = urls);
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Announce));
+    }
+
+    fn renamed(&self, name: &str) {
+        self.broker.set_cluster(name);
+        self.log.info(format_args!("Cluster name updated to {name}"));
+    }
+
+    fn complain(&self, line: Arguments<'_>) {
+        self.log.error(line);
+    }
+}

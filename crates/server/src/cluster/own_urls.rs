@@ -1,0 +1,64 @@
+//! Addresses under which this server itself can be reached.
+
+use myelin_wire::info::Info;
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// What clients are told of this server: what it says of itself, or the machine's addresses where
+/// that is none.
+pub(super) fn of(info: &Info) -> Vec<String> {
+    let is_any = info.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    if !is_any {
+        return vec![with_port(&info.host, info.port)];
+    }
+    let found: Vec<_> = addresses().iter().map(|ip| with_port(&ip.to_string(), info.port)).collect();
+    if found.is_empty() { vec![with_port(&info.host, info.port)] } else { found }
+}
+
+/// Where dialling would lead to the server itself.
+pub(super) fn to_self(bound: SocketAddr) -> HashSet<SocketAddr> {
+    let local = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let all = addresses().into_iter().chain(local);
+    let is_any = bound.ip().is_unspecified();
+    let all = all.filter(|ip| is_any || bound.ip() == *ip);
+    all.map(|ip| SocketAddr::new(ip, bound.port())).collect()
+}
+
+/// Addresses of the machine towards others, by way of the routes that the system would take: nothing
+/// is sent. Compat: the reference lists all interfaces.
+fn addresses() -> Vec<IpAddr> {
+    let probes = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    let found = probes.iter().filter_map(|(from, to)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    });
+    found.filter(|ip| !ip.is_loopback() && !ip.is_unspecified()).collect()
+}
+
+fn with_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_said_is_told() {
+        let info = Info { host: "h".to_owned(), port: 1, ..Info::default() };
+        assert_eq!(of(&info), ["h:1"]);
+        let info = Info { host: "fd00::2".to_owned(), ..info };
+        assert_eq!(of(&info), ["[fd00::2]:1"]);
+        let info = Info { host: "0.0.0.0".to_owned(), ..info };
+        assert!(!of(&info).is_empty());
+    }
+
+    #[test]
+    fn loopback_leads_to_a_server_that_listens_everywhere() {
+        let own = to_self("0.0.0.0:7".parse().unwrap());
+        assert!(own.contains(&"127.0.0.1:7".parse().unwrap()));
+        let own = to_self("127.0.0.1:7".parse().unwrap());
+        assert_eq!(own.into_iter().collect::<Vec<_>>(), ["127.0.0.1:7".parse().unwrap()]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Servers that form a cluster, with each other and with nats-server: what clients of one see of
+//! those of another.
+
+mod discovery;
+mod hostile;
+mod interest;
+mod messages;
+mod pages;
+
+use crate::eventually;
+use crate::process::{PROGRAM, Server, Setup};
+use crate::raw::{Message, Raw};
+use myelin_compat::implementation::reference_program;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+/// Which program a server of a cluster is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerKind {
+    Ours,
+    Reference,
+}
+
+impl ServerKind {
+    fn program(self) -> Option<PathBuf> {
+        match self {
+            Self::Ours => Some(PathBuf::from(PROGRAM)),
+            Self::Reference => reference_program(),
+        }
+    }
+}
+
+use ServerKind::{Ours, Reference};
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// One server of a cluster.
+struct Member {
+    server: Server,
+    port: u16,
+}
+
+impl Member {
+    /// A server that dials those on `routes`.
+    fn start(kind: ServerKind, name: &str, port: u16, routes: &[u16], more: &str) -> Option<Self> {
+        let server = Self::setup(&kind.program()?, name, port, routes, more).start();
+        Some(Self { server, port })
+    }
+
+    fn setup(program: &Path, name: &str, port: u16, routes: &[u16], more: &str) -> Setup {
+        let routes: Vec<_> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        let config = format!(
+            "server_name: {name}\ncluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{}] }}\n{more}",
+            routes.join(", ")
+        );
+        Setup::default().program(program).config(&config)
+    }
+
+    /// Names of other servers to which it has links.
+    fn knows(&self) -> Vec<String> {
+        let page = self.server.page("/routez");
+        let mut names: Vec<String> = page["routes"]
+            .as_array()
+            .map(|routes| {
+                routes
+                    .iter()
+                    .map(|route| route["remote_name"].as_str().unwrap_or_default().to_owned())
+                    .collect()
+            })
+            .unwrap_or_default();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Links of all kinds.
+    fn links(&self) -> u64 {
+        self.server.page("/routez")["num_routes"].as_u64().unwrap_or(0)
+    }
+
+    fn client(&self) -> Raw {
+        Raw::connect(&self.server)
+    }
+}
+
+/// Servers of these kinds that all know each other; `None` where there is no nats-server to be one
+/// of them.
+fn cluster(kinds: &[ServerKind], more: &str) -> Option<Vec<Member>> {
+    let ports: Vec<u16> = kinds.iter().map(|_| free_port()).collect();
+    let members: Vec<_> = kinds
+        .iter()
+        .enumerate()
+        .map(|(at, kind)| Member::start(*kind, &format!("S{at}"), ports[at], &ports[..at], more))
+        .collect::<Option<_>>()?;
+    settle(&members);
+    Some(members)
+}
+
+/// Waits until every server has all its links to all others: three of the pool and the system
+/// account's.
+fn settle(members: &[Member]) {
+    let others = members.len() as u64 - 1;
+    for member in members {
+        eventually("links to all others", || member.links() == others * 4);
+    }
+}
+
+/// Clusters of two in all mixes that can be had.
+fn pairs(more: &str) -> Vec<Vec<Member>> {
+    let kinds = [[Ours, Ours], [Ours, Reference], [Reference, Ours]];
+    kinds.iter().filter_map(|kinds| cluster(kinds, more)).collect()
+}
+
+/// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes through.
+/// Interest is announced in the order in which it came.
+fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
+    to.send("SUB probe.* 999\r\n");
+    to.barrier();
+    let mut count = 0;
+    eventually("interest is known elsewhere", || {
+        count += 1;
+        from.publish(&format!("probe.{count}"), "");
+        from.barrier();
+        !to.barrier().is_empty()
+    });
+    // What is still on its way comes before a message that goes the same way.
+    from.publish("probe.last", "");
+    from.barrier();
+    eventually("the last probe", || to.barrier().iter().any(|message| message.subject == "probe.last"));
+    to.send("UNSUB 999\r\n");
+    to.barrier();
+}
+
+/// The next `count` messages.
+fn take(client: &mut Raw, count: usize) -> Vec<Message> {
+    (0..count).map(|_| client.message()).collect()
+}

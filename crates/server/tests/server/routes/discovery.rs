@@ -1,0 +1,112 @@
+//! Which servers find each other, and which links stay.
+
+use super::{Member, Ours, Reference, free_port, settle};
+use crate::eventually;
+use crate::raw::Raw;
+use serde_json::Value;
+
+/// The third server knows the first only, and ends connected to the second.
+#[test]
+fn a_server_is_told_of_others() {
+    for kinds in
+        [[Ours, Ours, Ours], [Ours, Reference, Ours], [Reference, Ours, Ours], [Ours, Ours, Reference]]
+    {
+        let ports = [free_port(), free_port(), free_port()];
+        let start =
+            |at: usize, routes: &[u16]| Member::start(kinds[at], &format!("S{at}"), ports[at], routes, "");
+        let Some(a) = start(0, &[]) else { continue };
+        let Some(b) = start(1, &[ports[0]]) else { continue };
+        let Some(c) = start(2, &[ports[0]]) else { continue };
+        let members = [a, b, c];
+        settle(&members);
+        assert_eq!(members[2].knows(), ["S0", "S1"]);
+        assert_eq!(members[1].knows(), ["S0", "S2"]);
+    }
+}
+
+/// Both dial: one link of each kind stays.
+#[test]
+fn servers_that_dial_each_other_have_each_link_once() {
+    for kinds in [[Ours, Ours], [Ours, Reference]] {
+        let ports = [free_port(), free_port()];
+        let Some(a) = Member::start(kinds[0], "S0", ports[0], &[ports[1]], "") else { continue };
+        let Some(b) = Member::start(kinds[1], "S1", ports[1], &[ports[0]], "") else { continue };
+        settle(&[a, b]);
+    }
+}
+
+#[test]
+fn a_server_that_dials_itself_does_not_go_on() {
+    let port = free_port();
+    let member = Member::start(Ours, "S0", port, &[port], "").expect("it starts");
+    let _ = member.client();
+    assert_eq!(member.links(), 0);
+}
+
+#[test]
+fn clients_are_told_which_servers_there_are() {
+    let ports = [free_port(), free_port()];
+    let a = Member::start(Ours, "S0", ports[0], &[], "").expect("it starts");
+    let mut client = Raw::connect(&a.server);
+    let mut urls = || loop {
+        let line = client.line();
+        let Some(info) = line.strip_prefix("INFO ") else {
+            assert_eq!(line, "PING");
+            client.send("PONG\r\n");
+            continue;
+        };
+        let info: Value = serde_json::from_str(info).expect("INFO is JSON");
+        assert_eq!(info["cluster"], "C");
+        return info["connect_urls"].as_array().map_or(0, Vec::len);
+    };
+    let b = Member::start(Ours, "S1", ports[1], &[ports[0]], "").expect("it starts");
+    assert_eq!(urls(), 2, "one for each server");
+    drop(b);
+    assert_eq!(urls(), 1, "the other one is gone");
+}
+
+#[test]
+fn a_server_of_another_cluster_is_not_let_in() {
+    let port = free_port();
+    let a = Member::start(Ours, "S0", port, &[], "").expect("it starts");
+    let other =
+        format!("cluster {{ name: D, listen: \"127.0.0.1:-1\", routes: [\"nats://127.0.0.1:{port}\"] }}");
+    let b = crate::process::Setup::default().config(&format!("server_name: S1\n{other}")).start();
+    a.server.wait_for_log("Rejecting connection, cluster name \"D\" does not match \"C\"");
+    b.wait_for_log("Router connection closed");
+    assert_eq!(a.links(), 0);
+}
+
+#[test]
+fn a_name_that_was_made_up_gives_way() {
+    let port = free_port();
+    let a = Member::start(Ours, "S0", port, &[], "").expect("it starts");
+    let other = format!("cluster {{ listen: \"127.0.0.1:-1\", routes: [\"nats://127.0.0.1:{port}\"] }}");
+    let b = crate::process::Setup::default().config(&format!("server_name: S1\n{other}")).start();
+    eventually("the links are there", || a.links() == 4);
+    assert_eq!(b.page("/varz")["cluster"]["name"], "C");
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let port = free_port();
+    let config = |listen: u16, routes: &str| {
+        format!(
+            "cluster {{ name: C, listen: \"127.0.0.1:{listen}\", authorization {{ user: u, password: p }}\n\
+             routes: [{routes}] }}"
+        )
+    };
+    let setup = crate::process::Setup::default();
+    let a = setup.clone().config(&config(port, "")).start();
+    let with = |login: &str| {
+        format!(
+            "cluster {{ name: C, listen: \"127.0.0.1:-1\", routes: [\"nats://{login}127.0.0.1:{port}\"] }}"
+        )
+    };
+    let wrong = setup.clone().config(&with("u:x@")).start();
+    a.wait_for_log("authentication error");
+    wrong.wait_for_log("Authorization Violation");
+    drop(wrong);
+    let right = setup.config(&with("u:p@")).start();
+    eventually("the links are there", || right.page("/routez")["num_routes"] == 4);
+}

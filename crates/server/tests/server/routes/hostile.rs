@@ -1,0 +1,105 @@
+//! Peers that mean no good: they lose their link, and the server lives.
+
+use super::{Member, Ours, free_port};
+use crate::PATIENCE;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+/// A peer that says what a test wants.
+fn peer(member: &Member) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a positive time");
+    stream
+}
+
+const CONNECT: &str = "CONNECT {\"name\":\"NX\",\"cluster\":\"C\",\"headers\":true}\r\n";
+const INFO: &str = "INFO {\"server_id\":\"NX\",\"server_name\":\"X\",\"cluster\":\"C\",\
+    \"headers\":true,\"route_pool_size\":3,\"ip\":\"nats-route://127.0.0.1:1/\",\"port\":1}\r\n";
+
+/// Everything the server says until it closes.
+fn said(mut stream: TcpStream) -> String {
+    let mut all = Vec::new();
+    // A reset is an end, too.
+    let _ = stream.read_to_end(&mut all);
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn what_makes_no_sense_ends_the_link() {
+    let member = Member::start(Ours, "S0", free_port(), &[], "").expect("it starts");
+    let cases: Vec<(String, &str)> = vec![
+        ("nonsense\r\n".into(), "Unknown Protocol Operation"),
+        ("GET / HTTP/1.1\r\n\r\n".into(), "Unknown Protocol Operation"),
+        ("RS+ $G foo\r\n".into(), "Authorization Violation"),
+        ("CONNECT {\"lang\":\"go\"}\r\n".into(), "attempted to connect to route port"),
+        ("CONNECT nonsense\r\n".into(), ""),
+        ("CONNECT {\"cluster\":\"X\"}\r\n".into(), "cluster name \"X\" does not match \"C\""),
+        ("CONNECT {\"cluster\":\"_\"}\r\n".into(), "is reserved"),
+        (format!("{CONNECT}INFO nonsense\r\n"), ""),
+        (
+            format!("{CONNECT}INFO {{\"route_pool_size\":1,\"route_pool_idx\":9}}\r\n"),
+            "Invalid route pool index",
+        ),
+        (
+            format!("{CONNECT}INFO {{\"route_pool_size\":3,\"route_account\":\"none\"}}\r\n"),
+            "No route for account",
+        ),
+        (format!("{CONNECT}{INFO}RMSG $G a 999999999\r\n"), "Maximum Payload Violation"),
+        (format!("{CONNECT}{INFO}RMSG $G a -1\r\n"), "Parse Error"),
+        (format!("{CONNECT}{INFO}HMSG $G a 9 2\r\nhi\r\n"), "Parse Error"),
+        (format!("{CONNECT}{INFO}RS+ $G\r\n"), "Parse Error"),
+        (format!("{CONNECT}{INFO}RMSG $G a 2\r\nhixx"), "Unknown Protocol Operation"),
+        (format!("INFO {}", "x".repeat(70_000)), "maximum control line exceeded"),
+    ];
+    for (bytes, expected) in cases {
+        let mut stream = peer(&member);
+        // It may close in the middle.
+        let _ = stream.write_all(bytes.as_bytes());
+        let said = said(stream);
+        assert!(said.contains(expected), "{bytes:.60}: {said}");
+    }
+    member.client().barrier();
+    assert_eq!(member.links(), 0);
+}
+
+#[test]
+fn half_a_frame_waits_and_costs_nothing() {
+    let member = Member::start(Ours, "S0", free_port(), &[], "").expect("it starts");
+    let mut streams: Vec<_> = (0..3)
+        .map(|place| {
+            let mut stream = peer(&member);
+            let info = INFO.replace("\"port\":1", &format!("\"port\":1,\"route_pool_idx\":{place}"));
+            stream
+                .write_all(format!("{CONNECT}{info}RMSG $G a 60000000\r\nhalf").as_bytes())
+                .expect("it reads");
+            stream
+        })
+        .collect();
+    crate::eventually("the links are there", || member.links() == 3);
+    let before = member.server.memory();
+    assert!(before < 300 * 1024 * 1024, "what is announced takes no memory before it comes: {before}");
+    member.client().barrier();
+    streams.clear();
+    crate::eventually("the links are gone", || member.links() == 0);
+}
+
+/// Interest that is not well formed, and messages for accounts that are not there, cost the link
+/// nothing.
+#[test]
+fn what_cannot_be_used_is_passed_by() {
+    let member = Member::start(Ours, "S0", free_port(), &[], "").expect("it starts");
+    let mut stream = peer(&member);
+    let ops = "RS+ $G a..b\r\nRS+ none a\r\nRS- none a\r\nRS- $G never\r\nRMSG none a 1\r\nx\r\n\
+               A+ none\r\nLS- x $G a\r\nRS+ $G ok q 4000000000\r\nRS+ $G ok q 0\r\nPING\r\n";
+    stream.write_all(format!("{CONNECT}{INFO}{ops}").as_bytes()).expect("it reads");
+    let mut all = String::new();
+    while !all.ends_with("PONG\r\n") {
+        let mut buffer = [0; 4096];
+        let n = stream.read(&mut buffer).expect("it answers");
+        assert!(n > 0, "it goes on: {all}");
+        all.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+    assert!(all.contains("-ERR 'Invalid Subscription'"), "{all}");
+    member.server.wait_for_log("Unknown account \"none\" for remote subject \"a\"");
+    assert_eq!(member.links(), 1);
+}
