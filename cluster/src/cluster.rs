@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
+/// How often other ports are tried.
+const ATTEMPTS: u32 = 3;
+
 /// Parts of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
@@ -92,6 +95,17 @@ impl Cluster {
     /// # Errors
     /// One does not start, or a link does not come up.
     pub fn start(plan: &ClusterPlan) -> Result<Self, Error> {
+        let mut attempt = 1;
+        loop {
+            // Somebody else may have taken a port between the choice and the start.
+            match Self::try_start(plan) {
+                Err(why) if attempt < ATTEMPTS && why.to_string().contains("already in use") => attempt += 1,
+                settled => return settled,
+            }
+        }
+    }
+
+    fn try_start(plan: &ClusterPlan) -> Result<Self, Error> {
         let mut cluster = Self::prepare(plan)?;
         for n in 0..plan.servers {
             cluster.start_server(n)?;

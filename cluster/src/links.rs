@@ -1,4 +1,4 @@
-//! What the proxies do to the bytes between two servers.
+//! States of the links between servers, which the proxies obey.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};

@@ -16,6 +16,12 @@ struct Flags {
     /// How many servers.
     #[arg(long, default_value_t = 3)]
     servers: usize,
+    /// Modes of compression, of which each server has one.
+    #[arg(long, value_delimiter = ',', default_value = "accept,off,s2_fast,s2_better,s2_auto")]
+    modes: Vec<String>,
+    /// Nothing at all may come twice, not even while links come up: for clusters of Myelin.
+    #[arg(long)]
+    strict: bool,
     /// For how long, with a new seed every half minute.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -35,6 +41,8 @@ fn main() -> ExitCode {
         let plan = RandomPlan {
             programs: flags.program.clone(),
             servers: flags.servers,
+            modes: flags.modes.clone(),
+            is_strict: flags.strict,
             seed,
             duration: if flags.seed.is_some() { left } else { left.min(Duration::from_secs(30)) },
             rounds: u64::MAX,

@@ -26,6 +26,10 @@ pub struct RandomPlan {
     pub programs: Vec<PathBuf>,
     /// How many servers.
     pub servers: usize,
+    /// Modes of compression, of which each server has one.
+    pub modes: Vec<String>,
+    /// Whether nothing at all may come twice: nats-servers that find each other do send twice.
+    pub is_strict: bool,
     /// The seed.
     pub seed: u64,
     /// For how long.
@@ -95,15 +99,20 @@ struct Life {
 pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     let mut rng = Rng::seeded(plan.seed);
     let pool = ["pool_size: -1", "pool_size: 1", "", "pool_size: 5"][rng.below(4) as usize];
-    let modes = ["accept", "off", "s2_fast", "s2_better", "s2_auto"];
+    if plan.modes.is_empty() {
+        return Err("there is no mode of compression to choose from".into());
+    }
     let mut of = ClusterPlan::of(&plan.programs, plan.servers);
     of.cluster = (0..plan.servers)
-        .map(|_| format!("name: test\n  {pool}\n  compression: {}", modes[rng.below(5) as usize]))
+        .map(|_| {
+            let mode = &plan.modes[rng.below(plan.modes.len() as u64) as usize];
+            format!("name: test\n  {pool}\n  compression: {mode}")
+        })
         .collect();
     let cluster = Cluster::start(&of)?;
     let mut life = Life {
         cluster,
-        model: Model::default(),
+        model: Model::new(plan.is_strict),
         rng,
         members: BTreeMap::new(),
         next: 1,

@@ -5,12 +5,17 @@ use crate::{Error, pages};
 use myelin_stdx::rng::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// Ports that this process has given away.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// Where everything of one server listens.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +32,9 @@ impl Ports {
         let mut held = Vec::new();
         while held.len() < 3 {
             let port = 12_000 + rng.below(20_000) as u16;
-            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            // Clusters of one process run side by side, and servers are down at times.
+            let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
+            if is_new && let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
                 held.push(listener);
             }
         }

@@ -15,7 +15,8 @@ fn clusters_do_what_their_model_does() {
             println!("{}: seed {seed}, {servers} servers", mix.name);
             let programs = mix.programs.clone();
             let duration = Duration::from_secs(60);
-            let plan = RandomPlan { programs, servers, seed, duration, rounds: 5 };
+            let (modes, is_strict) = (mix.modes(), mix.is_strict());
+            let plan = RandomPlan { programs, servers, modes, is_strict, seed, duration, rounds: 5 };
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
     }
@@ -31,8 +32,9 @@ fn clusters_do_what_their_model_does() {
             let seed = now.as_nanos() as u64;
             let servers = 2 + (seed % 4) as usize;
             println!("{}: seed {seed}, {servers} servers", mix.name);
-            let (programs, duration) = (mix.programs, left.min(LIFE));
-            let plan = RandomPlan { programs, servers, seed, duration, rounds: u64::MAX };
+            let (modes, is_strict) = (mix.modes(), mix.is_strict());
+            let (programs, duration, rounds) = (mix.programs, left.min(LIFE), u64::MAX);
+            let plan = RandomPlan { programs, servers, modes, is_strict, seed, duration, rounds };
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
         if mixes().is_empty() {

@@ -524,6 +524,13 @@ impl RunningServer {
         others::measure(kind, &self.server, bench.workload, amount)
     }
 
+    /// Memory of idle connections with TLS, in a server of their own.
+    fn idle_edges(binary: &Path, bench: &Bench<'_>) -> Result<Round, BenchError> {
+        let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
+        let bytes = post.idle(bench.settings.connections / 2, server.meter())?;
+        Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]))
+    }
+
     fn measure(&self, bench: &Bench<'_>) -> Result<Round, BenchError> {
         let (address, meter) = (self.server.address(), self.server.meter());
         let (settings, until) = (bench.settings, bench.amount.until);
@@ -555,9 +562,7 @@ impl RunningServer {
             }
             LoadSetup::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
             LoadSetup::Edges(tls_websocket::TlsWebSocketLoad::Idle) => {
-                let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
-                let bytes = post.idle(settings.connections / 2, server.meter())?;
-                return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
+                return Self::idle_edges(binary, bench);
             }
             LoadSetup::Identity(load) if load.wants_fresh_server() => {
                 let server = load.server(binary, bench.scratch)?;
@@ -565,9 +570,6 @@ impl RunningServer {
             }
             LoadSetup::Identity(load) => {
                 Round::without_cpu(load.run(&self.server, until, settings.backlog)?)
-            }
-            LoadSetup::Cluster(load) if load.wants_fresh_servers() => {
-                return Ok(Round::without_cpu(cluster::join(binary, bench)?));
             }
             LoadSetup::Cluster(load) => return load.run(&self.server, self.mates(), until, bench),
             LoadSetup::Edges(load) => Round::of_edges(&self.post().run(*load, until, meter)?),

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row(
             "cluster-1:1-16K-s2",
             ClusterLoad::Compressed(load(1, 1, Interest::Star, 16 << 10)),
-            vec![cpu(1.0 / 1.5)],
+            vec![cpu(0.67)],
         ),
         row("cluster-1:12-128", over_all(load(1, 12, Interest::Star, 128), &[0, 1, 2]), vec![cpu(5.0)]),
         row("cluster-4x4-128", over_all(load(4, 4, Interest::Pairs, 128), &[1, 2, 0]), vec![cpu(4.0)]),
@@ -140,7 +140,11 @@ pub(crate) struct PreparedCluster {
 }
 
 /// Servers that form a cluster with another.
-pub(crate) struct Mates(Vec<Server>);
+pub(crate) struct Mates {
+    servers: Vec<Server>,
+    /// Program of all of them.
+    binary: PathBuf,
+}
 
 impl ClusterLoad {
     pub(crate) fn prepare(self, max_payload: usize, backlog: u64) -> PreparedCluster {
@@ -172,7 +176,7 @@ impl PreparedCluster {
             .collect::<Result<Vec<_>, _>>()?;
         settle(&servers.iter().map(|server| server.address().clone()).collect::<Vec<_>>())?;
         let first = servers.remove(0);
-        Ok((first, Mates(servers)))
+        Ok((first, Mates { servers, binary: binary.to_owned() }))
     }
 
     /// Does it once.
@@ -183,7 +187,7 @@ impl PreparedCluster {
         until: Until,
         bench: &Bench<'_>,
     ) -> Result<Round, BenchError> {
-        let servers: Vec<&Server> = [first].into_iter().chain(&mates.0).collect();
+        let servers: Vec<&Server> = [first].into_iter().chain(&mates.servers).collect();
         let addresses: Vec<Address> = servers.iter().map(|server| server.address().clone()).collect();
         let meters: Vec<Meter> = servers.iter().map(|server| server.meter()).collect();
         let settled = || settle(&addresses);
@@ -212,7 +216,7 @@ impl PreparedCluster {
                 Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
             }
             ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
-            ClusterLoad::Join => return Err(BenchError::Usage("joining has servers of its own".into())),
+            ClusterLoad::Join => Round::without_cpu(join(&mates.binary, bench)?),
         })
     }
 }
@@ -286,7 +290,7 @@ fn settle(addresses: &[Address]) -> Result<(), BenchError> {
 
 /// Has a third server join two: how long it takes until it knows all interest, what it costs there,
 /// and what clients of the first see meanwhile.
-pub(crate) fn join(binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
+fn join(binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
     let told = TOLD.min(bench.settings.subscriptions);
     let plan = ClusterPorts::free(SERVERS)?;
     let start = |number| plan.start(number, binary, bench.scratch, "off");

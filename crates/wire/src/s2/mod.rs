@@ -8,7 +8,9 @@
 //! source that blocks, and whose checksum is made by software.
 //!
 //! On a link a stream has no end: nats-server begins a new one, with an identifier, for each write
-//! to the socket, and reads whatever identifiers, paddings and chunks to be passed over come.
+//! to the socket, and reads whatever identifiers, paddings and chunks to be passed over come. What
+//! is sent before both sides know each other's mode is not compressed: the INFO of who accepts,
+//! CONNECT and INFO of who dials. With the INFO that each side then sends anew, compression begins.
 
 pub mod mode;
 mod reader;

@@ -1,4 +1,4 @@
-//! What two servers agree on about compression: pure choices, from what each is configured for.
+//! Agreement of two servers about compression: pure choices, from what each is configured for.
 //!
 //! Each side compresses what it sends as it wants to; only whether anything is compressed is common
 //! to both. INFO says the configured mode, of `s2_auto` always that name.
@@ -70,7 +70,7 @@ impl CompressionMode {
     ///
     /// # Errors
     /// Nobody knows the name. Names are compared as they are: configurations may write them in
-    /// other letters, servers do not.
+    /// capitals, servers do not.
     pub fn of_peer(name: &str) -> Result<Self, UnknownMode> {
         let found = NAMES.iter().find(|(_, known)| *known == name);
         found.map(|(mode, _)| *mode).ok_or_else(|| UnknownMode(name.to_owned()))
@@ -207,7 +207,7 @@ mod tests {
             assert_eq!(mode.name(), name);
             assert_eq!(CompressionMode::of_peer(name), Ok(mode));
         }
-        let unknown = CompressionMode::of_peer("S2_Fast").expect_err("other letters");
+        let unknown = CompressionMode::of_peer("S2_Fast").expect_err("capitals");
         assert_eq!(unknown.to_string(), "unsupported route compression mode \"S2_Fast\"");
     }
 
