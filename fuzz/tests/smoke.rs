@@ -59,6 +59,11 @@ fn proxy() {
 }
 
 #[test]
+fn s2_frames() {
+    smoke("s2_frames", myelin_fuzz::s2_frames);
+}
+
+#[test]
 fn headers() {
     smoke("headers", myelin_fuzz::headers);
 }

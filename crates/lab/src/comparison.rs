@@ -24,7 +24,7 @@ use myelin_loadgen::results::{Behind, Clock, Curve, Distribution};
 
 use crate::compare::work::Latency;
 use crate::others;
-use crate::rows::{Amount, FULL_STREAM, Row, Workload, footprint, identity, small, tls_websocket};
+use crate::rows::{Amount, FULL_STREAM, Row, Workload, cluster, footprint, identity, small, tls_websocket};
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
 use crate::servers::system::{System, SystemKind};
@@ -222,10 +222,10 @@ impl Measured {
 }
 
 /// What all servers of a row have in common.
-struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     comparison: &'a Comparison,
-    settings: &'a ComparisonSettings,
-    scratch: &'a Scratch,
+    pub(crate) settings: &'a ComparisonSettings,
+    pub(crate) scratch: &'a Scratch,
     amount: Amount,
     workload: &'a Workload,
     setup: LoadSetup,
@@ -265,6 +265,7 @@ enum LoadSetup {
     Edges(tls_websocket::TlsWebSocketLoad),
     Identity(identity::IdentityLoad),
     Small(small::SmallLoad),
+    Cluster(cluster::PreparedCluster),
 }
 
 impl LoadSetup {
@@ -282,6 +283,7 @@ impl LoadSetup {
             Workload::Edges(load) => Self::Edges(load),
             Workload::Identity(load) => Self::Identity(load),
             Workload::Small(load) => Self::Small(load),
+            Workload::Cluster(load) => Self::Cluster(load.prepare(MAX_PAYLOAD, backlog)),
         }
     }
 }
@@ -307,7 +309,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    fn without_cpu(readings: Vec<(Metric, f64)>) -> Self {
+    pub(crate) fn without_cpu(readings: Vec<(Metric, f64)>) -> Self {
         Self { readings, ..Self::default() }
     }
 
@@ -317,7 +319,7 @@ impl Round {
         Self { readings: readings.collect(), cpu, ..Self::default() }
     }
 
-    fn of_throughput(outcome: &throughput::ThroughputOutcome) -> Self {
+    pub(crate) fn of_throughput(outcome: &throughput::ThroughputOutcome) -> Self {
         let figures = [
             (Metric::MessageRate, Some(outcome.rate())),
             (Metric::Cpu, outcome.cpu_per_message()),
@@ -328,7 +330,7 @@ impl Round {
         Self::of(&figures, outcome.cpu)
     }
 
-    fn of_requests(outcome: &request::RequestOutcome) -> Self {
+    pub(crate) fn of_requests(outcome: &request::RequestOutcome) -> Self {
         let figures = [
             (Metric::MessageRate, Some(outcome.rate())),
             (Metric::LatencyMedian, Some(outcome.latency(0.5))),
@@ -420,6 +422,8 @@ struct RunningServer {
     stage: Option<Stage>,
     /// How it is reached in a row about TLS or WebSocket.
     post: Option<tls_websocket::Post>,
+    /// Servers that form a cluster with it, in a row about that.
+    mates: Option<cluster::Mates>,
 }
 
 impl RunningServer {
@@ -427,8 +431,13 @@ impl RunningServer {
     fn start(index: SystemIndex, bench: &Bench<'_>) -> Result<Self, BenchError> {
         let system = bench.comparison.system(index);
         if system.kind != SystemKind::Nats {
-            let running =
-                Self { index, server: others::start(system, bench.scratch)?, stage: None, post: None };
+            let running = Self {
+                index,
+                server: others::start(system, bench.scratch)?,
+                stage: None,
+                post: None,
+                mates: None,
+            };
             let warm_up = Amount { until: bench.amount.warm_up, ..bench.amount };
             if !bench.workload.has_rate() {
                 running.measure_foreign(bench, warm_up)?;
@@ -436,7 +445,7 @@ impl RunningServer {
             return Ok(running);
         }
         let binary = &system.program;
-        let mut post = None;
+        let (mut post, mut mates) = (None, None);
         let server = match &bench.setup {
             LoadSetup::Edges(load) => {
                 let (server, reached) = load.server(binary, bench.scratch)?;
@@ -444,6 +453,11 @@ impl RunningServer {
                 server
             }
             LoadSetup::Identity(load) => load.server(binary, bench.scratch)?,
+            LoadSetup::Cluster(load) => {
+                let (server, others) = load.servers(binary, bench.scratch)?;
+                mates = Some(others);
+                server
+            }
             LoadSetup::Streams(load) => bench.server_with_streams(binary, load.synced)?,
             LoadSetup::Consumers(load) => bench.server_with_streams(binary, load.is_synced())?,
             LoadSetup::Latency(load) => load.server(binary, bench.scratch)?,
@@ -453,7 +467,7 @@ impl RunningServer {
             LoadSetup::Consumers(load) => Some(load.stage(server.address(), bench.settings.scale)?),
             _ => None,
         };
-        let running = Self { index, server, stage, post };
+        let running = Self { index, server, stage, post, mates };
         running.warm_up(bench)?;
         Ok(running)
     }
@@ -479,6 +493,9 @@ impl RunningServer {
             LoadSetup::Identity(load) if !load.wants_fresh_server() => {
                 load.run(&self.server, until, bench.settings.backlog)?;
             }
+            LoadSetup::Cluster(load) if !load.wants_fresh_servers() => {
+                load.run(&self.server, self.mates(), until, bench)?;
+            }
             // The first messages of a row about latency are not counted.
             LoadSetup::Latency(_) => {}
             LoadSetup::Subscriptions
@@ -488,7 +505,8 @@ impl RunningServer {
             LoadSetup::Streams(_)
             | LoadSetup::Consumers(_)
             | LoadSetup::Edges(_)
-            | LoadSetup::Identity(_) => {}
+            | LoadSetup::Identity(_)
+            | LoadSetup::Cluster(_) => {}
         }
         Ok(())
     }
@@ -501,10 +519,21 @@ impl RunningServer {
         self.post.as_ref().expect("every row about TLS and WebSocket has one")
     }
 
+    fn mates(&self) -> &cluster::Mates {
+        self.mates.as_ref().expect("every row about clusters has them")
+    }
+
     /// What a system does that does not speak NATS.
     fn measure_foreign(&self, bench: &Bench<'_>, amount: Amount) -> Result<Round, BenchError> {
         let kind = bench.comparison.system(self.index).kind;
         others::measure(kind, &self.server, bench.workload, amount)
+    }
+
+    /// Memory of idle connections with TLS, in a server of their own.
+    fn idle_edges(binary: &Path, bench: &Bench<'_>) -> Result<Round, BenchError> {
+        let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
+        let bytes = post.idle(bench.settings.connections / 2, server.meter())?;
+        Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]))
     }
 
     fn measure(&self, bench: &Bench<'_>) -> Result<Round, BenchError> {
@@ -538,9 +567,7 @@ impl RunningServer {
             }
             LoadSetup::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
             LoadSetup::Edges(tls_websocket::TlsWebSocketLoad::Idle) => {
-                let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
-                let bytes = post.idle(settings.connections / 2, server.meter())?;
-                return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
+                return Self::idle_edges(binary, bench);
             }
             LoadSetup::Identity(load) if load.wants_fresh_server() => {
                 let server = load.server(binary, bench.scratch)?;
@@ -549,6 +576,7 @@ impl RunningServer {
             LoadSetup::Identity(load) => {
                 Round::without_cpu(load.run(&self.server, until, settings.backlog)?)
             }
+            LoadSetup::Cluster(load) => return load.run(&self.server, self.mates(), until, bench),
             LoadSetup::Edges(load) => Round::of_edges(&self.post().run(*load, until, meter)?),
             LoadSetup::Latency(load) => {
                 let settings = load.settings(address, bench.duration(until), Some(meter));

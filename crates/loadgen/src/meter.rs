@@ -88,6 +88,12 @@ impl Meter {
     }
 }
 
+/// CPU time of several processes together; none of none.
+pub fn cpu_of(meters: &[Meter]) -> Result<Option<CpuTime>, BenchError> {
+    let times = meters.iter().map(|meter| meter.cpu()).collect::<Result<Vec<_>, _>>()?;
+    Ok(times.into_iter().reduce(CpuTime::and))
+}
+
 impl CpuTime {
     /// The time used since an earlier reading.
     pub fn since(self, earlier: Self) -> Self {

@@ -69,10 +69,12 @@ pub enum Metric {
     RestartTime,
     /// MiB of a process's memory that no file backs.
     AnonymousMemory,
+    /// Milliseconds until a server that joins a cluster knows all interest.
+    JoinTime,
 }
 
 /// All of them, in the order in which comparisons show them.
-pub const ALL: [Metric; 32] = [
+pub const ALL: [Metric; 33] = [
     Metric::MessageRate,
     Metric::ByteRate,
     Metric::PublishRate,
@@ -105,6 +107,7 @@ pub const ALL: [Metric; 32] = [
     Metric::FreshDisk,
     Metric::RestartTime,
     Metric::AnonymousMemory,
+    Metric::JoinTime,
 ];
 
 impl Metric {
@@ -143,6 +146,7 @@ impl Metric {
             Self::FreshDisk => "KiB of disk before",
             Self::RestartTime => "ms until all is served",
             Self::AnonymousMemory => "anonymous MiB",
+            Self::JoinTime => "ms to join",
         }
     }
 
@@ -180,6 +184,7 @@ impl Metric {
             Self::FreshDisk => ("disk of a fresh store", "KiB"),
             Self::RestartTime => ("restart", "ms"),
             Self::AnonymousMemory => ("anonymous at start", "MiB"),
+            Self::JoinTime => ("join", "ms"),
         }
     }
 

@@ -1,86 +1,23 @@
-//! The framing of S2 streams: chunks of up to four megabytes, each with its checksum.
+//! The framing of S2 streams as files and backups have it: one stream with an end.
 //!
-//! A chunk is a type, its length in three bytes, and for data a masked CRC-32C of what it holds.
-//! `minlz` compresses and decompresses blocks; its own reader of streams wants a source that
-//! blocks, and its checksum is made by software.
-//!
-//! [`FrameReader`] takes bytes as they come and gives decompressed ones; it never holds more than a
-//! chunk of each.
+//! The chunks are those of [`myelin_wire::s2`]. [`FrameReader`] takes bytes as they come and gives
+//! decompressed ones; it never holds more than a chunk of each.
 
-use minlz::s2;
-use std::fmt;
+use myelin_wire::s2::{IDENTIFIER, S2Reader, S2Writer};
 
-/// Beginning of a stream.
-const IDENTIFIER: &[u8] = b"\xff\x06\x00\x00S2sTwO";
-const S2: &[u8] = b"S2sTwO";
-const SNAPPY: &[u8] = b"sNaPpY";
-/// Decompressed bytes of a chunk, at most.
-pub const MAX_BLOCK: usize = 4 << 20;
-/// Decompressed bytes of a chunk of Snappy, at most.
-const MAX_SNAPPY_BLOCK: usize = 64 << 10;
-/// Bytes of a chunk behind its head, at most: what a block that cannot be compressed takes.
-const MAX_CHUNK: usize = MAX_BLOCK + MAX_BLOCK / 6 + 64;
-/// Bytes of a chunk's head.
-const HEAD: usize = 4;
-const CHECKSUM: usize = 4;
+pub use myelin_wire::s2::{MAX_BLOCK, S2Error as FrameError};
+
 /// Bytes that are compressed together.
-const BLOCK: usize = 1 << 20;
-
-const COMPRESSED: u8 = 0x00;
-const PLAIN: u8 = 0x01;
-/// From here on chunks of unknown meaning may be passed over.
-const SKIPPABLE: u8 = 0x80;
-const BEGINNING: u8 = 0xff;
-
-/// Why a stream cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameError {
-    /// The stream does not begin as S2 does.
-    NotS2,
-    /// A chunk is longer than chunks can be.
-    TooLong,
-    /// A chunk of a kind that must be understood.
-    Unsupported,
-    /// A block does not decompress, or to something else.
-    Corrupt,
-    /// The checksum of a block is wrong.
-    Checksum,
-    /// The stream ends within a chunk.
-    Truncated,
-}
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Compat: the words of the reference's library, as its answers to a failed restore have
-        // them.
-        f.write_str(match self {
-            Self::NotS2 | Self::Corrupt | Self::TooLong | Self::Truncated => "s2: corrupt input",
-            Self::Unsupported => "s2: unsupported input",
-            Self::Checksum => "s2: crc mismatch",
-        })
-    }
-}
-
-impl std::error::Error for FrameError {}
-
-fn masked(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
-}
+const BLOCK: usize = myelin_wire::s2::WRITTEN_BLOCK;
 
 /// Compresses what it is given, block by block.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct FrameWriter {
-    encoder: s2::Encoder,
+    writer: S2Writer,
     block: Vec<u8>,
     /// Compressed bytes that nobody has taken yet.
     pub out: Vec<u8>,
     has_begun: bool,
-}
-
-impl fmt::Debug for FrameWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameWriter").field("out", &self.out.len()).finish_non_exhaustive()
-    }
 }
 
 impl FrameWriter {
@@ -102,41 +39,30 @@ impl FrameWriter {
             self.has_begun = true;
             self.out.extend_from_slice(IDENTIFIER);
         }
-        if self.block.is_empty() {
-            return;
+        if !self.block.is_empty() {
+            self.writer.block(&self.block, &mut self.out);
+            self.block.clear();
         }
-        let packed = self.encoder.encode(&self.block);
-        let is_smaller = packed.len() < self.block.len();
-        let (kind, data) = if is_smaller { (COMPRESSED, &packed) } else { (PLAIN, &self.block) };
-        let length = (data.len() + CHECKSUM) as u32;
-        self.out.push(kind);
-        self.out.extend_from_slice(&length.to_le_bytes()[..3]);
-        self.out.extend_from_slice(&masked(&self.block).to_le_bytes());
-        self.out.extend_from_slice(data);
-        self.block.clear();
     }
 }
 
 /// Decompresses a stream that comes in pieces of any size.
 #[derive(Debug, Default)]
 pub struct FrameReader {
+    chunks: S2Reader,
     /// Bytes that have come; the first `used` of them were used.
     input: Vec<u8>,
     used: usize,
     /// The block at hand; the first `taken` bytes of it were given away.
     block: Vec<u8>,
     taken: usize,
-    /// Bytes of the largest block; 0 before the stream has begun.
-    largest: usize,
-    /// Bytes that are to be passed over.
-    skipping: usize,
 }
 
 impl FrameReader {
     /// Bytes that it holds.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.input.capacity() + self.block.capacity()
+        self.input.capacity() + self.block.capacity() + self.chunks.held()
     }
 
     /// Takes the next bytes of the stream. Read all there is before giving more: nothing here
@@ -155,9 +81,14 @@ impl FrameReader {
     /// # Errors
     /// The stream cannot be gone on with.
     pub fn fill(&mut self) -> Result<&[u8], FrameError> {
-        while self.taken == self.block.len() {
-            if !self.next_chunk()? {
-                return Ok(&[]);
+        if self.taken == self.block.len() && self.used < self.input.len() {
+            self.taken = 0;
+            match self.chunks.read_into(&self.input[self.used..], &mut self.block) {
+                Ok(used) => self.used += used,
+                Err(error) => {
+                    self.block.clear();
+                    return Err(error);
+                }
             }
         }
         Ok(&self.block[self.taken..])
@@ -178,88 +109,9 @@ impl FrameReader {
     /// # Errors
     /// It ends within a chunk.
     pub fn finish(&self) -> Result<(), FrameError> {
-        let is_whole = self.used == self.input.len() && self.skipping == 0;
+        let is_whole = self.used == self.input.len() && self.chunks.is_between_chunks();
         if is_whole { Ok(()) } else { Err(FrameError::Truncated) }
     }
-
-    /// Reads one chunk. `false`: it is not there yet.
-    fn next_chunk(&mut self) -> Result<bool, FrameError> {
-        let input = &self.input[self.used..];
-        if self.skipping > 0 {
-            let now = self.skipping.min(input.len());
-            self.used += now;
-            self.skipping -= now;
-            return Ok(now > 0);
-        }
-        let Some(head) = input.first_chunk::<HEAD>() else { return Ok(false) };
-        let length = u32::from_le_bytes([head[1], head[2], head[3], 0]) as usize;
-        let kind = head[0];
-        if self.largest == 0 && kind != BEGINNING {
-            return Err(FrameError::NotS2);
-        }
-        let is_skipped = (SKIPPABLE..BEGINNING).contains(&kind);
-        if is_skipped {
-            self.used += HEAD;
-            self.skipping = length;
-            return Ok(true);
-        }
-        if length > MAX_CHUNK {
-            return Err(FrameError::TooLong);
-        }
-        let Some(body) = input.get(HEAD..HEAD + length) else { return Ok(false) };
-        match kind {
-            BEGINNING => self.largest = largest(body)?,
-            COMPRESSED => unpack(body, self.largest, &mut self.block)?,
-            PLAIN => copy(body, self.largest, &mut self.block)?,
-            _ => return Err(FrameError::Unsupported),
-        }
-        if kind != BEGINNING {
-            self.taken = 0;
-        }
-        self.used += HEAD + length;
-        Ok(true)
-    }
-}
-
-fn largest(body: &[u8]) -> Result<usize, FrameError> {
-    match body {
-        S2 => Ok(MAX_BLOCK),
-        SNAPPY => Ok(MAX_SNAPPY_BLOCK),
-        _ => Err(FrameError::NotS2),
-    }
-}
-
-fn unpack(body: &[u8], largest: usize, block: &mut Vec<u8>) -> Result<(), FrameError> {
-    let (checksum, packed) = body.split_first_chunk::<CHECKSUM>().ok_or(FrameError::Corrupt)?;
-    let (length, _) = s2::decode_len(packed).map_err(|_| FrameError::Corrupt)?;
-    if length > largest {
-        return Err(FrameError::TooLong);
-    }
-    block.resize(length, 0);
-    let decoded = s2::decode_into(block, packed);
-    if !matches!(decoded, Ok(count) if count == length) {
-        block.clear();
-        return Err(FrameError::Corrupt);
-    }
-    check(*checksum, block)
-}
-
-fn copy(body: &[u8], largest: usize, block: &mut Vec<u8>) -> Result<(), FrameError> {
-    let (checksum, plain) = body.split_first_chunk::<CHECKSUM>().ok_or(FrameError::Corrupt)?;
-    if plain.len() > largest {
-        return Err(FrameError::TooLong);
-    }
-    block.clear();
-    block.extend_from_slice(plain);
-    check(*checksum, block)
-}
-
-fn check(checksum: [u8; CHECKSUM], block: &mut Vec<u8>) -> Result<(), FrameError> {
-    if u32::from_le_bytes(checksum) == masked(block) {
-        return Ok(());
-    }
-    block.clear();
-    Err(FrameError::Checksum)
 }
 
 /// Decompresses a stream that is there as a whole, to at most `limit` bytes.
@@ -352,7 +204,7 @@ mod tests {
         other[14] ^= 1;
         assert_eq!(read(&other, 99), Err(FrameError::Checksum));
         let mut long = IDENTIFIER.to_vec();
-        long.extend_from_slice(&[PLAIN, 0xff, 0xff, 0xff]);
+        long.extend_from_slice(&[0x01, 0xff, 0xff, 0xff]);
         assert_eq!(read(&long, 99), Err(FrameError::TooLong));
         let mut skipped = IDENTIFIER.to_vec();
         skipped.extend_from_slice(&[0x99, 3, 0, 0, 1, 2, 3]);

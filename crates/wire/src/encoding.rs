@@ -1,6 +1,7 @@
 //! `Accept-Encoding` and `Content-Encoding` of what the server itself publishes: events and answers
 //! that a client wants compressed.
 
+use crate::s2;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
@@ -62,24 +63,10 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
-/// Bytes of the body in one chunk, at most.
-const CHUNK: usize = 64 * 1024;
-const STREAM_START: &[u8] = b"\xff\x06\0\0sNaPpY";
-const COMPRESSED: u8 = 0;
-const PLAIN: u8 = 1;
-
 fn snappy(body: &[u8]) -> Vec<u8> {
-    let mut out = STREAM_START.to_vec();
-    for chunk in body.chunks(CHUNK) {
-        let packed = minlz::s2::encode_snappy(chunk);
-        let (kind, data) =
-            if packed.len() < chunk.len() { (COMPRESSED, &packed[..]) } else { (PLAIN, chunk) };
-        let [first, second, third, _] = (data.len() as u32 + 4).to_le_bytes();
-        out.extend_from_slice(&[kind, first, second, third]);
-        // The sum is masked so that one over data with sums in it is not always the same.
-        let sum = crc32c::crc32c(chunk).rotate_right(15).wrapping_add(0xa282_ead8);
-        out.extend_from_slice(&sum.to_le_bytes());
-        out.extend_from_slice(data);
+    let mut out = s2::SNAPPY_IDENTIFIER.to_vec();
+    for chunk in body.chunks(s2::MAX_SNAPPY_BLOCK) {
+        s2::put_chunk(chunk, Some(&minlz::s2::encode_snappy(chunk)), &mut out);
     }
     out
 }
@@ -120,19 +107,14 @@ mod tests {
     }
 
     fn unsnap(packed: &[u8]) -> Vec<u8> {
-        let mut rest = packed.strip_prefix(STREAM_START).expect("the start of a stream");
-        let mut out = Vec::new();
+        let (mut reader, mut out, mut rest) = (s2::S2Reader::default(), Vec::new(), packed);
         while !rest.is_empty() {
-            let len = u32::from_le_bytes([rest[1], rest[2], rest[3], 0]) as usize;
-            let data = &rest[8..4 + len];
-            let chunk =
-                if rest[0] == PLAIN { data.to_vec() } else { minlz::s2::decode(data).expect("a block") };
-            assert!(chunk.len() <= CHUNK);
-            let sum = crc32c::crc32c(&chunk).rotate_right(15).wrapping_add(0xa282_ead8);
-            assert_eq!(rest[4..8], sum.to_le_bytes());
-            out.extend(chunk);
-            rest = &rest[4 + len..];
+            let (used, data) = reader.read(rest).expect("a stream");
+            assert!(data.len() <= 64 << 10);
+            out.extend_from_slice(data);
+            rest = &rest[used..];
         }
+        assert!(reader.is_between_chunks());
         out
     }
 }

@@ -7,8 +7,9 @@
 //! every `-ERR` text, [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`]
 //! what an authority says of certificates. [`message_trace`] finds what asks for a trace in a
 //! header block, [`encoding`] compresses what is reported. [`message_buf`] holds messages on their
-//! way to and from services. [`websocket`] is another way in: the upgrade of an HTTP connection,
-//! and frames around the same bytes. [`peer`] is what the servers of a cluster say to each other.
+//! way to and from services. [`s2`] compresses links between servers, and backups. [`websocket`] is
+//! another way in: the upgrade of an HTTP connection, and frames around the same bytes. [`peer`] is
+//! what the servers of a cluster say to each other.
 
 pub mod connect;
 pub mod der;
@@ -24,6 +25,7 @@ pub mod ocsp;
 pub mod parser;
 pub mod peer;
 pub mod proxy;
+pub mod s2;
 pub mod websocket;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 22] = [
+const FLOORS: [(&str, &[&str]); 23] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
+    ("cluster-test", &["stdx"]),
     ("compat", &["auth", "stdx"]),
     ("conf", &["auth", "stdx", "subject", "wire"]),
     ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "store", "streams", "wire"]),
@@ -19,7 +20,7 @@ const FLOORS: [(&str, &[&str]); 22] = [
     ("loadgen", &["auth", "stdx"]),
     ("mesh", &["auth", "broker", "wire"]),
     ("monitor", &["subject", "wire"]),
-    ("natsfiles", &["disk", "stdx"]),
+    ("natsfiles", &["disk", "stdx", "wire"]),
     (
         "server",
         &[

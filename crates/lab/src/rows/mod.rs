@@ -2,10 +2,12 @@
 //!
 //! This file is the core server's table in code; the rows about streams are in `streams`, those
 //! about consumers in `consumers`, about mirrors and sources in `origins`, about TLS and WebSocket
-//! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`, those
-//! of the studies in the plans that `compare` reads; `footprint` measures servers at rest. Change a goal here only together
-//! with `docs/performance.md`.
+//! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`,
+//! about several servers in `cluster`, those of the studies in the plans that `compare` reads;
+//! `footprint` measures servers at rest. Change a goal here only together with
+//! `docs/performance.md`.
 
+pub(crate) mod cluster;
 pub(crate) mod consumers;
 pub(crate) mod footprint;
 pub(crate) mod identity;
@@ -77,6 +79,8 @@ pub(crate) enum Workload {
     Identity(identity::IdentityLoad),
     /// Small servers, and thousands of streams.
     Small(small::SmallLoad),
+    /// Three servers that form a cluster.
+    Cluster(cluster::ClusterLoad),
 }
 
 /// Messages of a stream that is read at scale 1.
@@ -102,6 +106,7 @@ impl fmt::Display for Workload {
             Self::Edges(load) => write!(f, "{load}"),
             Self::Identity(load) => write!(f, "{load}"),
             Self::Small(load) => write!(f, "{load}"),
+            Self::Cluster(load) => write!(f, "{load}"),
         }
     }
 }
@@ -127,6 +132,8 @@ pub(crate) enum Bound {
     Times(f64),
     AtLeast(f64),
     AtMost(f64),
+    /// Both.
+    TimesAndAtMost(f64, f64),
 }
 
 impl Bound {
@@ -136,6 +143,9 @@ impl Bound {
             Self::Times(goal) => times_better.is_some_and(|times| times >= goal),
             Self::AtLeast(goal) => ours >= goal,
             Self::AtMost(goal) => ours <= goal,
+            Self::TimesAndAtMost(factor, most) => {
+                Self::Times(factor).holds(ours, times_better) && Self::AtMost(most).holds(ours, None)
+            }
         }
     }
 }
@@ -146,6 +156,7 @@ impl fmt::Display for Bound {
             Self::Times(goal) => write!(f, "{goal}x"),
             Self::AtLeast(goal) => write!(f, ">= {goal}"),
             Self::AtMost(goal) => write!(f, "<= {goal}"),
+            Self::TimesAndAtMost(factor, most) => write!(f, "{factor}x, <= {most}"),
         }
     }
 }
@@ -153,16 +164,17 @@ impl fmt::Display for Bound {
 /// What `--rows` calls the rows about the core server.
 const CORE: &str = "core";
 
-/// The groups of rows that make the table.
+/// The groups of rows that make the table. That of clusters is asked for by its name.
 pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins,small";
 
 /// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, small
-/// servers, and the study of publishing to streams.
+/// servers, clusters, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (streams::issue(), consumers::rows());
     let origins = origins::rows();
     let edges = tls_websocket::rows();
-    [core(), streams, consumers, origins, edges, identity::rows(), small::rows(), study()].concat()
+    [core(), streams, consumers, origins, edges, identity::rows(), small::rows(), cluster::rows(), study()]
+        .concat()
 }
 
 /// What `--rows` calls the study of publishing to streams.
@@ -319,6 +331,7 @@ mod tests {
         );
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), study().len());
+        assert_eq!(chosen(cluster::GROUP), cluster::rows().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());
     }
@@ -336,6 +349,8 @@ mod tests {
         assert!(Bound::Times(3.0).holds(0.0, Some(3.0)) && !Bound::Times(3.0).holds(9.0, Some(2.9)));
         assert!(!Bound::Times(1.0).holds(9.0, None));
         assert!(Bound::AtMost(6.0).holds(6.0, None) && !Bound::AtMost(6.0).holds(6.1, Some(9.0)));
+        let both = Bound::TimesAndAtMost(1.0, 20.0);
+        assert!(both.holds(20.0, Some(1.0)) && !both.holds(20.1, Some(1.0)) && !both.holds(9.0, Some(0.9)));
         assert!(Bound::AtLeast(90.0).holds(90.0, None) && !Bound::AtLeast(90.0).holds(89.0, None));
     }
 }

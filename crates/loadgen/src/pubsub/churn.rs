@@ -56,10 +56,10 @@ fn mean_rate(a: &ThroughputOutcome, b: &ThroughputOutcome) -> f64 {
 }
 
 /// Runs `work` with churn beside it; also gives the pairs per second.
-fn beside_churn(
+pub fn beside_churn<T>(
     address: &Address,
-    work: impl FnOnce() -> Result<ThroughputOutcome, BenchError>,
-) -> Result<(ThroughputOutcome, f64), BenchError> {
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<(T, f64), BenchError> {
     let stop = AtomicBool::new(false);
     let mut connection = Connection::open(address)?;
     thread::scope(|scope| {

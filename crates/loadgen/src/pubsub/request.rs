@@ -20,7 +20,7 @@ use crate::connection::address::Address;
 use crate::connection::frame::{FrameCounter, FrameReader, Operation};
 use crate::connection::{Connection, PATIENCE};
 use crate::error::BenchError;
-use crate::meter::{CpuTime, Meter};
+use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::pubsub::publisher::Until;
 use crate::pubsub::receiver::count_and_answer;
 use crate::pubsub::script::{self, Sizes, Subjects};
@@ -190,9 +190,9 @@ impl Requesters {
 
     /// Keeps one request of every client outstanding; ends when every one that was sent is
     /// answered.
-    pub(crate) fn run(&mut self, until: Until, meter: Option<Meter>) -> Result<RequestOutcome, BenchError> {
+    pub(crate) fn run(&mut self, until: Until, meters: &[Meter]) -> Result<RequestOutcome, BenchError> {
         let mut latencies = new_latencies();
-        let before = meter.map(Meter::cpu).transpose()?;
+        let before = cpu_of(meters)?;
         let start = Instant::now();
         let mut budget = RequestBudget { until, start, sent: 0 };
         let mut outstanding = 0;
@@ -216,7 +216,7 @@ impl Requesters {
             }
         }
         let elapsed = start.elapsed();
-        let cpu = meter.map(Meter::cpu).transpose()?;
+        let cpu = cpu_of(meters)?;
         Ok(RequestOutcome {
             requests: budget.sent,
             elapsed,
@@ -319,6 +319,19 @@ impl RequestLoad {
         until: Until,
         meter: Option<Meter>,
     ) -> Result<RequestOutcome, BenchError> {
+        self.over(services, clients, until, meter.as_slice(), || Ok(()))
+    }
+
+    /// Runs clients, and services on another server. `settled` returns when interest is known to
+    /// both; `meters` are the processes of all servers.
+    pub fn over(
+        &self,
+        services: &Address,
+        clients: &Address,
+        until: Until,
+        meters: &[Meter],
+        settled: impl FnOnce() -> Result<(), BenchError>,
+    ) -> Result<RequestOutcome, BenchError> {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
         let (tell_ready, is_ready) = std::sync::mpsc::channel();
@@ -333,8 +346,9 @@ impl RequestLoad {
             let serving: Vec<_> = serving.collect();
             drop(tell_ready);
             let all_ready = (0..self.services).try_for_each(|_| is_ready.recv());
-            let outcome =
-                all_ready.map_err(|_| BenchError::Aborted).and_then(|()| self.request(clients, until, meter));
+            let outcome = all_ready
+                .map_err(|_| BenchError::Aborted)
+                .and_then(|()| self.request(clients, until, meters, settled));
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             for service in serving {
                 let served = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -350,12 +364,14 @@ impl RequestLoad {
         &self,
         address: &Address,
         until: Until,
-        meter: Option<Meter>,
+        meters: &[Meter],
+        settled: impl FnOnce() -> Result<(), BenchError>,
     ) -> Result<RequestOutcome, BenchError> {
         let subjects = Subjects::Rotating { base: "service".into(), first: 0, count: self.subjects };
         let sizes = Sizes::around(self.size, usize::MAX);
         let mut requesters = Requesters::open(address, self.clients, &subjects, &sizes)?;
-        let outcome = requesters.run(until, meter)?;
+        settled()?;
+        let outcome = requesters.run(until, meters)?;
         requesters.check_payloads()?;
         Ok(outcome)
     }

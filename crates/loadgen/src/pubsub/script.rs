@@ -142,12 +142,17 @@ impl Script {
     /// Encodes a whole rotation of subjects and sizes, repeated until it fills a burst of
     /// `burst_size` bytes. A message larger than that is a burst of its own.
     pub fn encode(subjects: &Subjects, sizes: &Sizes, burst_size: usize) -> Self {
-        let text = text(sizes.largest());
+        Self::encode_from(&text(sizes.largest()), subjects, sizes, burst_size)
+    }
+
+    /// Encodes a rotation with payloads cut from `text`, which is as long as that of [`text`] or
+    /// [`json`].
+    pub(crate) fn encode_from(text: &[u8], subjects: &Subjects, sizes: &Sizes, burst_size: usize) -> Self {
         let mut script = Self { bursts: Vec::new(), messages: Vec::new() };
         let mut burst = Burst::default();
         let length = script_length(subjects, sizes, burst_size);
         for (number, subject, size) in rotation(subjects, sizes).cycle().take(length) {
-            let payload = payload(&text, number, size);
+            let payload = payload(text, number, size);
             if !burst.bytes.is_empty() && burst.bytes.len() + subject.len() + size + 32 > burst_size {
                 script.bursts.push(std::mem::take(&mut burst));
             }
@@ -216,6 +221,29 @@ pub fn text(largest: usize) -> Vec<u8> {
         state ^= state >> 7;
         state ^= state << 17;
         text.extend(state.to_le_bytes().map(|byte| b'!' + byte % 90));
+    }
+    text
+}
+
+/// Text of the same length that a compressor likes as much as it does the records of real services.
+pub(crate) fn json(largest: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for n in 0_u64.. {
+        if text.len() >= largest + TEXT_STEP * TEXT_STARTS + 8 {
+            break;
+        }
+        let random = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        let (sensor, celsius, millis) = (random % 97, random % 4000, random % 1000);
+        let record = format!(
+            "{{\"id\":\"{random:011x}\",\"sensor\":\"hall-{sensor}\",\"celsius\":{}.{},\"ok\":{},\
+             \"at\":\"2026-11-25T12:{:02}:{:02}.{millis:03}Z\"}},",
+            celsius / 100,
+            celsius % 100,
+            random % 5 > 0,
+            n / 60 % 60,
+            n % 60,
+        );
+        text.extend_from_slice(record.as_bytes());
     }
     text
 }

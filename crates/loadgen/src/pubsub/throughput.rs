@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use crate::connection::Connection;
 use crate::connection::address::Address;
 use crate::error::BenchError;
-use crate::meter::{CpuTime, Meter};
+use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::pubsub::flow::{self, Delivery, Flow};
 use crate::pubsub::publisher::{self, Published, Until};
 use crate::pubsub::receiver::{Intake, Receivers};
-use crate::pubsub::script::{Script, Sizes, Subjects};
+use crate::pubsub::script::{self, Script, Sizes, Subjects};
 use crate::pubsub::verify::{Expectation, Order, Verifier};
 
 /// The first token of every subject of a run.
@@ -46,6 +46,7 @@ impl fmt::Display for ThroughputLoad {
             Interest::Everything => "subscribers to >",
             Interest::Queue => "members of a queue group",
             Interest::OwnSubjects => "subscribers to subjects of their own",
+            Interest::Pairs => "subscribers to a publisher each",
         };
         write!(f, "{publishers} publishers, {receivers} {kind}, {subjects} subjects each, {size} B")
     }
@@ -62,13 +63,15 @@ pub enum Interest {
     Queue,
     /// One subscription per subject, spread over the receivers. Only for one publisher.
     OwnSubjects,
+    /// Each to what the publisher of the same number publishes.
+    Pairs,
 }
 
 impl Interest {
     fn delivery(self) -> Delivery {
         match self {
             Self::Star | Self::Everything => Delivery::Each,
-            Self::Queue | Self::OwnSubjects => Delivery::OneOf,
+            Self::Queue | Self::OwnSubjects | Self::Pairs => Delivery::OneOf,
         }
     }
 }
@@ -80,6 +83,17 @@ pub struct Prepared {
     /// How far ahead of the receivers the publishers may be, in bytes per receiver.
     window: u64,
     scripts: Vec<Arc<Script>>,
+}
+
+/// Servers of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunEnds<'a> {
+    /// Where publishers connect, in turns.
+    pub publishers: &'a [Address],
+    /// Where receivers connect, in turns.
+    pub receivers: &'a [Address],
+    /// The processes of all servers, where they are known.
+    pub meters: &'a [Meter],
 }
 
 /// What a run gave.
@@ -131,10 +145,27 @@ impl Prepared {
     /// Encodes the messages of a load for servers with this payload limit, of which at most
     /// `backlog` bytes may wait in a server.
     pub fn new(load: ThroughputLoad, max_payload: usize, backlog: u64) -> Self {
+        Self::with_payloads(load, max_payload, backlog, script::text)
+    }
+
+    /// Encodes the messages with payloads like the JSON of real services, which nobody verifies.
+    pub fn of_json(load: ThroughputLoad, max_payload: usize, backlog: u64) -> Self {
+        Self::with_payloads(load, max_payload, backlog, script::json)
+    }
+
+    fn with_payloads(
+        load: ThroughputLoad,
+        max_payload: usize,
+        backlog: u64,
+        text: fn(usize) -> Vec<u8>,
+    ) -> Self {
         let window = flow::window(load.receivers, backlog);
         let burst_size = usize::try_from(window / 4).map_or(LARGEST_BURST, |size| size.min(LARGEST_BURST));
         let sizes = Sizes::around(load.size, max_payload);
-        let script = |publisher| Arc::new(Script::encode(&load.subjects_of(publisher), &sizes, burst_size));
+        let text = text(sizes.largest());
+        let script = |publisher| {
+            Arc::new(Script::encode_from(&text, &load.subjects_of(publisher), &sizes, burst_size))
+        };
         Self { load, window, scripts: (0..load.publishers).map(script).collect() }
     }
 
@@ -147,19 +178,34 @@ impl Prepared {
         meter: Option<Meter>,
         verify: bool,
     ) -> Result<ThroughputOutcome, BenchError> {
+        let one = std::slice::from_ref(address);
+        let ends = RunEnds { publishers: one, receivers: one, meters: meter.as_slice() };
+        self.between(&ends, until, verify, || Ok(()))
+    }
+
+    /// Runs the load once on several servers. `settled` returns when interest is known to all of
+    /// them.
+    pub fn between(
+        &self,
+        ends: &RunEnds<'_>,
+        until: Until,
+        verify: bool,
+        settled: impl FnOnce() -> Result<(), BenchError>,
+    ) -> Result<ThroughputOutcome, BenchError> {
         let delivery = self.load.interest.delivery();
-        let mut receivers = Receivers::new(self.subscribed(address, verify)?, delivery)?;
+        let mut receivers = Receivers::new(self.subscribed(ends.receivers, verify)?, delivery)?;
+        settled()?;
         let mut publishers = Vec::new();
-        for script in &self.scripts {
+        for (script, address) in self.scripts.iter().zip(ends.publishers.iter().cycle()) {
             let mut connection = Connection::open(address)?;
             connection.barrier()?;
             publishers.push((connection, script.as_ref()));
         }
         let flow = Flow::new(delivery, self.load.receivers, self.window);
-        let before = meter.map(Meter::cpu).transpose()?;
+        let before = cpu_of(ends.meters)?;
         let start = Instant::now();
         let (published, last_delivery) = drive(&mut publishers, &mut receivers, until, &flow)?;
-        let cpu = meter.map(Meter::cpu).transpose()?;
+        let cpu = cpu_of(ends.meters)?;
         let sum = |of: fn(&Published) -> u64| published.iter().map(of).sum::<u64>();
         let messages = sum(|p| p.messages);
         if self.load.receivers > 0 {
@@ -180,25 +226,29 @@ impl Prepared {
     }
 
     /// Opens the receiving connections; every subscription is in force when this returns.
-    fn subscribed(&self, address: &Address, verify: bool) -> Result<Vec<(Connection, Intake)>, BenchError> {
+    fn subscribed(
+        &self,
+        addresses: &[Address],
+        verify: bool,
+    ) -> Result<Vec<(Connection, Intake)>, BenchError> {
         let mut connections = Vec::with_capacity(self.load.receivers);
-        for receiver in 0..self.load.receivers {
+        for (receiver, address) in (0..self.load.receivers).zip(addresses.iter().cycle()) {
             let mut connection = Connection::open(address)?;
             connection.send(&self.load.subscriptions(receiver))?;
             connection.barrier()?;
-            connections.push((connection, self.intake(verify)));
+            connections.push((connection, self.intake(receiver, verify)));
         }
         Ok(connections)
     }
 
-    fn intake(&self, verify: bool) -> Intake {
+    fn intake(&self, receiver: usize, verify: bool) -> Intake {
         if !verify {
             return Intake::Discard;
         }
         let complete = self.load.interest.delivery() == Delivery::Each;
         let order = Order { scripts: self.scripts.clone(), per_publisher: self.load.subjects };
         let expectation = Expectation {
-            base: BASE.to_owned(),
+            base: self.load.base_of(receiver),
             own_sids: self.load.interest == Interest::OwnSubjects,
             largest: self.scripts.iter().map(|script| script.largest()).max().unwrap_or(0),
             order: complete.then_some(order),
@@ -208,10 +258,16 @@ impl Prepared {
 }
 
 impl ThroughputLoad {
+    /// Beginning of the subjects of a publisher, or of the receiver with its number.
+    fn base_of(&self, publisher: usize) -> String {
+        if self.interest == Interest::Pairs { format!("{BASE}.{publisher}") } else { BASE.to_owned() }
+    }
+
     fn subjects_of(&self, publisher: usize) -> Subjects {
-        let (base, count) = (BASE.to_owned(), self.subjects);
+        let (base, count) = (self.base_of(publisher), self.subjects);
         match self.interest {
             Interest::OwnSubjects => Subjects::Own { base, count },
+            Interest::Pairs => Subjects::Rotating { base, first: 0, count },
             _ => Subjects::Rotating { base, first: publisher * count, count },
         }
     }
@@ -219,7 +275,7 @@ impl ThroughputLoad {
     /// The SUB lines of one receiver.
     fn subscriptions(&self, receiver: usize) -> Vec<u8> {
         let lines = match self.interest {
-            Interest::Star => format!("SUB {BASE}.* 1\r\n"),
+            Interest::Star | Interest::Pairs => format!("SUB {}.* 1\r\n", self.base_of(receiver)),
             Interest::Everything => format!("SUB {BASE}.> 1\r\n"),
             Interest::Queue => format!("SUB {BASE}.* workers 1\r\n"),
             Interest::OwnSubjects => (receiver..self.subjects)

@@ -1,0 +1,27 @@
+//! Servers that form a cluster on loopback, with proxies between them that cut and stall, and
+//! clients that know who must get what.
+//!
+//! [`Cluster`] starts processes of one or two programs, whose routes all go through [`Links`].
+//! [`Client`] speaks the protocol as bytes. [`Model`] knows subscriptions and what was published,
+//! and says what is wrong with what came. [`random`] lets all of that live random lives. This room
+//! never imports a server, so that it can mix any programs that read nats-server's configuration.
+
+mod client;
+mod cluster;
+mod links;
+mod model;
+mod pages;
+mod proxy;
+pub mod random;
+mod server;
+mod settle;
+mod wait;
+
+pub use client::{Client, Delivery};
+pub use cluster::{Cluster, ClusterPlan};
+pub use links::{LinkState, Links};
+pub use model::{Fault, MessageId, Model, SentMessage, Subscription, SubscriptionId};
+pub use wait::{PATIENCE, wait_for};
+
+/// Error for a person to read.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,343 @@
+//! Model of who must get what.
+//!
+//! A message that is *certain*, published while interest was settled and links did not change,
+//! reaches every plain subscription on the servers it can reach, and one member of each queue group
+//! there; there is one hop, so a server reaches those that it has a link to. Any other message may
+//! be lost. Nothing comes twice, nothing comes to whom it does not match, and each subscription has
+//! the certain messages of a publisher in the order in which they were published.
+//!
+//! Compat: of other messages less is promised, and what is promised depends on the programs. Two
+//! nats-servers that have just found each other open the links of a pool one after the other, and
+//! while they move an account from one to the next, what was sent over the first may be overtaken
+//! (seen with five servers and a link that came back, 25 November 2026). They may also have two
+//! links for a moment, and send what is published then over both (seen with three servers and
+//! `pool_size: -1`). A model that is not *strict* allows for that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+
+/// A subscription that somebody has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Server of its client.
+    pub server: usize,
+    /// The subject, with wildcards.
+    pub subject: String,
+    /// The queue group.
+    pub queue: Option<String>,
+    /// Messages after which it ends, of those that may still come.
+    pub left: Option<u64>,
+}
+
+/// Number of a client, and of a subscription of that client.
+pub type SubscriptionId = (u64, u64);
+/// Number of a publisher, and which of its messages it is.
+pub type MessageId = (u64, u64);
+
+/// A message that was published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentMessage {
+    /// Publisher and sequence.
+    pub id: MessageId,
+    /// The subject, without wildcards.
+    pub subject: String,
+    /// Servers whose clients it must reach; `None`: it may be lost anywhere.
+    pub reaches: Option<BTreeSet<usize>>,
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault(pub String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// All subscriptions, and the messages of one round with what came of them.
+#[derive(Debug, Default)]
+pub struct Model {
+    is_strict: bool,
+    subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    /// Last certain sequence of each publisher that each subscription had.
+    last: HashMap<(SubscriptionId, u64), u64>,
+    /// Other messages that each subscription had.
+    seen: HashSet<(SubscriptionId, MessageId)>,
+    sent: BTreeMap<MessageId, SentMessage>,
+    /// Messages of all rounds: their subjects, and whether they are certain.
+    known: HashMap<MessageId, (String, bool)>,
+    /// To whom each message of this round came.
+    received: HashMap<MessageId, BTreeSet<SubscriptionId>>,
+    /// Queue groups that have had a message, of all rounds.
+    taken: HashSet<(String, MessageId)>,
+    faults: Vec<Fault>,
+}
+
+/// Whether a subject matches one with wildcards.
+fn matches(pattern: &str, subject: &str) -> bool {
+    let (mut wanted, mut tokens) = (pattern.split('.'), subject.split('.'));
+    loop {
+        match (wanted.next(), tokens.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(want), Some(token)) if want == token => {}
+            _ => return false,
+        }
+    }
+}
+
+impl Model {
+    /// Model of a cluster. Strict: no message comes twice, whether it is certain or not.
+    #[must_use]
+    pub fn new(is_strict: bool) -> Self {
+        Self { is_strict, ..Self::default() }
+    }
+
+    /// Adds a subscription.
+    pub fn subscribe(&mut self, id: SubscriptionId, subscription: Subscription) {
+        self.subscriptions.insert(id, subscription);
+    }
+
+    /// Subscriptions that there are.
+    #[must_use]
+    pub fn subscriptions(&self) -> &BTreeMap<SubscriptionId, Subscription> {
+        &self.subscriptions
+    }
+
+    /// Removes subscriptions: whatever comes to them from now on is a fault.
+    pub fn unsubscribe(&mut self, is_gone: impl Fn(SubscriptionId, &Subscription) -> bool) {
+        self.subscriptions.retain(|id, subscription| !is_gone(*id, subscription));
+    }
+
+    /// Adds a message, when it is published or before.
+    pub fn publish(&mut self, message: SentMessage) {
+        self.known.insert(message.id, (message.subject.clone(), message.reaches.is_some()));
+        self.sent.insert(message.id, message);
+    }
+
+    /// Adds what came to a subscription, in its order.
+    pub fn deliver(&mut self, to: SubscriptionId, id: MessageId, subject: &str) {
+        let Some(subscription) = self.subscriptions.get_mut(&to) else {
+            return self.fault(format!("{id:?} came to {to:?}, which is no subscription any more"));
+        };
+        let (pattern, queue) = (subscription.subject.clone(), subscription.queue.clone());
+        match &mut subscription.left {
+            Some(0) => self.fault(format!("{id:?} came to {to:?} beyond its maximum")),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let known = self.known.get(&id).filter(|(sent, _)| sent == subject && matches(&pattern, subject));
+        let Some((_, is_certain)) = known else {
+            return self.fault(format!("{id:?} came as {subject} to {to:?}, which is for {pattern}"));
+        };
+        let is_certain = *is_certain;
+        if is_certain {
+            let last = self.last.insert((to, id.0), id.1);
+            if let Some(last) = last.filter(|last| *last >= id.1) {
+                self.fault(format!("{id:?} came to {to:?} ({pattern}) after {last}"));
+            }
+        } else if !self.seen.insert((to, id)) && self.is_strict {
+            self.fault(format!("{id:?} came to {to:?} ({pattern}) twice"));
+        }
+        self.received.entry(id).or_default().insert(to);
+        if let Some(queue) = queue
+            && !self.taken.insert((queue.clone(), id))
+            && (is_certain || self.is_strict)
+        {
+            self.fault(format!("{id:?} came to two members of {queue}, the second is {to:?}"));
+        }
+    }
+
+    fn fault(&mut self, text: String) {
+        self.faults.push(Fault(text));
+    }
+
+    /// Ends the round, when everything that could come has come: what is wrong with it.
+    pub fn check(&mut self) -> Vec<Fault> {
+        let sent = std::mem::take(&mut self.sent);
+        let received = std::mem::take(&mut self.received);
+        let none = BTreeSet::new();
+        for message in sent.values() {
+            let Some(reaches) = &message.reaches else { continue };
+            let came = received.get(&message.id).unwrap_or(&none);
+            self.check_message(message, reaches, came);
+        }
+        self.check_maxima(&sent, &received);
+        self.subscriptions.retain(|_, subscription| subscription.left != Some(0));
+        std::mem::take(&mut self.faults)
+    }
+
+    fn check_message(
+        &mut self,
+        message: &SentMessage,
+        reaches: &BTreeSet<usize>,
+        came: &BTreeSet<SubscriptionId>,
+    ) {
+        let mut faults = Vec::new();
+        let mut groups: BTreeMap<&str, (bool, usize)> = BTreeMap::new();
+        for (id, one) in &self.subscriptions {
+            let is_reached = reaches.contains(&one.server);
+            let has_come = came.contains(id);
+            if has_come && !is_reached {
+                faults.push(format!("{:?} came to {id:?}, over more than one hop", message.id));
+            }
+            if !matches(&one.subject, &message.subject) {
+                continue;
+            }
+            if let Some(queue) = &one.queue {
+                let group = groups.entry(queue).or_default();
+                group.0 |= is_reached;
+                group.1 += usize::from(has_come);
+            } else if is_reached && !has_come && one.left.is_none() {
+                let (id_of, subject) = (message.id, &message.subject);
+                faults
+                    .push(format!("{id_of:?} on {subject} did not come to {id:?} on server {}", one.server));
+            }
+        }
+        for (queue, (is_reached, count)) in groups {
+            if count != usize::from(is_reached) {
+                let (id, subject) = (message.id, &message.subject);
+                faults.push(format!("{id:?} on {subject} came to {count} members of {queue}"));
+            }
+        }
+        self.faults.extend(faults.into_iter().map(Fault));
+    }
+
+    /// Subscriptions with a maximum have as many of what could reach them as they may.
+    fn check_maxima(
+        &mut self,
+        sent: &BTreeMap<MessageId, SentMessage>,
+        received: &HashMap<MessageId, BTreeSet<SubscriptionId>>,
+    ) {
+        let mut faults = Vec::new();
+        for (id, one) in self.subscriptions.iter().filter(|(_, one)| one.left.is_some_and(|left| left > 0)) {
+            let missing = sent.values().find(|message| {
+                message.reaches.as_ref().is_some_and(|reaches| reaches.contains(&one.server))
+                    && matches(&one.subject, &message.subject)
+                    && received.get(&message.id).is_none_or(|came| !came.contains(id))
+            });
+            if let Some(message) = missing {
+                let left = one.left.unwrap_or_default();
+                faults.push(format!("{:?} did not come to {id:?}, which may have {left} more", message.id));
+            }
+        }
+        self.faults.extend(faults.into_iter().map(Fault));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(queue: Option<&str>, left: Option<u64>) -> Model {
+        let mut model = Model::new(true);
+        for client in 1..=2 {
+            let server = client as usize;
+            let (subject, queue) = ("a.*".to_owned(), queue.map(ToOwned::to_owned));
+            model.subscribe((client, 1), Subscription { server, subject, queue, left });
+        }
+        model
+    }
+
+    fn send(model: &mut Model, sequence: u64, reaches: &[usize]) {
+        let reaches = Some(reaches.iter().copied().collect());
+        model.publish(SentMessage { id: (9, sequence), subject: "a.b".into(), reaches });
+    }
+
+    fn faults(model: &mut Model) -> String {
+        model.check().iter().map(|fault| format!("{fault}\n")).collect()
+    }
+
+    #[test]
+    fn subjects_match_as_in_nats() {
+        for (pattern, subject, expected) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.c", false),
+            ("a.*", "a.b", true),
+            ("a.*", "a", false),
+            ("a.*", "a.b.c", false),
+            ("a.>", "a.b.c", true),
+            ("a.>", "a", false),
+            (">", "a", true),
+        ] {
+            assert_eq!(matches(pattern, subject), expected, "{pattern} {subject}");
+        }
+    }
+
+    #[test]
+    fn what_should_be_is_no_fault() {
+        let mut one = model(None, None);
+        send(&mut one, 1, &[1, 2]);
+        one.deliver((1, 1), (9, 1), "a.b");
+        one.deliver((2, 1), (9, 1), "a.b");
+        assert_eq!(faults(&mut one), "");
+        let mut group = model(Some("q"), None);
+        send(&mut group, 1, &[1, 2]);
+        group.deliver((2, 1), (9, 1), "a.b");
+        assert_eq!(faults(&mut group), "");
+        // Lost, or overtaken, while nothing was certain.
+        one.publish(SentMessage { id: (9, 2), subject: "a.b".into(), reaches: None });
+        assert_eq!(faults(&mut one), "");
+        send(&mut one, 3, &[1]);
+        one.deliver((1, 1), (9, 3), "a.b");
+        one.deliver((1, 1), (9, 2), "a.b");
+        assert_eq!(faults(&mut one), "");
+        one.deliver((1, 1), (9, 2), "a.b");
+        assert!(faults(&mut one).contains("twice"));
+        one.is_strict = false;
+        one.deliver((1, 1), (9, 2), "a.b");
+        assert_eq!(faults(&mut one), "");
+    }
+
+    #[test]
+    fn every_fault_is_found() {
+        let mut lost = model(None, None);
+        send(&mut lost, 1, &[1, 2]);
+        lost.deliver((1, 1), (9, 1), "a.b");
+        assert!(faults(&mut lost).contains("did not come to (2, 1)"));
+        let mut twice = model(None, None);
+        send(&mut twice, 1, &[1]);
+        twice.deliver((1, 1), (9, 1), "a.b");
+        assert_eq!(faults(&mut twice), "");
+        twice.deliver((1, 1), (9, 1), "a.b");
+        assert!(faults(&mut twice).contains("after 1"));
+        let mut far = model(None, None);
+        send(&mut far, 1, &[1]);
+        far.deliver((1, 1), (9, 1), "a.b");
+        far.deliver((2, 1), (9, 1), "a.b");
+        assert!(faults(&mut far).contains("more than one hop"));
+        let mut group = model(Some("q"), None);
+        send(&mut group, 1, &[1, 2]);
+        assert!(faults(&mut group).contains("came to 0 members of q"));
+        send(&mut group, 2, &[1, 2]);
+        group.deliver((1, 1), (9, 2), "a.b");
+        group.deliver((2, 1), (9, 2), "a.b");
+        assert!(faults(&mut group).contains("two members of q"));
+        let mut other = model(None, None);
+        other.deliver((1, 1), (9, 1), "b");
+        assert!(faults(&mut other).contains("which is for a.*"));
+        other.unsubscribe(|id, _| id == (1, 1));
+        other.deliver((1, 1), (9, 2), "a.b");
+        assert!(faults(&mut other).contains("no subscription any more"));
+    }
+
+    #[test]
+    fn maxima_are_kept_and_reached() {
+        let mut one = model(None, Some(1));
+        send(&mut one, 1, &[1]);
+        send(&mut one, 2, &[1]);
+        assert!(faults(&mut one).contains("may have 1 more"));
+        send(&mut one, 3, &[1]);
+        send(&mut one, 4, &[1]);
+        one.deliver((1, 1), (9, 3), "a.b");
+        assert_eq!(faults(&mut one), "");
+        send(&mut one, 5, &[]);
+        one.deliver((1, 1), (9, 5), "a.b");
+        assert!(faults(&mut one).contains("no subscription any more"));
+        send(&mut one, 6, &[2]);
+        one.deliver((2, 1), (9, 6), "a.b");
+        one.deliver((2, 1), (9, 6), "a.b");
+        assert!(faults(&mut one).contains("beyond its maximum"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Which programs form the clusters.
+
+use myelin_compat::implementation;
+use std::env;
+use std::path::PathBuf;
+
+/// Programs of a cluster, used in turns.
+pub(crate) struct Mix {
+    /// `r` and `m`, as `MYELIN_CLUSTER_MIX` has them.
+    pub(crate) name: String,
+    pub(crate) programs: Vec<PathBuf>,
+}
+
+impl Mix {
+    /// Whether all of its programs compress links. Myelin does not yet.
+    pub(crate) fn compresses(&self) -> bool {
+        !self.name.contains('m')
+    }
+
+    /// Whether none of its programs sends a message twice while links come up.
+    pub(crate) fn is_strict(&self) -> bool {
+        !self.name.contains('r')
+    }
+
+    /// Modes of compression that all of its programs have.
+    pub(crate) fn modes(&self) -> Vec<String> {
+        let all = ["accept", "off", "s2_fast", "s2_better", "s2_auto"];
+        let count = if self.compresses() { all.len() } else { 2 };
+        all[..count].iter().map(|mode| (*mode).to_owned()).collect()
+    }
+}
+
+/// The mixes to try. Empty, and said why, where there is no program.
+pub(crate) fn mixes() -> Vec<Mix> {
+    let names = match env::var("MYELIN_CLUSTER_MIX") {
+        Ok(name) => vec![name],
+        Err(_) => ["r", "m", "mr"].map(str::to_owned).to_vec(),
+    };
+    names.into_iter().filter_map(mix).collect()
+}
+
+fn mix(name: String) -> Option<Mix> {
+    let program = |letter: char| match letter {
+        'r' => implementation::reference(),
+        'm' => implementation::myelin(),
+        other => Err(format!("no program is called {other:?}")),
+    };
+    let programs = name.chars().map(|letter| program(letter).map(|found| found.program)).collect();
+    match programs {
+        Ok(programs) => Some(Mix { name, programs }),
+        Err(why) => {
+            println!("skipped {name}: {why}");
+            None
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Rows about clusters: three servers of a kind on loopback, told of each other.
+//!
+//! Owns their configurations, and the wait until every server knows what clients of the others
+//! want. CPU is that of all three together. Compression is off where a row does not say otherwise.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use myelin_loadgen::connection::address::Address;
+use myelin_loadgen::connection::{Connection, PATIENCE};
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::latency::{self, LatencyMode};
+use myelin_loadgen::meter::{Meter, cpu_of};
+use myelin_loadgen::metric::Metric;
+use myelin_loadgen::pubsub::churn;
+use myelin_loadgen::pubsub::publisher::Until;
+use myelin_loadgen::pubsub::request::RequestLoad;
+use myelin_loadgen::pubsub::throughput::{Interest, Prepared, RunEnds, ThroughputLoad};
+
+use crate::comparison::{Bench, Round};
+use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, times};
+use crate::servers::process::{Server, free_port};
+use crate::servers::scratch::Scratch;
+
+/// Name of the group for `--rows`.
+pub(crate) const GROUP: &str = "cluster";
+
+const SERVERS: usize = 3;
+
+/// Subscriptions that a joining server is told of.
+const TOLD: usize = 100_000;
+/// Connections that share them.
+const SUBSCRIBERS: usize = 10;
+/// How long an idle cluster is watched.
+const WATCHED: Duration = Duration::from_secs(2);
+/// Messages a second of what must go on while a server joins, and for how long.
+const PROBED: u64 = 1000;
+const PROBE_TIME: Duration = Duration::from_secs(4);
+
+/// Which of three servers clients connect to, in turns.
+type Places = &'static [usize];
+
+/// Work of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClusterLoad {
+    /// Messages from publishers to receivers.
+    Throughput { load: ThroughputLoad, publishers: Places, receivers: Places },
+    /// From the first server to the second, compressed by `s2_fast`, with payloads like JSON.
+    Compressed(ThroughputLoad),
+    /// Requests from the first server to a service on the second.
+    Requests { clients: usize, size: usize },
+    /// A third server joins two, of which the first has many subscriptions.
+    Join,
+    /// Messages on the second server, while clients of the first come and go with interest.
+    Churn(ThroughputLoad),
+    /// Nothing.
+    Idle,
+}
+
+impl fmt::Display for ClusterLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Throughput { load, publishers, receivers } => {
+                write!(
+                    f,
+                    "{load}, of {SERVERS} servers publishers on {publishers:?}, others on {receivers:?}"
+                )
+            }
+            Self::Compressed(load) => write!(f, "{load} like JSON, over a link with s2_fast"),
+            Self::Requests { clients, size } => {
+                write!(f, "{clients} clients request from a service on another server, {size} B")
+            }
+            Self::Join => write!(f, "a server joins and is told of {TOLD} subscriptions"),
+            Self::Churn(load) => {
+                write!(f, "{load} on a server, while another has 10,000 SUB/UNSUB pairs a second")
+            }
+            Self::Idle => write!(f, "{SERVERS} servers without clients"),
+        }
+    }
+}
+
+/// The rows, with the goals of the issue.
+pub(crate) fn rows() -> Vec<Row> {
+    let row =
+        |name: &str, load, goals: Vec<Goal>| Row { goals, ..Row::new(name, GROUP, Workload::Cluster(load)) };
+    let load = |publishers, receivers, interest, size| ThroughputLoad {
+        publishers,
+        receivers,
+        interest,
+        subjects: SUBJECTS,
+        size,
+    };
+    let apart = |size| ClusterLoad::Throughput {
+        load: load(1, 1, Interest::Star, size),
+        publishers: &[0],
+        receivers: &[1],
+    };
+    let over_all = |load, receivers| ClusterLoad::Throughput { load, publishers: &[0, 1, 2], receivers };
+    let cpu = |factor| times(Metric::Cpu, factor);
+    let requests = |clients, size| ClusterLoad::Requests { clients, size };
+    let median = times(Metric::LatencyMedian, 1.0);
+    vec![
+        row("cluster-1:1-16", apart(16), vec![times(Metric::MessageRate, 4.0), cpu(6.0)]),
+        row("cluster-1:1-128", apart(128), vec![times(Metric::MessageRate, 3.0), cpu(4.0)]),
+        row("cluster-1:1-16K", apart(16 << 10), vec![cpu(1.5)]),
+        // At most one and a half times the reference's.
+        row(
+            "cluster-1:1-16K-s2",
+            ClusterLoad::Compressed(load(1, 1, Interest::Star, 16 << 10)),
+            vec![cpu(0.67)],
+        ),
+        row("cluster-1:12-128", over_all(load(1, 12, Interest::Star, 128), &[0, 1, 2]), vec![cpu(5.0)]),
+        row("cluster-4x4-128", over_all(load(4, 4, Interest::Pairs, 128), &[1, 2, 0]), vec![cpu(4.0)]),
+        row("cluster-request-1", requests(1, 16), vec![cpu(1.8), median]),
+        row("cluster-request-50", requests(50, 128), vec![cpu(1.6), median]),
+        row("cluster-queue9-128", over_all(load(1, 9, Interest::Queue, 128), &[0, 1, 2]), vec![cpu(4.0)]),
+        row(
+            "cluster-join",
+            ClusterLoad::Join,
+            vec![
+                times(Metric::JoinTime, 5.0),
+                times(Metric::SubscriptionMemory, 4.0),
+                goal(Metric::Latency99, Bound::TimesAndAtMost(1.0, 20_000.0)),
+            ],
+        ),
+        row("cluster-churn", ClusterLoad::Churn(load(1, 1, Interest::Star, 128)), vec![cpu(4.0)]),
+        row("cluster-idle", ClusterLoad::Idle, vec![times(Metric::IdleCpu, 1.0)]),
+    ]
+}
+
+/// A load with its messages encoded.
+pub(crate) struct PreparedCluster {
+    load: ClusterLoad,
+    messages: Option<Prepared>,
+}
+
+/// Servers that form a cluster with another.
+pub(crate) struct Mates {
+    servers: Vec<Server>,
+    /// Program of all of them.
+    binary: PathBuf,
+}
+
+impl ClusterLoad {
+    pub(crate) fn prepare(self, max_payload: usize, backlog: u64) -> PreparedCluster {
+        let messages = match self {
+            Self::Throughput { load, .. } | Self::Churn(load) => {
+                Some(Prepared::new(load, max_payload, backlog))
+            }
+            Self::Compressed(load) => Some(Prepared::of_json(load, max_payload, backlog)),
+            Self::Requests { .. } | Self::Join | Self::Idle => None,
+        };
+        PreparedCluster { load: self, messages }
+    }
+}
+
+impl PreparedCluster {
+    /// Whether every round starts servers of its own.
+    pub(crate) fn wants_fresh_servers(&self) -> bool {
+        self.load == ClusterLoad::Join
+    }
+
+    /// Starts the servers and waits until they are linked.
+    pub(crate) fn servers(&self, binary: &Path, scratch: &Scratch) -> Result<(Server, Mates), BenchError> {
+        let mode = if matches!(self.load, ClusterLoad::Compressed(_)) { "s2_fast" } else { "off" };
+        let plan = ClusterPorts::free(SERVERS)?;
+        // The row about joining starts its own, and only needs one to stand for them.
+        let count = if self.wants_fresh_servers() { 1 } else { SERVERS };
+        let mut servers = (0..count)
+            .map(|number| plan.start(number, binary, scratch, mode))
+            .collect::<Result<Vec<_>, _>>()?;
+        settle(&servers.iter().map(|server| server.address().clone()).collect::<Vec<_>>())?;
+        let first = servers.remove(0);
+        Ok((first, Mates { servers, binary: binary.to_owned() }))
+    }
+
+    /// Does it once.
+    pub(crate) fn run(
+        &self,
+        first: &Server,
+        mates: &Mates,
+        until: Until,
+        bench: &Bench<'_>,
+    ) -> Result<Round, BenchError> {
+        let servers: Vec<&Server> = [first].into_iter().chain(&mates.servers).collect();
+        let addresses: Vec<Address> = servers.iter().map(|server| server.address().clone()).collect();
+        let meters: Vec<Meter> = servers.iter().map(|server| server.meter()).collect();
+        let settled = || settle(&addresses);
+        let verify = bench.settings.verify && !matches!(self.load, ClusterLoad::Compressed(_));
+        let messages = |publishers: Places, receivers: Places| {
+            let at =
+                |places: Places| places.iter().map(|place| addresses[*place].clone()).collect::<Vec<_>>();
+            let (publishers, receivers) = (at(publishers), at(receivers));
+            let ends = RunEnds { publishers: &publishers, receivers: &receivers, meters: &meters };
+            let prepared = self.messages.as_ref().expect("loads with messages have them encoded");
+            prepared.between(&ends, until, verify, settled)
+        };
+        Ok(match self.load {
+            ClusterLoad::Throughput { publishers, receivers, .. } => {
+                Round::of_throughput(&messages(publishers, receivers)?)
+            }
+            ClusterLoad::Compressed(_) => Round::of_throughput(&messages(&[0], &[1])?),
+            ClusterLoad::Churn(_) => {
+                let (outcome, pairs) = churn::beside_churn(&addresses[0], || messages(&[1], &[1]))?;
+                let mut round = Round::of_throughput(&outcome);
+                round.readings.push((Metric::ChurnRate, pairs));
+                round
+            }
+            ClusterLoad::Requests { clients, size } => {
+                let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };
+                Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
+            }
+            ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
+            ClusterLoad::Join => Round::without_cpu(join(&mates.binary, bench)?),
+        })
+    }
+}
+
+/// Milliseconds of CPU time per second of servers that have nothing to do.
+fn idle(meters: &[Meter]) -> Result<f64, BenchError> {
+    let (before, start) = (cpu_of(meters)?.unwrap_or_default(), Instant::now());
+    thread::sleep(WATCHED);
+    let used = cpu_of(meters)?.unwrap_or_default().since(before);
+    Ok(used.scheduled.as_secs_f64() * 1e3 / start.elapsed().as_secs_f64())
+}
+
+/// Ports of the servers of a cluster.
+struct ClusterPorts(Vec<[u16; 3]>);
+
+impl ClusterPorts {
+    fn free(servers: usize) -> Result<Self, BenchError> {
+        let ports = || Ok([free_port()?, free_port()?, free_port()?]);
+        (0..servers).map(|_| ports()).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Starts the server with this number, which knows all others.
+    fn start(
+        &self,
+        number: usize,
+        binary: &Path,
+        scratch: &Scratch,
+        mode: &str,
+    ) -> Result<Server, BenchError> {
+        let [port, routes, http] = self.0[number];
+        let others = self.0.iter().enumerate().filter(|(other, _)| *other != number);
+        let urls: Vec<String> =
+            others.map(|(_, [_, routes, _])| format!("\"nats-route://127.0.0.1:{routes}\"")).collect();
+        let text = format!(
+            "server_name: bench-{number}-{routes}\nhttp: \"127.0.0.1:{http}\"\ncluster {{ name: bench, \
+             listen: \"127.0.0.1:{routes}\", compression: {mode}, routes: [{}] }}\n",
+            urls.join(", ")
+        );
+        let room = scratch.room(&format!("server-{port}"))?;
+        Server::with_configuration(binary, port, room, &text)
+    }
+}
+
+/// Waits until each server delivers to clients of each other, and so knows of all interest that
+/// there was before.
+fn settle(addresses: &[Address]) -> Result<(), BenchError> {
+    let deadline = Instant::now() + PATIENCE;
+    for (to, receiver) in addresses.iter().enumerate() {
+        let mut probe = Connection::open(receiver)?;
+        probe.send(format!("SUB settled.{to} 1\r\n").as_bytes())?;
+        probe.barrier()?;
+        for (from, sender) in addresses.iter().enumerate().filter(|(from, _)| *from != to) {
+            let mut sender = Connection::open(sender)?;
+            let mark = from.to_string();
+            loop {
+                sender.send(format!("PUB settled.{to} {}\r\n{mark}\r\n", mark.len()).as_bytes())?;
+                sender.begin(b"")?;
+                let soon = Instant::now() + Duration::from_millis(20);
+                let message = probe.receive_until(Some(soon))?;
+                if message.is_some_and(|message| message.payload == mark.as_bytes()) {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    return Err(BenchError::Lost(format!("server {from} does not reach server {to}")));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Has a third server join two: how long it takes until it knows all interest, what it costs there,
+/// and what clients of the first see meanwhile.
+fn join(binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
+    let told = TOLD.min(bench.settings.subscriptions);
+    let plan = ClusterPorts::free(SERVERS)?;
+    let start = |number| plan.start(number, binary, bench.scratch, "off");
+    let (first, second) = (start(0)?, start(1)?);
+    let before = {
+        let third = start(2)?;
+        settle(&[first.address().clone(), second.address().clone(), third.address().clone()])?;
+        third.meter().resident_at_rest()?
+    };
+    let subscribed = subscribe(first.address(), told)?;
+    settle(&[first.address().clone(), second.address().clone()])?;
+    let [_, _, http] = plan.0[2];
+    let (outcome, joined) = thread::scope(|scope| {
+        let joining = scope.spawn(|| {
+            thread::sleep(PROBE_TIME / 4);
+            let start_of_third = Instant::now();
+            let third = start(2)?;
+            while subscriptions(http).unwrap_or(0) < told as u64 {
+                if start_of_third.elapsed() > PATIENCE {
+                    return Err(BenchError::Lost("a server that joins is not told of all interest".into()));
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            let took = start_of_third.elapsed();
+            Ok((took, third.meter().resident_at_rest()?))
+        });
+        let outcome = probe(first.address());
+        let joined = joining.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok::<_, BenchError>((outcome?, joined?))
+    })?;
+    drop(subscribed);
+    let (took, after) = joined;
+    let of = |quantile| outcome.from_planned.microseconds(quantile);
+    Ok(vec![
+        (Metric::JoinTime, took.as_secs_f64() * 1e3),
+        (Metric::SubscriptionMemory, after.saturating_sub(before) as f64 / told as f64),
+        (Metric::Latency99, of(0.99)),
+        (Metric::LatencyMost, of(1.0)),
+    ])
+}
+
+/// Opens connections with `count` subscriptions on different literal subjects.
+fn subscribe(address: &Address, count: usize) -> Result<Vec<Connection>, BenchError> {
+    let mut connections = Vec::new();
+    for first in 0..SUBSCRIBERS {
+        let mut connection = Connection::open(address)?;
+        let mine: Vec<usize> = (first..count).step_by(SUBSCRIBERS).collect();
+        for some in mine.chunks(2000) {
+            let line = |n: &usize| format!("SUB orders.{}.{} {}\r\n", n % 1000, n / 1000, n + 1);
+            connection.send(some.iter().map(line).collect::<String>().as_bytes())?;
+        }
+        connection.barrier()?;
+        connections.push(connection);
+    }
+    Ok(connections)
+}
+
+/// Subscriptions that a server knows, those of other servers with them, as `/varz` says.
+fn subscriptions(http: u16) -> Option<u64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", http)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(b"GET /varz HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    serde_json::from_str::<serde_json::Value>(body).ok()?["subscriptions"].as_u64()
+}
+
+/// Messages at a steady rate between two clients of a server.
+fn probe(address: &Address) -> Result<latency::LatencyOutcome, BenchError> {
+    latency::run(&latency::LatencySettings {
+        server: address.into(),
+        mode: LatencyMode::PubSub,
+        size: 128,
+        rate: PROBED,
+        connections: 1,
+        outstanding: None,
+        warming: Duration::from_millis(200),
+        duration: PROBE_TIME,
+        subject: "probe".into(),
+        storage: Storage::Memory,
+        responders: 0,
+        meter: None,
+    })
+}
