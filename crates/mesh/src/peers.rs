@@ -453,7 +453,7 @@ impl Mesh {
         let others: Vec<_> = {
             let state = self.state();
             let own = account.as_ref().and_then(|account| state.dedicated.get(account));
-            let own: HashMap<_, _> = own.into_iter().flatten().map(|(id, link)| (id, link)).collect();
+            let own: HashMap<_, _> = own.into_iter().flatten().collect();
             let first = |links: &Vec<Option<Arc<LinkState>>>| links.iter().flatten().next().cloned();
             let pooled = state.pooled.iter().filter(|(id, _)| !own.contains_key(id));
             let pooled = pooled.filter_map(|(id, links)| Some((id.clone(), first(links)?)));

@@ -474,7 +474,7 @@ impl Catalog {
             ..Totals::default()
         };
         self.segments.retire_below(first);
-        debug_assert!(self.subjects.index.len() == 0, "without messages there are no subjects");
+        debug_assert!(self.subjects.index.is_empty(), "without messages there are no subjects");
         self.check_all();
         removed
     }

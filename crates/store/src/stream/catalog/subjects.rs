@@ -27,7 +27,7 @@ impl Subjects {
             self.old.push((self.epoch, old));
         }
         self.epoch += 1;
-        debug_assert!(self.index.len() == 0, "an index begins without subjects");
+        debug_assert!(self.index.is_empty(), "an index begins without subjects");
     }
 
     /// The index whose numbers a table used that was closed at `epoch`.
