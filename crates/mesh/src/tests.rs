@@ -192,6 +192,25 @@ fn carry(
     !bytes.is_empty()
 }
 
+const CONNECT: &str = "CONNECT {\"name\":\"NX\",\"cluster\":\"C\",\"headers\":true}\r\n";
+
+/// How a link ends that is told this, if it does. What it answers is flushed.
+fn told(node: &mut Node, session: &mut LinkSession, said: &str) -> Option<CloseReason> {
+    let mut rest = said.as_bytes();
+    let end = loop {
+        let ingested = session.ingest(&mut node.shard, rest, None, Instant::now());
+        rest = &rest[ingested.bytes..];
+        match ingested.next {
+            Next::More(_) => break None,
+            Next::Flush => node.shard.flush(),
+            Next::Close(reason) => break Some(reason),
+        }
+    };
+    node.shard.flush_link(session.conn());
+    node.shard.flush();
+    end
+}
+
 #[test]
 fn two_servers_agree_on_the_places_of_a_pool() {
     let (mut a, mut b) = (Node::new("A", "C", false, 3), Node::new("B", "C", false, 3));
@@ -299,4 +318,18 @@ fn a_peer_that_does_not_answer_is_stale() {
     }
     now = session.deadline();
     assert_eq!(session.on_deadline(now), Some(CloseReason::StaleConnection));
+}
+
+#[test]
+fn a_pool_that_is_too_large_is_refused() {
+    for size in [1025, 100_000_000_000, i64::MAX] {
+        for side in [LinkSide::Accepted, LinkSide::Dialled(dial(None))] {
+            let mut a = Node::new("A", "C", false, 3);
+            let (mut session, kept) = a.open(side, Instant::now());
+            let said = format!("{CONNECT}INFO {{\"server_id\":\"NX\",\"route_pool_size\":{size}}}\r\n");
+            assert_eq!(told(&mut a, &mut session, &said), Some(CloseReason::ProtocolViolation));
+            assert!(String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("Invalid route pool size"));
+            assert!(a.mesh.links().is_empty() && a.notes.take().is_empty());
+        }
+    }
 }

@@ -40,6 +40,8 @@ fn what_makes_no_sense_ends_the_link() {
             format!("{CONNECT}INFO {{\"route_pool_size\":1,\"route_pool_idx\":9}}\r\n"),
             "Invalid route pool index",
         ),
+        (format!("{CONNECT}INFO {{\"route_pool_size\":100000000000}}\r\n"), "Invalid route pool size"),
+        (format!("{CONNECT}INFO {{\"route_pool_size\":{}}}\r\n", i64::MAX), "Invalid route pool size"),
         (
             format!("{CONNECT}INFO {{\"route_pool_size\":3,\"route_account\":\"none\"}}\r\n"),
             "No route for account",
