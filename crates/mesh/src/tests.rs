@@ -333,3 +333,13 @@ fn a_pool_that_is_too_large_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_message_before_the_handshake_is_not_waited_for() {
+    for said in ["RMSG $G a 60000000\r\nhalf", &format!("{CONNECT}HMSG $G a 12 60000000\r\nhalf")] {
+        let mut a = Node::new("A", "C", false, 3);
+        let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+        assert_eq!(told(&mut a, &mut session, said), Some(CloseReason::ProtocolViolation), "{said}");
+        assert!(String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("Authorization Violation"));
+    }
+}

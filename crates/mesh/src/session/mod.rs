@@ -115,7 +115,8 @@ impl LinkSession {
             state,
             limits: PeerLimits {
                 max_line: HANDSHAKE_LINE,
-                max_payload: LARGEST,
+                // Messages come behind the handshake only.
+                max_payload: 0,
                 is_dedicated: false,
                 names_origin: false,
             },
@@ -267,6 +268,10 @@ impl LinkSession {
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
         let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
+        if error == PeerError::PayloadTooLarge && !self.is_ready() {
+            self.fail(format_args!("Authorization Violation"));
+            return CloseReason::ProtocolViolation;
+        }
         let (text, reason) = match error {
             PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
             PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
@@ -276,6 +281,10 @@ impl LinkSession {
         self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
         self.log(Level::Error, format_args!("Router parser ERROR: {text}: proto='{snippet:?}...'"));
         reason
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.state, LinkPhase::Ready(_))
     }
 
     /// Tells the other side and the log what is wrong.
@@ -295,8 +304,7 @@ impl LinkSession {
 
     /// Sends PING, or ends a link whose other side does not answer or does not say who it is.
     pub fn on_deadline(&mut self, now: Instant) -> Option<CloseReason> {
-        let is_ready = matches!(self.state, LinkPhase::Ready(_));
-        match self.timers.strike(is_ready, now) {
+        match self.timers.strike(self.is_ready(), now) {
             timers::Due::Nothing => None,
             timers::Due::Ping => {
                 self.link.say(b"PING\r\n");
