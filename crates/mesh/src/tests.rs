@@ -12,15 +12,19 @@ use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::fmt::Arguments;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Keeps what is written.
+/// Keeps what is written, or takes nothing.
 #[derive(Clone, Default)]
-struct KeptBytes(Arc<Mutex<Vec<u8>>>);
+struct KeptBytes(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
 
 impl Transport for KeptBytes {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.1.load(Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let mut kept = self.0.lock().unwrap();
         bufs.iter().for_each(|buf| kept.extend_from_slice(buf));
         Ok(bufs.iter().map(|buf| buf.len()).sum())
@@ -312,7 +316,8 @@ fn a_peer_that_does_not_answer_is_stale() {
     let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
     let mut now = Instant::now();
     let session = &mut pair.acceptor.0;
-    for _ in 0..3 {
+    // As many PINGs as may stay without an answer.
+    for _ in 0..2 {
         now = session.deadline().max(now);
         assert_eq!(session.on_deadline(now), None);
     }
@@ -342,4 +347,24 @@ fn a_message_before_the_handshake_is_not_waited_for() {
         assert_eq!(told(&mut a, &mut session, said), Some(CloseReason::ProtocolViolation), "{said}");
         assert!(String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("Authorization Violation"));
     }
+}
+
+#[test]
+fn a_peer_that_asks_and_does_not_read_is_given_up() {
+    let mut a = Node::new("A", "C", false, 3);
+    let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+    kept.1.store(true, Relaxed);
+    assert_eq!(told(&mut a, &mut session, CONNECT), None);
+    let pings = "PING\r\n".repeat(1000);
+    let ends: Vec<_> = (0..200).filter_map(|_| told(&mut a, &mut session, &pings)).take(1).collect();
+    assert_eq!(ends, [CloseReason::SlowConsumerPendingBytes]);
+    assert!(session.conn().pending() < 2 * 1024 * 1024);
+}
+
+#[test]
+fn nothing_is_answered_before_connect() {
+    let mut a = Node::new("A", "C", false, 3);
+    let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+    assert_eq!(told(&mut a, &mut session, "PING\r\n"), Some(CloseReason::ProtocolViolation));
+    assert!(!String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("PONG"));
 }

@@ -28,6 +28,8 @@ const HANDSHAKE_LINE: usize = 64 * 1024;
 const LONGEST_LINE: usize = 1024 * 1024;
 /// Largest message, whatever this server lets its own clients send.
 const LARGEST: u32 = 64 * 1024 * 1024;
+/// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
+const LARGEST_BACKLOG: usize = 1024 * 1024;
 
 /// Who began a link.
 #[derive(Debug, Clone)]
@@ -159,6 +161,9 @@ impl LinkSession {
             if let Some(reason) = self.conn().close_requested() {
                 break Next::Close(reason);
             }
+            if !self.is_ready() && self.conn().pending() > LARGEST_BACKLOG {
+                break Next::Close(CloseReason::SlowConsumerPendingBytes);
+            }
             if shard.is_full() {
                 break Next::Flush;
             }
@@ -223,7 +228,7 @@ impl LinkSession {
                 Ok(())
             }
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
-            (_, PeerOp::Ping) => {
+            (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
                 self.link.say(b"PONG\r\n");
                 Ok(())
             }

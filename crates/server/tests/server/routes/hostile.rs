@@ -31,6 +31,7 @@ fn what_makes_no_sense_ends_the_link() {
         ("nonsense\r\n".into(), "Unknown Protocol Operation"),
         ("GET / HTTP/1.1\r\n\r\n".into(), "Unknown Protocol Operation"),
         ("RS+ $G foo\r\n".into(), "Authorization Violation"),
+        ("PING\r\n".into(), "Authorization Violation"),
         ("RMSG $G a 60000000\r\nhalf".into(), "Authorization Violation"),
         (format!("{CONNECT}RMSG $G a 60000000\r\nhalf"), "Authorization Violation"),
         ("CONNECT {\"lang\":\"go\"}\r\n".into(), "attempted to connect to route port"),
