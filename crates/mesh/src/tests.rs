@@ -323,6 +323,8 @@ fn a_peer_that_does_not_answer_is_stale() {
     }
     now = session.deadline();
     assert_eq!(session.on_deadline(now), Some(CloseReason::StaleConnection));
+    let counters = b.broker.counters();
+    assert_eq!([&counters.stale_links, &counters.stale_connections].map(|n| n.load(Relaxed)), [1, 0]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
 use std::fmt::Arguments;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use timers::LinkTimers;
 
@@ -320,6 +321,7 @@ impl LinkSession {
                 Some(CloseReason::AuthenticationTimeout)
             }
             timers::Due::Stale => {
+                self.link.broker().counters().stale_links.fetch_add(1, Relaxed);
                 self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
                 self.link.say(b"-ERR 'Stale Connection'\r\n");
                 Some(CloseReason::StaleConnection)
