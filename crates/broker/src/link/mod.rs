@@ -207,14 +207,13 @@ impl Link {
 
     /// The other side is interested no more.
     pub fn unsubscribe(&mut self, interest: &PeerInterest<'_>) {
-        let expected = || self.expected.get(std::str::from_utf8(interest.account).ok()?).cloned();
-        match self.find(interest.account).or_else(expected) {
-            Some(account) => self.interest.remove(&account, interest),
-            None => {
-                let (account, subject) = (lossy(interest.account), lossy(interest.subject));
-                let line = format_args!("Unknown account {account:?} for subject {subject:?}");
-                self.broker.log_for(Level::Debug, &self.conn, line);
-            }
+        let Ok(name) = std::str::from_utf8(interest.account) else { return };
+        if let Some(account) = self.find(interest.account).or_else(|| self.expected.get(name).cloned()) {
+            self.interest.remove(&account, interest);
+        } else if !self.interest.remove_of_gone(name, interest) {
+            let subject = lossy(interest.subject);
+            let line = format_args!("Unknown account {name:?} for subject {subject:?}");
+            self.broker.log_for(Level::Debug, &self.conn, line);
         }
     }
 

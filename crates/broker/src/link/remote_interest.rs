@@ -149,6 +149,22 @@ impl RemoteInterests {
         }
     }
 
+    /// Removes interest in an account of this name that cannot be found any more: it may come back
+    /// as it was. False if there is none.
+    pub(super) fn remove_of_gone(&mut self, account: &str, interest: &PeerInterest<'_>) -> bool {
+        let hash = self.hash(account, interest);
+        let is_of = |sub: &Arc<RemoteSub>| {
+            sub.account.upgrade().is_none_or(|known| known.name() == account) && sub.says(interest)
+        };
+        let Ok(entry) = self.table.find_entry(hash, is_of) else { return false };
+        let (sub, _) = entry.remove();
+        self.held -= sub.cost();
+        if let Some(account) = sub.account.upgrade() {
+            account.remove_remote(&sub);
+        }
+        true
+    }
+
     pub(super) fn take(&mut self) -> RemoteRemoval {
         self.held = 0;
         RemoteRemoval(std::mem::take(&mut self.table).into_iter().collect())

@@ -1,0 +1,77 @@
+//! Links to other servers: what their other side wants and sends.
+
+use super::net::{Net, login, user};
+use crate::cluster::LinkTerms;
+use crate::conn::Endpoint;
+use crate::imports::AccountConfig;
+use crate::link::{Link, LinkScope};
+use crate::tests::sink::FakeSink;
+use myelin_auth::{AuthConfig, Method, Users};
+use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
+use std::time::SystemTime;
+
+/// A link whose handshake is over, and what is written to it.
+struct Wire {
+    link: Link,
+    sink: FakeSink,
+}
+
+impl Wire {
+    fn new(net: &Net) -> Self {
+        net.broker.form_cluster(LinkTerms { pool_size: 1, dedicated: Vec::new() });
+        let sink = FakeSink::default();
+        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
+        let conn = net.broker.connect_link(endpoint, Box::new(sink.clone()));
+        let mut link = Link::new(&net.broker, &conn);
+        link.begin(LinkScope::All, true).expect("no account is needed").run();
+        Self { link, sink }
+    }
+
+    /// The other side says this.
+    fn hears(&mut self, net: &Net, said: &str) {
+        let limits =
+            PeerLimits { max_line: 4096, max_payload: 4096, is_dedicated: false, names_origin: false };
+        let mut rest = said.as_bytes();
+        while !rest.is_empty() {
+            let Ok(Parsed::Op(op, len)) = parser::next(rest, &limits) else { panic!("{said}") };
+            match op {
+                PeerOp::Interest(interest) => self.link.subscribe(&interest).expect("it may"),
+                PeerOp::NoInterest(interest) => self.link.unsubscribe(&interest),
+                PeerOp::Message(message) => {
+                    self.link.publish(&mut net.shards[0].borrow_mut(), &message, None, net.now());
+                }
+                other => panic!("{other:?}"),
+            }
+            rest = &rest[len..];
+        }
+        net.flush_all();
+    }
+
+    /// Messages that were written to it.
+    fn got(&self) -> String {
+        let all = String::from_utf8(self.sink.take()).unwrap();
+        all.split_inclusive("\r\n").filter(|line| !line.starts_with("RS")).collect()
+    }
+}
+
+#[test]
+fn interest_in_an_account_that_is_gone_can_be_withdrawn() {
+    let auth = || AuthConfig::new(Method::Users(Users::new(vec![user("a", "A", None)])));
+    let net = Net::with(|setup| setup.users([user("a", "A", None)]));
+    let mut wire = Wire::new(&net);
+    // Somebody holds the account while it is gone: it comes back as it was.
+    let held = net.broker.account("A").expect("it is configured");
+    wire.hears(&net, "RS+ A stays\r\nRS+ A goes\r\n");
+    let none = AuthConfig::new(Method::Users(Users::new(Vec::new())));
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(none, &[]).unwrap());
+    assert!(net.broker.account("A").is_none());
+    wire.hears(&net, "RS- A goes\r\nRS- A never\r\nRS- B goes\r\n");
+    let accounts = [AccountConfig::named("A")];
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth(), &accounts).unwrap());
+    assert!(std::sync::Arc::ptr_eq(&held, &net.broker.account("A").expect("it is back")));
+    assert_eq!(wire.link.subscriptions(), 1);
+    let mut client = net.peer_as(0, &login("a"));
+    client.send("PUB goes 1\r\nx\r\nPUB stays 1\r\ny\r\n");
+    net.flush_all();
+    assert_eq!(wire.got(), "RMSG A stays 1\r\ny\r\n");
+}
