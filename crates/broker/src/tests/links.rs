@@ -75,3 +75,32 @@ fn interest_in_an_account_that_is_gone_can_be_withdrawn() {
     net.flush_all();
     assert_eq!(wire.got(), "RMSG A stays 1\r\ny\r\n");
 }
+
+#[test]
+fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
+    let net = Net::new();
+    let [mut from, mut to, mut plain] = [Wire::new(&net), Wire::new(&net), Wire::new(&net)];
+    plain.hears(&net, "RS+ $G work\r\nRS+ $G work q 1\r\nRS+ $G work r 1\r\n");
+    from.hears(&net, "RS+ $G work q 1\r\nRS+ $G work here 1\r\nRS+ $G work alone 1\r\n");
+    to.hears(&net, "RS+ $G work q 1\r\nRS+ $G work here 1\r\n");
+    let got = |wires: [&Wire; 3]| wires.map(Wire::got);
+    // Nobody is here.
+    from.hears(&net, "RMSG $G work | q 2\r\nhi\r\n");
+    let expected = ["", "RMSG $G work | q 2\r\nhi\r\n", ""];
+    assert_eq!(got([&from, &to, &plain]), expected, "not back, and not where it was already");
+    from.hears(&net, "HMSG $G work + reply q q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
+    let expected = ["", "HMSG $G work + reply q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", ""];
+    assert_eq!(got([&from, &to, &plain]), expected);
+    // One of the groups is here.
+    let mut client = net.peer(0);
+    client.send("SUB work here 1\r\nSUB work 2\r\n");
+    net.flush_all();
+    got([&from, &to, &plain]);
+    from.hears(&net, "RMSG $G work | here q r 2\r\nhi\r\n");
+    assert_eq!(client.received(), "MSG work 2 2\r\nhi\r\nMSG work 1 2\r\nhi\r\n");
+    let expected = ["", "RMSG $G work | q 2\r\nhi\r\n", "RMSG $G work | r 2\r\nhi\r\n"];
+    assert_eq!(got([&from, &to, &plain]), expected);
+    // Nobody is anywhere, or nobody was chosen.
+    from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
+    assert_eq!(got([&from, &to, &plain]), [""; 3]);
+}
