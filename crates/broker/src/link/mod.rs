@@ -27,6 +27,7 @@ use crate::shard::Shard;
 use announcements::Announcing;
 use bytes::Bytes;
 use hashbrown::HashMap;
+use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
@@ -257,13 +258,14 @@ impl Link {
         LinkRemoval(self.interest.take())
     }
 
-    /// The account of which interest comes before its token does. `None` where accounts have none.
+    /// The account of which interest comes before its token does. `None` where accounts have none,
+    /// and for a name that is no account's public key: no token can come for it.
     fn expect(&mut self, name: &[u8]) -> Option<Arc<Account>> {
         let (trusted, name) = (self.broker.trusted()?, std::str::from_utf8(name).ok()?);
         if let Some(account) = self.expected.get(name) {
             return Some(Arc::clone(account));
         }
-        if !self.interest.reserve(EACH_ACCOUNT) {
+        if !Role::Account.owns(name) || !self.interest.reserve(EACH_ACCOUNT) {
             return None;
         }
         let account = trusted.expected(name, &self.broker.cluster);
