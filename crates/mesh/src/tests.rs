@@ -370,3 +370,22 @@ fn nothing_is_answered_before_connect() {
     assert_eq!(told(&mut a, &mut session, "PING\r\n"), Some(CloseReason::ProtocolViolation));
     assert!(!String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("PONG"));
 }
+
+#[test]
+fn a_link_is_let_go_once_however_it_ends() {
+    for is_ended in [false, true] {
+        let (mut a, mut b) = (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1));
+        let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
+        a.notes.take();
+        assert_eq!((a.mesh.links().len(), a.broker.links().len()), (1, 1));
+        let session = &mut pair.dialler.0;
+        if is_ended {
+            session.end(CloseReason::ReadError).expect("it was open").run();
+        }
+        session.abandon(CloseReason::InternalError).run();
+        session.abandon(CloseReason::InternalError).run();
+        assert!(session.end(CloseReason::ReadError).is_none());
+        assert_eq!((a.mesh.links().len(), a.broker.links().len()), (0, 0));
+        assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }], "it is dialled again once");
+    }
+}

@@ -4,10 +4,14 @@ use super::net::{Net, login, user};
 use crate::cluster::LinkTerms;
 use crate::conn::Endpoint;
 use crate::imports::AccountConfig;
+use crate::jwt_accounts::{JwtAccounts, Resolver};
 use crate::link::{Link, LinkScope};
 use crate::tests::sink::FakeSink;
+use myelin_auth::operator::Trust;
 use myelin_auth::{AuthConfig, Method, Users};
+use myelin_stdx::nkey::{self, Role};
 use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A link whose handshake is over, and what is written to it.
@@ -68,7 +72,7 @@ fn interest_in_an_account_that_is_gone_can_be_withdrawn() {
     wire.hears(&net, "RS- A goes\r\nRS- A never\r\nRS- B goes\r\n");
     let accounts = [AccountConfig::named("A")];
     net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth(), &accounts).unwrap());
-    assert!(std::sync::Arc::ptr_eq(&held, &net.broker.account("A").expect("it is back")));
+    assert!(Arc::ptr_eq(&held, &net.broker.account("A").expect("it is back")));
     assert_eq!(wire.link.subscriptions(), 1);
     let mut client = net.peer_as(0, &login("a"));
     client.send("PUB goes 1\r\nx\r\nPUB stays 1\r\ny\r\n");
@@ -103,4 +107,28 @@ fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
     // Nobody is anywhere, or nobody was chosen.
     from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
     assert_eq!(got([&from, &to, &plain]), [""; 3]);
+}
+
+struct NoTokens;
+
+impl Resolver for NoTokens {
+    fn fetch(&self, _: &str) -> Result<String, String> {
+        Err("none".to_owned())
+    }
+}
+
+#[test]
+fn only_an_account_with_a_key_is_expected() {
+    let net = Net::new();
+    net.broker.trust(JwtAccounts::new(Arc::new(Trust::default()), Arc::new(NoTokens)));
+    let mut wire = Wire::new(&net);
+    let [account, user] = [Role::Account, Role::User].map(|role| nkey::encode(role, &[7; 32]));
+    for name in ["A", "x", &user, &account[1..]] {
+        wire.hears(&net, &format!("RS+ {name} subject\r\n"));
+    }
+    assert_eq!(wire.link.subscriptions(), 0);
+    wire.hears(&net, &format!("RS+ {account} subject\r\n"));
+    assert_eq!(wire.link.subscriptions(), 1);
+    wire.hears(&net, &format!("RS- {account} subject\r\n"));
+    assert_eq!(wire.link.subscriptions(), 0);
 }

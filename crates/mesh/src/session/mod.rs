@@ -73,6 +73,8 @@ pub struct LinkSession {
     /// What the other side is to be told of interest here, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
+    /// The place of the link is free again.
+    has_left: bool,
 }
 
 enum LinkPhase {
@@ -127,6 +129,7 @@ impl LinkSession {
             making,
             announcing: None,
             end_is_logged: false,
+            has_left: false,
         };
         session.greet();
         shard.flush_link(conn);
@@ -341,8 +344,24 @@ impl LinkSession {
             self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
         }
         let removal = self.link.end(reason);
-        self.mesh.leave(&self.known);
+        self.leave();
         Some(removal)
+    }
+
+    /// Does what [`end`](Self::end) has not done, be it that it has failed in the middle: nothing
+    /// that names the link remains, and its place is free.
+    pub fn abandon(&mut self, reason: CloseReason) -> LinkRemoval {
+        self.state = LinkPhase::Closed;
+        self.announcing = None;
+        let removal = self.link.end(reason);
+        self.leave();
+        removal
+    }
+
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.mesh.leave(&self.known);
+        }
     }
 
     /// Address of the other server, as gossip would tell it.
