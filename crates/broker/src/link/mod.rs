@@ -31,6 +31,7 @@ use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -52,15 +53,17 @@ pub(crate) struct LinkEnd {
     scope: OnceLock<LinkScope>,
     /// Whoever has this lock may take that of the outbox, and no other.
     control: Mutex<Vec<u8>>,
+    /// The owner shard was told to flush it and has not begun to: it is not told again.
+    is_woken: AtomicBool,
 }
 
 impl LinkEnd {
-    /// Adds control bytes; true when there were none.
+    /// Adds control bytes; true when the owner shard is to be woken for them.
     fn say(&self, bytes: &[u8]) -> bool {
         let mut control = lock(&self.control);
-        let was_empty = control.is_empty();
         control.extend_from_slice(bytes);
-        was_empty
+        // Under the lock: who finds it set adds before the owner takes what is there.
+        !self.is_woken.swap(true, Relaxed)
     }
 
     /// Moves control bytes and then what a shard has staged into the outbox, in one step.
@@ -100,6 +103,14 @@ impl Conn {
             && link.say(bytes)
         {
             self.sink().wake(self);
+        }
+    }
+
+    /// For the owner shard, before it flushes a link that it was woken for: what is said from now on
+    /// wakes it again.
+    pub fn has_woken(&self) {
+        if let Some(link) = self.link() {
+            link.is_woken.store(false, Relaxed);
         }
     }
 }

@@ -132,3 +132,26 @@ fn only_an_account_with_a_key_is_expected() {
     wire.hears(&net, &format!("RS- {account} subject\r\n"));
     assert_eq!(wire.link.subscriptions(), 0);
 }
+
+#[test]
+fn a_link_wakes_its_shard_once_until_that_looks() {
+    let net = Net::new();
+    let wire = Wire::new(&net);
+    let conn = wire.link.conn();
+    conn.has_woken();
+    let before = wire.sink.wakes();
+    wire.link.say(b"PING\r\n");
+    assert_eq!(wire.sink.wakes(), before + 1);
+    // Another shard flushes it meanwhile.
+    net.shards[1].borrow_mut().flush_link(conn);
+    net.flush(1);
+    assert_eq!(wire.got(), "PING\r\n");
+    wire.link.say(b"PONG\r\n");
+    assert_eq!(wire.sink.wakes(), before + 1, "the mail waits");
+    conn.has_woken();
+    net.shards[0].borrow_mut().flush_link(conn);
+    net.flush(0);
+    assert_eq!(wire.got(), "PONG\r\n");
+    wire.link.say(b"PING\r\n");
+    assert_eq!(wire.sink.wakes(), before + 2);
+}
