@@ -14,6 +14,10 @@ use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Largest pool that another server may have, unless this one's is larger: places take memory, and
+/// each is dialled.
+const LARGEST_POOL: usize = 1024;
+
 /// A server to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dial {
@@ -322,7 +326,11 @@ impl Mesh {
         link: &LinkState,
     ) -> Result<(), Refused> {
         let place = info.route_pool_idx;
+        let largest = LARGEST_POOL.max(self.config.pool_size as usize);
         let complaint = match account {
+            _ if size > largest => {
+                format!("Invalid route pool size: {} - the maximum is {largest}", info.route_pool_size)
+            }
             Some(account) if !is_pooled => {
                 link.update(|facts| facts.is_surplus = true);
                 format!(

@@ -19,6 +19,7 @@ use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
 use std::fmt::Arguments;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use timers::LinkTimers;
 
@@ -28,6 +29,8 @@ const HANDSHAKE_LINE: usize = 64 * 1024;
 const LONGEST_LINE: usize = 1024 * 1024;
 /// Largest message, whatever this server lets its own clients send.
 const LARGEST: u32 = 64 * 1024 * 1024;
+/// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
+const LARGEST_BACKLOG: usize = 1024 * 1024;
 
 /// Who began a link.
 #[derive(Debug, Clone)]
@@ -70,6 +73,8 @@ pub struct LinkSession {
     /// What the other side is to be told of interest here, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
+    /// The place of the link is free again.
+    has_left: bool,
 }
 
 enum LinkPhase {
@@ -115,7 +120,8 @@ impl LinkSession {
             state,
             limits: PeerLimits {
                 max_line: HANDSHAKE_LINE,
-                max_payload: LARGEST,
+                // Messages come behind the handshake only.
+                max_payload: 0,
                 is_dedicated: false,
                 names_origin: false,
             },
@@ -123,6 +129,7 @@ impl LinkSession {
             making,
             announcing: None,
             end_is_logged: false,
+            has_left: false,
         };
         session.greet();
         shard.flush_link(conn);
@@ -157,6 +164,9 @@ impl LinkSession {
         let next = loop {
             if let Some(reason) = self.conn().close_requested() {
                 break Next::Close(reason);
+            }
+            if !self.is_ready() && self.conn().pending() > LARGEST_BACKLOG {
+                break Next::Close(CloseReason::SlowConsumerPendingBytes);
             }
             if shard.is_full() {
                 break Next::Flush;
@@ -222,7 +232,7 @@ impl LinkSession {
                 Ok(())
             }
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
-            (_, PeerOp::Ping) => {
+            (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
                 self.link.say(b"PONG\r\n");
                 Ok(())
             }
@@ -267,6 +277,10 @@ impl LinkSession {
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
         let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
+        if error == PeerError::PayloadTooLarge && !self.is_ready() {
+            self.fail(format_args!("Authorization Violation"));
+            return CloseReason::ProtocolViolation;
+        }
         let (text, reason) = match error {
             PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
             PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
@@ -276,6 +290,10 @@ impl LinkSession {
         self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
         self.log(Level::Error, format_args!("Router parser ERROR: {text}: proto='{snippet:?}...'"));
         reason
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.state, LinkPhase::Ready(_))
     }
 
     /// Tells the other side and the log what is wrong.
@@ -295,8 +313,7 @@ impl LinkSession {
 
     /// Sends PING, or ends a link whose other side does not answer or does not say who it is.
     pub fn on_deadline(&mut self, now: Instant) -> Option<CloseReason> {
-        let is_ready = matches!(self.state, LinkPhase::Ready(_));
-        match self.timers.strike(is_ready, now) {
+        match self.timers.strike(self.is_ready(), now) {
             timers::Due::Nothing => None,
             timers::Due::Ping => {
                 self.link.say(b"PING\r\n");
@@ -307,6 +324,7 @@ impl LinkSession {
                 Some(CloseReason::AuthenticationTimeout)
             }
             timers::Due::Stale => {
+                self.link.broker().counters().stale_links.fetch_add(1, Relaxed);
                 self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
                 self.link.say(b"-ERR 'Stale Connection'\r\n");
                 Some(CloseReason::StaleConnection)
@@ -326,8 +344,24 @@ impl LinkSession {
             self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
         }
         let removal = self.link.end(reason);
-        self.mesh.leave(&self.known);
+        self.leave();
         Some(removal)
+    }
+
+    /// Does what [`end`](Self::end) has not done, be it that it has failed in the middle: nothing
+    /// that names the link remains, and its place is free.
+    pub fn abandon(&mut self, reason: CloseReason) -> LinkRemoval {
+        self.state = LinkPhase::Closed;
+        self.announcing = None;
+        let removal = self.link.end(reason);
+        self.leave();
+        removal
+    }
+
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.mesh.leave(&self.known);
+        }
     }
 
     /// Address of the other server, as gossip would tell it.

@@ -100,7 +100,7 @@ impl LinkTimers {
             let is_late = self.login.is_some_and(|end| end <= now) || self.handshake <= now;
             return if is_late { Due::Silent } else { Due::Nothing };
         }
-        if self.unanswered > self.max {
+        if self.unanswered >= self.max {
             return Due::Stale;
         }
         self.ping = now + self.interval;
