@@ -306,8 +306,8 @@ impl Changes<'_> {
         }
     }
 
-    /// A cluster that listens stays as it is. Compat: of one that does not, everything may change but
-    /// the address, and what changes is its name.
+    /// A cluster that listens stays as it is. Compat: of one that does not, everything may change
+    /// but the address, and what changes is its name.
     fn cluster(&mut self) {
         let (old, new) = (&self.old.cluster, &self.new.cluster);
         let host = |cluster: &ClusterOptions| match &cluster.listener.host {

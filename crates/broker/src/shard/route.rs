@@ -85,7 +85,8 @@ impl RouteScope<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RouteKey {
     account: u32,
-    /// Whether the message is routed, the name is a prefix, mappings apply, the message is imported.
+    /// Whether the message is routed, the name is a prefix, mappings apply, the message is
+    /// imported.
     kind: u32,
     permissions: usize,
 }
@@ -537,8 +538,8 @@ struct Matching {
     remote: Matched<Arc<RemoteSub>>,
 }
 
-/// Fills a forgotten route. Answers whether any client or other server wants the subject, even if the
-/// client must not receive it.
+/// Fills a forgotten route. Answers whether any client or other server wants the subject, even if
+/// the client must not receive it.
 fn build(
     route: &mut Route,
     Matching { clients: matched, services, remote }: &mut Matching,

@@ -10,7 +10,7 @@
 
 use crate::parser::size;
 
-/// What the parser has to know of a link.
+/// Properties of a link that the parser depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerLimits {
     /// Longest line in bytes.
@@ -57,8 +57,8 @@ pub struct Routed<'a> {
     pub body: &'a [u8],
     /// The digits of `header_len`, where it is not 0, and of the size.
     pub digits: (&'a [u8], &'a [u8]),
-    /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer; empty when it does not
-    /// stand there like that and must be rendered.
+    /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer; empty when it does
+    /// not stand there like that and must be rendered.
     pub tail: &'a [u8],
 }
 
