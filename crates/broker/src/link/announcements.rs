@@ -121,7 +121,7 @@ pub struct Announcing {
 }
 
 impl Announcing {
-    /// Subjects that can be announced on a shard without its clients noticing.
+    /// Count of subjects that can be announced on a shard without its clients noticing.
     const SMALL: usize = 10_000;
 
     pub(super) fn new(broker: &Broker, conn: &Arc<Conn>) -> Self {
