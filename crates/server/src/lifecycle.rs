@@ -1,8 +1,10 @@
 //! The life of the server: start, serve, lame duck, end.
 
+mod log;
+
 use crate::http::{self, Scheme};
 use crate::jetstream::Capacity;
-use crate::logging::{Config, Destination, LogClock, Logger, Losses, Syslog};
+use crate::logging::{Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
@@ -16,10 +18,11 @@ use crate::{
     banner, cluster, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
+use log::BrokerLog;
 use myelin_auth::callout::ServerKeys;
-use myelin_broker::{Broker, Level, Log};
+use myelin_broker::{Broker, LinkTerms};
 use myelin_conf::Loaded;
-use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
+use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_monitor::Pages;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::REFERENCE_VERSION;
@@ -34,6 +37,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
+
+pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 pub(crate) const API_LEVEL: i32 = 5;
@@ -662,57 +667,4 @@ fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener
     let port = listener.local_addr().map_err(failed("no address"))?.port();
     log.info(format_args!("Listening for {what} on {}", os_error::with_port(host, port)));
     Ok(listener)
-}
-
-pub(crate) fn log_config(options: &Options) -> Config {
-    let logging = &options.logging;
-    Config {
-        destination: destination(logging),
-        clock: match (logging.logtime, logging.logtime_utc) {
-            (false, _) => LogClock::Off,
-            (true, true) => LogClock::Utc,
-            (true, false) => LogClock::Local,
-        },
-        debug: logging.debug,
-        trace: logging.trace,
-    }
-}
-
-/// Compat: a file comes before a remote syslog, and that before the local one.
-fn destination(logging: &LoggingOptions) -> Destination {
-    if let Some(path) = &logging.log_file {
-        return Destination::File {
-            path: path.clone(),
-            size_limit: logging.log_size_limit.unwrap_or(0),
-            max_files: logging.log_max_num.unwrap_or(0) as usize,
-        };
-    }
-    match &logging.remote_syslog {
-        Some(url) => Destination::Syslog(Syslog::Remote(url.clone())),
-        None if logging.syslog => Destination::Syslog(Syslog::Local),
-        None => Destination::Stderr,
-    }
-}
-
-/// The log as the broker sees it.
-struct BrokerLog(Arc<Logger>);
-
-impl Log for BrokerLog {
-    fn enabled(&self, level: Level) -> bool {
-        match level {
-            Level::Debug => self.0.debug_enabled(),
-            Level::Trace => self.0.trace_enabled(),
-            Level::Error | Level::Warn | Level::Info => true,
-        }
-    }
-
-    fn write(&self, level: Level, line: Arguments<'_>) {
-        match level {
-            Level::Error => self.0.error(line),
-            Level::Warn => self.0.warn(line),
-            Level::Info => self.0.info(line),
-            Level::Debug => self.0.debug(line),
-            Level::Trace => self.0.trace(line),
-        }
-    }
 }

@@ -482,7 +482,7 @@ impl Store {
     /// Removes a stream that nobody has opened, as [`Store::delete_stream`] does.
     ///
     /// # Errors
-    /// It is open; or as [`Store::delete_stream`].
+    /// The stream is open; or as [`Store::delete_stream`].
     pub fn delete_unopened(&self, id: StreamId) -> Result<(), OpenError> {
         let _claim = self.claim(id, StreamPart::Messages)?;
         self.delete(id, &mut || {})
