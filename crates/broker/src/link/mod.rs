@@ -38,7 +38,7 @@ use std::time::Instant;
 /// Accounts that a link is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkScope {
-    /// Those that this server puts at this place of its pool.
+    /// Accounts that this server puts at this place of its pool.
     Pooled(u32),
     /// One account only, whose name is left out of what is said.
     Dedicated(String),
@@ -132,7 +132,7 @@ pub struct Link {
     buffers: crate::shard::RoutedBuffers,
 }
 
-/// What remains to be done for a link that has ended, away from the data path.
+/// Work that remains for a link that has ended, away from the data path.
 pub struct LinkRemoval(RemoteRemoval);
 
 impl LinkRemoval {

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a subject leads to on other servers.
+/// Receivers of a subject on other servers.
 #[derive(Default)]
 pub(super) struct RemoteTargets {
     links: Vec<RemoteTarget>,
@@ -55,7 +55,7 @@ impl SpreadGroup {
 }
 
 impl RemoteTargets {
-    /// What `subject` leads to; `None` if to nothing.
+    /// Receivers of `subject`; `None` if there are none.
     pub(super) fn of(
         account: &Account,
         subject: &[u8],

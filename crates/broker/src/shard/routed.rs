@@ -74,7 +74,8 @@ impl Shard {
             tail,
             shared_tail: shared_tail.as_ref(),
         };
-        // There is nobody to be told that nobody listens: the other server thought that somebody does.
+        // There is nobody to be told that nobody listens: the other server thought that somebody
+        // does.
         let _ = self.publish_onward(from, message);
     }
 }

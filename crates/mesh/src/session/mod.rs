@@ -1,8 +1,8 @@
 //! One link: what its bytes mean, as states that hold only what is valid in them.
 //!
-//! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the other
-//! needs it to find out which place the link gets. Before both have come nothing else is listened
-//! to. Then interest and messages go to the broker's [`Link`].
+//! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the
+//! other needs it to find out which place the link gets. Before both have come nothing else is
+//! listened to. Then interest and messages go to the broker's [`Link`].
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
@@ -32,7 +32,7 @@ const LARGEST: u32 = 64 * 1024 * 1024;
 /// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
 const LARGEST_BACKLOG: usize = 1024 * 1024;
 
-/// Who began a link.
+/// The server that began a link.
 #[derive(Debug, Clone)]
 pub enum LinkSide {
     /// The other server has dialled.
@@ -41,7 +41,7 @@ pub enum LinkSide {
     Dialled(Dial),
 }
 
-/// What a session does next.
+/// Step that a session asks for next.
 #[derive(Debug)]
 pub enum Next {
     /// Read more: the rest is an operation that takes at least this many bytes from its start.
@@ -57,7 +57,7 @@ pub enum Next {
 pub struct Ingested {
     /// Bytes of the buffer that are dealt with.
     pub bytes: usize,
-    /// What comes next.
+    /// Step that comes next.
     pub next: Next,
 }
 
@@ -70,7 +70,7 @@ pub struct LinkSession {
     limits: PeerLimits,
     timers: LinkTimers,
     making: Making,
-    /// What the other side is to be told of interest here, which may take long.
+    /// Announcements of interest here that the other side is still to get, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
     /// The place of the link is free again.
@@ -141,12 +141,13 @@ impl LinkSession {
         self.link.conn()
     }
 
-    /// What others know of the link.
+    /// State of the link, as other links see it.
     pub fn known(&self) -> &Arc<LinkState> {
         &self.known
     }
 
-    /// What is to be told of this server's interest, once after the handshake; it may take long.
+    /// Takes the announcements of this server's interest, once after the handshake. They may take
+    /// long.
     pub fn take_announcing(&mut self) -> Option<Announcing> {
         self.announcing.take()
     }

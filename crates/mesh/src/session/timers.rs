@@ -10,7 +10,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
 /// Time for a handshake after which a silent peer is given up, once it has logged in.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// What is due.
+/// Action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,

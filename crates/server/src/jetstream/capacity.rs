@@ -171,8 +171,8 @@ impl Capacity {
 }
 
 impl Capacity {
-    /// Adds what streams already have where the disk decides: that is not free, and a limit that did
-    /// not count it would refuse messages after a restart that it took before.
+    /// Adds what streams already have where the disk decides: that is not free, and a limit that
+    /// did not count it would refuse messages after a restart that it took before.
     pub(super) fn with_stored(self, options: &JetStreamOptions, stored: u64) -> Self {
         let own = if options.max_file_store.is_none() { most(stored) } else { 0 };
         Self { disk: self.disk.saturating_add(own), ..self }

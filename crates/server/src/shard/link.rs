@@ -51,7 +51,7 @@ struct LinkTask {
     handle: Rc<ConnHandle>,
     session: LinkSession,
     read: OwnedReadHalf,
-    /// What has come and is not dealt with.
+    /// Bytes that have come and are not dealt with.
     held: BytesMut,
     /// Bytes that the operation at its front takes at least.
     need: usize,
