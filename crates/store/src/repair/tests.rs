@@ -321,6 +321,8 @@ fn bases_and_manifests_are_made_again() {
 fn what_only_a_kept_journal_has_comes_back() {
     let disk = FaultyDisk::new(4);
     let store = open(&disk, None, 1);
+    let journal = Path::new(ROOT).join("journal");
+    let begun = disk.read_all(&journal.join("00000001.jnl")).unwrap();
     let create = |n: u64| {
         let name = format!("S{n}");
         store.create_stream("A", &name, name.as_bytes(), config(Compression::None), 1).unwrap()
@@ -335,8 +337,11 @@ fn what_only_a_kept_journal_has_comes_back() {
     let disk = disk.power_cycle(Survival::None);
     let whole = see(&disk, None);
     assert!(whole.len() == 8 && whole.values().all(|(messages, _)| messages.len() == 3), "{whole:?}");
-    let journal = Path::new(ROOT).join("journal");
     disk.rename(&journal.join("00000001.jnl"), &journal.join("kept-00000001.jnl")).unwrap();
+    // The start that sets a file aside begins another.
+    let file = disk.create(&journal.join("00000001.jnl")).unwrap();
+    file.write_at(&begun, 0).unwrap();
+    file.sync().unwrap();
     disk.sync_directory(&journal).unwrap();
     let told = is_repaired(&disk, None, &[], &whole, "kept");
     assert!(told[0].contains("are written there"), "{told:?}");

@@ -26,9 +26,14 @@ pub(super) struct Lifetimes {
 impl Lifetimes {
     /// Remembers that a message has a lifetime of its own.
     pub(super) fn note(&mut self, seq: Seq, at: Timestamp) {
-        let is_new =
-            if at == Timestamp::MAX { self.never_expire.insert(seq) } else { self.expiry.insert(seq, at) };
+        let is_new = self.restore(seq, at);
         debug_assert!(is_new, "a message has one lifetime, and a sequence that is given out again none");
+    }
+
+    /// Remembers the lifetime of a message that may be known already: a search through stored
+    /// messages meets those that have one, too. Answers whether it was not.
+    pub(super) fn restore(&mut self, seq: Seq, at: Timestamp) -> bool {
+        if at == Timestamp::MAX { self.never_expire.insert(seq) } else { self.expiry.insert(seq, at) }
     }
 
     /// Whether a pass is due, or under way, that drops lifetimes of messages that are gone from a

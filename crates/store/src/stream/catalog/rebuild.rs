@@ -29,7 +29,7 @@ impl Catalog {
     /// Takes over the lifetime of a message, if that is there.
     pub(crate) fn restore_expiry(&mut self, seq: Seq, at: Timestamp) {
         if self.contains(seq) {
-            self.lifetimes.note(seq, at);
+            self.lifetimes.restore(seq, at);
         }
     }
 
