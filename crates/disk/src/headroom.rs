@@ -79,9 +79,15 @@ impl Headroom {
     /// Keeps back a hundredth of the bytes that are `stored`, within its range: a share that keeps
     /// pace with what removals and positions of consumers may have to write. All of the range where
     /// little is free. Grows only while twice as much is free; becomes smaller when a quarter would
-    /// do.
+    /// do. What was given up is taken again if there is room.
     pub fn fit(&self, stored: u64) {
         let wanted = self.size_for(stored);
+        if !self.is_held() {
+            // Room may have come back behind the job that made it: with the last reader of a file.
+            self.bytes.store(wanted, Ordering::Relaxed);
+            self.restore();
+            return;
+        }
         let is_fit = |bytes: u64| wanted <= bytes && wanted.saturating_mul(4) > bytes;
         if is_fit(self.bytes()) {
             return;
@@ -91,10 +97,7 @@ impl Headroom {
         if is_fit(bytes) {
             return;
         }
-        let HeadroomState::Held(file) = &*state else {
-            self.bytes.store(wanted, Ordering::Relaxed);
-            return;
-        };
+        let HeadroomState::Held(file) = &*state else { return };
         let file = Arc::clone(file);
         if wanted < bytes {
             if file.set_len(wanted).is_ok() {

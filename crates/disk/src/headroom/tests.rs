@@ -195,8 +195,10 @@ fn it_grows_only_with_twice_the_room_and_is_kept_over_a_restart() {
     // What is given up comes back in the size that is wanted then.
     headroom.release().unwrap();
     headroom.fit(100 * BYTES);
+    assert!(!headroom.is_held(), "the disk is full");
     data.set_len(0).unwrap();
-    assert_eq!(headroom.bytes(), BYTES);
+    headroom.fit(100 * BYTES);
+    assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES, true));
 }
 
 #[test]
