@@ -187,16 +187,17 @@ fn it_grows_only_with_twice_the_room_and_is_kept_over_a_restart() {
     let disk = disk_with(100 << 20);
     let headroom = growing(&disk);
     headroom.fit(50 * BYTES);
-    let data = fill(&disk);
+    fill(&disk);
     headroom.fit(100 * BYTES);
     assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 2, true));
-    let headroom = growing(&disk.kill());
+    let disk = disk.kill();
+    let headroom = growing(&disk);
     assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 2, true));
     // What is given up comes back in the size that is wanted then.
     headroom.release().unwrap();
     headroom.fit(100 * BYTES);
     assert!(!headroom.is_held(), "the disk is full");
-    data.set_len(0).unwrap();
+    disk.open(Path::new("/data")).unwrap().set_len(0).unwrap();
     headroom.fit(100 * BYTES);
     assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES, true));
 }
