@@ -46,8 +46,8 @@ pub struct Settings {
 pub struct LinkWrites {
     /// `None` is that of clients.
     pub deadline: Option<Duration>,
-    /// Whether the link is cut off then. By default it is given more time: what waits for it is lost
-    /// otherwise.
+    /// Whether the link is cut off then. By default it is given more time: what waits for it is
+    /// lost otherwise.
     pub closes: bool,
 }
 

@@ -3,8 +3,8 @@
 //! When the disk is full, the store gives this space up, so that deletes, acknowledgements and
 //! manifests still fit and can make room; when there is room again, it is taken back. It must never
 //! be the reason why a disk is full: it is taken only while twice as much is free. It grows with
-//! what is stored ([`Headroom::fit`]). The file's length is the whole state, so a restart finds it
-//! as it was.
+//! what is stored, and before the disk is full ([`Headroom::fit`]). The file's length is the whole
+//! state, so a restart finds it as it was.
 
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
@@ -18,6 +18,9 @@ use super::{Disk, File, is_full};
 pub const DEFAULT_BYTES: RangeInclusive<u64> = (256 << 10)..=(16 << 20);
 /// Which part of what is stored is kept back, between the two.
 const SHARE: u64 = 100;
+/// While less than so many times the most is free, the most is kept back: a disk that is small, or
+/// will soon be full.
+const SCARCE: u64 = 64;
 
 /// The space kept back.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ enum HeadroomState {
 
 impl Headroom {
     /// Opens or creates the file at `path` and takes as much space as the last process had, at
-    /// first the least of `range`, if there is room; that there is none is no error.
+    /// first what a store that is empty needs, if there is room; that there is none is no error.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, range: RangeInclusive<u64>) -> io::Result<Self> {
         let headroom = Self {
             disk,
@@ -53,6 +56,9 @@ impl Headroom {
             Ok(file) => headroom.take_up(file)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
+        }
+        if !headroom.is_held() {
+            headroom.bytes.store(headroom.size_for(0), Ordering::Relaxed);
         }
         headroom.restore();
         Ok(headroom)
@@ -71,10 +77,17 @@ impl Headroom {
     }
 
     /// Keeps back a hundredth of the bytes that are `stored`, within its range: a share that keeps
-    /// pace with what removals and positions of consumers may have to write. Grows by doubling, and
-    /// only while twice as much is free; becomes smaller when a quarter would do.
+    /// pace with what removals and positions of consumers may have to write. All of the range where
+    /// little is free. Grows only while twice as much is free; becomes smaller when a quarter would
+    /// do. What was given up is taken again if there is room.
     pub fn fit(&self, stored: u64) {
         let wanted = self.size_for(stored);
+        if !self.is_held() {
+            // Room may have come back behind the job that made it: with the last reader of a file.
+            self.bytes.store(wanted, Ordering::Relaxed);
+            self.restore();
+            return;
+        }
         let is_fit = |bytes: u64| wanted <= bytes && wanted.saturating_mul(4) > bytes;
         if is_fit(self.bytes()) {
             return;
@@ -84,10 +97,7 @@ impl Headroom {
         if is_fit(bytes) {
             return;
         }
-        let HeadroomState::Held(file) = &*state else {
-            self.bytes.store(wanted, Ordering::Relaxed);
-            return;
-        };
+        let HeadroomState::Held(file) = &*state else { return };
         let file = Arc::clone(file);
         if wanted < bytes {
             if file.set_len(wanted).is_ok() {
@@ -103,9 +113,13 @@ impl Headroom {
         }
     }
 
-    /// The least, doubled as often as a hundredth of `stored` allows.
+    /// The least, doubled as often as a hundredth of `stored` allows; the most on a disk that is
+    /// nearly full.
     fn size_for(&self, stored: u64) -> u64 {
         let (least, most) = (*self.range.start(), *self.range.end());
+        if self.disk.free_bytes(self.directory()).is_ok_and(|free| free / SCARCE < most) {
+            return most;
+        }
         let mut size = least;
         while size > 0 && size * 2 <= (stored / SHARE).min(most) {
             size *= 2;

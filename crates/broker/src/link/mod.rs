@@ -106,8 +106,8 @@ impl Conn {
         }
     }
 
-    /// For the owner shard, before it flushes a link that it was woken for: what is said from now on
-    /// wakes it again.
+    /// For the owner shard, before it flushes a link that it was woken for: what is said from now
+    /// on wakes it again.
     pub fn has_woken(&self) {
         if let Some(link) = self.link() {
             link.is_woken.store(false, Relaxed);

@@ -162,7 +162,7 @@ fn growing(disk: &FaultyDisk) -> Headroom {
 
 #[test]
 fn it_grows_and_shrinks_with_what_is_stored() {
-    let disk = disk_with(10 << 20);
+    let disk = disk_with(100 << 20);
     let headroom = growing(&disk);
     let sizes = [
         (0, BYTES / 4),
@@ -184,26 +184,47 @@ fn it_grows_and_shrinks_with_what_is_stored() {
 
 #[test]
 fn it_grows_only_with_twice_the_room_and_is_kept_over_a_restart() {
-    let disk = disk_with(10 << 20);
+    let disk = disk_with(100 << 20);
     let headroom = growing(&disk);
     headroom.fit(50 * BYTES);
-    let data = fill(&disk);
+    fill(&disk);
     headroom.fit(100 * BYTES);
     assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 2, true));
-    let headroom = growing(&disk.kill());
+    let disk = disk.kill();
+    let headroom = growing(&disk);
     assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 2, true));
     // What is given up comes back in the size that is wanted then.
     headroom.release().unwrap();
     headroom.fit(100 * BYTES);
-    data.set_len(0).unwrap();
-    assert_eq!(headroom.bytes(), BYTES);
+    assert!(!headroom.is_held(), "the disk is full");
+    disk.open(Path::new("/data")).unwrap().set_len(0).unwrap();
+    headroom.fit(100 * BYTES);
+    assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES, true));
 }
 
 #[test]
 fn growth_that_fails_half_way_leaves_what_there_was() {
-    let disk = disk_with(10 << 20);
+    let disk = disk_with(100 << 20);
     let headroom = growing(&disk);
     disk.fail_at(disk.points(), DiskFault::FullAfter(8192));
     headroom.fit(100 * BYTES);
     assert_eq!((headroom.bytes(), headroom.is_held(), disk.used()), (BYTES / 4, true, BYTES / 4));
+}
+
+#[test]
+fn all_of_it_is_kept_where_little_is_free() {
+    // Of a small disk from the beginning.
+    let disk = disk_with((64 << 20) - 4096);
+    assert_eq!((growing(&disk).bytes(), disk.used()), (BYTES, BYTES));
+    // Of a larger one before it is full.
+    let disk = disk_with(100 << 20);
+    let headroom = growing(&disk);
+    assert_eq!(disk.used(), BYTES / 4);
+    let data = disk.create(Path::new("/data")).unwrap();
+    data.allocate(40 << 20).unwrap();
+    headroom.fit(0);
+    assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES, true));
+    data.set_len(0).unwrap();
+    headroom.fit(0);
+    assert_eq!((headroom.bytes(), headroom.is_held()), (BYTES / 4, true));
 }

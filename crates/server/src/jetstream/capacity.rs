@@ -155,13 +155,13 @@ pub(crate) struct Capacity {
 
 impl Capacity {
     /// As configured, else three quarters of what this machine has. Of a directory that could not
-    /// be [prepared](prepare) nobody knows. Before the store is open: what streams hold is added
-    /// when they are known, see [`Capacity::with_stored`].
+    /// be [prepared](prepare) nobody knows. What the store occupies already counts as free: a limit
+    /// that did not count it would refuse messages after a restart that it took before.
     pub(crate) fn of(options: &JetStreamOptions) -> Self {
         let memory = || process::memory_of_machine().map_or(UNKNOWN_MEMORY, most);
         let disk = || {
             let free = free_space(&directory(options));
-            free.map_or(UNKNOWN_DISK, |free| most(free + set_aside(&store_directory(options))))
+            free.map_or(UNKNOWN_DISK, |free| most(free + occupied(&store_directory(options))))
         };
         Self {
             memory: options.max_memory_store.unwrap_or_else(memory),
@@ -170,26 +170,26 @@ impl Capacity {
     }
 }
 
-impl Capacity {
-    /// Adds what streams already have where the disk decides: that is not free, and a limit that
-    /// did not count it would refuse messages after a restart that it took before.
-    pub(super) fn with_stored(self, options: &JetStreamOptions, stored: u64) -> Self {
-        let own = if options.max_file_store.is_none() { most(stored) } else { 0 };
-        Self { disk: self.disk.saturating_add(own), ..self }
-    }
-}
-
 /// The part of memory, or of a disk, that is used if nobody says how much.
 fn most(bytes: u64) -> u64 {
     bytes / 4 * 3
 }
 
-/// Bytes that the store's headroom and journal occupy, which are there whatever is stored.
-fn set_aside(store: &Path) -> u64 {
-    let journal = std::fs::read_dir(store.join("journal")).into_iter().flatten().flatten();
-    let files = journal.map(|entry| entry.path()).chain([store.join("headroom")]);
-    let occupied = |path: PathBuf| std::fs::metadata(path).map_or(0, |found| found.blocks() * 512);
-    files.map(occupied).sum()
+/// Bytes that the files under `directory` occupy, also those of messages that are gone. Whatever
+/// cannot be read counts as nothing.
+fn occupied(directory: &Path) -> u64 {
+    let mut directories = vec![directory.to_owned()];
+    let mut bytes = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => directories.push(entry.path()),
+                Ok(found) => bytes += found.blocks() * 512,
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
 }
 
 /// Space that is kept back on a disk for deletes and purges once it is full: no more than a

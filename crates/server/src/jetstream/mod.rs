@@ -100,9 +100,6 @@ impl Running {
         let running = Self { jetstream, threads, handles, directory, rests: false };
         running.recall_accounts(broker);
         running.set_accounts(options, broker);
-        let [_, stored] = running.jetstream.used();
-        let capacity = capacity.with_stored(&options.jetstream, stored);
-        running.jetstream.set_limits(settings::server_limits(&options.jetstream, capacity));
         running.log_foreign_files(&running.directory, log);
         Ok(running)
     }

@@ -190,12 +190,12 @@ impl AppendFile {
 
     /// Makes sure that `length` more bytes can be written without lack of space, by allocating
     /// ahead in growing steps. An error changes nothing: what was appended stays, and the next call
-    /// tries again.
-    pub fn reserve(&self, length: u64) -> io::Result<()> {
+    /// tries again. Answers whether something was allocated.
+    pub fn reserve(&self, length: u64) -> io::Result<bool> {
         let mut tail = self.lock();
         let needed = self.end().checked_add(length).ok_or(io::ErrorKind::FileTooLarge)?;
         if needed <= tail.allocated {
-            return Ok(());
+            return Ok(false);
         }
         // Behind the bound a little still, or every append would ask the file system.
         let bound = self.bound.max(needed.saturating_add(BEYOND_BOUND));
@@ -204,12 +204,12 @@ impl AppendFile {
             // Perhaps there is room for what is needed now, without anything ahead.
             self.file.allocate(needed)?;
             tail.allocated = needed;
-            return Ok(());
+            return Ok(true);
         }
         debug_assert!(ahead >= needed, "what is needed is allocated");
         tail.allocated = ahead;
         tail.step = (tail.step * 2).min(tail::LARGEST_STEP);
-        Ok(())
+        Ok(true)
     }
 
     /// Appends `bytes` as a whole and gives the offset behind them. Written at once or kept in the

@@ -106,7 +106,7 @@ impl Tail for Arc<AppendFile> {
     }
 
     fn reserve(&mut self, length: u64) -> io::Result<()> {
-        AppendFile::reserve(self, length)
+        AppendFile::reserve(self, length).map(drop)
     }
 
     fn append(&mut self, bytes: &[u8], now: Timestamp) -> io::Result<u64> {

@@ -296,7 +296,8 @@ impl Stream {
         if !is_due {
             return None;
         }
-        if self.roll(now).is_err() {
+        // It makes room, as a merge does.
+        if self.or_from_headroom(|stream| stream.roll(now)).is_err() {
             self.rest(now, REST);
             return None;
         }

@@ -452,7 +452,12 @@ impl Stream {
         if is_used && (end + bytes > self.segment_bytes() || span >= append::SEGMENT_SPAN) {
             self.roll(now)?;
         }
-        self.active.file.reserve(bytes).map_err(StoreError::from_io)
+        let has_grown = self.active.file.reserve(bytes).map_err(StoreError::from_io)?;
+        if has_grown && let Some(files) = self.segment_storage.files() {
+            // Before what is appended takes all the room that has come back.
+            files.store_env.headroom.restore();
+        }
+        Ok(())
     }
 
     fn segment_bytes(&self) -> u64 {

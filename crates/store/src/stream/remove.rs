@@ -260,7 +260,7 @@ impl Stream {
     }
 
     /// `act` changes nothing when the disk is full.
-    fn or_from_headroom<T>(
+    pub(super) fn or_from_headroom<T>(
         &mut self,
         act: impl Fn(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {

@@ -210,7 +210,7 @@ impl Files {
         let file = AppendFile::new(journal, options);
         // And for the entry of a truncation, which must not find the disk full between the two.
         let begun = file.reserve(crate::segment::HEADER_BYTES as u64 + CONTROL_ROOM);
-        let begun = begun.and_then(|()| Ok(file.append(&header.encode(), nanos(now))?));
+        let begun = begun.and_then(|_| Ok(file.append(&header.encode(), nanos(now))?));
         if let Err(error) = begun {
             file.abandon();
             // One that stays may end the segments before it, when the stream is opened again.

@@ -39,7 +39,7 @@ fn script(world: &mut World, seed: u64, steps: usize) -> io::Result<()> {
                 world.rewrite(index)?;
             }
             4 => world.files[any(&mut rng)].1.flush()?,
-            5 => world.files[any(&mut rng)].1.reserve(5000)?,
+            5 => drop(world.files[any(&mut rng)].1.reserve(5000)?),
             6 if step % 4 == 0 => {
                 let index = any(&mut rng);
                 world.append(index, 9000)?;
