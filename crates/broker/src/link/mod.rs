@@ -106,7 +106,7 @@ impl Conn {
         }
     }
 
-    /// For the owner shard, before it flushes a link that it was woken for: what is said from now
+    /// Prepares the owner shard for a flush that it was woken for: what is said from now
     /// on wakes it again.
     pub fn has_woken(&self) {
         if let Some(link) = self.link() {

@@ -188,7 +188,7 @@ impl RemoteRemoval {
 mod tests {
     use super::*;
 
-    /// What many accounts or groups are interested in alike would be looked for one by one if it
+    /// Interest that many accounts or groups have in one subject would be looked for one by one if it
     /// had one place in the table.
     #[test]
     fn interest_of_another_account_or_group_stands_elsewhere() {
