@@ -36,9 +36,9 @@ pub struct Account {
     pub(crate) interest: Interest<Arc<Subscription>>,
     /// Services of this account, by the subjects that they receive.
     pub(crate) services: Interest<Arc<Binding>>,
-    /// What other servers want. Made when the first of them does.
+    /// Interest of other servers. Made when the first of them has any.
     remote: OnceLock<Box<Interest<Arc<RemoteSub>>>>,
-    /// What other servers are told.
+    /// Interest that other servers are told of.
     pub(crate) announced: Announced,
     watches: Arc<Watches>,
     /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the

@@ -43,13 +43,34 @@ pub struct JwtAccounts {
     entries: RwLock<HashMap<String, JwtEntry>>,
     /// Accounts that are no more, for as long as anybody holds them: one that comes back is the
     /// same.
-    gone: Mutex<HashMap<String, Weak<Account>>>,
+    gone: Mutex<AbsentAccounts>,
     /// By importer, when one of its activations begins or ends next.
     turns: Mutex<HashMap<String, SystemTime>>,
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
     changing: Mutex<()>,
     observer: OnceLock<Observer>,
     next_id: AtomicU32,
+}
+
+/// Accounts without a token, by key, for as long as anybody holds them.
+#[derive(Default)]
+struct AbsentAccounts {
+    held: HashMap<String, Weak<Account>>,
+    /// Entries from which on those that nobody holds are looked for.
+    prune_at: usize,
+}
+
+/// Entries for which that is not worth it.
+const FEW_ABSENT: usize = 64;
+
+impl AbsentAccounts {
+    fn add(&mut self, key: &str, account: &Arc<Account>) {
+        if self.held.len() >= self.prune_at.max(FEW_ABSENT) {
+            self.held.retain(|_, account| account.strong_count() > 0);
+            self.prune_at = self.held.len() * 2;
+        }
+        self.held.insert(key.to_owned(), Arc::downgrade(account));
+    }
 }
 
 #[derive(Clone)]
@@ -136,7 +157,7 @@ impl JwtAccounts {
         // Held to the end: whoever expects the account meanwhile gets this one.
         let mut gone = lock(&self.gone);
         let present = self.entry(key);
-        let returning = || gone.remove(key)?.upgrade();
+        let returning = || gone.held.remove(key)?.upgrade();
         let known = present.map(|entry| entry.account).or(configured).or_else(returning);
         let account = known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
@@ -153,11 +174,11 @@ impl JwtAccounts {
     /// somebody holds it, and is true when the token comes.
     pub(crate) fn expected(&self, key: &str, cluster: &Arc<Cluster>) -> Arc<Account> {
         let mut gone = lock(&self.gone);
-        let known = self.account(key).or_else(|| gone.get(key)?.upgrade());
+        let known = self.account(key).or_else(|| gone.held.get(key)?.upgrade());
         known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
             let account = Arc::new(Account::new(id, false, AccountConfig::named(key), cluster));
-            gone.insert(key.to_owned(), Arc::downgrade(&account));
+            gone.add(key, &account);
             account
         })
     }
@@ -166,8 +187,7 @@ impl JwtAccounts {
         let JwtEntry { account, .. } = self.write().remove(key)?;
         lock(&self.turns).remove(key);
         let mut gone = lock(&self.gone);
-        gone.retain(|_, account| account.strong_count() > 0);
-        gone.insert(key.to_owned(), Arc::downgrade(&account));
+        gone.add(key, &account);
         Some(account)
     }
 }
@@ -339,5 +359,26 @@ impl Accounts for Broker {
 
     fn is_configured(&self, name: &str) -> bool {
         self.configured_account(name).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_that_nobody_holds_are_forgotten() {
+        let mut absent = AbsentAccounts::default();
+        let cluster = Arc::<Cluster>::default();
+        let account = |at: u32| Arc::new(Account::new(at, false, AccountConfig::named("A"), &cluster));
+        let held: Vec<_> = (0..100).map(account).collect();
+        held.iter().enumerate().for_each(|(at, account)| absent.add(&format!("held {at}"), account));
+        for at in 0..10_000 {
+            absent.add(&format!("forgotten {at}"), &account(at));
+        }
+        assert!(absent.held.len() <= 200, "{}", absent.held.len());
+        let is_there =
+            |at: usize| absent.held.get(&format!("held {at}")).is_some_and(|a| a.strong_count() > 0);
+        assert!((0..100).all(is_there));
     }
 }

@@ -87,7 +87,7 @@ pub use service_batch::ServiceBatch;
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
-pub use settings::{ProtocolLogSettings, Settings};
+pub use settings::{LinkWrites, ProtocolLogSettings, Settings};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};

@@ -1,5 +1,6 @@
 //! The broker's own small configuration: what the rules of a session need to know.
 
+use crate::conn::Conn;
 use std::time::Duration;
 
 /// Limits and timings, with the reference's defaults.
@@ -32,13 +33,33 @@ pub struct Settings {
     /// Whether a receiver that exceeds `write_deadline` is given another one instead of being cut
     /// off.
     pub retry_writes: bool,
+    /// What holds for other servers in the place of the two.
+    pub link_writes: LinkWrites,
     /// Closed connections that monitoring remembers.
     pub max_closed_clients: usize,
     /// Parts of messages that the protocol log shows.
     pub protocol_log: ProtocolLogSettings,
 }
 
+/// How long another server may take nothing, and what happens then.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LinkWrites {
+    /// `None` is that of clients.
+    pub deadline: Option<Duration>,
+    /// Whether the link is cut off then. By default it is given more time: what waits for it is lost
+    /// otherwise.
+    pub closes: bool,
+}
+
 impl Settings {
+    /// How long the other side of `conn` may take nothing, and whether it is given more time then.
+    pub fn writes_of(&self, conn: &Conn) -> (Duration, bool) {
+        match conn.link() {
+            None => (self.write_deadline, self.retry_writes),
+            Some(_) => (self.link_writes.deadline.unwrap_or(self.write_deadline), !self.link_writes.closes),
+        }
+    }
+
     /// Bytes staged and waiting for one receiver from which on consumers deliver nothing more to
     /// it: see [`Shard::is_congested`](crate::Shard::is_congested).
     pub fn max_backlog(&self) -> usize {
@@ -75,6 +96,7 @@ impl Default for Settings {
             headers: true,
             no_fast_producer_stall: false,
             retry_writes: false,
+            link_writes: LinkWrites::default(),
             max_closed_clients: 10_000,
             protocol_log: ProtocolLogSettings::default(),
         }

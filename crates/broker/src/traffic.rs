@@ -1,5 +1,6 @@
 //! Counters of messages and bytes, one set per shard: written by one thread, read by any.
 
+use crate::conn::Conn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter with a single writer.
@@ -92,12 +93,23 @@ impl SharedRouteCounts {
 /// The server's counters that are rare enough for shared atomics, plus the sum of all shards.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Connections cut off as slow consumers.
+    /// Clients that are too slow: most are cut off.
     pub slow_consumers: AtomicU64,
-    /// Connections closed for unanswered PINGs.
+    /// Links to other servers that were found to be slow.
+    pub slow_links: AtomicU64,
+    /// Clients cut off for unanswered PINGs.
     pub stale_connections: AtomicU64,
+    /// Links to other servers that ended for that.
+    pub stale_links: AtomicU64,
     /// How often a publisher was paused for a receiver that is far behind.
     pub stalls: AtomicU64,
     /// Messages dropped for a receiver that is far behind (`no_fast_producer_stall`).
     pub stall_drops: AtomicU64,
+}
+
+impl Counters {
+    /// Counter of slow connections of this one's kind.
+    pub fn slow(&self, conn: &Conn) -> &AtomicU64 {
+        if conn.link().is_some() { &self.slow_links } else { &self.slow_consumers }
+    }
 }

@@ -4,6 +4,7 @@
 //! of fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
 
 mod jetstream;
+mod not_reloadable;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -15,37 +16,7 @@ use crate::options::{
     AccountResolver, ClusterOptions, HandshakeFirst, LimitOptions, ListenerOptions, Options, Port,
 };
 
-/// Why a reload is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotReloadable {
-    /// An option has changed.
-    Field {
-        /// The reference's name of it.
-        field: &'static str,
-        /// Its value in force, as the reference prints it.
-        old: String,
-        /// Its value in the new configuration.
-        new: String,
-    },
-    /// Something has changed, or in a way, that is told in these words.
-    Change(&'static str),
-    /// There is one now and was none, or the other way round.
-    Move(&'static str),
-}
-
-impl Display for NotReloadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Field { field, old, new } => {
-                write!(f, "config reload not supported for {field}: old={old}, new={new}")
-            }
-            Self::Change(what) => write!(f, "config reload not supported for {what}"),
-            Self::Move(what) => write!(f, "config reload does not support moving to or from {what}"),
-        }
-    }
-}
-
-impl std::error::Error for NotReloadable {}
+pub use not_reloadable::NotReloadable;
 
 /// The ports that are bound, which the options need not know.
 #[derive(Debug, Clone, Copy)]
@@ -306,8 +277,8 @@ impl Changes<'_> {
         }
     }
 
-    /// A cluster that listens stays as it is. Compat: of one that does not, everything may change but
-    /// the address, and what changes is its name.
+    /// A cluster that listens stays as it is. Compat: of one that does not, everything may change
+    /// but the address, and what changes is its name.
     fn cluster(&mut self) {
         let (old, new) = (&self.old.cluster, &self.new.cluster);
         let host = |cluster: &ClusterOptions| match &cluster.listener.host {

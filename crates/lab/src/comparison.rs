@@ -536,6 +536,16 @@ impl RunningServer {
         Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]))
     }
 
+    /// Runs a row about small servers, which starts servers of its own.
+    fn measure_small(load: &small::SmallLoad, binary: &Path, bench: &Bench<'_>) -> Result<Round, BenchError> {
+        // As many streams as subjects, of what a full table has.
+        let share = bench.settings.subjects as f64 / FULL_STREAM as f64;
+        Ok(match load.run(binary, bench.scratch, share, bench.duration(bench.amount.until))? {
+            small::SmallOutcome::Readings(readings) => Round::without_cpu(readings),
+            small::SmallOutcome::Latency(outcome) => Round::of_latency(&outcome, "publish to ack"),
+        })
+    }
+
     fn measure(&self, bench: &Bench<'_>) -> Result<Round, BenchError> {
         let (address, meter) = (self.server.address(), self.server.meter());
         let (settings, until) = (bench.settings, bench.amount.until);
@@ -591,14 +601,7 @@ impl RunningServer {
                 return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
             }
             LoadSetup::Start => return Round::of_start(binary),
-            LoadSetup::Small(load) => {
-                // As many streams as subjects, of what a full table has.
-                let share = settings.subjects as f64 / FULL_STREAM as f64;
-                return Ok(match load.run(binary, bench.scratch, share, bench.duration(until))? {
-                    small::SmallOutcome::Readings(readings) => Round::without_cpu(readings),
-                    small::SmallOutcome::Latency(outcome) => Round::of_latency(&outcome, "publish to ack"),
-                });
-            }
+            LoadSetup::Small(load) => return Self::measure_small(load, binary, bench),
         };
         round.readings.push((Metric::LoadedMemory, meter.resident()? as f64 / f64::from(1 << 20)));
         Ok(round)

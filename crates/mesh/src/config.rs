@@ -1,4 +1,4 @@
-//! What the server is told about its cluster.
+//! Configuration of the cluster: the server's own place in it, logins and routes.
 
 use myelin_auth::{Secret, StoredSecret};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
@@ -65,7 +65,7 @@ impl Login {
     }
 }
 
-/// What the server is told about its cluster.
+/// Configuration of the cluster.
 #[derive(Debug, Clone)]
 pub struct MeshConfig {
     /// INFO as it is for every link; the cluster's name is the one to begin with.

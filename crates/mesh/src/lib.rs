@@ -1,12 +1,12 @@
 //! The cluster: which servers are connected, by which links, and what they say to each other.
 //!
 //! No socket, thread or clock lives here. A shell (`myelin-server`) dials and accepts; it gives the
-//! bytes of each link to its [`LinkSession`] and does what the [`MeshHost`] is asked for. Time is an
-//! argument, and the shell adds the random part of a delay.
+//! bytes of each link to its [`LinkSession`] and does what the [`MeshHost`] is asked for. Time is
+//! an argument, and the shell adds the random part of a delay.
 //!
 //! - [`config`]: what the server is told about its cluster.
-//! - [`session`]: one link, from its first byte: states of the handshake, then interest and messages,
-//!   which are the broker's ([`myelin_broker::Link`]).
+//! - [`session`]: one link, from its first byte: states of the handshake, then interest and
+//!   messages, which are the broker's ([`myelin_broker::Link`]).
 //! - [`peers`]: the servers that are known and the links to each: duplicates, places of a pool, who
 //!   dials again when a link ends.
 //! - [`gossip`]: what a new link makes others know, and what follows when others know of a server.
@@ -15,9 +15,9 @@
 //!
 //! Two servers have as many links as the larger of their pools, each with a place, and accounts are
 //! spread over them; beside that, one for each account that has its own (the system account, and
-//! those that are configured). Only who dialled a link knows its place and says so in INFO. One link
-//! is enough to begin: whoever dialled it dials the next when the first PONG has come, which shows
-//! that it was let in.
+//! those that are configured). Only who dialled a link knows its place and says so in INFO. One
+//! link is enough to begin: whoever dialled it dials the next when the first PONG has come, which
+//! shows that it was let in.
 
 pub mod config;
 pub mod gossip;

@@ -1,8 +1,8 @@
 //! The servers that are known, and the links to each.
 //!
-//! A link is entered when its INFO has come. Two servers that dial each other at once make two links
-//! for one place: the second is refused, and both ends remember that the first counts as dialled,
-//! so that whoever is to dial again does.
+//! A link is entered when its INFO has come. Two servers that dial each other at once make two
+//! links for one place: the second is refused, and both ends remember that the first counts as
+//! dialled, so that whoever is to dial again does.
 
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::{self, Making};
@@ -13,6 +13,10 @@ use std::collections::HashMap;
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Largest pool that another server may have, unless this one's is larger: places take memory, and
+/// each is dialled.
+const LARGEST_POOL: usize = 1024;
 
 /// A server to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +34,7 @@ pub struct Dial {
     pub account: Option<String>,
 }
 
-/// What the cluster needs from outside.
+/// Services that the cluster needs from the server around it.
 pub trait MeshHost: Send + Sync {
     /// Dial a server, in the background.
     fn dial(&self, dial: Dial);
@@ -46,7 +50,7 @@ pub trait MeshHost: Send + Sync {
     fn complain(&self, line: Arguments<'_>);
 }
 
-/// What is known of a link, for whoever lists them.
+/// Facts about a link, for whoever lists links.
 #[derive(Debug, Clone, Default)]
 pub struct LinkFacts {
     /// Id of the other server.
@@ -65,7 +69,7 @@ pub struct LinkFacts {
     pub url: Option<RouteUrl>,
     /// The other server knows no pool, or this one does not.
     pub has_no_pool: bool,
-    /// The same link exists: it is not dialled again.
+    /// A surplus link: another one has its place, so this one is not dialled again.
     pub is_surplus: bool,
     /// Both may have refused the other's link: it is dialled again in any case.
     pub retries: bool,
@@ -73,9 +77,9 @@ pub struct LinkFacts {
     pub subscriptions: usize,
     /// The last measured round trip.
     pub rtt: Option<Duration>,
-    /// What clients can be told of the other server.
+    /// Addresses of the other server for clients.
     pub connect_urls: Vec<String>,
-    /// What clients of WebSocket can be told.
+    /// Addresses of the other server for clients of WebSocket.
     pub ws_connect_urls: Vec<String>,
 }
 
@@ -95,7 +99,7 @@ impl LinkState {
         &self.conn
     }
 
-    /// What is known of it now.
+    /// Facts about the link, as they are now.
     pub fn facts(&self) -> LinkFacts {
         lock(&self.facts).clone()
     }
@@ -172,7 +176,7 @@ impl Mesh {
         Arc::new(Self { config, host, state: Mutex::new(state) })
     }
 
-    /// What the server was told.
+    /// Configuration of the cluster.
     pub fn config(&self) -> &MeshConfig {
         &self.config
     }
@@ -322,7 +326,11 @@ impl Mesh {
         link: &LinkState,
     ) -> Result<(), Refused> {
         let place = info.route_pool_idx;
+        let largest = LARGEST_POOL.max(self.config.pool_size as usize);
         let complaint = match account {
+            _ if size > largest => {
+                format!("Invalid route pool size: {} - the maximum is {largest}", info.route_pool_size)
+            }
             Some(account) if !is_pooled => {
                 link.update(|facts| facts.is_surplus = true);
                 format!(

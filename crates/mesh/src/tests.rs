@@ -12,15 +12,19 @@ use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::fmt::Arguments;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Keeps what is written.
+/// Keeps what is written, or takes nothing.
 #[derive(Clone, Default)]
-struct KeptBytes(Arc<Mutex<Vec<u8>>>);
+struct KeptBytes(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
 
 impl Transport for KeptBytes {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.1.load(Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let mut kept = self.0.lock().unwrap();
         bufs.iter().for_each(|buf| kept.extend_from_slice(buf));
         Ok(bufs.iter().map(|buf| buf.len()).sum())
@@ -192,6 +196,25 @@ fn carry(
     !bytes.is_empty()
 }
 
+const CONNECT: &str = "CONNECT {\"name\":\"NX\",\"cluster\":\"C\",\"headers\":true}\r\n";
+
+/// How a link ends that is told this, if it does. What it answers is flushed.
+fn told(node: &mut Node, session: &mut LinkSession, said: &str) -> Option<CloseReason> {
+    let mut rest = said.as_bytes();
+    let end = loop {
+        let ingested = session.ingest(&mut node.shard, rest, None, Instant::now());
+        rest = &rest[ingested.bytes..];
+        match ingested.next {
+            Next::More(_) => break None,
+            Next::Flush => node.shard.flush(),
+            Next::Close(reason) => break Some(reason),
+        }
+    };
+    node.shard.flush_link(session.conn());
+    node.shard.flush();
+    end
+}
+
 #[test]
 fn two_servers_agree_on_the_places_of_a_pool() {
     let (mut a, mut b) = (Node::new("A", "C", false, 3), Node::new("B", "C", false, 3));
@@ -293,10 +316,76 @@ fn a_peer_that_does_not_answer_is_stale() {
     let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
     let mut now = Instant::now();
     let session = &mut pair.acceptor.0;
-    for _ in 0..3 {
+    // As many PINGs as may stay without an answer.
+    for _ in 0..2 {
         now = session.deadline().max(now);
         assert_eq!(session.on_deadline(now), None);
     }
     now = session.deadline();
     assert_eq!(session.on_deadline(now), Some(CloseReason::StaleConnection));
+    let counters = b.broker.counters();
+    assert_eq!([&counters.stale_links, &counters.stale_connections].map(|n| n.load(Relaxed)), [1, 0]);
+}
+
+#[test]
+fn a_pool_that_is_too_large_is_refused() {
+    for size in [1025, 100_000_000_000, i64::MAX] {
+        for side in [LinkSide::Accepted, LinkSide::Dialled(dial(None))] {
+            let mut a = Node::new("A", "C", false, 3);
+            let (mut session, kept) = a.open(side, Instant::now());
+            let said = format!("{CONNECT}INFO {{\"server_id\":\"NX\",\"route_pool_size\":{size}}}\r\n");
+            assert_eq!(told(&mut a, &mut session, &said), Some(CloseReason::ProtocolViolation));
+            assert!(String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("Invalid route pool size"));
+            assert!(a.mesh.links().is_empty() && a.notes.take().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_message_before_the_handshake_is_not_waited_for() {
+    for said in ["RMSG $G a 60000000\r\nhalf", &format!("{CONNECT}HMSG $G a 12 60000000\r\nhalf")] {
+        let mut a = Node::new("A", "C", false, 3);
+        let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+        assert_eq!(told(&mut a, &mut session, said), Some(CloseReason::ProtocolViolation), "{said}");
+        assert!(String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("Authorization Violation"));
+    }
+}
+
+#[test]
+fn a_peer_that_asks_and_does_not_read_is_given_up() {
+    let mut a = Node::new("A", "C", false, 3);
+    let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+    kept.1.store(true, Relaxed);
+    assert_eq!(told(&mut a, &mut session, CONNECT), None);
+    let pings = "PING\r\n".repeat(1000);
+    let ends: Vec<_> = (0..200).filter_map(|_| told(&mut a, &mut session, &pings)).take(1).collect();
+    assert_eq!(ends, [CloseReason::SlowConsumerPendingBytes]);
+    assert!(session.conn().pending() < 2 * 1024 * 1024);
+}
+
+#[test]
+fn nothing_is_answered_before_connect() {
+    let mut a = Node::new("A", "C", false, 3);
+    let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+    assert_eq!(told(&mut a, &mut session, "PING\r\n"), Some(CloseReason::ProtocolViolation));
+    assert!(!String::from_utf8_lossy(&kept.0.lock().unwrap()).contains("PONG"));
+}
+
+#[test]
+fn a_link_is_let_go_once_however_it_ends() {
+    for is_ended in [false, true] {
+        let (mut a, mut b) = (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1));
+        let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
+        a.notes.take();
+        assert_eq!((a.mesh.links().len(), a.broker.links().len()), (1, 1));
+        let session = &mut pair.dialler.0;
+        if is_ended {
+            session.end(CloseReason::ReadError).expect("it was open").run();
+        }
+        session.abandon(CloseReason::InternalError).run();
+        session.abandon(CloseReason::InternalError).run();
+        assert!(session.end(CloseReason::ReadError).is_none());
+        assert_eq!((a.mesh.links().len(), a.broker.links().len()), (0, 0));
+        assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }], "it is dialled again once");
+    }
 }

@@ -6,6 +6,7 @@
 
 mod jetstream;
 mod journal;
+mod runtime;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub use jetstream::{
     VarzJetStreamLimits,
 };
 pub use journal::JournalSnapshot;
+pub use runtime::{QueueSnapshot, RuntimeSnapshot, ThreadSnapshot};
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
 ///
@@ -673,45 +675,4 @@ pub enum Health {
     NotReady(String),
     /// They can, but JetStream was asked for and does not run.
     WithoutJetStream,
-}
-
-/// A queue between threads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueSnapshot {
-    /// Its name, unique among queues.
-    pub name: String,
-    /// Entries that wait.
-    pub pending: u64,
-    /// Entries that were taken out and are being worked on.
-    pub in_progress: u64,
-}
-
-/// A thread of this process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadSnapshot {
-    /// The operating system's number.
-    pub id: u64,
-    /// Its name.
-    pub name: String,
-    /// State of the thread in one or a few words: `running`, `sleeping, ep_poll`.
-    pub state: String,
-}
-
-/// Command line of a process, and the memory that it holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RuntimeSnapshot {
-    /// The program and its arguments, without their secrets.
-    pub command_line: Vec<String>,
-    /// Bytes of address space.
-    pub mapped: u64,
-    /// Bytes of address space for data: heap and the stacks of threads.
-    pub data: u64,
-    /// Bytes of those that are in memory.
-    pub resident_data: u64,
-    /// Bytes of the main thread's stack.
-    pub stack: u64,
-    /// Panics that were caught since the start.
-    pub panics: u64,
-    /// Statistics of the store's journal, where there is JetStream.
-    pub journal: Option<JournalSnapshot>,
 }

@@ -1,8 +1,10 @@
 //! The life of the server: start, serve, lame duck, end.
 
+mod log;
+
 use crate::http::{self, Scheme};
 use crate::jetstream::Capacity;
-use crate::logging::{Config, Destination, LogClock, Logger, Losses, Syslog};
+use crate::logging::{Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
@@ -16,10 +18,11 @@ use crate::{
     banner, cluster, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
+use log::BrokerLog;
 use myelin_auth::callout::ServerKeys;
-use myelin_broker::{Broker, Level, Log};
+use myelin_broker::{Broker, LinkTerms};
 use myelin_conf::Loaded;
-use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
+use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_monitor::Pages;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::REFERENCE_VERSION;
@@ -34,6 +37,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
+
+pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 pub(crate) const API_LEVEL: i32 = 5;
@@ -134,10 +139,15 @@ pub(crate) struct Server {
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
-    system: Option<system::Running>,
+    system: SystemServices,
+    accepting: JoinHandle<()>,
+}
+
+/// Services of the system account.
+struct SystemServices {
+    running: Option<system::Running>,
     /// Reloads that the system account asks for.
     orders: UnboundedReceiver<Reloaded>,
-    accepting: JoinHandle<()>,
 }
 
 /// Addresses on which the server listens.
@@ -161,27 +171,15 @@ impl Server {
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
         let is_dynamic = links.is_some() && options.cluster.name.is_none();
-        if let Some(links) = links {
-            broker.form_cluster(links);
-        }
-        if is_dynamic {
-            broker.set_cluster(&cluster::dynamic_name());
-        }
+        form_cluster(&broker, links, is_dynamic);
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let listeners = [
-            ocsp::TlsListener::of(options.tls.as_ref(), offer.as_mut().map(|offer| &mut offer.terms), None),
-            ocsp::TlsListener::of(
-                options.websocket.tls.as_ref(),
-                security.as_mut().map(|(security, _)| &mut security.terms),
-                None,
-            ),
-        ];
-        let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
-        proofs.complaint.take().map_or(Ok(()), |complaint| Err(StartError::new(complaint)))?;
+        let security_terms = security.as_mut().map(|(security, _)| &mut security.terms);
+        let offered = (offer.as_mut().map(|offer| &mut offer.terms), security_terms);
+        let proofs = prepare_ocsp(&ocsp, options, offered)?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -199,17 +197,8 @@ impl Server {
         observe_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         show_mail(&mailboxes, &monitor);
-        let (order, orders) = unbounded_channel();
-        let system = system::Running::start(system::SystemParts {
-            broker: Arc::clone(&broker),
-            monitor: Arc::clone(&monitor),
-            log: Arc::clone(log),
-            mailboxes: mailboxes.clone(),
-            orders: order,
-            tokens: resolver.as_ref().map(|resolver| Arc::clone(resolver.tokens())),
-        })
-        .map_err(failed("cannot start threads"))?;
-        system.iter().for_each(|running| ocsp.report_to(running.system()));
+        let system = SystemServices::start(&broker, &monitor, log, &mailboxes, resolver.as_ref())?;
+        system.running.iter().for_each(|running| ocsp.report_to(running.system()));
         let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &permits, log)
             .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
@@ -218,11 +207,7 @@ impl Server {
             log.info("PROXY protocol enabled for client connections");
         }
         let address = client.local_addr().map_err(failed("no client address"))?;
-        let advertised = advertised(options, address.port()).map_err(|(value, error)| {
-            let what = "Error setting server INFO with ClientAdvertise value of";
-            StartError::new(format!("{what} {value}, err={error}"))
-        })?;
-        broker.update_info(|info| (info.host, info.port) = advertised);
+        advertise(options, &broker, address.port())?;
         monitor.set_addresses(Addresses {
             client: address.port(),
             websocket: websocket_address.map(|address| address.port()),
@@ -262,7 +247,6 @@ impl Server {
             websocket,
             cluster,
             system,
-            orders,
             accepting,
         };
         server.write_ports_file();
@@ -290,7 +274,7 @@ impl Server {
             loop {
                 let signal = tokio::select! {
                     signal = signals.next() => signal,
-                    Some(report_to) = self.orders.recv() => {
+                    Some(report_to) = self.system.orders.recv() => {
                         report_to(self.reload(read_again));
                         continue;
                     }
@@ -323,7 +307,7 @@ impl Server {
         }
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
-        self.system.iter().for_each(system::Running::enter_lame_duck);
+        self.system.running.iter().for_each(system::Running::enter_lame_duck);
         self.broker.enter_lame_duck();
         self.cluster.iter().for_each(|cluster| cluster.mesh.enter_lame_duck());
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
@@ -335,7 +319,7 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut leaving => return,
-                Some(report_to) = self.orders.recv() => report_to(self.reload(read_again)),
+                Some(report_to) = self.system.orders.recv() => report_to(self.reload(read_again)),
                 signal = signals.next() => {
                     self.trapped(signal);
                     match signal {
@@ -354,7 +338,7 @@ impl Server {
             jetstream.announce_shutdown();
         }
         self.log.info("Initiating Shutdown...");
-        if let Some(system) = self.system {
+        if let Some(system) = self.system.running {
             system.stop();
         }
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
@@ -409,6 +393,52 @@ fn new_broker(
     broker.set_keys(keys);
     setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)
+}
+
+/// Gives the broker what clusters need of it, and a name to the cluster where the options have none.
+fn form_cluster(broker: &Broker, links: Option<LinkTerms>, is_dynamic: bool) {
+    if let Some(links) = links {
+        broker.form_cluster(links);
+    }
+    if is_dynamic {
+        broker.set_cluster(&cluster::dynamic_name());
+    }
+}
+
+/// Proofs of OCSP for the TLS of clients and of WebSocket.
+fn prepare_ocsp(
+    ocsp: &Ocsp,
+    options: &Options,
+    (clients, websocket): (Option<&mut tls::TlsTerms>, Option<&mut tls::TlsTerms>),
+) -> Result<ocsp::StagedOcsp, StartError> {
+    let listeners = [
+        ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
+        ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
+    ];
+    let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
+    proofs.complaint.take().map_or(Ok(proofs), |complaint| Err(StartError::new(complaint)))
+}
+
+impl SystemServices {
+    fn start(
+        broker: &Arc<Broker>,
+        monitor: &Arc<Monitor>,
+        log: &Arc<Logger>,
+        mailboxes: &[Mailbox],
+        resolver: Option<&resolver::Running>,
+    ) -> Result<Self, StartError> {
+        let (order, orders) = unbounded_channel();
+        let running = system::Running::start(system::SystemParts {
+            broker: Arc::clone(broker),
+            monitor: Arc::clone(monitor),
+            log: Arc::clone(log),
+            mailboxes: mailboxes.to_vec(),
+            orders: order,
+            tokens: resolver.map(|resolver| Arc::clone(resolver.tokens())),
+        })
+        .map_err(failed("cannot start threads"))?;
+        Ok(Self { running, orders })
+    }
 }
 
 fn start_cluster(
@@ -619,6 +649,16 @@ pub(crate) fn advertised(options: &Options, port: u16) -> Result<(String, u16), 
     myelin_conf::advertised(text, port).map_err(|error| (text.clone(), error.to_string()))
 }
 
+/// Puts the address of the server into INFO.
+fn advertise(options: &Options, broker: &Broker, port: u16) -> Result<(), StartError> {
+    let advertised = advertised(options, port).map_err(|(value, error)| {
+        let what = "Error setting server INFO with ClientAdvertise value of";
+        StartError::new(format!("{what} {value}, err={error}"))
+    })?;
+    broker.update_info(|info| (info.host, info.port) = advertised);
+    Ok(())
+}
+
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
     let listener = listener::bind(host, port).map_err(|error| {
         let (place, reason) = (os_error::with_port(host, port), os_error::listening(host, port, &error));
@@ -627,57 +667,4 @@ fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener
     let port = listener.local_addr().map_err(failed("no address"))?.port();
     log.info(format_args!("Listening for {what} on {}", os_error::with_port(host, port)));
     Ok(listener)
-}
-
-pub(crate) fn log_config(options: &Options) -> Config {
-    let logging = &options.logging;
-    Config {
-        destination: destination(logging),
-        clock: match (logging.logtime, logging.logtime_utc) {
-            (false, _) => LogClock::Off,
-            (true, true) => LogClock::Utc,
-            (true, false) => LogClock::Local,
-        },
-        debug: logging.debug,
-        trace: logging.trace,
-    }
-}
-
-/// Compat: a file comes before a remote syslog, and that before the local one.
-fn destination(logging: &LoggingOptions) -> Destination {
-    if let Some(path) = &logging.log_file {
-        return Destination::File {
-            path: path.clone(),
-            size_limit: logging.log_size_limit.unwrap_or(0),
-            max_files: logging.log_max_num.unwrap_or(0) as usize,
-        };
-    }
-    match &logging.remote_syslog {
-        Some(url) => Destination::Syslog(Syslog::Remote(url.clone())),
-        None if logging.syslog => Destination::Syslog(Syslog::Local),
-        None => Destination::Stderr,
-    }
-}
-
-/// The log as the broker sees it.
-struct BrokerLog(Arc<Logger>);
-
-impl Log for BrokerLog {
-    fn enabled(&self, level: Level) -> bool {
-        match level {
-            Level::Debug => self.0.debug_enabled(),
-            Level::Trace => self.0.trace_enabled(),
-            Level::Error | Level::Warn | Level::Info => true,
-        }
-    }
-
-    fn write(&self, level: Level, line: Arguments<'_>) {
-        match level {
-            Level::Error => self.0.error(line),
-            Level::Warn => self.0.warn(line),
-            Level::Info => self.0.info(line),
-            Level::Debug => self.0.debug(line),
-            Level::Trace => self.0.trace(line),
-        }
-    }
 }

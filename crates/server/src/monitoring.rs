@@ -225,7 +225,11 @@ impl SnapshotSource for Monitor {
         let configured = self.configured();
         let counters = self.broker.counters();
         let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
-        let clients = |n: &AtomicU64| LinkCounts { clients: n.load(Relaxed), ..LinkCounts::default() };
+        let by_kind = |clients: &AtomicU64, routes: &AtomicU64| LinkCounts {
+            clients: clients.load(Relaxed),
+            routes: routes.load(Relaxed),
+            ..LinkCounts::default()
+        };
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
@@ -239,8 +243,8 @@ impl SnapshotSource for Monitor {
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),
-            slow_consumers: clients(&counters.slow_consumers),
-            stale_connections: clients(&counters.stale_connections),
+            slow_consumers: by_kind(&counters.slow_consumers, &counters.slow_links),
+            stale_connections: by_kind(&counters.stale_connections, &counters.stale_links),
             http_req_stats: self.requests.snapshot(),
             active_accounts: self.broker.accounts().iter().filter(|a| a.connections() > 0).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),

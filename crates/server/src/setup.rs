@@ -10,7 +10,7 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
     ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{Labels, ProtocolLogSettings, Settings};
+use myelin_broker::{Labels, LinkWrites, ProtocolLogSettings, Settings};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use myelin_stdx::entropy::OsEntropy;
 use std::num::NonZeroU32;
@@ -33,6 +33,10 @@ pub(crate) fn settings(options: &Options) -> Settings {
         headers: !limits.no_header_support,
         no_fast_producer_stall: limits.no_fast_producer_stall,
         retry_writes: limits.write_timeout == WriteTimeout::Retry,
+        link_writes: LinkWrites {
+            deadline: options.cluster.write_deadline.filter(|deadline| !deadline.is_zero()),
+            closes: options.cluster.write_timeout == WriteTimeout::Close,
+        },
         max_closed_clients: limits.max_closed_clients as usize,
         protocol_log: ProtocolLogSettings {
             max_payload: options.logging.max_traced_msg_len.map(|n| n as usize),

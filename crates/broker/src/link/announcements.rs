@@ -1,10 +1,10 @@
 //! Announcements: what an account's clients and services want, counted, and told to other servers.
 //!
-//! Other servers hear of a subject once, however many want it, and of a queue group how many members
-//! it has. Counts are kept in parts with a lock each; what is announced of a subject is written to
-//! the links under that lock, so that the last word on a link is the last state. A link that begins
-//! is in the list of links first and gets all parts one by one after: it may hear something twice,
-//! which does no harm, and misses nothing.
+//! Other servers hear of a subject once, however many want it, and of a queue group how many
+//! members it has. Counts are kept in parts with a lock each; what is announced of a subject is
+//! written to the links under that lock, so that the last word on a link is the last state. A link
+//! that begins is in the list of links first and gets all parts one by one after: it may hear
+//! something twice, which does no harm, and misses nothing.
 //!
 //! Budget: an account of a server without a cluster pays one load per change.
 
@@ -121,7 +121,7 @@ pub struct Announcing {
 }
 
 impl Announcing {
-    /// What can be told on a shard without its clients noticing.
+    /// Count of subjects that can be announced on a shard without its clients noticing.
     const SMALL: usize = 10_000;
 
     pub(super) fn new(broker: &Broker, conn: &Arc<Conn>) -> Self {

@@ -4,7 +4,8 @@
 //! services want is *announced* on it (`announcements.rs`); what the other side wants is *remote
 //! interest* in the accounts' indexes (`remote_interest.rs`), and leads messages here
 //! (`shard/remote.rs`). Messages that come from a link go to clients and services of this server
-//! only (`shard/routed.rs`): one hop, so that no message can go round.
+//! (`shard/routed.rs`): one hop, so that no message can go round. Only for a queue group whose last
+//! member has left meanwhile one goes on, never back over its link, to a server that has another.
 //!
 //! What a link says itself (the handshake, PING, announcements) is gathered in its *control bytes*
 //! and moves into the outbox ahead of the messages of each flush, whichever shard flushes: so a
@@ -26,16 +27,18 @@ use crate::shard::Shard;
 use announcements::Announcing;
 use bytes::Bytes;
 use hashbrown::HashMap;
+use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// Accounts that a link is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkScope {
-    /// Those that this server puts at this place of its pool.
+    /// Accounts that this server puts at this place of its pool.
     Pooled(u32),
     /// One account only, whose name is left out of what is said.
     Dedicated(String),
@@ -50,15 +53,17 @@ pub(crate) struct LinkEnd {
     scope: OnceLock<LinkScope>,
     /// Whoever has this lock may take that of the outbox, and no other.
     control: Mutex<Vec<u8>>,
+    /// The owner shard was told to flush it and has not begun to: it is not told again.
+    is_woken: AtomicBool,
 }
 
 impl LinkEnd {
-    /// Adds control bytes; true when there were none.
+    /// Adds control bytes; true when the owner shard is to be woken for them.
     fn say(&self, bytes: &[u8]) -> bool {
         let mut control = lock(&self.control);
-        let was_empty = control.is_empty();
         control.extend_from_slice(bytes);
-        was_empty
+        // Under the lock: who finds it set adds before the owner takes what is there.
+        !self.is_woken.swap(true, Relaxed)
     }
 
     /// Moves control bytes and then what a shard has staged into the outbox, in one step.
@@ -100,6 +105,14 @@ impl Conn {
             self.sink().wake(self);
         }
     }
+
+    /// For the owner shard, before it flushes a link that it was woken for: what is said from now on
+    /// wakes it again.
+    pub fn has_woken(&self) {
+        if let Some(link) = self.link() {
+            link.is_woken.store(false, Relaxed);
+        }
+    }
 }
 
 /// Memory of an account that is not there yet, about.
@@ -119,7 +132,7 @@ pub struct Link {
     buffers: crate::shard::RoutedBuffers,
 }
 
-/// What remains to be done for a link that has ended, away from the data path.
+/// Work that remains for a link that has ended, away from the data path.
 pub struct LinkRemoval(RemoteRemoval);
 
 impl LinkRemoval {
@@ -207,14 +220,13 @@ impl Link {
 
     /// The other side is interested no more.
     pub fn unsubscribe(&mut self, interest: &PeerInterest<'_>) {
-        let expected = || self.expected.get(std::str::from_utf8(interest.account).ok()?).cloned();
-        match self.find(interest.account).or_else(expected) {
-            Some(account) => self.interest.remove(&account, interest),
-            None => {
-                let (account, subject) = (lossy(interest.account), lossy(interest.subject));
-                let line = format_args!("Unknown account {account:?} for subject {subject:?}");
-                self.broker.log_for(Level::Debug, &self.conn, line);
-            }
+        let Ok(name) = std::str::from_utf8(interest.account) else { return };
+        if let Some(account) = self.find(interest.account).or_else(|| self.expected.get(name).cloned()) {
+            self.interest.remove(&account, interest);
+        } else if !self.interest.remove_of_gone(name, interest) {
+            let subject = lossy(interest.subject);
+            let line = format_args!("Unknown account {name:?} for subject {subject:?}");
+            self.broker.log_for(Level::Debug, &self.conn, line);
         }
     }
 
@@ -257,13 +269,14 @@ impl Link {
         LinkRemoval(self.interest.take())
     }
 
-    /// The account of which interest comes before its token does. `None` where accounts have none.
+    /// The account of which interest comes before its token does. `None` where accounts have none,
+    /// and for a name that is no account's public key: no token can come for it.
     fn expect(&mut self, name: &[u8]) -> Option<Arc<Account>> {
         let (trusted, name) = (self.broker.trusted()?, std::str::from_utf8(name).ok()?);
         if let Some(account) = self.expected.get(name) {
             return Some(Arc::clone(account));
         }
-        if !self.interest.reserve(EACH_ACCOUNT) {
+        if !Role::Account.owns(name) || !self.interest.reserve(EACH_ACCOUNT) {
             return None;
         }
         let account = trusted.expected(name, &self.broker.cluster);

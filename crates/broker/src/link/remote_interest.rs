@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use myelin_subject::Subscribed;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::PeerInterest;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
@@ -30,10 +30,12 @@ pub(crate) struct RemoteSub {
     queue_len: Option<u32>,
     is_leaf: bool,
     weight: AtomicU32,
+    /// Where it stands in the link's table: the account may be gone when that grows.
+    hash: u64,
 }
 
 impl RemoteSub {
-    fn new(conn: &Arc<Conn>, account: &Arc<Account>, interest: &PeerInterest<'_>) -> Self {
+    fn new(conn: &Arc<Conn>, account: &Arc<Account>, interest: &PeerInterest<'_>, hash: u64) -> Self {
         let parts = [interest.subject, interest.queue.unwrap_or_default(), interest.leaf.unwrap_or_default()];
         Self {
             conn: Arc::clone(conn),
@@ -43,6 +45,7 @@ impl RemoteSub {
             queue_len: interest.queue.map(|queue| queue.len() as u32),
             is_leaf: interest.leaf.is_some(),
             weight: AtomicU32::new(interest.weight),
+            hash,
         }
     }
 
@@ -61,8 +64,11 @@ impl RemoteSub {
     }
 
     fn is(&self, account: &Account, interest: &PeerInterest<'_>) -> bool {
-        std::ptr::eq(self.account.as_ptr(), account)
-            && Subscribed::subject(self) == interest.subject
+        std::ptr::eq(self.account.as_ptr(), account) && self.says(interest)
+    }
+
+    fn says(&self, interest: &PeerInterest<'_>) -> bool {
+        Subscribed::subject(self) == interest.subject
             && Subscribed::queue(self) == interest.queue
             && self.is_leaf == interest.leaf.is_some()
             && self.origin() == interest.leaf.unwrap_or_default()
@@ -97,11 +103,10 @@ impl RemoteInterests {
         self.table.len()
     }
 
-    fn hash(hasher: &foldhash::fast::RandomState, subject: &[u8], queue: Option<&[u8]>) -> u64 {
-        let mut hasher = hasher.build_hasher();
-        hasher.write(subject);
-        hasher.write(queue.unwrap_or_default());
-        hasher.finish()
+    fn hash(&self, account: &str, interest: &PeerInterest<'_>) -> u64 {
+        // Each part with its length: what stands together elsewhere is not alike.
+        let key = (account, interest.subject, interest.queue, interest.leaf);
+        self.hasher.hash_one(key)
     }
 
     /// Takes memory from what the link may bring; false if that is too much.
@@ -118,32 +123,46 @@ impl RemoteInterests {
         account: &Arc<Account>,
         interest: &PeerInterest<'_>,
     ) -> Result<(), CloseReason> {
-        let hash = Self::hash(&self.hasher, interest.subject, interest.queue);
+        let hash = self.hash(account.name(), interest);
         if let Some(known) = self.table.find(hash, |sub| sub.is(account, interest)) {
             if known.weight.swap(interest.weight, Relaxed) != interest.weight {
                 account.touch_remote(interest.subject);
             }
             return Ok(());
         }
-        let sub = Arc::new(RemoteSub::new(conn, account, interest));
+        let sub = Arc::new(RemoteSub::new(conn, account, interest, hash));
         self.held += sub.cost();
         if self.held > MOST {
             return Err(CloseReason::MaximumSubscriptions);
         }
         account.insert_remote(&sub);
-        let hasher = &self.hasher;
-        let again = |sub: &Arc<RemoteSub>| Self::hash(hasher, sub.subject(), sub.queue());
-        self.table.insert_unique(hash, sub, again);
+        self.table.insert_unique(hash, sub, |sub| sub.hash);
         Ok(())
     }
 
     pub(super) fn remove(&mut self, account: &Arc<Account>, interest: &PeerInterest<'_>) {
-        let hash = Self::hash(&self.hasher, interest.subject, interest.queue);
+        let hash = self.hash(account.name(), interest);
         if let Ok(entry) = self.table.find_entry(hash, |sub| sub.is(account, interest)) {
             let (sub, _) = entry.remove();
             self.held -= sub.cost();
             account.remove_remote(&sub);
         }
+    }
+
+    /// Removes interest in an account of this name that cannot be found any more: it may come back
+    /// as it was. False if there is none.
+    pub(super) fn remove_of_gone(&mut self, account: &str, interest: &PeerInterest<'_>) -> bool {
+        let hash = self.hash(account, interest);
+        let is_of = |sub: &Arc<RemoteSub>| {
+            sub.account.upgrade().is_none_or(|known| known.name() == account) && sub.says(interest)
+        };
+        let Ok(entry) = self.table.find_entry(hash, is_of) else { return false };
+        let (sub, _) = entry.remove();
+        self.held -= sub.cost();
+        if let Some(account) = sub.account.upgrade() {
+            account.remove_remote(&sub);
+        }
+        true
     }
 
     pub(super) fn take(&mut self) -> RemoteRemoval {
@@ -162,5 +181,28 @@ impl RemoteRemoval {
                 account.remove_remote(&sub);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What many accounts or groups are interested in alike would be looked for one by one if it had
+    /// one place in the table.
+    #[test]
+    fn interest_of_another_account_or_group_stands_elsewhere() {
+        let interests = RemoteInterests::default();
+        let interest = |subject, queue| PeerInterest { account: b"", subject, queue, weight: 1, leaf: None };
+        let mut hashes: Vec<_> = (0..1000)
+            .map(|at| interests.hash(&format!("A{at}"), &interest(b"one", None)))
+            .chain(
+                [(&b"ab"[..], Some(&b"c"[..])), (b"a", Some(b"bc")), (b"abc", None)]
+                    .map(|(subject, queue)| interests.hash("A", &interest(subject, queue))),
+            )
+            .collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 1003);
     }
 }

@@ -146,7 +146,8 @@ impl Shard {
         if let Some(trace) = from.trace {
             trace_denied(trace, from.account, routed_by, scope.is_imported);
         }
-        if route.is_empty() {
+        // What another server has chosen a group for may have to be passed on.
+        if route.is_empty() && from.routed.is_none_or(QueueNames::is_empty) {
             if from.no_responders && !message.reply.is_empty() {
                 self.stage_no_responders(&from, &message);
             }
@@ -296,7 +297,7 @@ fn has_reserved_prefix(reply: &[u8]) -> bool {
 
 /// One message on its way to several targets.
 pub(super) struct Fanout<'a> {
-    from: &'a Publisher<'a>,
+    pub(super) from: &'a Publisher<'a>,
     pub(super) message: &'a Message<'a>,
     /// The message's, or that of a copy made for many receivers.
     pub(super) shared_tail: Option<&'a Bytes>,
@@ -358,11 +359,20 @@ impl Fanout<'_> {
                 RouteTarget::Cohort(shared) => self.cohort::<false>(route, shared),
             }
         }
+        if queues.is_empty() {
+            return;
+        }
+        let mut served = SmallVec::<[&[u8]; 4]>::new();
         for group in &route.groups {
             let queue = group.first().and_then(|first| first.sub.queue());
-            if queue.is_some_and(|queue| queues.contains(queue)) {
-                self.queue_group::<false>(route, group, rng);
+            if let Some(queue) = queue.filter(|queue| queues.contains(queue))
+                && self.queue_group::<false>(route, group, rng)
+            {
+                served.push(queue);
             }
+        }
+        if queues.iter().any(|queue| !served.contains(&queue)) {
+            self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
         }
     }
 

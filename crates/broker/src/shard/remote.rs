@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a subject leads to on other servers.
+/// Receivers of a subject on other servers.
 #[derive(Default)]
 pub(super) struct RemoteTargets {
     links: Vec<RemoteTarget>,
@@ -55,7 +55,7 @@ impl SpreadGroup {
 }
 
 impl RemoteTargets {
-    /// What `subject` leads to; `None` if to nothing.
+    /// Receivers of `subject`; `None` if there are none.
     pub(super) fn of(
         account: &Account,
         subject: &[u8],
@@ -185,6 +185,41 @@ impl Fanout<'_> {
             None => true,
         });
         found.map(|(link, _)| *link)
+    }
+
+    /// Passes a message from another server on for queue groups that it has chosen here and that
+    /// have no member here any more, to servers that have one.
+    ///
+    /// Compat: who wants the message there beside the groups gets it again, as from the reference;
+    /// a link over which nobody does is preferred.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) {
+        let (message, from) = (self.message, self.from);
+        let address = if message.to.is_empty() { message.subject } else { message.to };
+        let Some(remote) = RemoteTargets::of(from.account, address, &mut Matched::new()) else { return };
+        let mut chosen = Chosen::new();
+        for name in groups {
+            let group = remote.groups.iter().position(|group| *group.name == *name);
+            let Some(at) = group.filter(|at| chosen.iter().all(|(_, known)| *known != *at as u32)) else {
+                continue;
+            };
+            let links = remote.groups[at].remotes.iter().map(|(link, _)| *link);
+            let open = links.filter(|link| {
+                let conn = &remote.links[*link as usize].conn;
+                !Arc::ptr_eq(conn, from.conn) && conn.close_requested().is_none()
+            });
+            let link = open.min_by_key(|link| remote.links[*link as usize].is_plain);
+            chosen.extend(link.map(|link| (link, at as u32)));
+        }
+        for (at, link) in remote.links.iter().enumerate() {
+            let mine = chosen.iter().filter(|(link, _)| *link == at as u32);
+            let mut names = mine.map(|(_, group)| &*remote.groups[*group as usize].name).peekable();
+            if names.peek().is_some() {
+                let head = &remote.heads[link.head.start as usize..link.head.end as usize];
+                self.stage_remote(&link.conn, head, names, address);
+            }
+        }
     }
 
     /// Stages the message for one link.

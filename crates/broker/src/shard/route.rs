@@ -85,7 +85,8 @@ impl RouteScope<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RouteKey {
     account: u32,
-    /// Whether the message is routed, the name is a prefix, mappings apply, the message is imported.
+    /// Whether the message is routed, the name is a prefix, mappings apply, the message is
+    /// imported.
     kind: u32,
     permissions: usize,
 }
@@ -537,8 +538,8 @@ struct Matching {
     remote: Matched<Arc<RemoteSub>>,
 }
 
-/// Fills a forgotten route. Answers whether any client or other server wants the subject, even if the
-/// client must not receive it.
+/// Fills a forgotten route. Answers whether any client or other server wants the subject, even if
+/// the client must not receive it.
 fn build(
     route: &mut Route,
     Matching { clients: matched, services, remote }: &mut Matching,
@@ -566,12 +567,7 @@ fn build(
     };
     let is_elsewhere = scope.is_routed || matches!(route.access, Access::Mapped | Access::Drawn);
     route.remote = if is_elsewhere { None } else { RemoteTargets::of(scope.account, subject, remote) };
-    for binding in services.plain.drain(..) {
-        // A service that receives the subject twice gets the message once.
-        if !route.services.iter().any(|known| known.is(binding.receiver())) {
-            route.services.push(binding.receiver().clone());
-        }
-    }
+    take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let is_imported = scope.is_imported;
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, is_imported);
@@ -600,6 +596,17 @@ fn build(
     }
     matched.clear();
     has_clients
+}
+
+/// Moves the services that receive the subject into the route.
+#[inline]
+fn take_services(route: &mut Route, found: &mut Matched<Arc<Binding>>) {
+    for binding in found.plain.drain(..) {
+        // A service that receives the subject twice gets the message once.
+        if !route.services.iter().any(|known| known.is(binding.receiver())) {
+            route.services.push(binding.receiver().clone());
+        }
+    }
 }
 
 fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> ClientTarget {

@@ -1,7 +1,8 @@
-//! Messages that come from other servers: to clients and services of this one, and no further.
+//! Messages that come from other servers: to clients and services of this one.
 //!
 //! Permissions, mappings and imports were applied where the message was published. Queue groups get
-//! it if the other server has chosen them for this one.
+//! it if the other server has chosen them for this one. A message goes further only for such a group
+//! that has no member here any more: to a server that has one.
 
 use super::Shard;
 use super::fanout::{Message, Publisher};
@@ -24,6 +25,9 @@ const SHARE_TAIL: usize = 16 * 1024;
 
 /// Replies behind which the subject may stand that receivers are to see.
 const ACKNOWLEDGEMENT: &[u8] = b"$JS.ACK.";
+
+/// Dots in front of that subject. Compat: names of streams and consumers may contain `@`.
+const DOTS: usize = 8;
 
 impl Shard {
     /// Routes one message that has come over `conn`.
@@ -70,7 +74,8 @@ impl Shard {
             tail,
             shared_tail: shared_tail.as_ref(),
         };
-        // There is nobody to be told that nobody listens: the other server thought that somebody does.
+        // There is nobody to be told that nobody listens: the other server thought that somebody
+        // does.
         let _ = self.publish_onward(from, message);
     }
 }
@@ -79,10 +84,49 @@ impl Shard {
 /// one; and the reply.
 fn addressed<'a>(routed: &Routed<'a>) -> (&'a [u8], &'a [u8], &'a [u8]) {
     if routed.reply.starts_with(ACKNOWLEDGEMENT)
-        && let Some(at) = routed.reply.iter().position(|byte| *byte == b'@')
+        && let Some(at) = shown_at(routed.reply)
         && at + 1 < routed.reply.len()
     {
         return (routed.subject, &routed.reply[at + 1..], &routed.reply[..at]);
     }
     (&[], routed.subject, routed.reply)
+}
+
+/// Where the subject stands behind an acknowledgement: at the first `@` that is not in one of the
+/// names.
+fn shown_at(reply: &[u8]) -> Option<usize> {
+    let mut dots = 0;
+    reply.iter().position(|byte| {
+        dots += usize::from(*byte == b'.');
+        *byte == b'@' && dots >= DOTS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
+
+    #[test]
+    fn only_an_acknowledgement_shows_another_subject() {
+        let limits =
+            PeerLimits { max_line: 1000, max_payload: 1000, is_dedicated: false, names_origin: false };
+        let ack = "$JS.ACK.S@1.C@2.1.2.3.4.5";
+        let cases = [
+            (format!("{ack}@orders.new"), ("to", "orders.new", ack)),
+            (format!("{ack}@a@b"), ("to", "a@b", ack)),
+            (ack.to_owned(), ("", "to", ack)),
+            (format!("{ack}@"), ("", "to", &*format!("{ack}@"))),
+            ("_INBOX.a.b.c.d.e.f.g.h@i".into(), ("", "to", "_INBOX.a.b.c.d.e.f.g.h@i")),
+        ];
+        for (reply, expected) in cases {
+            let frame = format!("RMSG $G to {reply} 2\r\nhi\r\n");
+            let Ok(Parsed::Op(PeerOp::Message(routed), _)) = parser::next(frame.as_bytes(), &limits) else {
+                panic!("{frame}");
+            };
+            let (to, subject, reply) = addressed(&routed);
+            let expected = [expected.0, expected.1, expected.2].map(str::as_bytes);
+            assert_eq!([to, subject, reply], expected, "{frame}");
+        }
+    }
 }

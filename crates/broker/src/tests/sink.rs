@@ -25,6 +25,7 @@ struct State {
     broken: bool,
     waits: usize,
     kicks: usize,
+    wakes: usize,
     slices: Vec<(usize, usize)>,
 }
 
@@ -64,6 +65,11 @@ impl FakeSink {
     /// How often the owner shard was told to end the connection.
     pub(super) fn kicks(&self) -> usize {
         lock(&self.state).kicks
+    }
+
+    /// How often the owner shard was told that a link has something to say.
+    pub(super) fn wakes(&self) -> usize {
+        lock(&self.state).wakes
     }
 
     /// Address and length of the slices written since the last [`take`](Self::take): equal ones in
@@ -114,5 +120,9 @@ impl Transport for FakeSink {
 
     fn kick(&self, _: &Arc<Conn>) {
         lock(&self.state).kicks += 1;
+    }
+
+    fn wake(&self, _: &Arc<Conn>) {
+        lock(&self.state).wakes += 1;
     }
 }

@@ -28,7 +28,7 @@ use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -43,7 +43,6 @@ pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
 use live::lock;
 pub use live::{Backlog, CoreGuard, LiveStream};
-use resources::RefusedAccounts;
 pub use settings::{JetStreamSettings, ServerLimits};
 use sourcing::orphans;
 
@@ -54,6 +53,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(50);
 /// looked at where nothing has.
 const WATERMARK_PAUSE: Duration = Duration::from_millis(40);
 const LONGEST_WATERMARK_SLEEP: Duration = Duration::from_millis(250);
+
+/// Accounts whose limits the server cannot grant, by name.
+type RefusedAccounts = BTreeMap<String, (Arc<Account>, AccountLimits)>;
 
 /// JetStream as a whole: the store, the accounts that may use it, and their streams.
 pub struct JetStream {

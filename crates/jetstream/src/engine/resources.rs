@@ -5,7 +5,6 @@
 //! What streams have reserved by `max_bytes` counts by itself, and not beside what their accounts
 //! are promised. A limit of -1 promises nothing.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use myelin_broker::Account;
@@ -14,9 +13,6 @@ use myelin_jsapi::config::AccountLimits;
 
 use super::JetStream;
 use super::live::lock;
-
-/// Accounts whose limits the server cannot grant, by name.
-pub(super) type RefusedAccounts = BTreeMap<String, (Arc<Account>, AccountLimits)>;
 
 impl JetStream {
     /// Tries again to let those accounts use JetStream that were refused: others may have given

@@ -1,4 +1,4 @@
-//! What a small server costs, and one with thousands of streams that hold nothing or little: time
+//! Costs of a small server, and of one with thousands of streams that hold nothing or little: time
 //! to make them, disk, restarts, memory at the start, and publishing while another process keeps
 //! the disk busy.
 //!
@@ -28,13 +28,13 @@ use crate::rows::streams;
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
 
-/// What `--rows` calls these rows.
+/// Name of these rows for `--rows`.
 pub(crate) const GROUP: &str = "small";
 
 /// Streams of a full row, and how many of them get a consumer before a restart.
 const STREAMS: usize = 5_000;
 const CONSUMERS: usize = 900;
-/// Who makes streams at once.
+/// Clients that make streams at once.
 const TOGETHER: usize = 64;
 /// How long a server may take to serve all streams after a restart.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PRESSURE: u64 = 200_000_000;
 const PIECE: usize = 4 << 20;
 
-/// What is done to a fresh server.
+/// Work that a fresh server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmallLoad {
     /// Makes streams, so many at once.
@@ -136,7 +136,7 @@ impl SmallLoad {
     }
 }
 
-/// What such a row gave.
+/// Outcome of such a row.
 pub(crate) enum SmallOutcome {
     Readings(Vec<(Metric, f64)>),
     Latency(Box<LatencyOutcome>),
@@ -171,7 +171,7 @@ fn disk(server: &Server, count: usize) -> Result<Vec<(Metric, f64)>, BenchError>
     Ok(vec![(Metric::StreamDisk, each), (Metric::FreshDisk, fresh)])
 }
 
-/// What `du` says of a directory.
+/// Size of a directory, as `du` says it.
 fn kibibytes(directory: &Path) -> Result<f64, BenchError> {
     let blocks = blocks(directory).map_err(BenchError::io("the disk that the store takes"))?;
     Ok(blocks as f64 / 2.0)

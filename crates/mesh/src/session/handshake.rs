@@ -1,6 +1,6 @@
 //! The handshake of a link: CONNECT and INFO, and the place that comes of it.
 
-use super::{LONGEST_LINE, LinkPhase, LinkSession, Step};
+use super::{LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::peers::{Entered, Refused};
 use myelin_broker::Level;
 use myelin_wire::error::CloseReason;
@@ -138,6 +138,7 @@ impl LinkSession {
             self.say_info(entered.place);
         }
         self.limits.max_line = LONGEST_LINE;
+        self.limits.max_payload = LARGEST;
         self.limits.is_dedicated = account.is_some();
         self.limits.names_origin = info.lnocu || info.ln;
         let headers = self.mesh.config().info.headers && info.headers;

@@ -1,8 +1,8 @@
 //! One link: what its bytes mean, as states that hold only what is valid in them.
 //!
-//! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the other
-//! needs it to find out which place the link gets. Before both have come nothing else is listened
-//! to. Then interest and messages go to the broker's [`Link`].
+//! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the
+//! other needs it to find out which place the link gets. Before both have come nothing else is
+//! listened to. Then interest and messages go to the broker's [`Link`].
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
@@ -19,6 +19,7 @@ use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
 use std::fmt::Arguments;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use timers::LinkTimers;
 
@@ -28,8 +29,10 @@ const HANDSHAKE_LINE: usize = 64 * 1024;
 const LONGEST_LINE: usize = 1024 * 1024;
 /// Largest message, whatever this server lets its own clients send.
 const LARGEST: u32 = 64 * 1024 * 1024;
+/// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
+const LARGEST_BACKLOG: usize = 1024 * 1024;
 
-/// Who began a link.
+/// The server that began a link.
 #[derive(Debug, Clone)]
 pub enum LinkSide {
     /// The other server has dialled.
@@ -38,7 +41,7 @@ pub enum LinkSide {
     Dialled(Dial),
 }
 
-/// What a session does next.
+/// Step that a session asks for next.
 #[derive(Debug)]
 pub enum Next {
     /// Read more: the rest is an operation that takes at least this many bytes from its start.
@@ -54,7 +57,7 @@ pub enum Next {
 pub struct Ingested {
     /// Bytes of the buffer that are dealt with.
     pub bytes: usize,
-    /// What comes next.
+    /// Step that comes next.
     pub next: Next,
 }
 
@@ -67,9 +70,11 @@ pub struct LinkSession {
     limits: PeerLimits,
     timers: LinkTimers,
     making: Making,
-    /// What the other side is to be told of interest here, which may take long.
+    /// Announcements of interest here that the other side is still to get, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
+    /// The place of the link is free again.
+    has_left: bool,
 }
 
 enum LinkPhase {
@@ -115,7 +120,8 @@ impl LinkSession {
             state,
             limits: PeerLimits {
                 max_line: HANDSHAKE_LINE,
-                max_payload: LARGEST,
+                // Messages come behind the handshake only.
+                max_payload: 0,
                 is_dedicated: false,
                 names_origin: false,
             },
@@ -123,6 +129,7 @@ impl LinkSession {
             making,
             announcing: None,
             end_is_logged: false,
+            has_left: false,
         };
         session.greet();
         shard.flush_link(conn);
@@ -134,12 +141,13 @@ impl LinkSession {
         self.link.conn()
     }
 
-    /// What others know of the link.
+    /// State of the link, as other links see it.
     pub fn known(&self) -> &Arc<LinkState> {
         &self.known
     }
 
-    /// What is to be told of this server's interest, once after the handshake; it may take long.
+    /// Takes the announcements of this server's interest, once after the handshake. They may take
+    /// long.
     pub fn take_announcing(&mut self) -> Option<Announcing> {
         self.announcing.take()
     }
@@ -157,6 +165,9 @@ impl LinkSession {
         let next = loop {
             if let Some(reason) = self.conn().close_requested() {
                 break Next::Close(reason);
+            }
+            if !self.is_ready() && self.conn().pending() > LARGEST_BACKLOG {
+                break Next::Close(CloseReason::SlowConsumerPendingBytes);
             }
             if shard.is_full() {
                 break Next::Flush;
@@ -222,7 +233,7 @@ impl LinkSession {
                 Ok(())
             }
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
-            (_, PeerOp::Ping) => {
+            (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
                 self.link.say(b"PONG\r\n");
                 Ok(())
             }
@@ -267,6 +278,10 @@ impl LinkSession {
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
         let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
+        if error == PeerError::PayloadTooLarge && !self.is_ready() {
+            self.fail(format_args!("Authorization Violation"));
+            return CloseReason::ProtocolViolation;
+        }
         let (text, reason) = match error {
             PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
             PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
@@ -276,6 +291,10 @@ impl LinkSession {
         self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
         self.log(Level::Error, format_args!("Router parser ERROR: {text}: proto='{snippet:?}...'"));
         reason
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.state, LinkPhase::Ready(_))
     }
 
     /// Tells the other side and the log what is wrong.
@@ -295,8 +314,7 @@ impl LinkSession {
 
     /// Sends PING, or ends a link whose other side does not answer or does not say who it is.
     pub fn on_deadline(&mut self, now: Instant) -> Option<CloseReason> {
-        let is_ready = matches!(self.state, LinkPhase::Ready(_));
-        match self.timers.strike(is_ready, now) {
+        match self.timers.strike(self.is_ready(), now) {
             timers::Due::Nothing => None,
             timers::Due::Ping => {
                 self.link.say(b"PING\r\n");
@@ -307,6 +325,7 @@ impl LinkSession {
                 Some(CloseReason::AuthenticationTimeout)
             }
             timers::Due::Stale => {
+                self.link.broker().counters().stale_links.fetch_add(1, Relaxed);
                 self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
                 self.link.say(b"-ERR 'Stale Connection'\r\n");
                 Some(CloseReason::StaleConnection)
@@ -326,8 +345,24 @@ impl LinkSession {
             self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
         }
         let removal = self.link.end(reason);
-        self.mesh.leave(&self.known);
+        self.leave();
         Some(removal)
+    }
+
+    /// Does what [`end`](Self::end) has not done, be it that it has failed in the middle: nothing
+    /// that names the link remains, and its place is free.
+    pub fn abandon(&mut self, reason: CloseReason) -> LinkRemoval {
+        self.state = LinkPhase::Closed;
+        self.announcing = None;
+        let removal = self.link.end(reason);
+        self.leave();
+        removal
+    }
+
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.mesh.leave(&self.known);
+        }
     }
 
     /// Address of the other server, as gossip would tell it.

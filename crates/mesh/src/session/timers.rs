@@ -10,7 +10,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
 /// Time for a handshake after which a silent peer is given up, once it has logged in.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// What is due.
+/// Action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
@@ -100,7 +100,7 @@ impl LinkTimers {
             let is_late = self.login.is_some_and(|end| end <= now) || self.handshake <= now;
             return if is_late { Due::Silent } else { Due::Nothing };
         }
-        if self.unanswered > self.max {
+        if self.unanswered >= self.max {
             return Due::Stale;
         }
         self.ping = now + self.interval;

@@ -140,7 +140,7 @@ impl RunningCluster {
     }
 }
 
-/// What the mesh is told of the options.
+/// Configuration of the mesh, from the options.
 fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Result<MeshConfig, String> {
     let (cluster, info) = (&options.cluster, broker.info());
     let (host, said_port) = match &cluster.advertise {
@@ -226,13 +226,13 @@ async fn accept(acceptor: Acceptor, mesh: Arc<Mesh>, mailboxes: Vec<Mailbox>, lo
     supervise::persist(SupervisedPart::Accept, accepting).await;
 }
 
-/// What the mesh needs from outside.
+/// Services for the mesh: dialling, the log, addresses for clients.
 struct Host {
     broker: Arc<Broker>,
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
     dialler: Arc<Dialler>,
-    /// What clients were told last.
+    /// Addresses that clients were told last.
     told: OnceLock<std::sync::Mutex<Vec<String>>>,
 }
 

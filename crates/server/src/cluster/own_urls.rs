@@ -4,8 +4,8 @@ use myelin_wire::info::Info;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// What clients are told of this server: what it says of itself, or the machine's addresses where
-/// that is none.
+/// Addresses of this server for clients: the host that is configured, or the machine's addresses
+/// where that is none.
 pub(super) fn of(info: &Info) -> Vec<String> {
     let is_any = info.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     if !is_any {
@@ -24,8 +24,8 @@ pub(super) fn to_self(bound: SocketAddr) -> HashSet<SocketAddr> {
     all.map(|ip| SocketAddr::new(ip, bound.port())).collect()
 }
 
-/// Addresses of the machine towards others, by way of the routes that the system would take: nothing
-/// is sent. Compat: the reference lists all interfaces.
+/// Addresses of the machine towards others, by way of the routes that the system would take:
+/// nothing is sent. Compat: the reference lists all interfaces.
 fn addresses() -> Vec<IpAddr> {
     let probes = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let found = probes.iter().filter_map(|(from, to)| {

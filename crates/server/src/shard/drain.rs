@@ -23,7 +23,7 @@ pub(super) async fn run(local: Rc<ShardLocal>, conn: Arc<Conn>, link: Rc<ConnHan
 
 async fn write_on(local: &Rc<ShardLocal>, conn: &Arc<Conn>, link: &Rc<ConnHandle>) {
     let settings = Arc::clone(local.shard.borrow().settings());
-    let deadline = settings.write_deadline;
+    let (deadline, retries) = settings.writes_of(conn);
     let mut last_progress = Instant::now();
     let mut slow: Option<Slow> = None;
     loop {
@@ -31,7 +31,7 @@ async fn write_on(local: &Rc<ShardLocal>, conn: &Arc<Conn>, link: &Rc<ConnHandle
             ready = timeout_at(last_progress + deadline, link.write.writable()) => match ready {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return conn.close(CloseReason::WriteError),
-                Err(_) if settings.retry_writes => {
+                Err(_) if retries => {
                     report(local, conn, if slow.is_some() { "State" } else { "Detected" });
                     slow.get_or_insert_with(|| Slow::now(conn, last_progress));
                     last_progress = Instant::now();
@@ -77,8 +77,8 @@ impl Slow {
 
 /// Counts and logs a peer that took nothing for the whole write deadline.
 fn report(local: &ShardLocal, conn: &Conn, state: &str) {
-    local.broker.counters().slow_consumers.fetch_add(1, Relaxed);
-    let deadline = Span(local.broker.settings().write_deadline);
+    local.broker.counters().slow(conn).fetch_add(1, Relaxed);
+    let deadline = Span(local.broker.settings().writes_of(conn).0);
     let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
     let what = format_args!("exceeded with {chunks} chunks of {bytes} total bytes.");
     let line = format_args!("Slow Consumer {state}: WriteDeadline of {deadline} {what}");

@@ -51,7 +51,7 @@ struct LinkTask {
     handle: Rc<ConnHandle>,
     session: LinkSession,
     read: OwnedReadHalf,
-    /// What has come and is not dealt with.
+    /// Bytes that have come and are not dealt with.
     held: BytesMut,
     /// Bytes that the operation at its front takes at least.
     need: usize,
@@ -100,7 +100,7 @@ async fn serve(mut task: LinkTask) {
     let reason = life.unwrap_or(CloseReason::InternalError);
     let ended = supervise::guarded(SupervisedPart::Link, pin!(task.finish(reason))).await;
     if ended.is_none() {
-        task.let_go();
+        task.abandon(reason);
     }
 }
 
@@ -232,6 +232,15 @@ impl LinkTask {
                 }
             };
             let _ = tokio::time::timeout(LINGER, linger).await;
+        }
+        self.let_go();
+    }
+
+    /// The end after one that was not orderly: others must not take the link for one that is there.
+    fn abandon(&mut self, reason: CloseReason) {
+        let removal = supervise::guard(SupervisedPart::Link, || self.session.abandon(reason));
+        if let Some(removal) = removal {
+            supervise::guard(SupervisedPart::Link, || removal.run());
         }
         self.let_go();
     }

@@ -97,6 +97,7 @@ pub(crate) enum Mail {
 /// about:
 ///
 /// - `Accept`, `Upgraded`, `Link`: a socket each, so by the files that the process may open;
+/// - `FlushLink`: one for each link, which is woken once until the shard takes the mail;
 /// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for
 ///   each, which is closed once; `Authenticated`, `AskCallout`: one for each, which sends nothing
 ///   more before it has the answer; `AnnounceLameDuck`: one for each, for an order of the operator;
@@ -366,6 +367,9 @@ impl ShardLocal {
 
     /// Does what other threads ask. A panic costs what this mail was about.
     fn deliver(self: &Rc<Self>, mail: Mail) {
+        if let Mail::FlushLink(conn) = &mail {
+            conn.has_woken();
+        }
         let is_new = matches!(mail, Mail::Accept(..) | Mail::Upgraded(_) | Mail::Link(_));
         if supervise::guard(SupervisedPart::Mail, || self.take_mail(mail)).is_none() && is_new {
             // It was counted when it was placed here.

@@ -122,8 +122,8 @@ fn pairs(more: &str) -> Vec<Vec<Member>> {
     kinds.iter().filter_map(|kinds| cluster(kinds, more)).collect()
 }
 
-/// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes through.
-/// Interest is announced in the order in which it came.
+/// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes
+/// through. Interest is announced in the order in which it came.
 fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
     to.send("SUB probe.* 999999\r\n");
     to.barrier();

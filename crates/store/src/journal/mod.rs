@@ -220,7 +220,7 @@ pub struct Journal {
     /// `None` until the replay was run.
     rounds: Mutex<Option<Files>>,
     counters: Counters,
-    /// What a full disk puts off.
+    /// Work that a full disk puts off.
     retry: Retry,
     is_writing_tails: AtomicBool,
     /// When the last round began that took the files nobody waits for; `u64::MAX`: none yet.

@@ -138,8 +138,8 @@ pub struct ReplayReport {
     pub problems: Vec<Problem>,
     /// Journal files set aside, now or earlier.
     pub kept: Vec<PathBuf>,
-    /// Whether no block was found at all: so it is before the first start, and where the files are
-    /// gone.
+    /// Whether no block was found at all, and no file that an earlier start has set aside: so it
+    /// is before the first start, and where the files are gone.
     pub is_blank: bool,
     /// Names in the journal's directory that are none of ours, left alone.
     pub unknown: Vec<PathBuf>,
@@ -182,7 +182,7 @@ impl JournalReplay {
         report.kept = std::mem::take(&mut scan.kept);
         report.unknown = std::mem::take(&mut scan.unknown);
         report.corrected = std::mem::take(&mut scan.corrected);
-        report.is_blank = scan.files.iter().all(|file| file.blocks.is_empty());
+        report.is_blank = report.kept.is_empty() && scan.files.iter().all(|file| file.blocks.is_empty());
         let mut sequence = Sequence::assemble(&scan.files, &mut report);
         let mut applying = Applying {
             scan: &scan,

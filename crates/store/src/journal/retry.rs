@@ -74,7 +74,7 @@ struct RetryState {
     carrying: Pause,
 }
 
-/// What waits for room, and when it is tried again.
+/// Rounds that wait for room, and when they are tried again.
 #[derive(Default)]
 pub(super) struct Retry {
     state: Mutex<RetryState>,

@@ -154,8 +154,8 @@ fn a_packed_segment_without_its_footer_gets_one_and_stops_no_merge() {
     }
 }
 
-/// What is missing is what was written behind the truncation, and of what it cut off nothing comes
-/// in its place.
+/// Messages written behind the truncation are missing, and of those that it cut off none comes in
+/// their place.
 #[test]
 fn what_was_truncated_stays_away_though_the_next_segment_is_missing() {
     let append = |stream: &mut Stream, count: u64, payload: &[u8]| {

@@ -158,17 +158,7 @@ impl Store {
         let (lock, notices) = take_possession(&*disk, &root)?;
         disk.make_directory(&streams).map_err(io("streams"))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
-        disk.sync_directory(&root).map_err(io("the store directory"))?;
-        if let Some(parent) = root.parent() {
-            // Its own name has to survive as well.
-            match disk.sync_directory(parent) {
-                // A directory that may not be opened is not new either.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-                synced => synced.map_err(io("the directory above the store"))?,
-            }
-        }
-        // So have those of streams that a process made or removed before it was killed.
-        disk.sync_directory(&streams).map_err(io("streams"))?;
+        sync_names(&*disk, &root, &streams)?;
         let mut report = StoreReport { notices, ..StoreReport::default() };
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
@@ -492,7 +482,7 @@ impl Store {
     /// Removes a stream that nobody has opened, as [`Store::delete_stream`] does.
     ///
     /// # Errors
-    /// It is open; or as [`Store::delete_stream`].
+    /// The stream is open; or as [`Store::delete_stream`].
     pub fn delete_unopened(&self, id: StreamId) -> Result<(), OpenError> {
         let _claim = self.claim(id, StreamPart::Messages)?;
         self.delete(id, &mut || {})
@@ -578,6 +568,22 @@ fn take_possession(disk: &dyn Disk, root: &Path) -> Result<(Box<dyn Lock>, Vec<N
     let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
     notices.append(&mut set_all_aside(disk, root).map_err(io)?);
     Ok((lock, notices))
+}
+
+/// Makes the names in the store's directories durable, and that of the store.
+fn sync_names(disk: &dyn Disk, root: &Path, streams: &Path) -> Result<(), OpenError> {
+    let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
+    disk.sync_directory(root).map_err(io("the store directory"))?;
+    if let Some(parent) = root.parent() {
+        // Its own name has to survive as well.
+        match disk.sync_directory(parent) {
+            // A directory that may not be opened is not new either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(io("the directory above the store"))?,
+        }
+    }
+    // So have those of streams that a process made or removed before it was killed.
+    disk.sync_directory(streams).map_err(io("streams"))
 }
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {

@@ -66,7 +66,7 @@ struct Pair {
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Waiting {
+struct UnackedDelivery {
     sequence: u64,
     timestamp: i64,
 }
@@ -78,7 +78,7 @@ struct State {
     delivered: Pair,
     ack_floor: Pair,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pending: BTreeMap<u64, Waiting>,
+    pending: BTreeMap<u64, UnackedDelivery>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     redelivered: BTreeMap<u64, u64>,
 }
@@ -109,7 +109,7 @@ impl ArchivedConsumer {
         let pair =
             |pair: SequencePair| Pair { consumer_seq: pair.consumer.0, stream_seq: pair.stream.min(last) };
         let waiting = |(seq, pending): (Seq, Pending)| {
-            (seq, Waiting { sequence: pending.delivery.0, timestamp: pending.timestamp })
+            (seq, UnackedDelivery { sequence: pending.delivery.0, timestamp: pending.timestamp })
         };
         let state = State {
             delivered: pair(state.delivered()),

@@ -9,21 +9,9 @@ use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
 
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
+use super::next_times::LifetimeSearch;
 use super::ttl::{self, Ttl};
 use super::upkeep::{RETRY, SLICE};
-
-/// Search for lifetimes in the headers of messages.
-#[derive(Debug, Default)]
-pub(super) struct LifetimeSearch {
-    /// The message with which it goes on.
-    next: Seq,
-    /// The last message that is looked at; 0: none.
-    until: Seq,
-    /// The last message that has a lifetime, as far as is known; 0: none.
-    found: Seq,
-    /// Whether messages are left that were not looked at.
-    goes_on: bool,
-}
 
 impl StreamCore {
     /// The last message that may have a lifetime of which its header alone tells; 0: none has. To

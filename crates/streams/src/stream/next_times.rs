@@ -1,6 +1,5 @@
 //! Times at which a stream has something to do of its own accord.
 
-use super::lifetimes::LifetimeSearch;
 use myelin_store::{Seq, Timestamp};
 
 /// Times of the next upkeep of each kind; `None`: not before something changes.
@@ -26,4 +25,17 @@ impl NextTimes {
     pub(super) fn first(&self) -> Option<Timestamp> {
         [self.expiry, self.maintenance, self.job, self.tidying].into_iter().flatten().min()
     }
+}
+
+/// Search for lifetimes in the headers of messages.
+#[derive(Debug, Default)]
+pub(super) struct LifetimeSearch {
+    /// The message with which it goes on.
+    pub(super) next: Seq,
+    /// The last message that is looked at; 0: none.
+    pub(super) until: Seq,
+    /// The last message that has a lifetime, as far as is known; 0: none.
+    pub(super) found: Seq,
+    /// Whether messages are left that were not looked at.
+    pub(super) goes_on: bool,
 }

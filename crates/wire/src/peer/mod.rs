@@ -1,8 +1,8 @@
 //! The protocol between the servers of a cluster: what travels over a route.
 //!
-//! [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a server says to
-//! its peers, [`info`] has the two JSON documents of the handshake. Both ends of a link speak alike;
-//! who dialled sends CONNECT, and both send INFO.
+//! [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a server says
+//! to its peers, [`info`] has the two JSON documents of the handshake. Both ends of a link speak
+//! alike; who dialled sends CONNECT, and both send INFO.
 //!
 //! A link that is *dedicated* to one account leaves that account's name out of every operation.
 

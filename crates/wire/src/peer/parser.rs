@@ -10,7 +10,7 @@
 
 use crate::parser::size;
 
-/// What the parser has to know of a link.
+/// Properties of a link that the parser depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerLimits {
     /// Longest line in bytes.
@@ -57,8 +57,8 @@ pub struct Routed<'a> {
     pub body: &'a [u8],
     /// The digits of `header_len`, where it is not 0, and of the size.
     pub digits: (&'a [u8], &'a [u8]),
-    /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer; empty when it does not
-    /// stand there like that and must be rendered.
+    /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer; empty when it does
+    /// not stand there like that and must be rendered.
     pub tail: &'a [u8],
 }
 
@@ -354,22 +354,7 @@ fn message<'a>(
         return Err(PeerError::PayloadTooLarge);
     }
     let sizes_at = words.last[2 - sizes].0;
-    let (reply, queues, tail_at) = match between {
-        0 => (&[][..], QueueNames::default(), Some(sizes_at)),
-        1 => (word(subject_at + 1), QueueNames::default(), Some(words.first[subject_at + 1].0)),
-        _ => {
-            let names = |at: usize| {
-                let begin = words.first[at].0.min(sizes_at);
-                QueueNames(trim(&line[begin..sizes_at]))
-            };
-            match word(subject_at + 1) {
-                b"+" if between == 2 => (word(subject_at + 2), QueueNames::default(), None),
-                b"+" => (word(subject_at + 2), names(subject_at + 3), None),
-                b"|" => (&[][..], names(subject_at + 2), Some(sizes_at)),
-                _ => return Err(PeerError::BadArguments),
-            }
-        }
-    };
+    let (reply, queues, tail_at) = reply_and_queues((line, &words), subject_at + 1, between, sizes_at)?;
     let end = body_at + total as usize + 2;
     if buf.len() < end {
         return Ok(Parsed::Need(end));
@@ -399,7 +384,30 @@ fn message<'a>(
     Ok(Parsed::Op(PeerOp::Message(routed), end))
 }
 
-/// LineWords one blank apart: they can be copied as they stand.
+/// Reply and queue groups of a message's line, `count` words from the one at `first` on, and where
+/// in the line its tail begins, if it stands there like one.
+#[inline]
+fn reply_and_queues<'a>(
+    (line, words): (&'a [u8], &LineWords),
+    first: usize,
+    count: usize,
+    sizes_at: usize,
+) -> Result<(&'a [u8], QueueNames<'a>, Option<usize>), PeerError> {
+    let word = |at: usize| &line[words.first[at].0..words.first[at].1];
+    let names = |at: usize| QueueNames(trim(&line[words.first[at].0.min(sizes_at)..sizes_at]));
+    Ok(match count {
+        0 => (&[], QueueNames::default(), Some(sizes_at)),
+        1 => (word(first), QueueNames::default(), Some(words.first[first].0)),
+        _ => match word(first) {
+            b"+" if count == 2 => (word(first + 1), QueueNames::default(), None),
+            b"+" => (word(first + 1), names(first + 2), None),
+            b"|" => (&[], names(first + 1), Some(sizes_at)),
+            _ => return Err(PeerError::BadArguments),
+        },
+    })
+}
+
+/// Words one blank apart: they can be copied as they stand.
 fn is_regular(line: &[u8]) -> bool {
     let is_apart = line.windows(2).all(|two| two != b"  ");
     is_apart && !line.iter().any(|byte| matches!(byte, b'\t' | b'\r')) && line.last() != Some(&b' ')

@@ -19,7 +19,7 @@ fn one<'a>(bytes: &'a [u8], limits: &PeerLimits) -> PeerOp<'a> {
     }
 }
 
-/// What a message says: account, subject, reply, queues, length of headers, body, tail.
+/// Parts of a message: account, subject, reply, queues, length of headers, body, tail.
 fn said(bytes: &str, limits: &PeerLimits) -> String {
     let PeerOp::Message(message) = one(bytes.as_bytes(), limits) else { panic!("no message: {bytes:?}") };
     let queues: Vec<_> = message.queues.iter().map(String::from_utf8_lossy).collect();
@@ -138,7 +138,7 @@ fn encoded_lines_are_the_references() {
     );
 }
 
-/// What nats-server 2.15.2 sends, read and written again.
+/// Lines of nats-server 2.15.2, read and written again.
 #[test]
 fn documents_of_the_reference() {
     let info = br#"{"server_id":"NA","server_name":"A","version":"2.15.2","proto":3,"go":"go1.26.8","host":"127.0.0.1","port":17011,"headers":true,"max_payload":1048576,"nonce":"mqv8stH1qjBUi3U","cluster":"C","connect_urls":["192.0.2.2:17001","[fd00::2]:17001"],"compression":"accept","lnoc":true,"lnocu":true,"ln":true,"route_pool_size":3,"route_pool_idx":2}"#;

@@ -85,10 +85,8 @@ pub(super) static CLUSTER: BlockTable = BlockTable {
             "duration",
             "that of clients",
             "How long the other side may accept nothing.",
-        )
-        .class(Class::NoMeaning("links to other servers have that of clients")),
-        OptionEntry::new(&["write_timeout"], "`default`, `close` or `retry`", "retry", "What happens then.")
-            .class(Class::NoMeaning("links to other servers have that of clients")),
+        ),
+        OptionEntry::new(&["write_timeout"], "`default`, `close` or `retry`", "retry", "What happens then."),
     ],
 };
 

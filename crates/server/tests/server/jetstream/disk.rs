@@ -125,8 +125,8 @@ fn others_are_served(server: &Server, round: usize) {
     assert!(server.page("/jsz?accounts=1&streams=1")["account_details"].is_array());
 }
 
-/// Without `max_file` the disk says how much may be stored. What streams hold of it is not free, and
-/// no reason to store less than before.
+/// Without `max_file` the disk says how much may be stored. What streams hold of it is not free,
+/// and no reason to store less than before.
 #[test]
 fn a_restart_leaves_the_limit_that_the_disk_gives_where_it_was() {
     let Some(disk) = SmallDisk::new(64) else { return };

@@ -2,6 +2,7 @@
 
 use super::{Member, Ours, free_port};
 use crate::PATIENCE;
+use crate::process::Setup;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -31,6 +32,9 @@ fn what_makes_no_sense_ends_the_link() {
         ("nonsense\r\n".into(), "Unknown Protocol Operation"),
         ("GET / HTTP/1.1\r\n\r\n".into(), "Unknown Protocol Operation"),
         ("RS+ $G foo\r\n".into(), "Authorization Violation"),
+        ("PING\r\n".into(), "Authorization Violation"),
+        ("RMSG $G a 60000000\r\nhalf".into(), "Authorization Violation"),
+        (format!("{CONNECT}RMSG $G a 60000000\r\nhalf"), "Authorization Violation"),
         ("CONNECT {\"lang\":\"go\"}\r\n".into(), "attempted to connect to route port"),
         ("CONNECT nonsense\r\n".into(), ""),
         ("CONNECT {\"cluster\":\"X\"}\r\n".into(), "cluster name \"X\" does not match \"C\""),
@@ -40,6 +44,8 @@ fn what_makes_no_sense_ends_the_link() {
             format!("{CONNECT}INFO {{\"route_pool_size\":1,\"route_pool_idx\":9}}\r\n"),
             "Invalid route pool index",
         ),
+        (format!("{CONNECT}INFO {{\"route_pool_size\":100000000000}}\r\n"), "Invalid route pool size"),
+        (format!("{CONNECT}INFO {{\"route_pool_size\":{}}}\r\n", i64::MAX), "Invalid route pool size"),
         (
             format!("{CONNECT}INFO {{\"route_pool_size\":3,\"route_account\":\"none\"}}\r\n"),
             "No route for account",
@@ -102,4 +108,54 @@ fn what_cannot_be_used_is_passed_by() {
     assert!(all.contains("-ERR 'Invalid Subscription'"), "{all}");
     member.server.wait_for_log("Unknown account \"none\" for remote subject \"a\"");
     assert_eq!(member.links(), 1);
+}
+
+/// A server whose link takes nothing loses none of its messages; or, where that is configured, the
+/// link.
+#[test]
+fn a_link_that_pauses_loses_nothing() {
+    const COUNT: usize = 20_000;
+    for closes in [false, true] {
+        let (port, policy) = (free_port(), if closes { ", write_timeout: close" } else { "" });
+        let config = format!(
+            "server_name: S0\nwrite_deadline: \"200ms\"\n\
+             cluster {{ name: C, listen: \"127.0.0.1:{port}\"{policy} }}\n"
+        );
+        let member = Member { server: Setup::default().config(&config).start(), port };
+        let mut stream = peer(&member);
+        // One link for all accounts.
+        let info = INFO.replace("\"route_pool_size\":3,", "");
+        stream.write_all(format!("{CONNECT}{info}RS+ $G flood\r\n").as_bytes()).expect("it reads");
+        crate::eventually("interest is there", || {
+            member.server.page("/routez")["routes"][0]["subscriptions"] == 1
+        });
+        let mut publisher = member.client();
+        for _ in 0..COUNT / 1000 {
+            publisher.send(&format!("PUB flood 1000\r\n{}\r\n", "x".repeat(1000)).repeat(1000));
+            publisher.barrier();
+        }
+        if closes {
+            member.server.wait_for_log("Router connection closed: Slow Consumer (Write Deadline)");
+            crate::eventually("the link is gone", || member.links() == 0);
+        } else {
+            member.server.wait_for_log("Slow Consumer State: WriteDeadline");
+            let mut buffer = vec![0; 1 << 20];
+            let (mut got, mut held) = (0, Vec::new());
+            while got < COUNT {
+                let n = stream.read(&mut buffer).expect("it is not cut off");
+                assert!(n > 0, "{got} of {COUNT} have come");
+                held.extend_from_slice(&buffer[..n]);
+                let whole = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                got += held[..whole]
+                    .split(|byte| *byte == b'\n')
+                    .filter(|line| line.starts_with(b"RMSG "))
+                    .count();
+                held.drain(..whole);
+            }
+            assert_eq!(member.links(), 1);
+        }
+        let varz = member.server.page("/varz");
+        assert!(varz["slow_consumer_stats"]["routes"].as_u64() >= Some(1), "{varz}");
+        assert_eq!(varz["slow_consumer_stats"]["clients"], 0);
+    }
 }

@@ -58,7 +58,7 @@ fn a_server_that_is_killed_comes_back() {
     }
 }
 
-/// Who was dialled dials again itself if the other one does not come.
+/// A server that was dialled dials again itself if the other one does not come.
 #[test]
 fn a_configured_server_is_dialled_until_it_is_there() {
     let (first, second) = (free_port(), free_port());

@@ -98,7 +98,8 @@ fn one_member_of_a_group_gets_a_message_wherever_it_is() {
         }
         let mut here: Vec<_> = a.barrier().into_iter().map(|m| m.text().to_owned()).collect();
         let (mut there, mut others, mut plain) = (Vec::new(), 0, Vec::new());
-        // One to the other group and one to the plain subscription for each, and those of the group.
+        // One to the other group and one to the plain subscription for each, and those of the
+        // group.
         for message in take(&mut b, COUNT * 3 - here.len()) {
             match message.sid.as_str() {
                 "3" => others += 1,

@@ -1,4 +1,4 @@
-//! What an operator sees of a cluster.
+//! Pages on which an operator sees a cluster.
 
 use super::{Member, Ours, Raw, Reference, ServerKind, cluster, settle};
 use crate::eventually;

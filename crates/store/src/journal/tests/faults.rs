@@ -213,8 +213,8 @@ fn a_start_without_a_free_page_takes_one_of_the_journal() {
     }
 }
 
-/// What was promised must not be missing from streams that are served, because their files could
-/// not take it for lack of room.
+/// Messages that were promised must not be missing from streams that are served, because their
+/// files could not take them for lack of room.
 #[test]
 fn a_replay_that_has_no_room_in_the_files_is_no_start() {
     let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();

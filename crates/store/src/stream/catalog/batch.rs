@@ -12,23 +12,12 @@ use hashbrown::HashMap;
 
 use crate::Seq;
 use crate::index::SubjectId;
-use crate::ranges::Ranges;
 use crate::segment::Slots;
 
 use super::super::ReadError;
 use super::super::segment_view::Form;
 use super::super::table::{Rows, Table};
-use super::{Catalog, Removed};
-
-/// Removal of messages, and how the log says it.
-#[derive(Debug, Default)]
-pub(in crate::stream) struct RemovalRecord {
-    pub(in crate::stream) removed: Removed,
-    /// The first sequence since, if messages were removed from the front.
-    pub(in crate::stream) first: Option<Seq>,
-    /// Sequences that were removed behind it.
-    pub(in crate::stream) rest: Ranges,
-}
+use super::{Catalog, RemovalRecord};
 
 /// The table that was looked at last.
 #[derive(Debug, Default)]
@@ -42,12 +31,6 @@ struct Hand {
 
 /// Row of a table: stored size and subject.
 type Row = (u64, Option<SubjectId>);
-
-impl RemovalRecord {
-    pub(in crate::stream) fn is_nothing(&self) -> bool {
-        self.removed.messages == 0
-    }
-}
 
 impl Catalog {
     /// Removes those of `seqs` that are there. After an error some of them may be gone: `taken`

@@ -4,26 +4,12 @@
 //! brought back has them again; a limit per subject counts those that are there.
 
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
-
-use hashbrown::HashMap;
 
 use crate::index::SubjectId;
 
 use super::super::ReadError;
 use super::Catalog;
-
-/// Lost messages of each subject that has any.
-type LostBySubject = HashMap<SubjectId, u64, foldhash::fast::RandomState>;
-
-/// Messages that were lost before the stream was opened.
-#[derive(Debug, Default)]
-pub(super) struct LostMessages {
-    /// Whether there may be any.
-    is_damaged: bool,
-    /// Filled when somebody asks: that takes a look at all tables.
-    by_subject: OnceLock<LostBySubject>,
-}
+use super::lost_messages::{LostBySubject, LostMessages};
 
 impl Catalog {
     /// Notes that messages which count may have been lost.

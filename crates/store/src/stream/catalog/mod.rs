@@ -8,13 +8,14 @@
 //! Invariant: every sequence in `first_seq..=last_seq` is either a stored message or in `deleted`.
 //! Only this folder can break it: everybody else reads through `read`, and changes through the
 //! methods here. Its parts, each of which can be read alone: `segments`, `subjects`, `removed`,
-//! `lifetimes`, `footer`, `head`, `lost`.
+//! `lifetimes`, `footer`, `head`, `lost_messages`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::config::Storage;
 use crate::index::{Deleted, SubjectId, SubjectState};
+use crate::ranges::Ranges;
 use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
@@ -30,6 +31,7 @@ mod footer;
 mod head;
 mod lifetimes;
 mod lost;
+mod lost_messages;
 mod merge;
 mod read;
 mod rebuild;
@@ -42,12 +44,10 @@ mod truncate;
 use footer::FooterChanges;
 use head::HeadTable;
 use lifetimes::Lifetimes;
-use lost::LostMessages;
+use lost_messages::LostMessages;
 use removed::RemovedMessages;
 use segments::Segments;
 use subjects::Subjects;
-
-pub(super) use batch::RemovalRecord;
 
 /// What a stream holds. Its parts can be changed in this folder only.
 #[derive(Debug)]
@@ -102,13 +102,29 @@ pub(crate) struct Located {
 /// A sequence and the subject of its message.
 pub(crate) type Named = (Seq, Box<[u8]>);
 
-/// What was removed.
+/// Messages that were removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Messages.
     pub messages: u64,
     /// Their stored bytes.
     pub bytes: u64,
+}
+
+/// Removal of messages, and how the log says it.
+#[derive(Debug, Default)]
+pub(in crate::stream) struct RemovalRecord {
+    pub(in crate::stream) removed: Removed,
+    /// The first sequence since, if messages were removed from the front.
+    pub(in crate::stream) first: Option<Seq>,
+    /// Sequences that were removed behind it.
+    pub(in crate::stream) rest: Ranges,
+}
+
+impl RemovalRecord {
+    pub(in crate::stream) fn is_nothing(&self) -> bool {
+        self.removed.messages == 0
+    }
 }
 
 /// A row of a segment's table.
@@ -196,7 +212,7 @@ impl Catalog {
             "a lifetime is that of a message"
         );
         debug_assert!(
-            self.segments.views.last().is_none_or(|view| view.last_seq <= last_seq),
+            self.segments.views.last().is_none_or(|view| view.is_empty() || view.last_seq <= last_seq),
             "a segment shows what was given out"
         );
     }

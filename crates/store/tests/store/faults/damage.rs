@@ -63,7 +63,7 @@ impl Damage {
         }
     }
 
-    /// What becomes of the bytes, and where they are not what they were; `None`: there is no file.
+    /// Bytes after the damage, and where they are not what they were; `None`: there is no file.
     /// Ends count from the last byte that is not zero, if there is one.
     fn of(self, bytes: &[u8], older: Option<Vec<u8>>) -> Option<(Option<Vec<u8>>, Range<usize>)> {
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);

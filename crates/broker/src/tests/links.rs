@@ -1,0 +1,157 @@
+//! Links to other servers: what their other side wants and sends.
+
+use super::net::{Net, login, user};
+use crate::cluster::LinkTerms;
+use crate::conn::Endpoint;
+use crate::imports::AccountConfig;
+use crate::jwt_accounts::{JwtAccounts, Resolver};
+use crate::link::{Link, LinkScope};
+use crate::tests::sink::FakeSink;
+use myelin_auth::operator::Trust;
+use myelin_auth::{AuthConfig, Method, Users};
+use myelin_stdx::nkey::{self, Role};
+use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// A link whose handshake is over, and what is written to it.
+struct Wire {
+    link: Link,
+    sink: FakeSink,
+}
+
+impl Wire {
+    fn new(net: &Net) -> Self {
+        net.broker.form_cluster(LinkTerms { pool_size: 1, dedicated: Vec::new() });
+        let sink = FakeSink::default();
+        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
+        let conn = net.broker.connect_link(endpoint, Box::new(sink.clone()));
+        let mut link = Link::new(&net.broker, &conn);
+        link.begin(LinkScope::All, true).expect("no account is needed").run();
+        Self { link, sink }
+    }
+
+    /// The other side says this.
+    fn hears(&mut self, net: &Net, said: &str) {
+        let limits =
+            PeerLimits { max_line: 4096, max_payload: 4096, is_dedicated: false, names_origin: false };
+        let mut rest = said.as_bytes();
+        while !rest.is_empty() {
+            let Ok(Parsed::Op(op, len)) = parser::next(rest, &limits) else { panic!("{said}") };
+            match op {
+                PeerOp::Interest(interest) => self.link.subscribe(&interest).expect("it may"),
+                PeerOp::NoInterest(interest) => self.link.unsubscribe(&interest),
+                PeerOp::Message(message) => {
+                    self.link.publish(&mut net.shards[0].borrow_mut(), &message, None, net.now());
+                }
+                other => panic!("{other:?}"),
+            }
+            rest = &rest[len..];
+        }
+        net.flush_all();
+    }
+
+    /// Messages that were written to it.
+    fn got(&self) -> String {
+        let all = String::from_utf8(self.sink.take()).unwrap();
+        all.split_inclusive("\r\n").filter(|line| !line.starts_with("RS")).collect()
+    }
+}
+
+#[test]
+fn interest_in_an_account_that_is_gone_can_be_withdrawn() {
+    let auth = || AuthConfig::new(Method::Users(Users::new(vec![user("a", "A", None)])));
+    let net = Net::with(|setup| setup.users([user("a", "A", None)]));
+    let mut wire = Wire::new(&net);
+    // Somebody holds the account while it is gone: it comes back as it was.
+    let held = net.broker.account("A").expect("it is configured");
+    wire.hears(&net, "RS+ A stays\r\nRS+ A goes\r\n");
+    let none = AuthConfig::new(Method::Users(Users::new(Vec::new())));
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(none, &[]).unwrap());
+    assert!(net.broker.account("A").is_none());
+    wire.hears(&net, "RS- A goes\r\nRS- A never\r\nRS- B goes\r\n");
+    let accounts = [AccountConfig::named("A")];
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth(), &accounts).unwrap());
+    assert!(Arc::ptr_eq(&held, &net.broker.account("A").expect("it is back")));
+    assert_eq!(wire.link.subscriptions(), 1);
+    let mut client = net.peer_as(0, &login("a"));
+    client.send("PUB goes 1\r\nx\r\nPUB stays 1\r\ny\r\n");
+    net.flush_all();
+    assert_eq!(wire.got(), "RMSG A stays 1\r\ny\r\n");
+}
+
+#[test]
+fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
+    let net = Net::new();
+    let [mut from, mut to, mut plain] = [Wire::new(&net), Wire::new(&net), Wire::new(&net)];
+    plain.hears(&net, "RS+ $G work\r\nRS+ $G work q 1\r\nRS+ $G work r 1\r\n");
+    from.hears(&net, "RS+ $G work q 1\r\nRS+ $G work here 1\r\nRS+ $G work alone 1\r\n");
+    to.hears(&net, "RS+ $G work q 1\r\nRS+ $G work here 1\r\n");
+    let got = |wires: [&Wire; 3]| wires.map(Wire::got);
+    // Nobody is here.
+    from.hears(&net, "RMSG $G work | q 2\r\nhi\r\n");
+    let expected = ["", "RMSG $G work | q 2\r\nhi\r\n", ""];
+    assert_eq!(got([&from, &to, &plain]), expected, "not back, and not where it was already");
+    from.hears(&net, "HMSG $G work + reply q q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
+    let expected = ["", "HMSG $G work + reply q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", ""];
+    assert_eq!(got([&from, &to, &plain]), expected);
+    // One of the groups is here.
+    let mut client = net.peer(0);
+    client.send("SUB work here 1\r\nSUB work 2\r\n");
+    net.flush_all();
+    got([&from, &to, &plain]);
+    from.hears(&net, "RMSG $G work | here q r 2\r\nhi\r\n");
+    assert_eq!(client.received(), "MSG work 2 2\r\nhi\r\nMSG work 1 2\r\nhi\r\n");
+    let expected = ["", "RMSG $G work | q 2\r\nhi\r\n", "RMSG $G work | r 2\r\nhi\r\n"];
+    assert_eq!(got([&from, &to, &plain]), expected);
+    // Nobody is anywhere, or nobody was chosen.
+    from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
+    assert_eq!(got([&from, &to, &plain]), [""; 3]);
+}
+
+struct NoTokens;
+
+impl Resolver for NoTokens {
+    fn fetch(&self, _: &str) -> Result<String, String> {
+        Err("none".to_owned())
+    }
+}
+
+#[test]
+fn only_an_account_with_a_key_is_expected() {
+    let net = Net::new();
+    net.broker.trust(JwtAccounts::new(Arc::new(Trust::default()), Arc::new(NoTokens)));
+    let mut wire = Wire::new(&net);
+    let [account, user] = [Role::Account, Role::User].map(|role| nkey::encode(role, &[7; 32]));
+    for name in ["A", "x", &user, &account[1..]] {
+        wire.hears(&net, &format!("RS+ {name} subject\r\n"));
+    }
+    assert_eq!(wire.link.subscriptions(), 0);
+    wire.hears(&net, &format!("RS+ {account} subject\r\n"));
+    assert_eq!(wire.link.subscriptions(), 1);
+    wire.hears(&net, &format!("RS- {account} subject\r\n"));
+    assert_eq!(wire.link.subscriptions(), 0);
+}
+
+#[test]
+fn a_link_wakes_its_shard_once_until_that_looks() {
+    let net = Net::new();
+    let wire = Wire::new(&net);
+    let conn = wire.link.conn();
+    conn.has_woken();
+    let before = wire.sink.wakes();
+    wire.link.say(b"PING\r\n");
+    assert_eq!(wire.sink.wakes(), before + 1);
+    // Another shard flushes it meanwhile.
+    net.shards[1].borrow_mut().flush_link(conn);
+    net.flush(1);
+    assert_eq!(wire.got(), "PING\r\n");
+    wire.link.say(b"PONG\r\n");
+    assert_eq!(wire.sink.wakes(), before + 1, "the mail waits");
+    conn.has_woken();
+    net.shards[0].borrow_mut().flush_link(conn);
+    net.flush(0);
+    assert_eq!(wire.got(), "PONG\r\n");
+    wire.link.say(b"PING\r\n");
+    assert_eq!(wire.sink.wakes(), before + 2);
+}
