@@ -188,8 +188,8 @@ impl RemoteRemoval {
 mod tests {
     use super::*;
 
-    /// Interest that many accounts or groups have in one subject would be looked for one by one if it
-    /// had one place in the table.
+    /// Interest of many accounts or groups in one subject: in one place of the table it would be
+    /// looked for one by one.
     #[test]
     fn interest_of_another_account_or_group_stands_elsewhere() {
         let interests = RemoteInterests::default();

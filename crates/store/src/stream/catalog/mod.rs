@@ -226,10 +226,6 @@ impl Catalog {
             last_seq + 1 - first_seq,
             "every sequence from the first to the last is a message or deleted"
         );
-        debug_assert!(
-            self.lifetimes.never_expire.first().is_none_or(|seq| *seq >= first_seq),
-            "lifetimes of what lies before the first message are forgotten"
-        );
         self.segments.check();
     }
 
