@@ -90,6 +90,7 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
     ("conf/src/options/tls/read.rs", 1),
     ("conf/src/parser.rs", 1),
     ("streams/src/backup/import.rs", 1),
+    ("wire/src/s2/mode.rs", 1),
     ("jetstream/src/engine/account.rs", 1),
     ("server/src/cluster/dial.rs", 2),
     ("server/src/lifecycle.rs", 1),
