@@ -1,6 +1,6 @@
 // Package ntf stands in for the tester of nats.go's own tests, github.com/synadia-io/orbit.go/ntf: it answers the same
 // requests (see the ntf-client of that repository), but the servers that it starts are processes of the program that
-// TESTED_SERVER names, so that the tests drive any server. Clusters are not offered.
+// TESTED_SERVER names, so that the tests drive any server. Clusters of clusters are not offered.
 package ntf
 
 import (
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,25 +76,23 @@ func (s *Service) open() (err error) {
 		return err
 	}
 	for subject, answer := range map[string]func([]byte) (any, error){
-		"tester.create.server": s.create,
-		"tester.destroy":       s.destroy,
-		"tester.start.server":  s.startServer,
-		"tester.stop.server":   s.stopServer,
-		"tester.update.server": s.updateServer,
-		"tester.reload.server": s.reloadServer,
+		"tester.create.server":        s.createServer,
+		"tester.create.cluster":       s.createCluster,
+		"tester.create.super-cluster": refuse,
+		"tester.destroy":              s.destroy,
+		"tester.start.server":         s.startServer,
+		"tester.stop.server":          s.stopServer,
+		"tester.update.server":        s.updateServer,
+		"tester.reload.server":        s.reloadServer,
 	} {
 		if _, err = s.conn.Subscribe(subject, func(m *nats.Msg) { go respond(m, answer) }); err != nil {
 			return err
 		}
 	}
-	for _, subject := range []string{"tester.create.cluster", "tester.create.super-cluster"} {
-		refuse := func([]byte) (any, error) { return nil, errors.New("clusters are not offered") }
-		if _, err = s.conn.Subscribe(subject, func(m *nats.Msg) { respond(m, refuse) }); err != nil {
-			return err
-		}
-	}
 	return s.conn.Flush()
 }
+
+func refuse([]byte) (any, error) { return nil, errors.New("clusters of clusters are not offered") }
 
 func respond(m *nats.Msg, answer func([]byte) (any, error)) {
 	response := nats.NewMsg(m.Reply)
@@ -127,11 +126,26 @@ func (s *Service) Close() {
 	_ = os.RemoveAll(s.room)
 }
 
-func (s *Service) create(body []byte) (any, error) {
+func (s *Service) createServer(body []byte) (any, error) {
 	var request api.CreateServerRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
+	return s.create("server", 1, api.CreateClusterRequest{
+		JetStream: request.JetStream, Description: request.Description, Snippets: request.Snippets,
+		Template: request.Template, TLS: request.TLS, Trace: request.Trace,
+	})
+}
+
+func (s *Service) createCluster(body []byte) (any, error) {
+	var request api.CreateClusterRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	return s.create("cluster", request.Servers, request)
+}
+
+func (s *Service) create(kind string, size int, request api.CreateClusterRequest) (any, error) {
 	if request.Trace {
 		return nil, errors.New("traces are not offered")
 	}
@@ -140,7 +154,7 @@ func (s *Service) create(body []byte) (any, error) {
 	name := fmt.Sprintf("tested-%d", s.created)
 	s.lock.Unlock()
 	config := configuration{JetStream: request.JetStream, Snippets: request.Snippets, Template: request.Template}
-	response := api.CreateResponse{ID: name, Description: request.Description, Kind: "server"}
+	response := api.CreateResponse{ID: name, Description: request.Description, Kind: kind}
 	if request.TLS != nil {
 		files, material, err := mint(filepath.Join(s.room, name+"-tls"), request.TLS)
 		if err != nil {
@@ -148,19 +162,64 @@ func (s *Service) create(body []byte) (any, error) {
 		}
 		config.TLS, response.TLS = files, material
 	}
-	one, err := s.newServer(name, config)
+	created := &instance{id: name}
+	err := s.startAll(created, config, size)
 	if err != nil {
-		return nil, err
-	}
-	if err := one.start(); err != nil {
-		one.stop()
+		created.stop()
 		return nil, err
 	}
 	s.lock.Lock()
-	s.instances[name] = &instance{id: name, servers: []*server{one}}
+	s.instances[name] = created
 	s.lock.Unlock()
-	response.Servers = []*api.ManagedServer{{Name: name, Port: one.port, Ports: one.config.Ports, Running: true}}
+	for _, one := range created.servers {
+		response.Servers = append(response.Servers, &api.ManagedServer{
+			Name: one.name, Cluster: one.config.ClusterName, Port: one.port, Ports: one.config.Ports, Running: true,
+		})
+	}
 	return response, nil
+}
+
+// startAll starts the servers of an instance; those of a cluster are connected to each other when it returns.
+func (s *Service) startAll(created *instance, config configuration, size int) error {
+	if size == 1 {
+		one, err := s.newServer(created.id, config)
+		if err != nil {
+			return err
+		}
+		created.servers = []*server{one}
+		return one.start()
+	}
+	routePorts := make([]int, size)
+	config.ClusterName = created.id
+	for i := range routePorts {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		routePorts[i] = port
+		config.Routes = append(config.Routes, fmt.Sprintf("nats://127.0.0.1:%d", port))
+	}
+	for i, routePort := range routePorts {
+		monitorPort, err := freePort()
+		if err != nil {
+			return err
+		}
+		config.RoutePort, config.MonitorPort = routePort, monitorPort
+		one, err := s.newServer(fmt.Sprintf("%s-%d", created.id, i+1), config)
+		if err != nil {
+			return err
+		}
+		created.servers = append(created.servers, one)
+		if err := one.start(); err != nil {
+			return err
+		}
+	}
+	for _, one := range created.servers {
+		if err := one.awaitRoutes(size - 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Service) destroy(body []byte) (any, error) {
@@ -254,12 +313,22 @@ type configuration struct {
 	Snippets                              map[string]string
 	TLS                                   *tlsFiles
 	Template                              string
+	ClusterName                           string
+	RoutePort, MonitorPort                int
+	Routes                                []string
 }
 
 const serverTemplate = `{{with .Snippets.top}}{{.}}{{end}}
 server_name: "{{.ServerName}}"
 host: "127.0.0.1"
 port: {{.ClientPort}}
+{{if .ClusterName}}client_advertise: "localhost:{{.ClientPort}}"{{end}}
+{{if .ClusterName}}http: "127.0.0.1:{{.MonitorPort}}"
+cluster {
+  name: "{{.ClusterName}}"
+  listen: "127.0.0.1:{{.RoutePort}}"
+  routes: [{{range .Routes}}"{{.}}", {{end}}]
+}{{end}}
 {{with .Snippets.accounts}}{{.}}{{end}}
 {{with .Snippets.system_account}}{{.}}{{end}}
 {{with .Snippets.authorization}}{{.}}{{end}}
@@ -341,13 +410,21 @@ func (s *Service) newServer(name string, config configuration) (*server, error) 
 	return one, one.writeConfig()
 }
 
+// handedOut are the ports that a server of this process has or had: the system gives a port again that is not yet used.
+var handedOut sync.Map
+
 func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		_ = listener.Close()
+		if _, taken := handedOut.LoadOrStore(port, true); !taken {
+			return port, nil
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 func (s *server) writeConfig() error {
@@ -412,6 +489,39 @@ func (s *server) await(seen int, words string, ended <-chan struct{}) error {
 			return fmt.Errorf("%s does not say %q", s.name, words)
 		}
 	}
+}
+
+// awaitRoutes waits until the server has routes to so many others.
+func (s *server) awaitRoutes(others int) error {
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		if s.routedTo() == others {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return fmt.Errorf("%s has routes to %d servers, not %d", s.name, s.routedTo(), others)
+}
+
+func (s *server) routedTo() int {
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/routez", s.config.MonitorPort))
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	var page struct {
+		Routes []struct {
+			RemoteID string `json:"remote_id"`
+		} `json:"routes"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&page); err != nil {
+		return 0
+	}
+	others := map[string]bool{}
+	for _, route := range page.Routes {
+		others[route.RemoteID] = true
+	}
+	return len(others)
 }
 
 // stop ends the process in good order and returns when it is gone.
