@@ -52,6 +52,29 @@ func outsidePort() int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+var (
+	hasPool      = regexp.MustCompile(`(?m)pool_size\s*[:=]`)
+	clusterBlock = regexp.MustCompile(`(?m)^\s*cluster\s*[:=]?\s*\{`)
+)
+
+// withoutPool is where a configuration is with what the package's tests set beside their files: one route per server.
+func withoutPool(path string, body []byte, opts *Options) string {
+	if opts.Cluster.PoolSize >= 0 || hasPool.Match(body) || !clusterBlock.Match(body) {
+		return path
+	}
+	body = clusterBlock.ReplaceAll(body, []byte("cluster {\n  pool_size: -1\n  compression: off\n"))
+	// Beside the original, for what it includes.
+	beside, err := os.CreateTemp(filepath.Dir(path), "outside-*.conf")
+	if err != nil {
+		panic(err)
+	}
+	defer beside.Close()
+	if _, err := beside.Write(body); err != nil {
+		panic(err)
+	}
+	return beside.Name()
+}
+
 var hasStoreDir = regexp.MustCompile(`(?m)store(_dir)?\s*[:=]`)
 
 // Start runs the process.
@@ -86,6 +109,7 @@ func (s *Server) Start() {
 		}
 	} else {
 		body, _ := os.ReadFile(o.config)
+		o.config = withoutPool(o.config, body, opts)
 		if !hasStoreDir.Match(body) && opts.JetStream {
 			sd := opts.StoreDir
 			if sd == "" {
@@ -141,6 +165,10 @@ func (s *Server) readyForConnections(d time.Duration) error {
 			continue
 		}
 		if bytes.Contains(o.log(), []byte("Server is ready")) {
+			// Tests read the port that the system gave from the options.
+			if address := s.ClusterAddr(); address != nil {
+				s.getOpts().Cluster.Port = address.Port
+			}
 			return nil
 		}
 		select {
@@ -420,6 +448,83 @@ func (s *Server) Name() string {
 	return o.name
 }
 
+// NumRoutes counts links.
+func (s *Server) NumRoutes() int {
+	v, err := s.Varz(nil)
+	if err != nil {
+		return 0
+	}
+	return v.Routes
+}
+
+func (s *Server) numRoutes() int { return s.NumRoutes() }
+
+// NumRemotes counts the servers behind them.
+func (s *Server) NumRemotes() int {
+	v, err := s.Varz(nil)
+	if err != nil {
+		return 0
+	}
+	return v.Remotes
+}
+
+// Routez asks the process.
+func (s *Server) Routez(o *RoutezOptions) (*Routez, error) {
+	path := "/routez"
+	if o != nil && o.SubscriptionsDetail {
+		path += "?subs=detail"
+	} else if o != nil && o.Subscriptions {
+		path += "?subs=1"
+	}
+	var v Routez
+	return &v, s.outsidePage(path, &v)
+}
+
+// ClusterName is the process's.
+func (s *Server) ClusterName() string {
+	v, err := s.Varz(nil)
+	if err != nil {
+		return ""
+	}
+	return v.Cluster.Name
+}
+
+// ClusterAddr is where routes connect.
+func (s *Server) ClusterAddr() *net.TCPAddr {
+	opts := s.getOpts()
+	host, port := opts.Cluster.Host, opts.Cluster.Port
+	if host == "" || host == "0.0.0.0" {
+		host = "127.0.0.1"
+	}
+	if v, err := s.Varz(nil); err == nil && v.Cluster.Port > 0 {
+		port = v.Cluster.Port
+	}
+	if port <= 0 {
+		return nil
+	}
+	a, _ := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, fmt.Sprint(port)))
+	return a
+}
+
+// outsideInterest says whether the process knows somebody who wants a subject.
+func (s *Server) outsideInterest(account, subject string) bool {
+	if v, err := s.Subsz(&SubszOptions{Subscriptions: true, Account: account, Test: subject}); err == nil && v.Total > 0 {
+		return true
+	}
+	v, err := s.Routez(&RoutezOptions{SubscriptionsDetail: true})
+	if err != nil {
+		return false
+	}
+	for _, route := range v.Routes {
+		for _, sub := range route.SubsDetail {
+			if subjectIsSubsetMatch(subject, sub.Subject) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Addr is where clients connect.
 func (s *Server) Addr() net.Addr {
 	opts := s.getOpts()
@@ -524,6 +629,70 @@ func renderUsers(users []*User, nkeys []*NkeyUser, account *Account) string {
 	return text + "]"
 }
 
+func renderCluster(o *Options) string {
+	c := &o.Cluster
+	if c.Port < 0 {
+		c.Port = outsidePort()
+	}
+	host := c.Host
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	text := fmt.Sprintf("cluster {\n  listen: %q\n", net.JoinHostPort(host, fmt.Sprint(c.Port)))
+	if c.Name != "" {
+		text += fmt.Sprintf("name: %q\n", c.Name)
+	}
+	if c.PoolSize != 0 {
+		text += fmt.Sprintf("pool_size: %d\n", c.PoolSize)
+	}
+	if len(c.PinnedAccounts) > 0 {
+		text += fmt.Sprintf("accounts: [%s]\n", strings.Join(c.PinnedAccounts, ", "))
+	}
+	if c.Compression.Mode != "" && c.Compression.Mode != CompressionNotSupported {
+		text += fmt.Sprintf("compression: %q\n", c.Compression.Mode)
+	}
+	if c.NoAdvertise {
+		text += "no_advertise: true\n"
+	}
+	if c.Advertise != "" {
+		text += fmt.Sprintf("advertise: %q\n", c.Advertise)
+	}
+	if c.ConnectRetries > 0 {
+		text += fmt.Sprintf("connect_retries: %d\n", c.ConnectRetries)
+	}
+	if c.PingInterval > 0 {
+		text += fmt.Sprintf("ping_interval: %q\n", c.PingInterval.String())
+	}
+	if c.MaxPingsOut > 0 {
+		text += fmt.Sprintf("ping_max: %d\n", c.MaxPingsOut)
+	}
+	if c.Username != "" {
+		text += fmt.Sprintf("authorization { user: %q, password: %q", c.Username, c.Password)
+		if c.AuthTimeout > 0 {
+			text += fmt.Sprintf(", timeout: %v", c.AuthTimeout)
+		}
+		text += " }\n"
+	}
+	if p := c.Permissions; p != nil {
+		text += "permissions {\n"
+		if p.Import != nil {
+			text += "import: " + renderSubjects(p.Import) + "\n"
+		}
+		if p.Export != nil {
+			text += "export: " + renderSubjects(p.Export) + "\n"
+		}
+		text += "}\n"
+	}
+	if len(o.Routes) > 0 {
+		text += "routes: ["
+		for _, route := range o.Routes {
+			text += fmt.Sprintf("%q ", route.String())
+		}
+		text += "]\n"
+	}
+	return text + "}\n"
+}
+
 func renderOutside(o *Options) string {
 	var text strings.Builder
 	if o.ServerName != "" {
@@ -605,6 +774,9 @@ func renderOutside(o *Options) string {
 			acc = o.Nkeys[0].Account
 		}
 		fmt.Fprintf(&text, "authorization { %s }\n", renderUsers(o.Users, o.Nkeys, acc))
+	}
+	if o.Cluster.Port != 0 {
+		text.WriteString(renderCluster(o))
 	}
 	if o.NoAuthUser != "" {
 		fmt.Fprintf(&text, "no_auth_user: %q\n", o.NoAuthUser)

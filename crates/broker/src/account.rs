@@ -10,6 +10,7 @@ use crate::service::{Binding, Service, ServiceTarget};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
+use hashbrown::HashMap;
 use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -101,6 +102,12 @@ impl Account {
     /// Subscriptions that were ever made in it.
     pub fn subscribed(&self) -> u64 {
         self.interest.inserted()
+    }
+
+    /// Subscriptions of other servers: now, and ever. There is one for all of a server's clients that
+    /// want the same.
+    pub fn remote_subscriptions(&self) -> (usize, u64) {
+        self.remote.get().map_or((0, 0), |remote| (remote.len(), remote.inserted()))
     }
 
     /// Calls `f` for every subscription, for monitoring.
@@ -281,6 +288,26 @@ impl Account {
         self.notify_watches(sub.subject(), shard.as_deref_mut());
         self.remove_shadows(sub, shard);
         removed
+    }
+
+    /// Takes many out, which have ended together: other servers hear once how many members a queue
+    /// group has left.
+    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut Shard>) {
+        let mut members: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
+        for sub in subs {
+            let removed = self.interest.remove(sub);
+            self.has_gone(sub.subject(), removed);
+            match sub.queue() {
+                _ if !removed => {}
+                Some(queue) => *members.entry((sub.subject(), queue)).or_default() += 1,
+                None => self.announced.changed(self, sub.subject(), None, false),
+            }
+            self.notify_watches(sub.subject(), shard.as_deref_mut());
+            self.remove_shadows(sub, shard.as_deref_mut());
+        }
+        for ((subject, queue), count) in members {
+            self.announced.members_left(self, subject, queue, count);
+        }
     }
 
     /// Whether one route serves all replies of a kind with the same

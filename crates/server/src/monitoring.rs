@@ -184,6 +184,12 @@ impl Monitor {
         }
     }
 
+    /// Subscriptions of clients here, and of other servers.
+    fn subscriptions(&self) -> usize {
+        let accounts = self.broker.accounts();
+        accounts.iter().map(|account| account.subscriptions() + account.remote_subscriptions().0).sum()
+    }
+
     fn traffic(&self) -> Traffic {
         let (connections, total_connections) = self.broker.connection_counts();
         let [in_msgs, in_bytes, out_msgs, out_bytes] = self.broker.traffic();
@@ -203,7 +209,7 @@ impl Monitor {
             out_client_msgs: out_msgs.saturating_sub(link_out),
             out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
-            subscriptions: self.broker.accounts().iter().map(|a| a.subscriptions()).sum::<usize>() as u32,
+            subscriptions: self.subscriptions() as u32,
             ..Traffic::default()
         }
     }

@@ -51,16 +51,24 @@ impl Announced {
     #[inline]
     pub(crate) fn changed(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
         if self.cluster.terms().is_some() {
-            self.count(account, subject, queue, is_new);
+            let count = |before: u32| if is_new { before + 1 } else { before.saturating_sub(1) };
+            self.count(account, subject, queue, count);
         }
     }
 
-    fn count(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
+    /// So many members of a queue group have left at once.
+    pub(crate) fn members_left(&self, account: &Account, subject: &[u8], queue: &[u8], members: u32) {
+        if self.cluster.terms().is_some() {
+            self.count(account, subject, Some(queue), |before| before.saturating_sub(members));
+        }
+    }
+
+    fn count(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, count: impl FnOnce(u32) -> u32) {
         let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
         let key = [subject, if queue.is_some() { b" " } else { b"" }, queue.unwrap_or_default()].concat();
         let mut part = lock(&parts[self.hasher.hash_one(&key) as usize % PARTS]);
         let before = part.get(&key[..]).copied().unwrap_or(0);
-        let now = if is_new { before + 1 } else { before.saturating_sub(1) };
+        let now = count(before);
         if now == 0 {
             part.remove(&key[..]);
         } else {

@@ -439,7 +439,7 @@ impl Session {
         if let SessionState::Ready(ready) = std::mem::replace(&mut self.state, SessionState::AwaitConnect) {
             let subs = self.conn.take_subscriptions();
             self.log_delsubs(&subs);
-            subs.iter().for_each(|sub| _ = ready.account.unsubscribe(sub, Some(&mut *shard)));
+            ready.account.unsubscribe_all(&subs, Some(&mut *shard));
             self.leave(&ready.account);
             self.keep_ping_state(&ready);
         }

@@ -205,10 +205,8 @@ impl Removal {
         self.run_on(None);
     }
 
-    fn run_on(self, mut shard: Option<&mut Shard>) {
-        for sub in self.subs {
-            self.account.unsubscribe(&sub, shard.as_deref_mut());
-        }
+    fn run_on(self, shard: Option<&mut Shard>) {
+        self.account.unsubscribe_all(&self.subs, shard);
     }
 }
 

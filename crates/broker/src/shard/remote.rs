@@ -82,6 +82,8 @@ impl RemoteTargets {
             }
             found.groups.push(spread);
         }
+        // Peers see the names always in this order.
+        found.groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         matched.clear();
         Some(found)
     }

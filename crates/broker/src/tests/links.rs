@@ -51,6 +51,14 @@ impl Wire {
         net.flush_all();
     }
 
+    /// Interest that was announced on it.
+    fn announced(&self, net: &Net) -> String {
+        net.shards[0].borrow_mut().flush_link(self.link.conn());
+        net.flush_all();
+        let all = String::from_utf8(self.sink.take()).unwrap();
+        all.split_inclusive("\r\n").filter(|line| line.starts_with("RS")).collect()
+    }
+
     /// Messages that were written to it.
     fn got(&self) -> String {
         let all = String::from_utf8(self.sink.take()).unwrap();
@@ -107,6 +115,48 @@ fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
     // Nobody is anywhere, or nobody was chosen.
     from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
     assert_eq!(got([&from, &to, &plain]), [""; 3]);
+}
+
+#[test]
+fn what_a_client_leaves_behind_is_told_once_for_each_group() {
+    let net = Net::new();
+    let wire = Wire::new(&net);
+    let mut stays = net.peer(0);
+    stays.send("SUB both q 1\r\n");
+    let mut goes = net.peer(0);
+    for sid in 0..100 {
+        goes.send(&format!("SUB both q {sid}\r\nSUB own q 1{sid:02}\r\n"));
+    }
+    goes.send("SUB plain 300\r\n");
+    net.flush_all();
+    wire.announced(&net);
+    goes.leave();
+    net.flush_all();
+    let mut told: Vec<_> = wire.announced(&net).lines().map(str::to_owned).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["RS+ $G both q 1", "RS- $G own q", "RS- $G plain"]);
+}
+
+#[test]
+fn a_message_names_its_groups_in_one_order() {
+    for groups in [["bar", "baz", "foo"], ["foo", "baz", "bar"]] {
+        let net = Net::new();
+        let mut wire = Wire::new(&net);
+        groups.iter().for_each(|group| wire.hears(&net, &format!("RS+ $G work {group} 1\r\n")));
+        let mut client = net.peer(0);
+        client.send("PUB work 2\r\nhi\r\n");
+        net.flush_all();
+        assert_eq!(wire.got(), "RMSG $G work | bar baz foo 2\r\nhi\r\n");
+    }
+}
+
+#[test]
+fn what_other_servers_want_is_counted_apart() {
+    let net = Net::new();
+    let mut wire = Wire::new(&net);
+    wire.hears(&net, "RS+ $G a\r\nRS+ $G b q 7\r\nRS- $G a\r\n");
+    let account = net.broker.account("$G").expect("it is always there");
+    assert_eq!((account.subscriptions(), account.remote_subscriptions()), (0, (1, 2)));
 }
 
 struct NoTokens;

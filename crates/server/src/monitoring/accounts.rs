@@ -196,7 +196,9 @@ pub(super) fn whole_interest(broker: &Broker) -> InterestSnapshot {
 fn subscribed<'a>(accounts: impl IntoIterator<Item = &'a Account>) -> InterestSnapshot {
     let mut sum = InterestSnapshot::default();
     for account in accounts {
-        let (now, ever) = (account.subscriptions() as u64, account.subscribed());
+        let (remote_now, remote_ever) = account.remote_subscriptions();
+        let now = (account.subscriptions() + remote_now) as u64;
+        let ever = account.subscribed() + remote_ever;
         sum.num_subscriptions += now as u32;
         sum.num_inserts += ever;
         sum.num_removes += ever.saturating_sub(now);
