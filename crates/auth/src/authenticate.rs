@@ -7,13 +7,15 @@ use std::time::SystemTime;
 
 use crate::callout::{self, AuthRequest};
 use crate::certificate::ClientCertificate;
-use crate::config::{AuthConfig, Method, NkeyUser, User, Users};
-use crate::credentials::{ConnectionType, Credentials};
+use crate::config::{AuthConfig, Method};
+use crate::connection_type::ConnectionType;
+use crate::credentials::Credentials;
 use crate::identity::Identity;
 use crate::operator::{self, Accounts, ClaimsFault};
 use crate::proxy::Proxied;
 use crate::secret::{Secret, StoredSecret};
 use crate::signature::{is_signed, signature_of};
+use crate::users::{NkeyUser, User, Users};
 use myelin_stdx::entropy::Entropy;
 
 /// Facts about somebody who wants to be let in.
@@ -360,7 +362,7 @@ fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credentials::ConnectionTypes;
+    use crate::connection_type::ConnectionTypes;
     use crate::permissions::Permissions;
     use crate::{AccountName, KeyPair};
     use myelin_stdx::entropy::OsEntropy;

@@ -5,8 +5,9 @@
 
 use super::auth_request::{AuthRequest, ServerKeys};
 use super::{Callout, CalloutService};
+use crate::account_name::AccountName;
 use crate::authenticate::Reject;
-use crate::identity::{AccountName, Identity};
+use crate::identity::Identity;
 use crate::jwt::{self, AuthorizationResponseClaims, PREFIX, UserClaims, UserPermissions};
 use crate::operator::{
     Accounts, ClaimsFault, TrustedAccount, Withdrawn, apply_scope, check_source, check_way_in, end, seconds,

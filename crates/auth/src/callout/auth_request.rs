@@ -1,9 +1,9 @@
 //! One question: about whom, by whom, and the token in which it is written.
 
 use super::CalloutService;
+use crate::account_name::AccountName;
 use crate::authenticate::Attempt;
-use crate::credentials::ConnectionType;
-use crate::identity::AccountName;
+use crate::connection_type::ConnectionType;
 use crate::jwt::{AuthorizationRequest, ClientInformation, ClientTls, ConnectOptions, ServerId};
 use crate::operator::{ClaimedUser, seconds};
 use crate::proxy::Proxied;

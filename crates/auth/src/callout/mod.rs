@@ -12,9 +12,9 @@ pub use auth_request::{AuthRequest, ClientInfo, RequestingServer, ServerKeys, Si
 
 pub use crate::jwt::ClientTls;
 
+use crate::account_name::AccountName;
 use crate::authenticate::Attempt;
 use crate::config::AuthConfig;
-use crate::identity::AccountName;
 use crate::operator::TrustedAccount;
 use std::sync::Arc;
 

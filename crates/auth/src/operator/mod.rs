@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use crate::account_name::AccountName;
 use crate::authenticate::{Attempt, Reject, check_signature};
-use crate::credentials::{ConnectionType, ConnectionTypes};
-use crate::identity::{AccountName, Identity};
+use crate::connection_type::{ConnectionType, ConnectionTypes};
+use crate::identity::Identity;
 use crate::jwt::{self, Network, UserClaims, UserPermissions};
 use crate::secret::Secret;
 
