@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::authenticate::{Attempt, anonymous};
+use crate::attempt::Attempt;
 use crate::callout::Callout;
-use crate::certificate::ClientCertificate;
 use crate::connection_type::ConnectionType;
 use crate::credentials::Credentials;
-use crate::identity::Identity;
 use crate::operator::Trust;
 use crate::secret::StoredSecret;
 use crate::users::{NkeyUser, User, Users};
@@ -210,24 +208,6 @@ impl AuthConfig {
             Method::Users(users) => users.have_nkeys(),
             Method::Open | Method::Token(_) | Method::SingleUser { .. } => false,
         }
-    }
-
-    /// Identifies a connection that begins with something else than CONNECT, if that is allowed.
-    /// Never slow.
-    #[must_use]
-    pub fn anonymous(&self, via: ConnectionType) -> Option<Identity> {
-        self.anonymous_with(None, via)
-    }
-
-    /// Identifies a connection that begins with something else than CONNECT and may have shown a
-    /// certificate, if that is allowed. Never slow.
-    #[must_use]
-    pub fn anonymous_with(
-        &self,
-        certificate: Option<Arc<ClientCertificate>>,
-        via: ConnectionType,
-    ) -> Option<Identity> {
-        anonymous(self, certificate, via).ok()
     }
 
     /// The user that connections without credentials become.

@@ -9,6 +9,7 @@
 //! asked about everybody else ([`callout`]).
 
 mod account_name;
+mod attempt;
 mod authenticate;
 pub mod callout;
 mod certificate;
@@ -31,7 +32,8 @@ mod users;
 mod xkey;
 
 pub use account_name::AccountName;
-pub use authenticate::{Attempt, Decision, Reject, authenticate};
+pub use attempt::{Attempt, Reject};
+pub use authenticate::{Decision, authenticate};
 pub use certificate::{ClientCertificate, NameLookup};
 pub use config::{AuthConfig, Method};
 pub use connection_type::{ConnectionType, ConnectionTypes};

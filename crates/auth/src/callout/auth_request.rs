@@ -2,10 +2,10 @@
 
 use super::CalloutService;
 use crate::account_name::AccountName;
-use crate::authenticate::Attempt;
+use crate::attempt::Attempt;
 use crate::connection_type::ConnectionType;
-use crate::jwt::{AuthorizationRequest, ClientInformation, ClientTls, ConnectOptions, ServerId};
-use crate::operator::{ClaimedUser, seconds};
+use crate::jwt::{AuthorizationRequest, ClientInformation, ClientTls, ConnectOptions, ServerId, seconds};
+use crate::operator::ClaimedUser;
 use crate::proxy::Proxied;
 use crate::secret::Secret;
 use crate::signature::KeyPair;
