@@ -3,12 +3,14 @@
 //! An account that is gone leaves its streams at rest: unbound, with everything they have, until
 //! `JetStream::enable`.
 
+use super::JetStream;
+use super::api_counters::ApiCounters;
 use super::api_service::ApiService;
 use super::consumers::{CreateContext, LogListener, StreamConsumers};
 use super::host::{Host, Timer};
-use super::live::{LiveStream, ReleaseListener, ServerIdentity, lock};
+use super::live::{LiveStream, ReleaseListener, ServerIdentity};
+use super::settings::REPAIR;
 use super::sourcing::{SeenPositions, orphans};
-use super::{ApiCounters, JetStream, REPAIR};
 use myelin_broker::{Account, Binding, Level};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, AdvisoryHeader};
@@ -17,6 +19,7 @@ use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{
     self, AccountLimits, FIRST_TIER, Limits, OtherStreams, Retention, Storage, StreamConfig,
 };
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::Consumers;
 use myelin_store::{FoundStream, Seq, Stream, StreamId, Timestamp};
 use myelin_streams::backup::backup_reader::RestoreError;

@@ -1,6 +1,7 @@
 //! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
 
 mod account;
+mod api_counters;
 mod api_request;
 mod api_service;
 mod backup;
@@ -28,22 +29,24 @@ use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
+use settings::REPAIR;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 pub use account::AccountStreams;
+use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
 use consumers::LogListener;
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
-use live::lock;
-pub use live::{Backlog, CoreGuard, LiveStream};
-pub use settings::{JetStreamSettings, ServerLimits};
+pub use live::{CoreGuard, LiveStream};
+use myelin_stdx::sync::lock;
+pub use settings::{Backlog, JetStreamSettings, ServerLimits};
 use sourcing::orphans;
 
 /// How long the end of the server waits until clients are told of it.
@@ -86,25 +89,6 @@ pub struct JetStream {
     pub(crate) restores: Arc<backup::Restores>,
     /// Accounts that are promised more than the server has left.
     refused: Mutex<RefusedAccounts>,
-}
-
-/// How often the API was asked.
-#[derive(Default)]
-pub(crate) struct ApiCounters {
-    total: AtomicU64,
-    errors: AtomicU64,
-}
-
-impl ApiCounters {
-    pub(crate) fn count(&self, is_error: bool) {
-        self.total.fetch_add(1, Relaxed);
-        self.errors.fetch_add(u64::from(is_error), Relaxed);
-    }
-
-    /// Requests, and those that were answered by an error.
-    pub(crate) fn get(&self) -> (u64, u64) {
-        (self.total.load(Relaxed), self.errors.load(Relaxed))
-    }
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -413,11 +397,10 @@ impl JetStream {
         self.is_seeking.store(true, Release);
     }
 
-    /// Opens a stream anew that has failed, once.
-    pub fn repair(&self, stream: &Arc<LiveStream>) {
-        let account = self.account(stream.account_name());
-        // One that was deleted needs none.
-        if account.and_then(|account| account.stream(stream.name())).is_some_and(|known| stream.is(&known)) {
+    /// Opens a stream anew that has failed, once. One that was deleted needs no repair, nor does
+    /// another one of its name that has not failed.
+    pub fn repair(&self, account: &str, stream: &str) {
+        if let Some(stream) = self.account(account).and_then(|account| account.stream(stream)) {
             stream.repair(&self.store);
         }
     }
@@ -447,9 +430,6 @@ impl JetStream {
         u64::from_le_bytes(seed)
     }
 }
-
-/// Advice to an operator about a stream that cannot be opened.
-const REPAIR: &str = "Stop the server and look at it with `myelin store check`";
 
 /// Logs what an operator should know of a store that was opened.
 fn log_report(host: &dyn Host, report: &StoreReport) {

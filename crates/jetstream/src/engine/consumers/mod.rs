@@ -49,11 +49,11 @@ mod schedule_index;
 mod wakeups;
 
 use super::host::Host;
-use super::live::lock;
 use super::{JetStream, LiveStream, sourcing};
 use myelin_broker::{Account, Binding, Level, Service, Shard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed};
 use myelin_store::{Done, Filter, Job, Seq, StreamReader, Timestamp};
 use myelin_streams::consumer::{StateHandle, account_hash};

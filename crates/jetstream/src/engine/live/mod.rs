@@ -31,6 +31,7 @@ use super::consumers::StreamConsumers;
 use super::direct::DirectGets;
 use super::host::Host;
 use super::ordered_outbox::OrderedOutbox;
+use super::settings::Backlog;
 use super::sourcing::{Downstreams, Sourcing, identity};
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
@@ -39,18 +40,18 @@ use ingress::Ingress;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, TraceRole, Traced};
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_stdx::sync::lock;
 use myelin_store::{Lost, OnRelease, Seq, StreamId, StreamReader, Ticket, Timestamp};
 use myelin_streams::read::{Readable, contents};
 use myelin_streams::stream::{StreamCore, refuse_overload};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use reports::RateLimitedReports;
 use scope::StreamScope;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
-pub use ingress::Backlog;
 
 /// Identity of the server, which all its streams share.
 #[derive(Clone, Copy, Debug)]
@@ -391,8 +392,4 @@ impl ReleaseListener {
     fn stream(&self) -> Option<Arc<LiveStream>> {
         lock(&self.0).upgrade()
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -337,7 +337,7 @@ impl LiveStream {
         if let Some(job) = after.job.take()
             && let Some(me) = self.me.upgrade()
         {
-            self.scope.host.spawn_upkeep(me, job);
+            self.scope.host.spawn_upkeep(Box::new(move || me.upkeep(job)));
         }
         if let Some(why) = after.effects.failed.take() {
             self.note_failure(why);

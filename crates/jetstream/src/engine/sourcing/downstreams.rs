@@ -5,10 +5,10 @@
 
 use super::SourceReader;
 use crate::engine::consumers::LiveConsumer;
-use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
 use myelin_broker::{Service, Shard};
 use myelin_jsapi::ApiError;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, Weak};
 

@@ -47,11 +47,11 @@ mod source_reader;
 mod status;
 
 use super::consumers::StreamConsumers;
-use super::live::lock;
 use super::{JetStream, LiveStream};
 pub(super) use downstreams::Downstreams;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::Seq;
 use positions::Positions;
 pub(super) use positions::{SeenPositions, is_position, upkeep};

@@ -15,8 +15,8 @@
 use super::render::SourceHeader;
 use crate::engine::LiveStream;
 use crate::engine::consumers::StreamConsumers;
-use crate::engine::live::lock;
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{AckPolicy, AckRules, Consumers};
 use myelin_store::journal::Journal;
 use myelin_store::{Done, Job, Seq, Timestamp};
