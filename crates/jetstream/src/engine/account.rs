@@ -6,7 +6,7 @@
 use super::JetStream;
 use super::api_counters::ApiCounters;
 use super::api_service::ApiService;
-use super::consumers::{CreateContext, LogListener, StreamConsumers};
+use super::consumers::{LogListener, OwnStream, StreamConsumers};
 use super::host::{Host, Timer};
 use super::live::{LiveStream, ReleaseListener, ServerIdentity};
 use super::settings::REPAIR;
@@ -445,7 +445,7 @@ impl AccountStreams {
             Storage::File => (&self.files, &jetstream.files),
         };
         let name = config.name.clone();
-        let consumers = StreamConsumers::new(&name, jetstream, &self.account, states);
+        let consumers = StreamConsumers::new(&name, jetstream.consumer_parts(), &self.account, states);
         let settings = stream::StreamSettings {
             domain: jetstream.settings.domain.clone(),
             account: Arc::clone(account),
@@ -470,11 +470,11 @@ impl AccountStreams {
         core.catch_up(lifetimes_until, self.host.now());
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
-        consumers.attach(&live);
+        consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
         log.attach(&consumers);
         consumers.bind();
         let config = live.config();
-        consumers.restore(&CreateContext::new(&config, jetstream));
+        consumers.restore(&jetstream.create_context(&config));
         live.sourcing().opened(&consumers, &config, last, seen);
         live.bind();
         live.fire();

@@ -40,7 +40,7 @@ use std::time::Duration;
 pub use account::AccountStreams;
 use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
-use consumers::LogListener;
+use consumers::{CreateContext, LogListener, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
@@ -65,7 +65,7 @@ pub struct JetStream {
     pub(crate) settings: JetStreamSettings,
     /// Limits in force; those in the settings were at the start.
     limits: ArcSwap<ServerLimits>,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) host: Arc<dyn Host>,
     entropy: Arc<dyn Entropy>,
     accounts: RwLock<HashMap<String, Arc<AccountStreams>>>,
@@ -124,7 +124,7 @@ impl JetStream {
             in_flight: Arc::new(InFlight::new(limits.batches.clone())),
             limits: ArcSwap::from_pointee(limits),
             settings,
-            store,
+            store: Arc::new(store),
             host,
             entropy,
             accounts: RwLock::default(),
@@ -421,6 +421,23 @@ impl JetStream {
             .iter()
             .map(|account| account.reserved())
             .fold([0, 0], |[memory, files], [m, f]| [memory.saturating_add(m), files.saturating_add(f)])
+    }
+
+    /// Context in which consumers of a stream with this configuration are made.
+    fn create_context<'a>(&self, stream: &'a StreamConfig) -> CreateContext<'a> {
+        let largest = i64::from(stream.max_msg_size);
+        let largest = if largest > 0 { largest } else { self.settings.max_payload };
+        CreateContext { stream, largest, seed: self.seed() }
+    }
+
+    /// Parts that all consumers work with.
+    fn consumer_parts(&self) -> ServerParts<'_> {
+        ServerParts {
+            domain: &self.settings.domain,
+            host: &self.host,
+            store: &self.store,
+            entropy: &self.entropy,
+        }
     }
 
     /// A number that nobody can guess.

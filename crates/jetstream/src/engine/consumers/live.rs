@@ -499,7 +499,7 @@ impl LiveConsumer {
             slot.panicked = Some(instant);
         }
         if let Some(owner) = self.owner.upgrade() {
-            let seed = owner.jetstream.upgrade().map_or(0, |jetstream| jetstream.seed());
+            let seed = owner.seed();
             must_cool_down |= caught(|| slot.core.reopen(&owner.stream, seed, now)).is_err();
         }
         // What it was told may have been lost half-way.

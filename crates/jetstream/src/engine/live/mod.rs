@@ -20,6 +20,7 @@ mod core_guard;
 mod health;
 mod ingress;
 mod lost;
+mod own_stream;
 mod repair;
 mod reports;
 mod scope;

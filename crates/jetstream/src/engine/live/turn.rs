@@ -4,7 +4,7 @@ use super::LiveStream;
 use super::core_cell::CoreSlot;
 use super::traces::BatchTraces;
 use crate::engine::host::Timer;
-use crate::engine::sourcing::{NextAction, SourceReader};
+use crate::engine::sourcing::{self, NextAction, SourceReader};
 use myelin_broker::{MessageTrace, Service, ServiceBatch, Shard};
 use myelin_jsapi::ApiError;
 use myelin_stdx::turn::Submitted;
@@ -403,7 +403,9 @@ impl LiveStream {
 
     /// Does a job of the store and takes it back; only for threads that may wait.
     pub fn upkeep(&self, job: Job) {
-        if let Some(done) = self.consumers.upkeep(job) {
+        // Else the server is ending.
+        if let Some((log, store)) = self.consumers.log() {
+            let done = sourcing::upkeep(job, log, store.journal(), self.scope.host.now());
             self.submit_and_wait(StreamWork::Finish(done));
         }
     }

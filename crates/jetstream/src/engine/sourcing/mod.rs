@@ -54,7 +54,7 @@ use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
 use myelin_store::Seq;
 use positions::Positions;
-pub(super) use positions::{SeenPositions, is_position, upkeep};
+pub(super) use positions::{SeenPositions, upkeep};
 pub(super) use source_reader::{NextAction, SourceReader, identity};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};

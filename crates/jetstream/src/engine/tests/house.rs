@@ -1,7 +1,6 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
-use crate::engine::consumers::CreateContext;
 use crate::engine::{
     AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task,
     Timer,
@@ -254,7 +253,7 @@ impl House {
         let Ok(Created::New(config)) = consumers::create(wanted, &world, &mut String::new) else {
             panic!("it is a new one")
         };
-        let around = CreateContext::new(&config_of_stream, &self.jetstream);
+        let around = self.jetstream.create_context(&config_of_stream);
         live.consumers().create(*config, &around, &mut MessageBuf::default()).expect("it can be made");
         self.settle();
     }
