@@ -6,9 +6,7 @@ use bytes::Bytes;
 use myelin_auth::AuthConfig;
 use myelin_broker::{Account, Broker, Conn, Endpoint, Level, Log, Service, Session, Shard, Transport};
 use myelin_disk::memory::MemoryDisk;
-use myelin_jetstream::{
-    ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer,
-};
+use myelin_jetstream::{ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer};
 use myelin_jsapi::config::AccountLimits;
 use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_store::entropy::SeededEntropy;

@@ -44,10 +44,10 @@ use consumers::{CreateContext, LogListener, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
+use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
 use myelin_stdx::sync::lock;
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
-use sourcing::orphans;
 
 /// How long the end of the server waits until clients are told of it.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(50);
@@ -200,25 +200,6 @@ impl JetStream {
             accounts.insert(account.name().to_owned(), streams);
         }
         self.sweep_linked();
-    }
-
-    /// A stream was opened that has consumers for others that copy it.
-    fn note_linked(&self, stream: &Arc<LiveStream>) {
-        lock(&self.linked).push(Arc::downgrade(stream));
-    }
-
-    /// Ends those whose streams are not there, as far as their accounts are enabled.
-    fn sweep_linked(self: &Arc<Self>) {
-        if lock(&self.linked).is_empty() {
-            return;
-        }
-        let me = Arc::downgrade(self);
-        self.host.spawn_api(Box::new(move || {
-            let Some(me) = me.upgrade() else { return };
-            let found = std::mem::take(&mut *lock(&me.linked));
-            let left = orphans::sweep_found(&me, found);
-            lock(&me.linked).extend(left);
-        }));
     }
 
     /// An account is gone: nothing of its streams hears or tells anything, until it is
@@ -428,6 +409,17 @@ impl JetStream {
         let largest = i64::from(stream.max_msg_size);
         let largest = if largest > 0 { largest } else { self.settings.max_payload };
         CreateContext { stream, largest, seed: self.seed() }
+    }
+
+    /// Identity of the server, for its streams.
+    fn identity(&self) -> ServerIdentity<'_> {
+        ServerIdentity {
+            name: &self.settings.server_name,
+            id: &self.settings.server_id,
+            domain: &self.settings.domain,
+            backlog: self.settings.backlog,
+            max_pending: self.settings.max_pending,
+        }
     }
 
     /// Parts that all consumers work with.

@@ -17,6 +17,7 @@
 mod advisories;
 mod core_cell;
 mod core_guard;
+mod downstreams;
 mod health;
 mod ingress;
 mod lost;
@@ -24,6 +25,7 @@ mod own_stream;
 mod repair;
 mod reports;
 mod scope;
+mod sourcing;
 mod traces;
 mod turn;
 mod view;
@@ -33,9 +35,9 @@ use super::direct::DirectGets;
 use super::host::Host;
 use super::ordered_outbox::OrderedOutbox;
 use super::settings::Backlog;
-use super::sourcing::{Downstreams, Sourcing, identity};
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
+use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, TraceRole, Traced};
@@ -47,12 +49,14 @@ use myelin_streams::read::{Readable, contents};
 use myelin_streams::stream::{StreamCore, refuse_overload};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use reports::RateLimitedReports;
-use scope::StreamScope;
+use scope::{StreamScope, identity};
+use sourcing::SourcingMarks;
 use std::sync::{Arc, Mutex, Weak};
 use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
+pub(super) use sourcing::{Downstream, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +81,9 @@ pub struct LiveStream {
     outbox: OrderedOutbox,
     direct: Arc<DirectGets>,
     consumers: Arc<StreamConsumers>,
-    /// The streams that it copies, and those that copy it.
-    sourcing: Sourcing,
+    /// Mirror or sources by which it copies others, and those of others that copy it.
+    sourcing: Box<dyn Sourcing>,
+    sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
     me: Weak<Self>,
 }
@@ -91,7 +96,7 @@ impl LiveStream {
         core: StreamCore,
         account: &Arc<Account>,
         host: &Arc<dyn Host>,
-        consumers: &Arc<StreamConsumers>,
+        (consumers, sourcing): (&Arc<StreamConsumers>, Box<dyn Sourcing>),
         server: ServerIdentity<'_>,
     ) -> Arc<Self> {
         let ServerIdentity { backlog, domain, max_pending, .. } = server;
@@ -116,7 +121,8 @@ impl LiveStream {
             outbox: OrderedOutbox::default(),
             direct: DirectGets::new(account, host, readable),
             consumers: Arc::clone(consumers),
-            sourcing: Sourcing::default(),
+            sourcing,
+            sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
             me: Weak::clone(me),
         })
@@ -157,8 +163,13 @@ impl LiveStream {
     }
 
     /// Mirror or sources that it copies.
-    pub(super) fn sourcing(&self) -> &Sourcing {
-        &self.sourcing
+    pub(super) fn sourcing(&self) -> &dyn Sourcing {
+        &*self.sourcing
+    }
+
+    /// Marks of what its mirror or sources wait for.
+    pub(super) fn sourcing_marks(&self) -> &SourcingMarks {
+        &self.sourcing_marks
     }
 
     /// Source readers that copy it.

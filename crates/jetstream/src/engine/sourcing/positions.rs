@@ -13,7 +13,6 @@
 //!   anything. The last one that the stream can have is believed.
 
 use super::render::SourceHeader;
-use crate::engine::LiveStream;
 use crate::engine::consumers::{POSITION_PREFIX, StreamConsumers, is_position};
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
@@ -104,8 +103,8 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    pub(super) fn of(stream: &LiveStream, looked_through: &Arc<AtomicU64>) -> Self {
-        Self { consumers: Arc::clone(stream.consumers()), looked_through: Arc::clone(looked_through) }
+    pub(super) fn of(consumers: &Arc<StreamConsumers>, looked_through: &Arc<AtomicU64>) -> Self {
+        Self { consumers: Arc::clone(consumers), looked_through: Arc::clone(looked_through) }
     }
 
     /// Notes how far a source is. An error is the disk's: the next one that is written writes this
