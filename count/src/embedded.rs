@@ -6,13 +6,11 @@ use bytes::Bytes;
 use myelin_auth::AuthConfig;
 use myelin_broker::{Account, Broker, Conn, Endpoint, Level, Log, Service, Session, Shard, Transport};
 use myelin_disk::memory::MemoryDisk;
-use myelin_jetstream::{
-    ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task, Timer,
-};
+use myelin_jetstream::{ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer};
 use myelin_jsapi::config::AccountLimits;
 use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{Job, StoreOptions, Timestamp};
+use myelin_store::{StoreOptions, Timestamp};
 use myelin_streams::stream::batch::BatchLimits;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
@@ -171,8 +169,8 @@ impl Embedded {
             task();
         } else if let Some(service) = take(&host.woken) {
             self.shard.wake(&service);
-        } else if let Some((stream, job)) = take(&host.jobs) {
-            stream.upkeep(job);
+        } else if let Some(job) = take(&host.jobs) {
+            job();
         } else if let Some((account, mut messages)) = take(&host.messages) {
             let now = self.instant();
             self.shard.send(&account, &mut messages, now);
@@ -206,7 +204,7 @@ struct Waiting {
     requests: Mutex<VecDeque<ApiRequest>>,
     tasks: Mutex<VecDeque<Task>>,
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
-    jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
+    jobs: Mutex<VecDeque<Task>>,
     alarms: Mutex<Vec<(Timestamp, Weak<dyn Timer>)>>,
     next_alarm: AtomicI64,
     messages: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
@@ -267,15 +265,15 @@ impl Host for Waiting {
         self.spawn_read(task);
     }
 
-    fn repair(&self, _: Arc<LiveStream>) {}
+    fn repair(&self, _: &str, _: &str) {}
 
     fn schedule(&self, at: Timestamp, alarmed: Weak<dyn Timer>) {
         lock(&self.alarms).push((at, alarmed));
         self.next_alarm.fetch_min(at, Relaxed);
     }
 
-    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job) {
-        lock(&self.jobs).push_back((stream, job));
+    fn spawn_upkeep(&self, task: Task) {
+        lock(&self.jobs).push_back(task);
     }
 
     fn system_account(&self) -> Option<Arc<Account>> {

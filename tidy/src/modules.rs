@@ -180,7 +180,9 @@ fn named<'a>(tokens: &[Token<'a>]) -> Named<'a> {
     let mut at = 0;
     while at < tokens.len() {
         let is_inner = at > 0 && matches!(tokens[at - 1].text, ":" | ".");
-        if tokens[at].kind != Kind::Word || is_inner {
+        // Who may see an item is no use of who may.
+        let is_visibility = is_scope(&tokens[..at]);
+        if tokens[at].kind != Kind::Word || is_inner || is_visibility {
             at += 1;
         } else if tokens[at].text == "use" {
             let is_public = at > 0 && matches!(tokens[at - 1].text, "pub" | ")");
@@ -201,6 +203,11 @@ fn named<'a>(tokens: &[Token<'a>]) -> Named<'a> {
     let count = |name: &str| tokens.iter().filter(|token| token.text == name).count();
     named.paths.extend(passed_on.into_iter().filter(|path| path.last().is_some_and(|name| count(name) > 1)));
     named
+}
+
+/// Whether what follows these tokens is the scope of a `pub(in …)`.
+fn is_scope(before: &[Token<'_>]) -> bool {
+    matches!(before, [.., public, open, word] if (public.text, open.text, word.text) == ("pub", "(", "in"))
 }
 
 /// Names with two colons between them.
@@ -279,6 +286,16 @@ mod tests {
             ("lib.rs", "mod a; mod b; pub use b::B;"),
             ("a.rs", "use crate::B; #[cfg(test)] mod twin; #[cfg(test)] use crate::b::Twin; struct A;"),
             ("b.rs", "pub struct B; #[cfg(all(test, loom))] mod models { use crate::a::A; }"),
+        ];
+        assert_eq!(found(&files), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn who_may_see_an_item_is_not_used_by_it() {
+        let files = [
+            ("lib.rs", "mod a;"),
+            ("a/mod.rs", "mod b; use b::B;"),
+            ("a/b.rs", "pub(in crate::a) struct B;"),
         ];
         assert_eq!(found(&files), Vec::<Vec<String>>::new());
     }

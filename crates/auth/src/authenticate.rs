@@ -1,130 +1,19 @@
 //! The one function that turns credentials into an identity.
 
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use crate::callout::{self, AuthRequest};
+use crate::account_name::AccountName;
+use crate::attempt::{Attempt, Reject};
+use crate::callout::{self, AuthRequest, CalloutService};
 use crate::certificate::ClientCertificate;
-use crate::config::{AuthConfig, Method, NkeyUser, User, Users};
-use crate::credentials::{ConnectionType, Credentials};
+use crate::config::{AuthConfig, Method};
+use crate::connection_type::ConnectionType;
+use crate::credentials::Credentials;
 use crate::identity::Identity;
 use crate::operator::{self, Accounts, ClaimsFault};
 use crate::proxy::Proxied;
 use crate::secret::{Secret, StoredSecret};
-use crate::signature::{is_signed, signature_of};
-use myelin_stdx::entropy::Entropy;
-
-/// Facts about somebody who wants to be let in.
-#[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
-    /// Credentials of the CONNECT.
-    pub credentials: &'a Credentials,
-    /// How the connection came in.
-    pub via: ConnectionType,
-    /// Nonce that the INFO asked to be signed; empty where it did not.
-    pub nonce: &'a str,
-    /// Where the connection comes from.
-    pub peer: IpAddr,
-    /// When it is.
-    pub now: SystemTime,
-    /// Where the key of a callout request comes from.
-    pub entropy: &'a dyn Entropy,
-}
-
-/// Why nobody is let in. For logs and counters: on the wire all are `Authorization Violation`, and
-/// they must not be told apart there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reject {
-    /// The credentials lack what the method asks for.
-    Missing,
-    /// There is no such user, or the secret is wrong.
-    Wrong,
-    /// The user may not come in this way.
-    ConnectionType,
-    /// The certificate, if there is one, names no user; or there should be one and is none.
-    Certificate,
-    /// Nothing is signed.
-    SignatureMissing,
-    /// The signature is not base64.
-    SignatureEncoding,
-    /// The signature is not by the key.
-    SignatureWrong,
-    /// The token lets nobody in.
-    Claims(ClaimsFault),
-    /// The signature of a proxy is not by one that is trusted.
-    ProxyNotTrusted,
-    /// The user must come through a trusted proxy.
-    ProxyRequired,
-    /// A callout service lets the user in only through a trusted proxy, or was asked about one who
-    /// must come so.
-    AnswerNeedsProxy,
-    /// The response of a callout service lets nobody in, for this reason.
-    Callout(String),
-    /// A callout service did not answer in time: the account in which it was asked.
-    Unanswered(String),
-}
-
-impl Reject {
-    /// Whether the reference's log has a line for it, and what it says: the rest only counts.
-    #[must_use]
-    pub fn is_reported(&self) -> bool {
-        !matches!(self, Self::Missing | Self::Wrong | Self::ConnectionType | Self::Certificate)
-    }
-
-    /// Whether that line is an error; else it is for who debugs.
-    #[must_use]
-    pub fn is_error(&self) -> bool {
-        matches!(self, Self::Claims(fault) if fault.is_error())
-    }
-
-    /// Whether that line is a warning.
-    #[must_use]
-    pub fn is_warning(&self) -> bool {
-        matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy)
-    }
-
-    /// Whether that line is about a callout service and not about the connection. Compat: it does
-    /// not name that.
-    #[must_use]
-    pub fn is_about_service(&self) -> bool {
-        matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy | Self::Unanswered(_))
-    }
-}
-
-impl From<ClaimsFault> for Reject {
-    fn from(fault: ClaimsFault) -> Self {
-        Self::Claims(fault)
-    }
-}
-
-impl fmt::Display for Reject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // Nobody but who debugs reads these.
-            Self::Missing => f.write_str("credentials are missing"),
-            Self::Wrong => f.write_str("unknown user or wrong secret"),
-            Self::ConnectionType => f.write_str("connection type is not allowed for this user"),
-            Self::Certificate => f.write_str("no user for this certificate"),
-            // Compat: from here on they are lines of the log, in the reference's words and its
-            // capitals.
-            Self::SignatureMissing => f.write_str("Signature missing"),
-            Self::SignatureEncoding => f.write_str("Signature not valid base64"),
-            Self::SignatureWrong => f.write_str("Signature not verified"),
-            Self::Claims(fault) => fault.fmt(f),
-            Self::ProxyNotTrusted => f.write_str("proxy is not trusted"),
-            Self::ProxyRequired => f.write_str("proxy connection required"),
-            Self::AnswerNeedsProxy => f.write_str("Proxy connection required"),
-            Self::Callout(why) => f.write_str(why),
-            Self::Unanswered(account) => {
-                write!(f, "Authorization callout response not received in time on account {account:?}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Reject {}
+use crate::users::{NkeyUser, User, Users};
 
 /// Decision about an attempt, as far as it is known at once.
 #[derive(Debug)]
@@ -167,7 +56,7 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
         (Method::Operator(_), Some(user)) => callout::of_account(user.account(), user.subject()),
         // Compat: the reference asks about those too, in an account where nobody can answer.
         (Method::Operator(_), None) => None,
-        _ => callout::configured(config, attempt, outcome.as_ref().ok().map(|identity| &identity.account)),
+        _ => configured_callout(config, attempt, outcome.as_ref().ok().map(|identity| &identity.account)),
     };
     if let Some(asked) = asked {
         let needs_proxy = config.named(attempt).needs_proxy(config);
@@ -184,6 +73,18 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
             None => identity,
         }
     }))
+}
+
+/// Callout service that decides in the configuration's mode, if one does: `account` is where the
+/// client would be without.
+fn configured_callout(
+    config: &AuthConfig,
+    attempt: &Attempt<'_>,
+    account: Option<&AccountName>,
+) -> Option<CalloutService> {
+    let callout = config.callout.as_ref().filter(|callout| callout.covers(account))?;
+    let is_bypassed = config.named(attempt).id().is_some_and(|user| callout.bypasses(user));
+    (!is_bypassed).then(|| CalloutService::Configured(Arc::clone(callout)))
 }
 
 fn by_method(
@@ -205,12 +106,32 @@ fn by_method(
     if needs_proxy { Err(Reject::ProxyRequired) } else { outcome }
 }
 
+impl AuthConfig {
+    /// Identifies a connection that begins with something else than CONNECT, if that is allowed.
+    /// Never slow.
+    #[must_use]
+    pub fn anonymous(&self, via: ConnectionType) -> Option<Identity> {
+        self.anonymous_with(None, via)
+    }
+
+    /// Identifies a connection that begins with something else than CONNECT and may have shown a
+    /// certificate, if that is allowed. Never slow.
+    #[must_use]
+    pub fn anonymous_with(
+        &self,
+        certificate: Option<Arc<ClientCertificate>>,
+        via: ConnectionType,
+    ) -> Option<Identity> {
+        anonymous(self, certificate, via).ok()
+    }
+}
+
 /// Identity of a client that never sends CONNECT.
 ///
 /// Compat: `no_auth_user` applies only if it is a user with a password, not one with an nkey. With
 /// `verify_and_map` the client is the user that its certificate names, provided that `no_auth_user`
 /// is set.
-pub(crate) fn anonymous(
+fn anonymous(
     config: &AuthConfig,
     certificate: Option<Arc<ClientCertificate>>,
     via: ConnectionType,
@@ -271,19 +192,9 @@ fn by_nkey(config: &AuthConfig, user: &NkeyUser, attempt: &Attempt<'_>) -> Resul
     }
     // Who stands for those without credentials is anybody.
     if config.no_auth_user.as_deref() != Some(user.nkey.as_str()) {
-        check_signature(&user.nkey, attempt)?;
+        attempt.check_signature(&user.nkey)?;
     }
     Ok(Identity::of_key(user))
-}
-
-/// Whether the nonce is signed by `key`.
-pub(crate) fn check_signature(key: &str, attempt: &Attempt<'_>) -> Result<(), Reject> {
-    let text = attempt.credentials.sig.as_deref().filter(|text| !text.is_empty());
-    let signature = signature_of(text.ok_or(Reject::SignatureMissing)?).ok_or(Reject::SignatureEncoding)?;
-    // A nonce that was never given could have been signed for somebody else.
-    let is_asked = !attempt.nonce.is_empty();
-    let is_right = is_asked && is_signed(key, attempt.nonce.as_bytes(), &signature);
-    if is_right { Ok(()) } else { Err(Reject::SignatureWrong) }
 }
 
 fn by_token(token: &StoredSecret, credentials: &Credentials) -> Result<Identity, Reject> {
@@ -357,14 +268,16 @@ fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
 
 /// The tables were first tried on nats-server 2.15.2 by raw sockets and `/connz`; unless said
 /// otherwise the rows are what it did.
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credentials::ConnectionTypes;
+    use crate::connection_type::ConnectionTypes;
     use crate::permissions::Permissions;
     use crate::{AccountName, KeyPair};
     use myelin_stdx::entropy::OsEntropy;
     use myelin_stdx::nkey::Role;
+    use std::time::SystemTime;
 
     const PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
 

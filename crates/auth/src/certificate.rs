@@ -5,12 +5,11 @@
 //! is taken for a pattern: a user is found when one of the names in the certificate is the user's,
 //! as a whole.
 
-use std::collections::HashMap;
 use std::fmt;
 
-use crate::config::{User, Users};
-use crate::credentials::ConnectionType;
+use crate::connection_type::ConnectionType;
 use crate::distinguished::DistinguishedName;
+use crate::users::{User, Users};
 
 /// Names in a client's certificate.
 #[derive(Clone, Debug, Default)]
@@ -29,30 +28,6 @@ pub struct ClientCertificate {
     /// The subject with all that stands in it; `None` where something in it has no name or is no
     /// text.
     pub distinguished_name: Option<DistinguishedName>,
-}
-
-/// Users by their distinguished names: those whose name reads like one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct UsersBySubject(HashMap<DistinguishedName, Vec<(DistinguishedName, String)>>);
-
-impl UsersBySubject {
-    pub(crate) fn of<'u>(names: impl Iterator<Item = &'u str>) -> Self {
-        let mut subjects = HashMap::<_, Vec<_>>::new();
-        for name in names {
-            if let Some(subject) = DistinguishedName::parse(name) {
-                subjects.entry(subject.sorted()).or_default().push((subject, name.to_owned()));
-            }
-        }
-        subjects.values_mut().for_each(|list| list.sort_unstable_by(|a, b| a.1.cmp(&b.1)));
-        Self(subjects)
-    }
-
-    /// User with this subject: one who writes it in this order, else one who writes it in another.
-    fn find<'u>(&'u self, subject: &DistinguishedName, may: impl Fn(&str) -> bool) -> Option<&'u str> {
-        let allowed = || self.0.get(&subject.sorted()).into_iter().flatten().filter(|(_, name)| may(name));
-        let found = allowed().find(|(written, _)| written == subject).or_else(|| allowed().next());
-        found.map(|(_, name)| name.as_str())
-    }
 }
 
 /// One name in a certificate, and what came of it: a line for the log.

@@ -2,17 +2,15 @@
 //!
 //! Plain data, built once per configuration and shared by all connections.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::authenticate::{Attempt, anonymous};
+use crate::attempt::Attempt;
 use crate::callout::Callout;
-use crate::certificate::{ClientCertificate, UsersBySubject};
-use crate::credentials::{ConnectionType, ConnectionTypes, Credentials};
-use crate::identity::{AccountName, Identity};
+use crate::connection_type::ConnectionType;
+use crate::credentials::Credentials;
 use crate::operator::Trust;
-use crate::permissions::Permissions;
 use crate::secret::StoredSecret;
+use crate::users::{NkeyUser, User, Users};
 
 /// How connections authenticate.
 #[derive(Clone, Debug)]
@@ -57,49 +55,6 @@ pub enum Method {
     Operator(Arc<Trust>),
 }
 
-/// The configured users, by name and by key.
-#[derive(Clone, Debug)]
-pub struct Users {
-    by_name: HashMap<String, User>,
-    by_nkey: HashMap<String, NkeyUser>,
-    /// Password that those of unknown names are compared with: nothing agrees with it, and finding
-    /// that out is as slow as for the slowest user, so that names cannot be probed by time.
-    dummy_password: StoredSecret,
-    subjects: UsersBySubject,
-}
-
-/// One configured user.
-#[derive(Clone, Debug)]
-pub struct User {
-    /// Its name in CONNECT.
-    pub name: String,
-    /// Its password. A user with an empty one cannot log in, but may be the `no_auth_user`.
-    pub password: StoredSecret,
-    /// The account it lives in.
-    pub account: AccountName,
-    /// Permissions of the user; `None` allows everything.
-    pub permissions: Option<Arc<Permissions>>,
-    /// The ways in that it may take.
-    pub connection_types: ConnectionTypes,
-    /// Whether the user must come through a trusted proxy.
-    pub proxy_required: bool,
-}
-
-/// One configured user who has a key instead of a password.
-#[derive(Clone, Debug)]
-pub struct NkeyUser {
-    /// Its public key.
-    pub nkey: String,
-    /// The account it lives in.
-    pub account: AccountName,
-    /// Permissions of the user; `None` allows everything.
-    pub permissions: Option<Arc<Permissions>>,
-    /// The ways in that it may take.
-    pub connection_types: ConnectionTypes,
-    /// Whether the user must come through a trusted proxy.
-    pub proxy_required: bool,
-}
-
 /// Of whom credentials speak, whether or not they prove it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NamedUser<'a> {
@@ -128,57 +83,6 @@ impl<'a> NamedUser<'a> {
             Self::User(user) => user.proxy_required,
             Self::Single(_) | Self::Nobody => config.proxy_required && config.is_protected(),
         }
-    }
-}
-
-impl Users {
-    /// The users of a configuration. Of two with one name the later counts.
-    #[must_use]
-    pub fn new(users: impl IntoIterator<Item = User>) -> Self {
-        let by_name: HashMap<_, _> = users.into_iter().map(|user| (user.name.clone(), user)).collect();
-        let slowest = by_name.values().filter_map(|user| user.password.cost()).max();
-        let subjects = UsersBySubject::of(by_name.keys().map(String::as_str));
-        Self {
-            by_name,
-            by_nkey: HashMap::new(),
-            dummy_password: StoredSecret::dummy_password(slowest),
-            subjects,
-        }
-    }
-
-    /// Adds the users with keys.
-    #[must_use]
-    pub fn with_nkeys(mut self, users: impl IntoIterator<Item = NkeyUser>) -> Self {
-        self.by_nkey = users.into_iter().map(|user| (user.nkey.clone(), user)).collect();
-        self
-    }
-
-    /// The user with this public key.
-    #[must_use]
-    pub fn by_nkey(&self, nkey: &str) -> Option<&NkeyUser> {
-        self.by_nkey.get(nkey)
-    }
-
-    /// Whether any user has a key.
-    #[must_use]
-    pub fn have_nkeys(&self) -> bool {
-        !self.by_nkey.is_empty()
-    }
-
-    /// The user called `name`.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&User> {
-        self.by_name.get(name)
-    }
-
-    /// Password to compare that of an unknown user with.
-    pub(crate) fn dummy_password(&self) -> &StoredSecret {
-        &self.dummy_password
-    }
-
-    /// The users that are called as the subjects of certificates are.
-    pub(crate) fn subjects(&self) -> &UsersBySubject {
-        &self.subjects
     }
 }
 
@@ -304,24 +208,6 @@ impl AuthConfig {
             Method::Users(users) => users.have_nkeys(),
             Method::Open | Method::Token(_) | Method::SingleUser { .. } => false,
         }
-    }
-
-    /// Identifies a connection that begins with something else than CONNECT, if that is allowed.
-    /// Never slow.
-    #[must_use]
-    pub fn anonymous(&self, via: ConnectionType) -> Option<Identity> {
-        self.anonymous_with(None, via)
-    }
-
-    /// Identifies a connection that begins with something else than CONNECT and may have shown a
-    /// certificate, if that is allowed. Never slow.
-    #[must_use]
-    pub fn anonymous_with(
-        &self,
-        certificate: Option<Arc<ClientCertificate>>,
-        via: ConnectionType,
-    ) -> Option<Identity> {
-        anonymous(self, certificate, via).ok()
     }
 
     /// The user that connections without credentials become.

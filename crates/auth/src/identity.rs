@@ -1,49 +1,13 @@
 //! Identity of a connection once it is let in.
 
-use std::fmt;
 use std::sync::Arc;
 
+use crate::account_name::AccountName;
 use crate::callout::{self, CalloutGrant};
-use crate::config::{NkeyUser, User};
 use crate::credentials::Credentials;
 use crate::operator::ClaimedUser;
 use crate::permissions::Permissions;
-
-/// The name of an account. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AccountName(Arc<str>);
-
-impl AccountName {
-    /// The account of everybody who has no other.
-    #[must_use]
-    pub fn global() -> Self {
-        Self("$G".into())
-    }
-
-    /// The default system account.
-    #[must_use]
-    pub fn system() -> Self {
-        Self("$SYS".into())
-    }
-
-    /// The account called `name`; any text is a name.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    /// The name itself.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for AccountName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::users::{NkeyUser, User};
 
 /// Identity of a connection.
 #[derive(Clone, Debug)]

@@ -8,10 +8,13 @@
 //! with a certificate may be the user that it names ([`ClientCertificate`]); and a service may be
 //! asked about everybody else ([`callout`]).
 
+mod account_name;
+mod attempt;
 mod authenticate;
 pub mod callout;
 mod certificate;
 mod config;
+mod connection_type;
 mod credentials;
 mod distinguished;
 mod identity;
@@ -25,17 +28,22 @@ mod secret;
 mod signature;
 #[cfg(test)]
 mod twin;
+mod users;
 mod xkey;
 
-pub use authenticate::{Attempt, Decision, Reject, authenticate};
+pub use account_name::AccountName;
+pub use attempt::{Attempt, Reject};
+pub use authenticate::{Decision, authenticate};
 pub use certificate::{ClientCertificate, NameLookup};
-pub use config::{AuthConfig, Method, NkeyUser, User, Users};
-pub use credentials::{ConnectionType, ConnectionTypes, Credentials};
+pub use config::{AuthConfig, Method};
+pub use connection_type::{ConnectionType, ConnectionTypes};
+pub use credentials::Credentials;
 pub use distinguished::DistinguishedName;
-pub use identity::{AccountName, Identity};
+pub use identity::Identity;
 pub use permissions::{Permissions, ResponseRule, SubjectRules};
 pub use replies::ReplyGrants;
 pub use rules::InvalidRule;
 pub use secret::{Secret, StoredSecret};
 pub use signature::{KeyPair, is_signed};
+pub use users::{NkeyUser, User, Users};
 pub use xkey::{SealFault, XKey};

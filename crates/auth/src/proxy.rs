@@ -1,6 +1,6 @@
 //! Trusted proxies: who comes through one brings its signature of the nonce.
 
-use crate::authenticate::Reject;
+use crate::attempt::Reject;
 use crate::signature::is_signed;
 use myelin_stdx::base_n::{self, BASE64_URL};
 

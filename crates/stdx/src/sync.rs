@@ -15,7 +15,7 @@ use std::sync::{PoisonError, TryLockError};
 /// Locks `mutex` whether or not an earlier holder panicked.
 ///
 /// For locks whose holders leave the data consistent at every step, so that poisoning says nothing.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

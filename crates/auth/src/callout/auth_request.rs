@@ -1,11 +1,11 @@
 //! One question: about whom, by whom, and the token in which it is written.
 
 use super::CalloutService;
-use crate::authenticate::Attempt;
-use crate::credentials::ConnectionType;
-use crate::identity::AccountName;
-use crate::jwt::{AuthorizationRequest, ClientInformation, ClientTls, ConnectOptions, ServerId};
-use crate::operator::{ClaimedUser, seconds};
+use crate::account_name::AccountName;
+use crate::attempt::Attempt;
+use crate::connection_type::ConnectionType;
+use crate::jwt::{AuthorizationRequest, ClientInformation, ClientTls, ConnectOptions, ServerId, seconds};
+use crate::operator::ClaimedUser;
 use crate::proxy::Proxied;
 use crate::secret::Secret;
 use crate::signature::KeyPair;

@@ -29,7 +29,7 @@ pub use imports::{
 pub use issues::{Issue, Issues};
 pub use network::Network;
 pub use times::TimeRange;
-pub(crate) use times::time_left;
+pub(crate) use times::{seconds, time_left};
 pub use token::{Claims, PREFIX, undecorated};
 pub use user::{Permission, ResponsePermission, User, UserClaims, UserPermissions};
 

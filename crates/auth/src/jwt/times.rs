@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};
 use serde::Deserialize;
 use std::time::Duration;
+use std::time::SystemTime;
 
 /// From one time of the day to another, which may be on the next day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -66,6 +67,12 @@ fn left_in(start: &Zoned, end: &Zoned, now: &Zoned) -> Option<Duration> {
     }
     let end = end.checked_add(1.day()).ok()?;
     if start < now && *now < end { until(&end) } else { None }
+}
+
+/// Seconds of the epoch, as tokens have them.
+pub(crate) fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

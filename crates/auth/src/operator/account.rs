@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{Trust, seconds};
+use super::Trust;
 use crate::callout;
-use crate::jwt::{self, AccountClaims, Issues, JetStreamLimits, SigningKey, UserScope};
+use crate::jwt::{self, AccountClaims, Issues, JetStreamLimits, SigningKey, UserScope, seconds};
 use crate::permissions::Permissions;
 
 /// Why a token makes no account.

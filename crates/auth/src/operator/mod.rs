@@ -5,87 +5,27 @@
 //! is somebody else's matter: see [`Accounts`].
 
 mod account;
+mod fault;
 mod template;
+mod trust;
 mod user;
 
 pub use account::{AccountFault, AccountLimits, TrustedAccount};
+pub use fault::ClaimsFault;
+pub use trust::Trust;
 pub use user::{ClaimedUser, Withdrawn};
 
-use std::collections::HashSet;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
-use crate::authenticate::{Attempt, Reject, check_signature};
-use crate::credentials::{ConnectionType, ConnectionTypes};
-use crate::identity::{AccountName, Identity};
-use crate::jwt::{self, Network, UserClaims, UserPermissions};
+use crate::account_name::AccountName;
+use crate::attempt::{Attempt, Reject};
+use crate::connection_type::{ConnectionType, ConnectionTypes};
+use crate::identity::Identity;
+use crate::jwt::{self, Network, UserClaims, UserPermissions, seconds};
 use crate::secret::Secret;
-
-/// Whom the server believes.
-#[derive(Debug, Default)]
-pub struct Trust {
-    /// Public keys of operators that may sign accounts.
-    keys: HashSet<String>,
-    /// Keys of these that belong to operators whose accounts must not sign users with their own
-    /// keys.
-    strict: HashSet<String>,
-    /// The token of whoever brings none.
-    sentinel: Option<Secret>,
-    /// The only accounts that may be used.
-    pinned: Option<HashSet<String>>,
-    /// How often somebody came from another account than those.
-    pinned_failures: AtomicU64,
-}
-
-impl Trust {
-    /// Operators with these `keys` are trusted.
-    #[must_use]
-    pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
-        Self { keys: keys.into_iter().collect(), ..Self::default() }
-    }
-
-    /// Accounts that one of these keys signs must have signing keys.
-    #[must_use]
-    pub fn with_strict(self, keys: impl IntoIterator<Item = String>) -> Self {
-        Self { strict: keys.into_iter().collect(), ..self }
-    }
-
-    /// Lets a client without a token be the user of this one.
-    #[must_use]
-    pub fn with_sentinel(self, token: Option<Secret>) -> Self {
-        Self { sentinel: token, ..self }
-    }
-
-    /// No other accounts may be used.
-    #[must_use]
-    pub fn with_pinned(self, accounts: Option<HashSet<String>>) -> Self {
-        Self { pinned: accounts, ..self }
-    }
-
-    /// Takes over from an earlier one: what was counted goes on.
-    pub fn take_over(&self, earlier: &Self) {
-        self.pinned_failures.fetch_add(earlier.pinned_failures(), Relaxed);
-    }
-
-    /// Whether `issuer` may sign accounts.
-    #[must_use]
-    pub fn has(&self, issuer: &str) -> bool {
-        self.keys.contains(issuer)
-    }
-
-    pub(crate) fn is_strict(&self, issuer: &str) -> bool {
-        self.strict.contains(issuer)
-    }
-
-    /// How often somebody came from an account that is not pinned.
-    #[must_use]
-    pub fn pinned_failures(&self) -> u64 {
-        self.pinned_failures.load(Relaxed)
-    }
-}
 
 /// Where the tokens of accounts are known. Implemented by whoever keeps accounts.
 pub trait Accounts: Send + Sync {
@@ -105,79 +45,6 @@ pub trait Accounts: Send + Sync {
 impl Accounts for () {
     fn account(&self, _: &str, _: SystemTime) -> Result<Arc<TrustedAccount>, String> {
         Err("account missing".to_owned())
-    }
-}
-
-/// Why a token lets nobody in. The texts are those of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClaimsFault {
-    /// There is none, and nothing to take instead.
-    Missing,
-    /// The token of who brings none is not one.
-    Invalid(String),
-    /// The token is worth nothing, or not now.
-    NoLongerValid(String),
-    /// The user must come through a trusted proxy.
-    ProxyRequired,
-    /// The account is not among those that may be used.
-    NotPinned(String),
-    /// There is no such account.
-    NoAccount(String),
-    /// The account is not signed by an operator that is trusted.
-    Untrusted,
-    /// The issuer does not sign for the account.
-    UnknownIssuer,
-    /// A scoped user must not say anything itself.
-    Scope,
-    /// The scope makes no permissions of this user.
-    Template,
-    /// The account has expired.
-    AccountExpired,
-    /// The account takes no bearer tokens.
-    Bearer,
-    /// None of the ways in that are allowed is known here.
-    UnknownConnectionTypes(String),
-    /// Not by this way.
-    ConnectionType,
-    /// The token was issued before the account took it back.
-    Revoked,
-    /// Not from this network.
-    Source(String),
-    /// Not at this time of the day.
-    Times,
-}
-
-impl ClaimsFault {
-    /// Whether the log says it as an error. Compat: two of them.
-    #[must_use]
-    pub fn is_error(&self) -> bool {
-        matches!(self, Self::Source(_) | Self::Times)
-    }
-}
-
-impl fmt::Display for ClaimsFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("Authentication requires a user JWT"),
-            Self::Invalid(why) => write!(f, "User JWT not valid: {why}"),
-            Self::NoLongerValid(why) => write!(f, "User JWT no longer valid: {why}"),
-            Self::ProxyRequired => f.write_str("proxy connection required"),
-            Self::NotPinned(account) => write!(f, "Account {account} not listed as operator pinned account"),
-            Self::NoAccount(why) => write!(f, "Account JWT lookup error: {why}"),
-            Self::Untrusted => f.write_str("Account JWT not signed by trusted operator"),
-            Self::UnknownIssuer => f.write_str("User JWT issuer is not known"),
-            Self::Scope => {
-                f.write_str("User JWT is not valid: scoped users require no permissions or limits set")
-            }
-            Self::Template => f.write_str("User JWT generated invalid permissions"),
-            Self::AccountExpired => f.write_str("Account JWT has expired"),
-            Self::Bearer => f.write_str("Account does not allow bearer tokens"),
-            Self::UnknownConnectionTypes(names) => write!(f, "invalid connection types [{names}]"),
-            Self::ConnectionType => f.write_str("Connection type not allowed"),
-            Self::Revoked => f.write_str("User authentication revoked"),
-            Self::Source(host) => write!(f, "Bad src Ip {host}"),
-            Self::Times => f.write_str("Outside connect times"),
-        }
     }
 }
 
@@ -208,7 +75,7 @@ pub(crate) fn by_claims(
     }
     check_way_in(&may.allowed_connection_types, attempt.via)?;
     if !may.bearer_token {
-        check_signature(&claims.subject, attempt)?;
+        attempt.check_signature(&claims.subject)?;
     }
     if account.has_revoked(&claims.subject, claims.issued_at) {
         return Err(ClaimsFault::Revoked.into());
@@ -317,10 +184,4 @@ fn identity(
         proxy: None,
         callout_grant: None,
     }
-}
-
-/// Seconds of the epoch.
-pub(crate) fn seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -5,8 +5,8 @@
 //! that may wait; what is not released yet waits for the stream to say so.
 
 use super::host::Host;
-use super::live::lock;
 use myelin_broker::{Account, Service, ServiceBatch, Shard};
+use myelin_stdx::sync::lock;
 use myelin_store::{Ticket, Wait};
 use myelin_streams::read::{AnswerProgress, Readable, Requests, SlicedAnswer, refuse};
 use myelin_wire::message_buf::MessageBuf;

@@ -1,9 +1,8 @@
 //! Host: what JetStream needs from whoever embeds it: time, threads, and a way to the shards.
 
-use super::LiveStream;
 use super::api_request::ApiRequest;
 use myelin_broker::{Account, Level, Service};
-use myelin_store::{Job, Timestamp};
+use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
 use std::any::Any;
 use std::fmt;
@@ -58,14 +57,16 @@ pub trait Host: Send + Sync {
     /// Has `task` run on the thread that answers requests.
     fn spawn_api(&self, task: Task);
 
-    /// Has [`JetStream::repair`](super::JetStream::repair) called on a thread that may wait.
-    fn repair(&self, stream: Arc<LiveStream>);
+    /// Has [`JetStream::repair`](super::JetStream::repair) called with the names of an account and
+    /// of its stream on a thread that may wait.
+    fn repair(&self, account: &str, stream: &str);
 
     /// Has [`Timer::fire`] called at `at`, or a little later, on a thread that may wait.
     fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>);
 
-    /// Has [`LiveStream::upkeep`] called with it on a thread that may wait.
-    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job);
+    /// Has `task`, a job of a stream's store, run on a thread that may wait and has nothing else to
+    /// do, in the order of calls.
+    fn spawn_upkeep(&self, task: Task);
 
     /// The account of the server itself, if there is one.
     fn system_account(&self) -> Option<Arc<Account>>;

@@ -1,6 +1,7 @@
 //! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
 
 mod account;
+mod api_counters;
 mod api_request;
 mod api_service;
 mod backup;
@@ -28,23 +29,25 @@ use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
+use settings::REPAIR;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 pub use account::AccountStreams;
+use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
-use consumers::LogListener;
+use consumers::{CreateContext, LogListener, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
-use live::lock;
-pub use live::{Backlog, CoreGuard, LiveStream};
-pub use settings::{JetStreamSettings, ServerLimits};
-use sourcing::orphans;
+use live::ServerIdentity;
+pub use live::{CoreGuard, LiveStream};
+use myelin_stdx::sync::lock;
+pub use settings::{Backlog, JetStreamSettings, ServerLimits};
 
 /// How long the end of the server waits until clients are told of it.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(50);
@@ -62,7 +65,7 @@ pub struct JetStream {
     pub(crate) settings: JetStreamSettings,
     /// Limits in force; those in the settings were at the start.
     limits: ArcSwap<ServerLimits>,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) host: Arc<dyn Host>,
     entropy: Arc<dyn Entropy>,
     accounts: RwLock<HashMap<String, Arc<AccountStreams>>>,
@@ -86,25 +89,6 @@ pub struct JetStream {
     pub(crate) restores: Arc<backup::Restores>,
     /// Accounts that are promised more than the server has left.
     refused: Mutex<RefusedAccounts>,
-}
-
-/// How often the API was asked.
-#[derive(Default)]
-pub(crate) struct ApiCounters {
-    total: AtomicU64,
-    errors: AtomicU64,
-}
-
-impl ApiCounters {
-    pub(crate) fn count(&self, is_error: bool) {
-        self.total.fetch_add(1, Relaxed);
-        self.errors.fetch_add(u64::from(is_error), Relaxed);
-    }
-
-    /// Requests, and those that were answered by an error.
-    pub(crate) fn get(&self) -> (u64, u64) {
-        (self.total.load(Relaxed), self.errors.load(Relaxed))
-    }
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -140,7 +124,7 @@ impl JetStream {
             in_flight: Arc::new(InFlight::new(limits.batches.clone())),
             limits: ArcSwap::from_pointee(limits),
             settings,
-            store,
+            store: Arc::new(store),
             host,
             entropy,
             accounts: RwLock::default(),
@@ -216,25 +200,6 @@ impl JetStream {
             accounts.insert(account.name().to_owned(), streams);
         }
         self.sweep_linked();
-    }
-
-    /// A stream was opened that has consumers for others that copy it.
-    fn note_linked(&self, stream: &Arc<LiveStream>) {
-        lock(&self.linked).push(Arc::downgrade(stream));
-    }
-
-    /// Ends those whose streams are not there, as far as their accounts are enabled.
-    fn sweep_linked(self: &Arc<Self>) {
-        if lock(&self.linked).is_empty() {
-            return;
-        }
-        let me = Arc::downgrade(self);
-        self.host.spawn_api(Box::new(move || {
-            let Some(me) = me.upgrade() else { return };
-            let found = std::mem::take(&mut *lock(&me.linked));
-            let left = orphans::sweep_found(&me, found);
-            lock(&me.linked).extend(left);
-        }));
     }
 
     /// An account is gone: nothing of its streams hears or tells anything, until it is
@@ -413,11 +378,10 @@ impl JetStream {
         self.is_seeking.store(true, Release);
     }
 
-    /// Opens a stream anew that has failed, once.
-    pub fn repair(&self, stream: &Arc<LiveStream>) {
-        let account = self.account(stream.account_name());
-        // One that was deleted needs none.
-        if account.and_then(|account| account.stream(stream.name())).is_some_and(|known| stream.is(&known)) {
+    /// Opens a stream anew that has failed, once. One that was deleted needs no repair, nor does
+    /// another one of its name that has not failed.
+    pub fn repair(&self, account: &str, stream: &str) {
+        if let Some(stream) = self.account(account).and_then(|account| account.stream(stream)) {
             stream.repair(&self.store);
         }
     }
@@ -440,6 +404,34 @@ impl JetStream {
             .fold([0, 0], |[memory, files], [m, f]| [memory.saturating_add(m), files.saturating_add(f)])
     }
 
+    /// Context in which consumers of a stream with this configuration are made.
+    fn create_context<'a>(&self, stream: &'a StreamConfig) -> CreateContext<'a> {
+        let largest = i64::from(stream.max_msg_size);
+        let largest = if largest > 0 { largest } else { self.settings.max_payload };
+        CreateContext { stream, largest, seed: self.seed() }
+    }
+
+    /// Identity of the server, for its streams.
+    fn identity(&self) -> ServerIdentity<'_> {
+        ServerIdentity {
+            name: &self.settings.server_name,
+            id: &self.settings.server_id,
+            domain: &self.settings.domain,
+            backlog: self.settings.backlog,
+            max_pending: self.settings.max_pending,
+        }
+    }
+
+    /// Parts that all consumers work with.
+    fn consumer_parts(&self) -> ServerParts<'_> {
+        ServerParts {
+            domain: &self.settings.domain,
+            host: &self.host,
+            store: &self.store,
+            entropy: &self.entropy,
+        }
+    }
+
     /// A number that nobody can guess.
     pub(crate) fn seed(&self) -> u64 {
         let mut seed = [0; 8];
@@ -447,9 +439,6 @@ impl JetStream {
         u64::from_le_bytes(seed)
     }
 }
-
-/// Advice to an operator about a stream that cannot be opened.
-const REPAIR: &str = "Stop the server and look at it with `myelin store check`";
 
 /// Logs what an operator should know of a store that was opened.
 fn log_report(host: &dyn Host, report: &StoreReport) {

@@ -12,7 +12,7 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::config::AccountLimits;
 
 use super::JetStream;
-use super::live::lock;
+use myelin_stdx::sync::lock;
 
 impl JetStream {
     /// Tries again to let those accounts use JetStream that were refused: others may have given

@@ -1,6 +1,5 @@
 //! Settings of an operator for JetStream on this server.
 
-use super::live::Backlog;
 use myelin_jsapi::consumer;
 use myelin_streams::stream::batch::BatchLimits;
 use std::time::Duration;
@@ -46,3 +45,15 @@ pub struct ServerLimits {
     /// Limits of consumers.
     pub consumers: consumer::config::ServerLimits,
 }
+
+/// Limit of what may wait for a stream before publishers are refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes of all their parts.
+    pub bytes: usize,
+}
+
+/// Advice to an operator about a stream that cannot be opened.
+pub(super) const REPAIR: &str = "Stop the server and look at it with `myelin store check`";

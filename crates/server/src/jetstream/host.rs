@@ -6,9 +6,9 @@ use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Service};
-use myelin_jetstream::{ApiRequest, Host, JetStream, LiveStream, Task, Timer};
+use myelin_jetstream::{ApiRequest, Host, JetStream, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
-use myelin_store::{Job, Timestamp};
+use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -22,7 +22,8 @@ use std::time::{Instant, SystemTime};
 /// Order to the API's thread.
 enum Call {
     Answer(ApiRequest),
-    Repair(Arc<LiveStream>),
+    /// Account and stream.
+    Repair(String, String),
     Run(Task),
     Stop,
 }
@@ -35,7 +36,7 @@ enum ReadOrder {
 
 /// Order to the upkeep thread.
 enum UpkeepOrder {
-    Run(Arc<LiveStream>, Job),
+    Run(Task),
     Stop,
 }
 
@@ -222,9 +223,9 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
                 threads.waiting.fetch_sub(1, Relaxed);
                 threads.publish(&account, out.unwrap_or_default());
             }
-            Call::Repair(stream) => {
+            Call::Repair(account, stream) => {
                 // A panic was logged, and there is no answer to give.
-                let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&stream));
+                let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));
             }
             Call::Run(task) => drop(supervise::guard(SupervisedPart::JsApi, task)),
             Call::Stop => return,
@@ -240,9 +241,9 @@ fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<R
 }
 
 fn run_jobs(queue: &Receiver<UpkeepOrder>, threads: &Threads) {
-    while let Ok(UpkeepOrder::Run(stream, job)) = queue.recv() {
+    while let Ok(UpkeepOrder::Run(task)) = queue.recv() {
         threads.upkeep.taken();
-        supervise::guard(SupervisedPart::JsUpkeep, || stream.upkeep(job));
+        supervise::guard(SupervisedPart::JsUpkeep, task);
     }
 }
 
@@ -303,16 +304,16 @@ impl Host for Threads {
         let _ = self.calls.send(Call::Run(task));
     }
 
-    fn repair(&self, stream: Arc<LiveStream>) {
-        let _ = self.calls.send(Call::Repair(stream));
+    fn repair(&self, account: &str, stream: &str) {
+        let _ = self.calls.send(Call::Repair(account.to_owned(), stream.to_owned()));
     }
 
     fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
         let _ = self.alarms.send(alarms::AlarmOrder::Ring(at, timer));
     }
 
-    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job) {
-        self.upkeep.put(UpkeepOrder::Run(stream, job));
+    fn spawn_upkeep(&self, task: Task) {
+        self.upkeep.put(UpkeepOrder::Run(task));
     }
 
     fn system_account(&self) -> Option<Arc<Account>> {

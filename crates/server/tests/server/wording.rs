@@ -91,7 +91,7 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
     ("conf/src/parser.rs", 1),
     ("streams/src/backup/import.rs", 1),
     ("wire/src/s2/mode.rs", 1),
-    ("jetstream/src/engine/account.rs", 1),
+    ("jetstream/src/engine/account/lifecycle.rs", 1),
     ("server/src/cluster/dial.rs", 2),
     ("server/src/lifecycle.rs", 1),
     ("server/src/resolver/mod.rs", 2),

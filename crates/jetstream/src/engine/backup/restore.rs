@@ -7,7 +7,6 @@
 
 use super::{BackupContext, friendly};
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::lock;
 use crate::engine::{AccountStreams, JetStream};
 use myelin_broker::{Binding, Level, Service, ServiceBatch, Shard, Span};
 use myelin_jsapi::ApiError;
@@ -18,6 +17,7 @@ use myelin_jsapi::config::{self, Storage, StreamConfig, with_versions};
 use myelin_jsapi::consumer::config::{
     Action, CheckContext, ConsumerConfig, Limits as ConsumerLimits, MatchedRequest,
 };
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use myelin_streams::backup::backup_reader::{BackupReader, RestoreError, RestoreProgress, RestoreTarget};

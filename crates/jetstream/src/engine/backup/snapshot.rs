@@ -6,9 +6,10 @@
 
 use super::{BackupContext, friendly};
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::{LiveStream, lock};
+use crate::engine::live::LiveStream;
 use myelin_broker::{Binding, Level, Service, ServiceBatch, Shard, Span, Watch, Watcher};
 use myelin_jsapi::advisory::backup as advisory;
+use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_streams::backup::archive_writer::ArchiveWriter;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};

@@ -1,7 +1,6 @@
 //! `CONSUMER.*`: making, changing, showing and ending consumers.
 
 use super::{Call, CallResponse};
-use crate::engine::consumers::CreateContext;
 use crate::engine::{LiveConsumer, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::consumer::ConsumerInfo as Info;
@@ -71,7 +70,7 @@ impl Call<'_> {
         let created = config::create(wanted, &context, &mut || short_name(&host.unique_id()))?;
         let info = match created {
             Created::New(wanted) => {
-                let context = CreateContext::new(&config, self.jetstream);
+                let context = self.jetstream.create_context(&config);
                 let info = consumers.create(*wanted, &context, &mut self.out)?;
                 self.make_consumers_durable(&stream)?;
                 info

@@ -1,7 +1,7 @@
 //! Interest of a stream's consumers in its messages: asked from inside the stream's turn.
 
-use crate::engine::live::lock;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{ConsumerId, ConsumerState, Consumers};
 use myelin_store::{Filter, Seq};
 use myelin_streams::consumer::filter_of;

@@ -2,7 +2,7 @@
 //! is said then.
 
 use super::StreamConsumers;
-use crate::engine::live::lock;
+use myelin_stdx::sync::lock;
 use myelin_store::{FileId, OnDurable};
 use std::io;
 use std::sync::{Arc, Mutex, Weak};

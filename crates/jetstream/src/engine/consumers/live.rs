@@ -8,11 +8,11 @@ use super::lifecycle::Lifecycle;
 use super::wakeups::FilterEntry;
 use super::{ConsumerTurn, StreamConsumers};
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::lock;
 use crate::engine::ordered_outbox::OrderedOutbox;
 use crate::engine::wakeup::{self, Wakeup};
 use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, Watch, Watcher};
 use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_stdx::sync::lock;
 use myelin_stdx::turn::Submitted;
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
@@ -499,7 +499,7 @@ impl LiveConsumer {
             slot.panicked = Some(instant);
         }
         if let Some(owner) = self.owner.upgrade() {
-            let seed = owner.jetstream.upgrade().map_or(0, |jetstream| jetstream.seed());
+            let seed = owner.seed();
             must_cool_down |= caught(|| slot.core.reopen(&owner.stream, seed, now)).is_err();
         }
         // What it was told may have been lost half-way.

@@ -2,7 +2,7 @@
 //! written anew, and whether it can be written at all.
 
 use super::LiveConsumer;
-use crate::engine::live::lock;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release, SeqCst};
 use std::sync::{Arc, Mutex, Weak};

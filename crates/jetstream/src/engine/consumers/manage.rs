@@ -2,10 +2,9 @@
 
 use super::StreamConsumers;
 use super::live::LiveConsumer;
+use super::reserved_names::is_position;
 use super::schedule_index::is_schedule_index;
 use super::wakeups::FilterEntry;
-use crate::engine::JetStream;
-use crate::engine::sourcing::is_position;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::Action;
@@ -26,15 +25,6 @@ pub(in crate::engine) struct CreateContext<'a> {
     /// Bytes of the largest message that may come.
     pub(in crate::engine) largest: i64,
     pub(in crate::engine) seed: u64,
-}
-
-impl<'a> CreateContext<'a> {
-    /// Of a stream with this configuration.
-    pub(in crate::engine) fn new(stream: &'a StreamConfig, jetstream: &JetStream) -> Self {
-        let largest = i64::from(stream.max_msg_size);
-        let largest = if largest > 0 { largest } else { jetstream.settings.max_payload };
-        Self { stream, largest, seed: jetstream.seed() }
-    }
 }
 
 impl StreamConsumers {
@@ -206,7 +196,7 @@ impl StreamConsumers {
         live.listen_at(&config);
         live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)?;
         if let Ok(stream) = self.stream() {
-            stream.downstreams().consumer_changed(live);
+            stream.consumer_changed(live);
         }
         if wants_other {
             self.drop_unwanted();
@@ -221,7 +211,7 @@ impl StreamConsumers {
         }
         self.add_action_advisory(live.name(), Action::Delete, out);
         if let Ok(stream) = self.stream() {
-            stream.downstreams().consumer_removed(live);
+            stream.consumer_removed(live);
         }
         self.drop_unwanted();
         true

@@ -45,21 +45,23 @@ mod listener;
 mod live;
 mod log_upkeep;
 mod manage;
+mod own_stream;
+mod reserved_names;
 mod schedule_index;
 mod wakeups;
 
 use super::host::Host;
-use super::live::lock;
-use super::{JetStream, LiveStream, sourcing};
 use myelin_broker::{Account, Binding, Level, Service, Shard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed};
-use myelin_store::{Done, Filter, Job, Seq, StreamReader, Timestamp};
+use myelin_store::entropy::Entropy;
+use myelin_store::{Filter, Seq, Store, StreamReader, Timestamp};
 use myelin_streams::consumer::{StateHandle, account_hash};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 pub(super) use interest::StreamInterest;
@@ -67,6 +69,8 @@ pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
 use log_upkeep::LogUpkeep;
 pub(super) use manage::CreateContext;
+pub(super) use own_stream::OwnStream;
+pub(super) use reserved_names::{POSITION_PREFIX, is_position};
 use wakeups::Wakeups;
 
 /// The exclusive work on one consumer.
@@ -75,13 +79,24 @@ type ConsumerTurn = myelin_stdx::turn::Turn<live::ConsumerSlot, live::ConsumerWo
 /// The pause between two slices of a log that is written anew.
 const BETWEEN_SLICES: Duration = Duration::from_micros(100);
 
+/// Parts of the server that all consumers work with.
+#[derive(Clone, Copy)]
+pub(super) struct ServerParts<'a> {
+    pub(super) domain: &'a str,
+    pub(super) host: &'a Arc<dyn Host>,
+    pub(super) store: &'a Arc<Store>,
+    pub(super) entropy: &'a Arc<dyn Entropy>,
+}
+
 /// Consumers of one stream, with the log and the index that they share.
 pub struct StreamConsumers {
     stream: Box<str>,
     domain: Box<str>,
     account: Arc<Account>,
     host: Arc<dyn Host>,
-    jetstream: Weak<JetStream>,
+    /// The store, while the server runs.
+    store: Weak<Store>,
+    entropy: Arc<dyn Entropy>,
     /// States of consumers that outlive the process. Those of the others are with `interest`.
     stored: Arc<Mutex<Consumers>>,
     live: RwLock<BTreeMap<String, Arc<LiveConsumer>>>,
@@ -93,7 +108,7 @@ pub struct StreamConsumers {
     /// Always the same: what meets an old binding and a new one comes once.
     ack_service: Arc<dyn Service>,
     bindings: Mutex<Vec<Arc<Binding>>>,
-    of: Mutex<Weak<LiveStream>>,
+    of: OnceLock<Weak<dyn OwnStream>>,
     me: Weak<Self>,
 }
 
@@ -101,17 +116,18 @@ impl StreamConsumers {
     /// The consumers that `stored` holds, none of which is open yet.
     pub(super) fn new(
         stream: &str,
-        jetstream: &Arc<JetStream>,
+        server: ServerParts<'_>,
         account: &Arc<Account>,
         stored: Consumers,
     ) -> Arc<Self> {
         let stored = Arc::new(Mutex::new(stored));
         Arc::new_cyclic(|me| Self {
             stream: stream.into(),
-            domain: jetstream.settings.domain.as_str().into(),
+            domain: server.domain.into(),
             account: Arc::clone(account),
-            host: Arc::clone(&jetstream.host),
-            jetstream: Arc::downgrade(jetstream),
+            host: Arc::clone(server.host),
+            store: Arc::downgrade(server.store),
+            entropy: Arc::clone(server.entropy),
             interest: Arc::new(StreamInterest::new(&stored)),
             stored,
             live: RwLock::default(),
@@ -120,19 +136,20 @@ impl StreamConsumers {
             log: LogUpkeep::default(),
             ack_service: ack_service::AckService::to(me),
             bindings: Mutex::default(),
-            of: Mutex::default(),
+            of: OnceLock::new(),
             me: Weak::clone(me),
         })
     }
 
-    /// Belongs to this stream from now on.
-    pub(super) fn attach(&self, stream: &Arc<LiveStream>) {
-        *lock(&self.of) = Arc::downgrade(stream);
+    /// Belongs to this stream, and to no other one ever.
+    pub(super) fn attach(&self, stream: &Arc<dyn OwnStream>) {
+        let is_first = self.of.set(Arc::downgrade(stream)).is_ok();
+        debug_assert!(is_first, "consumers belong to one stream");
     }
 
     /// The stream, once it is there.
-    fn stream(&self) -> Result<Arc<LiveStream>, ApiError> {
-        lock(&self.of).upgrade().ok_or(ApiError::STREAM_NOT_FOUND)
+    fn stream(&self) -> Result<Arc<dyn OwnStream>, ApiError> {
+        self.of.get().and_then(Weak::upgrade).ok_or(ApiError::STREAM_NOT_FOUND)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<LiveConsumer>>> {
@@ -224,8 +241,8 @@ impl StreamConsumers {
                 );
                 me.host.log(Level::Warn, what);
             }
-            if let Some(jetstream) = me.jetstream.upgrade() {
-                for notice in jetstream.store.put_away(&mut lock(&me.stored)) {
+            if let Some(store) = me.store.upgrade() {
+                for notice in store.put_away(&mut lock(&me.stored)) {
                     me.host.log(Level::Warn, format_args!("JetStream: {notice}"));
                 }
             }
@@ -335,10 +352,17 @@ impl StreamConsumers {
         kept.collect()
     }
 
-    /// Does a job of the stream. Only for threads that may wait. `None`: the server is ending.
-    pub(super) fn upkeep(&self, job: Job) -> Option<Done> {
-        let jetstream = self.jetstream.upgrade()?;
-        Some(sourcing::upkeep(job, &self.stored, jetstream.journal(), self.host.now()))
+    /// The log of those that outlive the process, with the store that it is in. `None`: the server
+    /// is ending.
+    pub(super) fn log(&self) -> Option<(&Mutex<Consumers>, Arc<Store>)> {
+        Some((&self.stored, self.store.upgrade()?))
+    }
+
+    /// A number that nobody can guess.
+    fn seed(&self) -> u64 {
+        let mut seed = [0; 8];
+        self.entropy.fill(&mut seed);
+        u64::from_le_bytes(seed)
     }
 
     /// Brings into memory what a consumer reads next; it goes on then.

@@ -7,8 +7,8 @@
 //! tidied up like those.
 
 use super::StreamConsumers;
-use crate::engine::live::lock;
 use myelin_jsapi::config::Storage;
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{AckPolicy, AckRules, ConsumerId, ConsumerState, Consumers, DeliverySeq, Delta};
 use myelin_store::{Seq, Timestamp};
 use myelin_streams::stream::{NoScheduleIndex, PlannedFiring, ScheduleChange, ScheduleIndex, SchedulePage};

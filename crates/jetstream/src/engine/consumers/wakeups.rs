@@ -5,8 +5,8 @@
 //! it was released: one of the two sees the other.
 
 use super::{LiveConsumer, StreamConsumers};
-use crate::engine::live::lock;
 use myelin_broker::{Service, Shard};
+use myelin_stdx::sync::lock;
 use myelin_store::{Seq, StreamReader};
 use myelin_subject::{Interest, Matched, Subscribed};
 use std::ops::ControlFlow;

@@ -5,8 +5,8 @@
 //! slot. A core that was taken out for ever leaves a mark instead, and the slot is gone with the
 //! next holder.
 
-use super::lock;
 use super::turn::StreamWork;
+use myelin_stdx::sync::lock;
 use myelin_stdx::turn::{Submitted, Turn};
 use myelin_streams::stream::StreamCore;
 use std::collections::VecDeque;

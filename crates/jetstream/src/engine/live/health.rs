@@ -1,6 +1,6 @@
 //! Health of a stream: why it takes no messages, when it was opened anew, and what of it is lost.
 
-use super::lock;
+use myelin_stdx::sync::lock;
 use myelin_store::{Lost, Timestamp};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,21 +1,13 @@
 //! Ingress of a stream: how publishes come in, what waits for its turn, and how much may.
 
-use super::lock;
+use crate::engine::settings::Backlog;
 use myelin_broker::{Account, Binding, ServiceBatch};
+use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Limit of what may wait for a stream before publishers are refused.
-#[derive(Clone, Copy, Debug)]
-pub struct Backlog {
-    /// Messages.
-    pub messages: usize,
-    /// Bytes of all their parts.
-    pub bytes: usize,
-}
 
 /// Publishes on their way into the turn.
 pub(super) struct Ingress {

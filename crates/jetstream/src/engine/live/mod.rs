@@ -17,12 +17,15 @@
 mod advisories;
 mod core_cell;
 mod core_guard;
+mod downstreams;
 mod health;
 mod ingress;
 mod lost;
+mod own_stream;
 mod repair;
 mod reports;
 mod scope;
+mod sourcing;
 mod traces;
 mod turn;
 mod view;
@@ -31,26 +34,29 @@ use super::consumers::StreamConsumers;
 use super::direct::DirectGets;
 use super::host::Host;
 use super::ordered_outbox::OrderedOutbox;
-use super::sourcing::{Downstreams, Sourcing, identity};
+use super::settings::Backlog;
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
+use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, TraceRole, Traced};
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_stdx::sync::lock;
 use myelin_store::{Lost, OnRelease, Seq, StreamId, StreamReader, Ticket, Timestamp};
 use myelin_streams::read::{Readable, contents};
 use myelin_streams::stream::{StreamCore, refuse_overload};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use reports::RateLimitedReports;
-use scope::StreamScope;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use scope::{StreamScope, identity};
+use sourcing::SourcingMarks;
+use std::sync::{Arc, Mutex, Weak};
 use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
-pub use ingress::Backlog;
+pub(super) use sourcing::{Downstream, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +81,9 @@ pub struct LiveStream {
     outbox: OrderedOutbox,
     direct: Arc<DirectGets>,
     consumers: Arc<StreamConsumers>,
-    /// The streams that it copies, and those that copy it.
-    sourcing: Sourcing,
+    /// Mirror or sources by which it copies others, and those of others that copy it.
+    sourcing: Box<dyn Sourcing>,
+    sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
     me: Weak<Self>,
 }
@@ -89,7 +96,7 @@ impl LiveStream {
         core: StreamCore,
         account: &Arc<Account>,
         host: &Arc<dyn Host>,
-        consumers: &Arc<StreamConsumers>,
+        (consumers, sourcing): (&Arc<StreamConsumers>, Box<dyn Sourcing>),
         server: ServerIdentity<'_>,
     ) -> Arc<Self> {
         let ServerIdentity { backlog, domain, max_pending, .. } = server;
@@ -114,7 +121,8 @@ impl LiveStream {
             outbox: OrderedOutbox::default(),
             direct: DirectGets::new(account, host, readable),
             consumers: Arc::clone(consumers),
-            sourcing: Sourcing::default(),
+            sourcing,
+            sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
             me: Weak::clone(me),
         })
@@ -155,8 +163,13 @@ impl LiveStream {
     }
 
     /// Mirror or sources that it copies.
-    pub(super) fn sourcing(&self) -> &Sourcing {
-        &self.sourcing
+    pub(super) fn sourcing(&self) -> &dyn Sourcing {
+        &*self.sourcing
+    }
+
+    /// Marks of what its mirror or sources wait for.
+    pub(super) fn sourcing_marks(&self) -> &SourcingMarks {
+        &self.sourcing_marks
     }
 
     /// Source readers that copy it.
@@ -391,8 +404,4 @@ impl ReleaseListener {
     fn stream(&self) -> Option<Arc<LiveStream>> {
         lock(&self.0).upgrade()
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

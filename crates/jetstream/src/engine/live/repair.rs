@@ -6,7 +6,7 @@ use crate::engine::host::Timer;
 use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
 use myelin_store::Store;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 impl LiveStream {
     /// Notes that the stream takes no messages, and has it opened anew.
@@ -18,17 +18,13 @@ impl LiveStream {
         self.scope
             .host
             .log(Level::Error, format_args!("JetStream stream '{account} > {name}' has failed: {why}"));
-        if let Some(me) = self.me.upgrade() {
-            self.scope.host.repair(me);
-        }
+        self.scope.host.repair(account, name);
     }
 
     /// Has a repair that did not succeed tried again, when it is time.
     pub(super) fn repair_if_due(&self) {
-        if self.health.take_retry(|| self.scope.host.now())
-            && let Some(me) = self.me.upgrade()
-        {
-            self.scope.host.repair(me);
+        if self.health.take_retry(|| self.scope.host.now()) {
+            self.scope.host.repair(self.scope.account.name(), &self.scope.name);
         }
     }
 
@@ -92,10 +88,5 @@ impl LiveStream {
             },
         }
         false
-    }
-
-    /// Whether it is still this stream that an account knows by its name.
-    pub(in crate::engine) fn is(&self, other: &Arc<Self>) -> bool {
-        std::ptr::eq(self, Arc::as_ptr(other))
     }
 }

@@ -5,6 +5,7 @@ use crate::engine::host::Host;
 use myelin_broker::Account;
 use myelin_jsapi::advisory::Advisory;
 use myelin_store::Timestamp;
+use myelin_streams::consumer::account_hash as hash;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 
@@ -54,4 +55,11 @@ impl StreamScope {
 
 fn advisory_msg(advisory: &Advisory) -> MessageRef<'_> {
     MessageRef { subject: advisory.subject.as_bytes(), payload: &advisory.body, ..MessageRef::default() }
+}
+
+/// Hash that tells a stream from another one of its name: the reference's, of the time when it was
+/// made.
+pub(super) fn identity(created: Timestamp) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(created)).unwrap_or_default();
+    hash(&time.to_string())
 }

@@ -2,9 +2,10 @@
 
 use super::LiveStream;
 use super::core_cell::CoreSlot;
+use super::sourcing::{NextAction, SourceRun};
 use super::traces::BatchTraces;
 use crate::engine::host::Timer;
-use crate::engine::sourcing::{NextAction, SourceReader};
+use crate::engine::sourcing::upkeep;
 use myelin_broker::{MessageTrace, Service, ServiceBatch, Shard};
 use myelin_jsapi::ApiError;
 use myelin_stdx::turn::Submitted;
@@ -44,7 +45,7 @@ pub(super) enum StreamWork {
     /// A job of the store is done.
     Finish(Done),
     /// A stream that this one copies may have more.
-    Copy(Arc<SourceReader>),
+    Copy(Arc<dyn SourceRun>),
     /// The counter of the first of the blocked publishes is in memory.
     CountersLoaded,
     /// Somebody who may wait wants the core.
@@ -64,7 +65,7 @@ pub(super) struct TurnResult {
     /// Traces of messages that are complete now: each is to be served on some shard.
     pub(super) traced: Vec<Arc<MessageTrace>>,
     /// Streams that were copied from, and what is to be done about each.
-    pub(super) source_readers: Vec<(Arc<SourceReader>, NextAction)>,
+    pub(super) source_readers: Vec<(Arc<dyn SourceRun>, NextAction)>,
     /// The buffer that was worked off, for its memory.
     pub(super) spare: MessageBuf,
     /// Whether the messages have to be sent by whoever held the turn.
@@ -337,7 +338,7 @@ impl LiveStream {
         if let Some(job) = after.job.take()
             && let Some(me) = self.me.upgrade()
         {
-            self.scope.host.spawn_upkeep(me, job);
+            self.scope.host.spawn_upkeep(Box::new(move || me.upkeep(job)));
         }
         if let Some(why) = after.effects.failed.take() {
             self.note_failure(why);
@@ -362,18 +363,20 @@ impl LiveStream {
     }
 
     /// Sees to the streams that this one copies.
-    fn run_source_readers(&self, after: &mut TurnResult, mut shard: Option<&mut Shard>) {
+    fn run_source_readers(&self, after: &mut TurnResult, shard: Option<&mut Shard>) {
         for (source_reader, next) in after.source_readers.drain(..) {
             source_reader.apply_effects(next);
         }
-        self.sourcing.retry_refused(|| self.reader().state().totals.bytes);
-        for source_reader in self.sourcing.unacked() {
-            source_reader.acknowledge(shard.as_deref_mut());
+        if self.sourcing_marks.take_stalled(|| self.reader().state().totals.bytes) {
+            self.sourcing.retry_refused();
+        }
+        if self.sourcing_marks.take_unacked() {
+            self.sourcing.acknowledge(shard);
         }
     }
 
     /// Copies more of another stream, on a shard.
-    pub(in crate::engine) fn copy(&self, source_reader: Arc<SourceReader>, shard: &mut Shard) {
+    pub(in crate::engine) fn copy(&self, source_reader: Arc<dyn SourceRun>, shard: &mut Shard) {
         let after = self.submit(StreamWork::Copy(source_reader), MessageBuf::default());
         self.deliver(after, shard);
     }
@@ -403,7 +406,9 @@ impl LiveStream {
 
     /// Does a job of the store and takes it back; only for threads that may wait.
     pub fn upkeep(&self, job: Job) {
-        if let Some(done) = self.consumers.upkeep(job) {
+        // Else the server is ending.
+        if let Some((log, store)) = self.consumers.log() {
+            let done = upkeep(job, log, store.journal(), self.scope.host.now());
             self.submit_and_wait(StreamWork::Finish(done));
         }
     }

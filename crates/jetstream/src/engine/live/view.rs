@@ -2,9 +2,9 @@
 //!
 //! Brought up to date whenever the core comes back from a thread that could have changed it.
 
-use super::lock;
 use arc_swap::ArcSwap;
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::{Seq, StreamReader};
 use myelin_streams::stream::StreamCore;
 use std::sync::{Arc, Mutex};

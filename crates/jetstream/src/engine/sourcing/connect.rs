@@ -12,10 +12,11 @@ use super::source_consumer::{SourceConsumer, SourceConsumerName};
 use super::source_reader::SourceReader;
 use crate::engine::consumers::LiveConsumer;
 use crate::engine::host::Host;
-use crate::engine::live::lock;
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::live::Downstream;
+use crate::engine::{JetStream, LiveStream, wakeup};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{Retention, StreamConfig, StreamSource};
+use myelin_stdx::sync::lock;
 use myelin_store::{Filter, ReadError, Seq, StreamReader, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -239,43 +240,6 @@ impl SourceReader {
         }
     }
 
-    /// The origin is about to keep only what consumers want: has the one made that stands for this
-    /// source reader.
-    ///
-    /// # Errors
-    /// There is none, so the origin must not.
-    pub(super) fn make_source_consumer(
-        &self,
-        jetstream: &JetStream,
-        origin: &Arc<LiveStream>,
-    ) -> Result<(), ApiError> {
-        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
-        if self.search.is_over() || self.source.consumer.is_some() {
-            return Ok(());
-        }
-        // Who is about to find out how far it is wants everything, as far as anybody knows.
-        let from = lock(&self.read_state).link.as_ref().map_or(1, |link| link.cursor.position());
-        // What came before goes: it must be here, as durably as this stream stores.
-        jetstream.make_released(&stream)?;
-        let about_to_be = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
-        SourceConsumer::make(jetstream, origin, &about_to_be, &self.name_in(&stream.config()), from).map(drop)
-    }
-
-    /// The origin keeps messages for another reason, or the consumer there is gone: goes on where
-    /// it was.
-    pub(super) fn relink(&self) {
-        if lock(&self.read_state).link.take().is_some() {
-            self.connect(Ok(()));
-        }
-    }
-
-    /// Whether this is the consumer that stands for it.
-    pub(super) fn reads_by(&self, consumer: &Arc<LiveConsumer>) -> bool {
-        let read_state = lock(&self.read_state);
-        let source_consumer = read_state.link.as_ref().and_then(|link| link.source_consumer.as_ref());
-        source_consumer.is_some_and(|source_consumer| source_consumer.is(consumer))
-    }
-
     /// Connects anew if the source consumer has another name in this configuration of the stream.
     pub(super) fn relink_if_renamed(&self, config: &StreamConfig) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
@@ -358,7 +322,7 @@ impl SourceReader {
         read_state.link = Some(link);
         drop(read_state);
         if let Some(me) = self.me.upgrade() {
-            origin.downstreams().add(&me);
+            origin.downstreams().add(&(me as Arc<dyn Downstream>));
         }
         Ok(())
     }
@@ -449,4 +413,43 @@ fn filter_of(source: &StreamSource) -> Filter {
         pairs => pairs.iter().map(|pair| pair.source.clone().into_bytes()).collect(),
     };
     if filters.iter().any(Vec::is_empty) { Filter::All } else { Filter::any(filters) }
+}
+
+impl Downstream for SourceReader {
+    fn wake(&self) {
+        wakeup::wake(&*self.host, &self.me);
+    }
+
+    fn make_source_consumer(&self, origin: &Arc<LiveStream>) -> Result<(), ApiError> {
+        let (Some(stream), Some(jetstream)) = (self.stream.upgrade(), self.jetstream.upgrade()) else {
+            return Ok(());
+        };
+        if self.search.is_over() || self.source.consumer.is_some() {
+            return Ok(());
+        }
+        // Who is about to find out how far it is wants everything, as far as anybody knows.
+        let from = lock(&self.read_state).link.as_ref().map_or(1, |link| link.cursor.position());
+        // What came before goes: it must be here, as durably as this stream stores.
+        jetstream.make_released(&stream)?;
+        let about_to_be = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
+        SourceConsumer::make(&jetstream, origin, &about_to_be, &self.name_in(&stream.config()), from)
+            .map(drop)
+    }
+
+    fn relink(&self) {
+        if lock(&self.read_state).link.take().is_some() {
+            self.connect(Ok(()));
+        }
+    }
+
+    fn reads_by(&self, consumer: &Arc<LiveConsumer>) -> bool {
+        let read_state = lock(&self.read_state);
+        let source_consumer = read_state.link.as_ref().and_then(|link| link.source_consumer.as_ref());
+        source_consumer.is_some_and(|source_consumer| source_consumer.is(consumer))
+    }
+
+    fn lose_origin(&self) {
+        lock(&self.read_state).link = None;
+        self.connect_soon();
+    }
 }

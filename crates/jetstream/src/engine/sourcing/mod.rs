@@ -1,15 +1,15 @@
 //! The streams that a stream copies: its mirror, or its sources.
 //!
 //! Each has a [`SourceReader`], which reads the origin's log (no consumer, no message on a wire)
-//! inside this stream's turn and hands it runs of messages. `downstreams` is the other side: the
-//! streams that wait for news of an origin. `find` knows where an origin is, `positions` how far
-//! sources are, also after a crash, `render` what a message looks like here. `source_consumer` is
-//! the consumer that keeps messages of a work queue until they are stored here, `orphans` removes
-//! those that nobody needs any more.
+//! inside this stream's turn and hands it runs of messages. `live/sourcing.rs` is what a stream
+//! knows of it, `live/downstreams.rs` the other side: the streams that wait for news of an origin.
+//! `find` knows where an origin is, `positions` how far sources are, also after a crash, `render`
+//! what a message looks like here. `source_consumer` is the consumer that keeps messages of a work
+//! queue until they are stored here, `orphans` removes those that nobody needs any more.
 //!
 //! # One copied message
 //!
-//! 1. `engine/live/mod.rs`, `downstreams`: the origin has released messages; source readers that
+//! 1. `live/mod.rs`, `live/downstreams.rs`: the origin has released messages; source readers that
 //!    wait at its end are woken on this shard.
 //! 2. `source_reader`, `engine/live/turn.rs`: the source reader goes into the turn of the stream
 //!    that copies. It reads the origin through a `StreamReader` and never takes the origin's turn.
@@ -32,7 +32,6 @@
 //! after a start.
 
 mod connect;
-mod downstreams;
 mod origin;
 mod origin_search;
 pub(super) mod orphans;
@@ -47,77 +46,79 @@ mod source_reader;
 mod status;
 
 use super::consumers::StreamConsumers;
-use super::live::lock;
+use super::live::Sourcing;
 use super::{JetStream, LiveStream};
-pub(super) use downstreams::Downstreams;
+use myelin_broker::Shard;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::Seq;
 use positions::Positions;
-pub(super) use positions::{SeenPositions, is_position, upkeep};
-pub(super) use source_reader::{NextAction, SourceReader, identity};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+pub(super) use positions::{SeenPositions, upkeep};
+use source_reader::SourceReader;
+use std::sync::atomic::{AtomicU64, Ordering::Release};
 use std::sync::{Arc, Mutex, Weak};
 
-/// No message was refused.
-const NEVER: u64 = u64::MAX;
-
-/// Mirror or sources of one stream.
-pub(super) struct Sourcing {
-    source_readers: Mutex<Vec<Arc<SourceReader>>>,
+/// Readers of the mirror or the sources of one stream.
+pub(super) struct SourceReaders {
+    jetstream: Weak<JetStream>,
+    readers: Mutex<Vec<Arc<SourceReader>>>,
     /// The last message of the stream that positions of sources had looked at when its log was
     /// opened.
     looked_through: Arc<AtomicU64>,
-    /// Whether messages were stored that their origin keeps until that is released.
-    has_unacked: AtomicBool,
-    /// The bytes that the stream had when it refused a message; `u64::MAX`: it has refused none
-    /// since it had less.
-    stalled_at: AtomicU64,
 }
 
-impl Default for Sourcing {
-    fn default() -> Self {
-        Self {
-            source_readers: Mutex::default(),
-            looked_through: Arc::default(),
-            has_unacked: AtomicBool::new(false),
-            stalled_at: AtomicU64::new(NEVER),
+impl SourceReaders {
+    /// Readers of a stream of this server, which copies nothing yet.
+    pub(super) fn new(jetstream: &Weak<JetStream>) -> Box<dyn Sourcing> {
+        let (readers, looked_through) = (Mutex::default(), Arc::default());
+        Box::new(Self { jetstream: Weak::clone(jetstream), readers, looked_through })
+    }
+
+    /// Answers the source readers that are new.
+    fn set(&self, stream: &Arc<LiveStream>, config: &StreamConfig) -> Vec<Arc<SourceReader>> {
+        let wanted = config.mirror.iter().map(|mirror| (mirror, true));
+        let wanted = wanted.chain(config.sources.iter().map(|source| (source, false)));
+        let mut readers = lock(&self.readers);
+        let mut old = std::mem::take(&mut *readers);
+        let mut new = Vec::new();
+        let positions = Positions::of(stream.consumers(), &self.looked_through);
+        for (source, is_mirror) in wanted {
+            let index = render::index_name(source);
+            let known = old.iter().position(|source_reader| {
+                source_reader.is_mirror() == is_mirror && source_reader.index() == index
+            });
+            readers.push(match known {
+                Some(at) => old.swap_remove(at),
+                None => {
+                    let source_reader =
+                        SourceReader::new(stream, source, is_mirror, &self.jetstream, &positions);
+                    new.push(Arc::clone(&source_reader));
+                    source_reader
+                }
+            });
         }
+        let kept = readers.clone();
+        drop(readers);
+        kept.iter().for_each(|source_reader| source_reader.update_direct_gets());
+        old.iter().for_each(|source_reader| source_reader.forget());
+        new
     }
 }
 
-impl Sourcing {
-    /// The stream's log was opened, with what was seen then, and nothing was added to it yet: it
-    /// ends at `last`. What is known of sources beyond that is forgotten now: when clients have
-    /// published more it looks as if the log had it.
-    pub(super) fn opened(
-        &self,
-        consumers: &StreamConsumers,
-        config: &StreamConfig,
-        last: Seq,
-        seen: SeenPositions,
-    ) {
+impl Sourcing for SourceReaders {
+    fn opened(&self, consumers: &StreamConsumers, config: &StreamConfig, last: Seq, seen: SeenPositions) {
         self.looked_through.store(positions::reconcile(consumers, config, last, seen), Release);
     }
 
-    /// Begins to copy what the configuration says.
-    pub(super) fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig, jetstream: &Weak<JetStream>) {
-        SourceReader::connect_together(self.set(stream, config, jetstream));
+    fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig) {
+        SourceReader::connect_together(self.set(stream, config));
     }
 
-    /// Copies what another configuration says from now on. What the old one said goes on
-    /// undisturbed. Reads a little of the stream for what it has of sources that are new: only on
-    /// the thread that answers the API.
-    pub(super) fn change(
-        &self,
-        stream: &Arc<LiveStream>,
-        config: &StreamConfig,
-        jetstream: &Weak<JetStream>,
-    ) {
+    fn change(&self, stream: &Arc<LiveStream>, config: &StreamConfig) {
         // Compat: how far it was is in the answer, unless that is long ago.
-        SourceReader::connect_at_once(self.set(stream, config, jetstream));
-        let source_readers = lock(&self.source_readers).clone();
+        SourceReader::connect_at_once(self.set(stream, config));
+        let source_readers = lock(&self.readers).clone();
         for source_reader in source_readers {
             source_reader.relink_if_renamed(config);
             // The stream may have more room now.
@@ -125,110 +126,47 @@ impl Sourcing {
         }
     }
 
-    /// Answers the source readers that are new.
-    fn set(
-        &self,
-        stream: &Arc<LiveStream>,
-        config: &StreamConfig,
-        jetstream: &Weak<JetStream>,
-    ) -> Vec<Arc<SourceReader>> {
-        let wanted = config.mirror.iter().map(|mirror| (mirror, true));
-        let wanted = wanted.chain(config.sources.iter().map(|source| (source, false)));
-        let mut source_readers = lock(&self.source_readers);
-        let mut old = std::mem::take(&mut *source_readers);
-        let mut new = Vec::new();
-        let positions = Positions::of(stream, &self.looked_through);
-        for (source, is_mirror) in wanted {
-            let index = render::index_name(source);
-            let known = old.iter().position(|source_reader| {
-                source_reader.is_mirror() == is_mirror && source_reader.index() == index
-            });
-            source_readers.push(match known {
-                Some(at) => old.swap_remove(at),
-                None => {
-                    let source_reader = SourceReader::new(stream, source, is_mirror, jetstream, &positions);
-                    new.push(Arc::clone(&source_reader));
-                    source_reader
-                }
-            });
-        }
-        let kept = source_readers.clone();
-        drop(source_readers);
-        kept.iter().for_each(|source_reader| source_reader.update_direct_gets());
-        old.iter().for_each(|source_reader| source_reader.forget());
-        new
+    fn end(&self) {
+        std::mem::take(&mut *lock(&self.readers)).iter().for_each(|source_reader| source_reader.end());
     }
 
-    /// Copies nothing any more: the stream is gone.
-    pub(super) fn end(&self) {
-        std::mem::take(&mut *lock(&self.source_readers)).iter().for_each(|source_reader| source_reader.end());
+    fn suspend(&self) {
+        std::mem::take(&mut *lock(&self.readers)).iter().for_each(|source_reader| source_reader.suspend());
     }
 
-    /// Copies nothing until it [begins](Self::begin) again.
-    pub(super) fn suspend(&self) {
-        std::mem::take(&mut *lock(&self.source_readers))
-            .iter()
-            .for_each(|source_reader| source_reader.suspend());
-    }
-
-    /// Looks for origins that were not there.
-    pub(super) fn seek(&self) {
-        lock(&self.source_readers)
+    fn seek(&self) {
+        lock(&self.readers)
             .iter()
             .filter(|source_reader| source_reader.is_seeking())
             .for_each(|source_reader| source_reader.connect_soon());
     }
 
-    /// The stream's log is another one: what was stored last may not be there. With the core in
-    /// hand: nothing is copied until [`Sourcing::connect`].
-    pub(super) fn reset(&self) {
-        let source_readers = lock(&self.source_readers).clone();
+    fn reset(&self) {
+        let source_readers = lock(&self.readers).clone();
         source_readers.iter().for_each(|source_reader| source_reader.reset());
     }
 
-    /// Goes on after [`Sourcing::reset`].
-    pub(super) fn connect(&self) {
-        let source_readers = lock(&self.source_readers).clone();
+    fn connect(&self) {
+        let source_readers = lock(&self.readers).clone();
         SourceReader::connect_together(source_readers);
     }
 
-    /// Notes that messages wait for their release.
-    pub(super) fn note_unacked(&self) {
-        self.has_unacked.store(true, Relaxed);
+    fn retry_refused(&self) {
+        let source_readers = lock(&self.readers).clone();
+        source_readers.iter().for_each(|source_reader| source_reader.retry_refused());
     }
 
-    /// Source readers that may have something to tell their origins now that more is released.
-    pub(super) fn unacked(&self) -> Vec<Arc<SourceReader>> {
-        if self.has_unacked.load(Relaxed) && self.has_unacked.swap(false, Relaxed) {
-            return lock(&self.source_readers).clone();
-        }
-        Vec::new()
+    fn acknowledge(&self, mut shard: Option<&mut Shard>) {
+        let source_readers = lock(&self.readers).clone();
+        source_readers.iter().for_each(|source_reader| source_reader.acknowledge(shard.as_deref_mut()));
     }
 
-    /// Notes that a message was refused by a stream of so many bytes.
-    fn note_stalled(&self, bytes: u64) {
-        self.stalled_at.store(bytes, Release);
+    fn close(&self) {
+        lock(&self.readers).iter().for_each(|source_reader| source_reader.close());
     }
 
-    /// Tries again what was refused, if something has gone from the stream since. `bytes`: what it
-    /// has now.
-    pub(super) fn retry_refused(&self, bytes: impl FnOnce() -> u64) {
-        let at = self.stalled_at.load(Acquire);
-        if at != NEVER && bytes() < at && self.stalled_at.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok()
-        {
-            let source_readers = lock(&self.source_readers).clone();
-            source_readers.iter().for_each(|source_reader| source_reader.retry_refused());
-        }
-    }
-
-    /// Writes down how far sources are, for the next start. The stream takes nothing any more.
-    pub(super) fn close(&self) {
-        lock(&self.source_readers).iter().for_each(|source_reader| source_reader.close());
-    }
-
-    /// How far the mirror is, and the sources.
-    pub(super) fn info(&self, config: &StreamConfig) -> (Option<SourceInfo>, Vec<SourceInfo>) {
-        let source_readers = lock(&self.source_readers).clone();
+    fn info(&self, config: &StreamConfig) -> (Option<SourceInfo>, Vec<SourceInfo>) {
+        let source_readers = lock(&self.readers).clone();
         let mut all = source_readers.iter().map(|source_reader| source_reader.info());
         if config.mirror.is_some() { (all.next(), Vec::new()) } else { (None, all.collect()) }
     }

@@ -12,6 +12,7 @@ use crate::engine::{JetStream, LiveStream};
 use myelin_broker::Account;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::{Arc, Weak};
 
@@ -121,4 +122,25 @@ fn is_needed(
     }
     // It goes when those of other names are there that take its place: what it keeps would be lost.
     if is_any_missing { None } else { Some(false) }
+}
+
+impl JetStream {
+    /// A stream was opened that has consumers for others that copy it.
+    pub(in crate::engine) fn note_linked(&self, stream: &Arc<LiveStream>) {
+        lock(&self.linked).push(Arc::downgrade(stream));
+    }
+
+    /// Ends those whose streams are not there, as far as their accounts are enabled.
+    pub(in crate::engine) fn sweep_linked(self: &Arc<Self>) {
+        if lock(&self.linked).is_empty() {
+            return;
+        }
+        let me = Arc::downgrade(self);
+        self.host.spawn_api(Box::new(move || {
+            let Some(me) = me.upgrade() else { return };
+            let found = std::mem::take(&mut *lock(&me.linked));
+            let left = sweep_found(&me, found);
+            lock(&me.linked).extend(left);
+        }));
+    }
 }

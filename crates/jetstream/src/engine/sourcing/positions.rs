@@ -13,10 +13,9 @@
 //!   anything. The last one that the stream can have is believed.
 
 use super::render::SourceHeader;
-use crate::engine::LiveStream;
-use crate::engine::consumers::StreamConsumers;
-use crate::engine::live::lock;
+use crate::engine::consumers::{POSITION_PREFIX, StreamConsumers, is_position};
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{AckPolicy, AckRules, Consumers};
 use myelin_store::journal::Journal;
 use myelin_store::{Done, Job, Seq, Timestamp};
@@ -27,18 +26,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, Mutex};
 
-/// Prefix of their names in that log. No consumer's name can have a blank.
-pub(super) const PREFIX: &str = "source of: ";
-
 pub(super) const RULES: AckRules = AckRules { acks: AckPolicy::None, max_deliver: None };
 
 /// The header that says it.
 pub(super) const SOURCE: &[u8] = b"Nats-Stream-Source";
-
-/// Whether a name in the log of consumers is that of a position.
-pub(in crate::engine) fn is_position(name: &str) -> bool {
-    name.starts_with(PREFIX)
-}
 
 /// The log that positions are kept in.
 pub(super) trait PositionStore {
@@ -54,7 +45,7 @@ impl PositionStore for StreamConsumers {
     }
 
     fn kept(&self) -> Vec<(String, SourcePosition)> {
-        self.positions(PREFIX, read)
+        self.positions(POSITION_PREFIX, read)
     }
 }
 
@@ -112,8 +103,8 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    pub(super) fn of(stream: &LiveStream, looked_through: &Arc<AtomicU64>) -> Self {
-        Self { consumers: Arc::clone(stream.consumers()), looked_through: Arc::clone(looked_through) }
+    pub(super) fn of(consumers: &Arc<StreamConsumers>, looked_through: &Arc<AtomicU64>) -> Self {
+        Self { consumers: Arc::clone(consumers), looked_through: Arc::clone(looked_through) }
     }
 
     /// Notes how far a source is. An error is the disk's: the next one that is written writes this
@@ -218,7 +209,7 @@ pub(super) fn read(blob: &[u8]) -> Option<SourcePosition> {
 }
 
 fn name(index: &str) -> String {
-    format!("{PREFIX}{index}")
+    format!("{POSITION_PREFIX}{index}")
 }
 
 #[cfg(test)]
@@ -248,7 +239,7 @@ mod tests {
 
     impl PositionStore for Book {
         fn note(&self, name: &str, blob: Option<&[u8]>) {
-            let index = name.strip_prefix(PREFIX).expect("the name of a position").to_owned();
+            let index = name.strip_prefix(POSITION_PREFIX).expect("the name of a position").to_owned();
             match blob.and_then(read) {
                 Some(position) => self.0.borrow_mut().insert(index, position),
                 None => self.0.borrow_mut().remove(&index),

@@ -3,9 +3,10 @@
 //! how far it was.
 
 use super::position_search::PositionSearch;
-use super::positions::{self, PREFIX, PositionStore, RULES, SeenPositions, SourcePosition, read};
+use super::positions::{self, PositionStore, RULES, SeenPositions, SourcePosition, read};
 use super::read_state::ReadState;
 use super::render::SourceRenderer;
+use crate::engine::consumers::POSITION_PREFIX;
 use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
 use myelin_jsapi::config::{Storage, StreamConfig, StreamSource};
 use myelin_stdx::rng::Rng;
@@ -45,7 +46,7 @@ impl PositionStore for ConsumerLog {
         let states = self.0.lock().unwrap();
         let kept = states.iter();
         kept.filter_map(|(_, kept)| {
-            Some((kept.name().strip_prefix(PREFIX)?.to_owned(), read(kept.config())?))
+            Some((kept.name().strip_prefix(POSITION_PREFIX)?.to_owned(), read(kept.config())?))
         })
         .collect()
     }

@@ -8,7 +8,7 @@
 
 use super::origin::sign;
 use super::render::index_name;
-use crate::engine::consumers::{CreateContext, LiveConsumer};
+use crate::engine::consumers::LiveConsumer;
 use crate::engine::{JetStream, LiveStream};
 use myelin_broker::Shard;
 use myelin_jsapi::ApiError;
@@ -182,7 +182,7 @@ impl SourceConsumer {
         let wanted = MatchedRequest { config, action: Action::CreateOrUpdate, pedantic: false };
         match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
             Created::New(config) => {
-                let context = CreateContext::new(stream, jetstream);
+                let context = jetstream.create_context(stream);
                 consumers.create(*config, &context, &mut out)?;
             }
             Created::Changed(config) => {

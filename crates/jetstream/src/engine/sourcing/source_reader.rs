@@ -11,17 +11,17 @@ use super::read_state::{OriginLink, ReadState, RunEnd, SPARE_BYTES};
 use super::render::{SourceRenderer, index_name};
 use super::status::SourceStatus;
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::lock;
-use crate::engine::wakeup::{self, Wakeup};
+use crate::engine::live::{Downstream, NextAction, SourceRun};
+use crate::engine::wakeup::Wakeup;
 use crate::engine::{JetStream, LiveStream};
 use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, Shard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamSource;
 use myelin_stdx::rng::Rng;
+use myelin_stdx::sync::lock;
 use myelin_store::{ReadError, Seq, Timestamp};
-use myelin_streams::consumer::account_hash as hash;
-use myelin_streams::stream::{Cold, Effects, SourcedMsgs, SourcedResult, StreamCore};
+use myelin_streams::stream::{Effects, SourcedMsgs, SourcedResult, StreamCore};
 use myelin_wire::error::Quoted;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
@@ -59,24 +59,6 @@ pub(in crate::engine) struct SourceReader {
     /// Whether it was at the origin's end, or nearly. It stays so while the origin is searched for.
     pub(super) is_current: AtomicBool,
     pub(super) me: Weak<Self>,
-}
-
-/// Action of a source reader after the turn.
-pub(in crate::engine) enum NextAction {
-    /// Nothing: somebody else sees to it.
-    Nothing,
-    /// Another turn.
-    More,
-    /// To hear when the origin has more than this.
-    Park(Seq),
-    /// The next message is to be brought into memory.
-    Cold(Seq),
-    /// The counters of the run are to be brought into memory.
-    Count(Cold),
-    /// To come again after so many nanoseconds.
-    Later(Timestamp),
-    /// To look where the origin is.
-    Seek,
 }
 
 impl SourceReader {
@@ -169,93 +151,12 @@ impl SourceReader {
         read_state.past.clear();
     }
 
-    /// The origin is gone, or its log was opened anew.
-    pub(super) fn lose_origin(&self) {
-        lock(&self.read_state).link = None;
-        self.connect_soon();
-    }
-
     /// Notes how far it is, for the next start.
     pub(super) fn close(&self) {
         let (Some(stream), read_state) = (self.stream.upgrade(), lock(&self.read_state)) else { return };
         if let Some(position) = read_state.position.as_ref().filter(|_| !self.is_mirror) {
             let local = stream.reader().state().totals.last_seq;
             self.positions.write(&self.index, &SourcePosition { local, ..position.clone() });
-        }
-    }
-
-    /// Has a shard come for it.
-    pub(super) fn wake(&self) {
-        wakeup::wake(&*self.host, &self.me);
-    }
-
-    /// Copies a run, in the turn of the stream.
-    pub(in crate::engine) fn copy(
-        &self,
-        core: &mut StreamCore,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) -> NextAction {
-        self.wakeup.dequeue();
-        if self.search.is_over() {
-            return NextAction::Nothing;
-        }
-        let mut read_state = lock(&self.read_state);
-        let Some(link) = &mut read_state.link else { return NextAction::Nothing };
-        if link.origin.upgrade().is_none_or(|origin| origin.is_gone()) {
-            read_state.link = None;
-            return NextAction::Seek;
-        }
-        if let Some(until) = paused(link, core, now) {
-            return NextAction::Later(until - now);
-        }
-        if let Some(floor) = link.floor.take()
-            && core.pass_to(floor, now).is_err()
-        {
-            link.floor = Some(floor);
-            return NextAction::Later(RETRY);
-        }
-        let end = read_state.read();
-        let ReadState { link: Some(link), msgs, stamps, .. } = &mut *read_state else {
-            return NextAction::Nothing;
-        };
-        if let (Some(cold), Some(first)) = (core.cold(msgs), stamps.first()) {
-            // It is read once more when that is in memory.
-            link.cursor.skip_to(first.0);
-            return NextAction::Count(cold);
-        }
-        let SourcedResult { done, refused } = self.store(&mut read_state, core, now, effects);
-        self.note(&mut read_state, core, done, now);
-        let refused_at = read_state.stamps.get(done).map(|stamp| stamp.0);
-        if done > 0 {
-            read_state.refusals = 0;
-        }
-        let ReadState { link: Some(link), refusals, msgs, .. } = &mut *read_state else {
-            return NextAction::Nothing;
-        };
-        match (refused, refused_at) {
-            (Some(error), Some(seq)) => {
-                link.cursor.skip_to(seq);
-                let pause = RETRY << (*refusals).min(3);
-                *refusals += 1;
-                if *refusals == 1 {
-                    self.log_refusal(&error);
-                }
-                if let Some(stream) = self.stream.upgrade() {
-                    stream.sourcing().note_stalled(core.state().totals.bytes);
-                }
-                NextAction::Later(pause)
-            }
-            _ if end == RunEnd::Full => NextAction::More,
-            _ if end == RunEnd::Cold => NextAction::Cold(link.cursor.position()),
-            _ if end == RunEnd::Refused => NextAction::Later(RETRY),
-            // More may have come meanwhile; if not, the memory of this run is given back.
-            _ if msgs.bytes() > SPARE_BYTES => NextAction::More,
-            _ => {
-                let position = link.cursor.position();
-                read_state.shrink();
-                NextAction::Park(position)
-            }
         }
     }
 
@@ -289,7 +190,7 @@ impl SourceReader {
             );
             read_state.unacked.push_back((core.store().ticket(), seqs));
             if let Some(stream) = self.stream.upgrade() {
-                stream.sourcing().note_unacked();
+                stream.sourcing_marks().note_unacked();
             }
         }
         let mut status = lock(&self.status);
@@ -323,30 +224,6 @@ impl SourceReader {
         }
     }
 
-    /// Does what it wants, after the turn.
-    pub(in crate::engine) fn apply_effects(&self, next: NextAction) {
-        match next {
-            NextAction::Nothing => {}
-            NextAction::More => self.wake(),
-            NextAction::Park(position) => {
-                if self.is_mirror && !self.is_current.swap(true, AcqRel) {
-                    self.update_direct_gets();
-                }
-                self.park(position);
-            }
-            NextAction::Cold(from) => self.warm(from),
-            NextAction::Count(cold) => {
-                let Some(me) = self.me.upgrade() else { return };
-                self.host.spawn_read(Box::new(move || {
-                    cold.warm();
-                    me.wake();
-                }));
-            }
-            NextAction::Later(pause) => self.schedule_at(self.host.now() + pause),
-            NextAction::Seek => self.connect_soon(),
-        }
-    }
-
     /// Tells the origin what this stream has released. Not inside a turn.
     pub(in crate::engine) fn acknowledge(&self, mut shard: Option<&mut Shard>) {
         let Some(stream) = self.stream.upgrade() else { return };
@@ -356,7 +233,7 @@ impl SourceReader {
             let reader = stream.reader();
             match read_state.unacked.front() {
                 Some((ticket, _)) if reader.release().is_released(*ticket) => {}
-                Some(_) => return stream.sourcing().note_unacked(),
+                Some(_) => return stream.sourcing_marks().note_unacked(),
                 None => return,
             }
             let Some((_, seqs)) = read_state.unacked.pop_front() else { return };
@@ -371,7 +248,7 @@ impl SourceReader {
     fn park(&self, position: Seq) {
         let origin = lock(&self.read_state).link.as_ref().and_then(|link| link.origin.upgrade());
         let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
-        origin.downstreams().park(&me);
+        origin.downstreams().park(&(Arc::clone(&me) as Arc<dyn Downstream>));
         std::sync::atomic::fence(SeqCst);
         if origin.released() >= position || origin.is_gone() {
             self.wake();
@@ -439,6 +316,95 @@ impl SourceReader {
     }
 }
 
+impl SourceRun for SourceReader {
+    fn copy(&self, core: &mut StreamCore, now: Timestamp, effects: &mut Effects) -> NextAction {
+        self.wakeup.dequeue();
+        if self.search.is_over() {
+            return NextAction::Nothing;
+        }
+        let mut read_state = lock(&self.read_state);
+        let Some(link) = &mut read_state.link else { return NextAction::Nothing };
+        if link.origin.upgrade().is_none_or(|origin| origin.is_gone()) {
+            read_state.link = None;
+            return NextAction::Seek;
+        }
+        if let Some(until) = paused(link, core, now) {
+            return NextAction::Later(until - now);
+        }
+        if let Some(floor) = link.floor.take()
+            && core.pass_to(floor, now).is_err()
+        {
+            link.floor = Some(floor);
+            return NextAction::Later(RETRY);
+        }
+        let end = read_state.read();
+        let ReadState { link: Some(link), msgs, stamps, .. } = &mut *read_state else {
+            return NextAction::Nothing;
+        };
+        if let (Some(cold), Some(first)) = (core.cold(msgs), stamps.first()) {
+            // It is read once more when that is in memory.
+            link.cursor.skip_to(first.0);
+            return NextAction::Count(cold);
+        }
+        let SourcedResult { done, refused } = self.store(&mut read_state, core, now, effects);
+        self.note(&mut read_state, core, done, now);
+        let refused_at = read_state.stamps.get(done).map(|stamp| stamp.0);
+        if done > 0 {
+            read_state.refusals = 0;
+        }
+        let ReadState { link: Some(link), refusals, msgs, .. } = &mut *read_state else {
+            return NextAction::Nothing;
+        };
+        match (refused, refused_at) {
+            (Some(error), Some(seq)) => {
+                link.cursor.skip_to(seq);
+                let pause = RETRY << (*refusals).min(3);
+                *refusals += 1;
+                if *refusals == 1 {
+                    self.log_refusal(&error);
+                }
+                if let Some(stream) = self.stream.upgrade() {
+                    stream.sourcing_marks().note_stalled(core.state().totals.bytes);
+                }
+                NextAction::Later(pause)
+            }
+            _ if end == RunEnd::Full => NextAction::More,
+            _ if end == RunEnd::Cold => NextAction::Cold(link.cursor.position()),
+            _ if end == RunEnd::Refused => NextAction::Later(RETRY),
+            // More may have come meanwhile; if not, the memory of this run is given back.
+            _ if msgs.bytes() > SPARE_BYTES => NextAction::More,
+            _ => {
+                let position = link.cursor.position();
+                read_state.shrink();
+                NextAction::Park(position)
+            }
+        }
+    }
+
+    fn apply_effects(&self, next: NextAction) {
+        match next {
+            NextAction::Nothing => {}
+            NextAction::More => self.wake(),
+            NextAction::Park(position) => {
+                if self.is_mirror && !self.is_current.swap(true, AcqRel) {
+                    self.update_direct_gets();
+                }
+                self.park(position);
+            }
+            NextAction::Cold(from) => self.warm(from),
+            NextAction::Count(cold) => {
+                let Some(me) = self.me.upgrade() else { return };
+                self.host.spawn_read(Box::new(move || {
+                    cold.warm();
+                    me.wake();
+                }));
+            }
+            NextAction::Later(pause) => self.schedule_at(self.host.now() + pause),
+            NextAction::Seek => self.connect_soon(),
+        }
+    }
+}
+
 impl Service for SourceReader {
     fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
         let (Some(stream), Some(me)) = (self.stream.upgrade(), self.me.upgrade()) else { return };
@@ -460,13 +426,6 @@ impl Timer for SourceReader {
             self.connect_soon();
         }
     }
-}
-
-/// Hash that tells a stream from another one of its name: the reference's, of the time when it was
-/// made.
-pub(in crate::engine) fn identity(created: Timestamp) -> String {
-    let time = jiff::Timestamp::from_nanosecond(i128::from(created)).unwrap_or_default();
-    hash(&time.to_string())
 }
 
 /// Until when nothing is copied: the source consumer says so, or the stream has much to seal.

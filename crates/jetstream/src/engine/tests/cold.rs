@@ -2,9 +2,9 @@
 //! else.
 
 use super::house::{House, stream};
-use crate::engine::live::lock;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 use myelin_store::Wait;
 use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;

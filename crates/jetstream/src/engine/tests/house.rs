@@ -1,8 +1,6 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
-use crate::engine::consumers::CreateContext;
-use crate::engine::live::lock;
 use crate::engine::{
     AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task,
     Timer,
@@ -15,8 +13,9 @@ use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, StreamSource};
 use myelin_jsapi::consumer::config::{
     self as consumers, Action, ConsumerConfig, Created, Limits, MatchedRequest,
 };
+use myelin_stdx::sync::lock;
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{Job, StoreOptions, Timestamp};
+use myelin_store::{StoreOptions, Timestamp};
 use myelin_wire::info::Info;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::any::Any;
@@ -39,7 +38,7 @@ pub(super) struct Desk {
     pub(super) tasks: Mutex<VecDeque<Task>>,
     pub(super) reads: Mutex<VecDeque<Task>>,
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
-    jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
+    jobs: Mutex<VecDeque<Task>>,
     alarms: Mutex<Vec<(Timestamp, Weak<dyn Timer>)>>,
     bufs: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
     /// Panics that were caught, in words.
@@ -91,14 +90,14 @@ impl Host for Desk {
         lock(&self.tasks).push_back(task);
     }
 
-    fn repair(&self, _: Arc<LiveStream>) {}
+    fn repair(&self, _: &str, _: &str) {}
 
     fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
         lock(&self.alarms).push((at, timer));
     }
 
-    fn spawn_upkeep(&self, stream: Arc<LiveStream>, job: Job) {
-        lock(&self.jobs).push_back((stream, job));
+    fn spawn_upkeep(&self, task: Task) {
+        lock(&self.jobs).push_back(task);
     }
 
     fn system_account(&self) -> Option<Arc<Account>> {
@@ -254,7 +253,7 @@ impl House {
         let Ok(Created::New(config)) = consumers::create(wanted, &world, &mut String::new) else {
             panic!("it is a new one")
         };
-        let around = CreateContext::new(&config_of_stream, &self.jetstream);
+        let around = self.jetstream.create_context(&config_of_stream);
         live.consumers().create(*config, &around, &mut MessageBuf::default()).expect("it can be made");
         self.settle();
     }
@@ -324,7 +323,7 @@ impl House {
     /// Runs one job of a store. Answers whether there was one.
     pub(super) fn run_job(&mut self) -> bool {
         let job = lock(&self.host.jobs).pop_front();
-        job.map(|(stream, job)| stream.upkeep(job)).is_some()
+        job.map(|job| job()).is_some()
     }
 
     /// Does one thing of what there is to do besides jobs of stores. Answers whether there may be

@@ -3,11 +3,11 @@
 
 use super::house::{House, copy, source, stream};
 use crate::engine::Host;
-use crate::engine::live::lock;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_jsapi::json::Moment;
+use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
 
 const SECOND: i64 = 1_000_000_000;

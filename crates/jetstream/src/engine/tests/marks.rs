@@ -2,9 +2,9 @@
 
 use super::house::{House, copy, source, stream};
 use crate::engine::Host;
-use crate::engine::live::lock;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
+use myelin_stdx::sync::lock;
 
 /// Sequences that a stream gives out before its first mark.
 const AHEAD: u64 = 4096;

@@ -1,10 +1,10 @@
 //! Panics cost what has panicked and nothing else; failures are mended by a clock that nobody sets.
 
 use super::house::{House, MOST_READS, stream};
-use crate::engine::live::lock;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
+use myelin_stdx::sync::lock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn fail_and_repair(house: &mut House) -> bool {
     if let Some(mut guard) = live.lock_core() {
         guard.parts().0.store().give_up("a test asked for it");
     }
-    house.jetstream.repair(&live);
+    house.jetstream.repair(live.account_name(), live.name());
     house.settle();
     let before = house.contents("S").0;
     house.publish("S.x");

@@ -2,12 +2,12 @@
 //! messages and files.
 
 use super::house::{House, copy, source, stream};
-use crate::engine::live::lock;
 use myelin_broker::{Service, ServiceBatch, Shard};
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! The log of a stream's consumers is written anew beside the work.
 
 use super::house::{House, stream};
-use crate::engine::live::lock;
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::AckRules;
 
 #[test]

@@ -15,7 +15,7 @@ use crate::jetstream::WINDOW;
 use crate::jetstream::consumers::ledger::Expected;
 use crate::jetstream::consumers::push::{Push, Wish};
 use crate::jetstream::consumers::receiving::{self, Actor, ReceivingClient};
-use crate::jetstream::consumers::{
+use crate::jetstream::consumers::run::{
     ConsumerOutcome, ConsumerRun, Filled, SIZE, fill as publish, payloads, publisher,
 };
 use crate::jetstream::drive::{Done, RequestingClient, SendBudget, Stopwatch, Work, drive};

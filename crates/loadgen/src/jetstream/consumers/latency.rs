@@ -23,7 +23,7 @@ use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{self, Acks, How, Pull};
 use crate::jetstream::consumers::push::{self, Push};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
-use crate::jetstream::consumers::{BATCH, ConsumerOutcome, ConsumerRun, SIZE, new_stream};
+use crate::jetstream::consumers::run::{BATCH, ConsumerOutcome, ConsumerRun, SIZE, new_stream};
 use crate::jetstream::link::RequestLink;
 use crate::jetstream::stream::Storage;
 use crate::metric::Metric;

@@ -16,7 +16,7 @@ use crate::jetstream::consumers::latency::{self, Schedule};
 use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{Acks, How, Pull, Wish};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
-use crate::jetstream::consumers::{BATCH, ConsumerOutcome, ConsumerRun, SIZE, unique_stream};
+use crate::jetstream::consumers::run::{BATCH, ConsumerOutcome, ConsumerRun, SIZE, unique_stream};
 use crate::jetstream::drive::{Done, RequestingClient, SendBudget, Work, drive};
 use crate::jetstream::encoded_frames::{EncodedFrames, OutgoingMessage};
 use crate::jetstream::envelope::Envelope;

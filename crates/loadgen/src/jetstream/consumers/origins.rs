@@ -14,8 +14,8 @@ use crate::admin::Admin;
 use crate::connection::PATIENCE;
 use crate::error::BenchError;
 use crate::jetstream::SUBJECTS;
-use crate::jetstream::consumers::{
-    self, ConsumerOutcome, ConsumerRun, Filled, Scale, fill, fill_plain, new_stream, payloads, unique_stream,
+use crate::jetstream::consumers::run::{
+    ConsumerOutcome, ConsumerRun, Filled, Scale, fill, fill_plain, new_stream, payloads, unique_stream,
 };
 use crate::jetstream::stream::Storage;
 use crate::meter::{CpuTime, Meter};
@@ -168,7 +168,7 @@ fn follow(admin: &mut Admin, messages: u64, run: ConsumerRun<'_>) -> Result<Cons
 
 /// Many mirrors with nothing to do. Deletes nothing: the server ends with the run.
 fn rest(admin: &mut Admin, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
-    let origin = consumers::fill_plain(run.address, Storage::File, 1)?;
+    let origin = fill_plain(run.address, Storage::File, 1)?;
     let start = Instant::now();
     let mirror = json!({ "mirror": { "name": origin.stream }, "storage": "memory" });
     let names: Result<Vec<_>, _> = (0..RESTING).map(|_| begin(admin, &mirror)).collect();

@@ -17,7 +17,7 @@ use crate::jetstream::consumers::delivery::acknowledge;
 use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{Acks, How, Pull, Wish};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
-use crate::jetstream::consumers::{ConsumerOutcome, ConsumerRun, SIZE, fill_plain};
+use crate::jetstream::consumers::run::{ConsumerOutcome, ConsumerRun, SIZE, fill_plain};
 use crate::jetstream::stream::Storage;
 use crate::meter::Meter;
 use crate::metric::Metric;

@@ -14,7 +14,7 @@ use crate::error::BenchError;
 use crate::jetstream::consumers::ledger::Expected;
 use crate::jetstream::consumers::push::{Push, Wish};
 use crate::jetstream::consumers::receiving::{self, Actor, ReceivingClient};
-use crate::jetstream::consumers::{
+use crate::jetstream::consumers::run::{
     ConsumerOutcome, ConsumerRun, SIZE, fill, new_stream, payloads, payloads_of, publisher,
 };
 use crate::jetstream::drive::{RequestingClient, Work, drive};

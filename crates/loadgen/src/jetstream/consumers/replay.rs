@@ -17,7 +17,7 @@ use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{self, Acks, How, Pull};
 use crate::jetstream::consumers::push::{self, Push};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
-use crate::jetstream::consumers::{
+use crate::jetstream::consumers::run::{
     BATCH, ConsumerOutcome, ConsumerRun, Filled, SIZE, fill, new_stream, payloads,
 };
 use crate::jetstream::stream::Storage;

@@ -3,34 +3,38 @@
 //! Whoever waits looks once more afterwards, and whoever releases more looks who waits after it was
 //! released: one of the two sees the other. A stream that nobody copies pays one load.
 
-use super::SourceReader;
+use super::LiveStream;
+use super::sourcing::Downstream;
 use crate::engine::consumers::LiveConsumer;
-use crate::engine::live::lock;
-use crate::engine::{JetStream, LiveStream};
 use myelin_broker::{Service, Shard};
 use myelin_jsapi::ApiError;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Source readers that copy one stream, and those of them that wait at its end.
 #[derive(Default)]
 pub(in crate::engine) struct Downstreams {
-    waiting: Mutex<Vec<Weak<SourceReader>>>,
+    waiting: Mutex<Vec<Weak<dyn Downstream>>>,
     has_waiting: AtomicBool,
     /// All that read it, whether they wait or not.
-    all: Mutex<Vec<Weak<SourceReader>>>,
+    all: Mutex<Vec<Weak<dyn Downstream>>>,
 }
 
 impl Downstreams {
     /// A source reader reads the stream from now on.
-    pub(super) fn add(&self, source_reader: &Arc<SourceReader>) {
+    pub(in crate::engine) fn add(&self, source_reader: &Arc<dyn Downstream>) {
         let mut all = lock(&self.all);
-        all.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, source_reader)));
+        all.retain(|known| {
+            known
+                .upgrade()
+                .is_some_and(|known| !std::ptr::addr_eq(Arc::as_ptr(&known), Arc::as_ptr(source_reader)))
+        });
         all.push(Arc::downgrade(source_reader));
     }
 
     /// A source reader waits for more. It has to look once more afterwards.
-    pub(super) fn park(&self, source_reader: &Arc<SourceReader>) {
+    pub(in crate::engine) fn park(&self, source_reader: &Arc<dyn Downstream>) {
         lock(&self.waiting).push(Arc::downgrade(source_reader));
         self.has_waiting.store(true, SeqCst);
         fence(SeqCst);
@@ -41,7 +45,7 @@ impl Downstreams {
         if !self.has_waiting.load(Relaxed) {
             return;
         }
-        let woken: Vec<Weak<SourceReader>> = {
+        let woken: Vec<Weak<dyn Downstream>> = {
             let mut waiting = lock(&self.waiting);
             self.has_waiting.store(false, SeqCst);
             std::mem::take(&mut *waiting)
@@ -58,14 +62,8 @@ impl Downstreams {
     ///
     /// # Errors
     /// One cannot be made.
-    pub(in crate::engine) fn make_source_consumer(
-        &self,
-        jetstream: &JetStream,
-        origin: &Arc<LiveStream>,
-    ) -> Result<(), ApiError> {
-        self.source_readers()
-            .iter()
-            .try_for_each(|source_reader| source_reader.make_source_consumer(jetstream, origin))
+    pub(in crate::engine) fn make_source_consumer(&self, origin: &Arc<LiveStream>) -> Result<(), ApiError> {
+        self.source_readers().iter().try_for_each(|source_reader| source_reader.make_source_consumer(origin))
     }
 
     /// The stream keeps messages for another reason: who reads it finds its way anew, with a
@@ -91,7 +89,7 @@ impl Downstreams {
             .for_each(|source_reader| source_reader.wake());
     }
 
-    fn source_readers(&self) -> Vec<Arc<SourceReader>> {
+    fn source_readers(&self) -> Vec<Arc<dyn Downstream>> {
         lock(&self.all).iter().filter_map(Weak::upgrade).collect()
     }
 

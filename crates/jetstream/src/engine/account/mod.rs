@@ -1,0 +1,289 @@
+//! One account's streams.
+//!
+//! An account that is gone leaves its streams at rest: unbound, with everything they have, until
+//! `JetStream::enable`.
+
+use super::JetStream;
+use super::api_counters::ApiCounters;
+mod lifecycle;
+
+use super::api_service::ApiService;
+use super::host::Host;
+use super::live::LiveStream;
+use myelin_broker::{Account, Binding};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::{self, AdvisoryHeader};
+use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
+use myelin_jsapi::config::{self, AccountLimits, FIRST_TIER, Limits, OtherStreams, Storage, StreamConfig};
+use myelin_stdx::sync::lock;
+use myelin_store::StreamId;
+use myelin_streams::stream::StorageBudget;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+
+/// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct
+/// gets and pull requests have subjects of their own, stream by stream and consumer by consumer,
+/// and nobody answers where there is no such thing.
+const API_SUBJECTS: [&str; 16] = [
+    "*",
+    "STREAM.>",
+    "CONSUMER.CREATE.>",
+    "CONSUMER.DURABLE.>",
+    "CONSUMER.NAMES.>",
+    "CONSUMER.LIST.>",
+    "CONSUMER.INFO.>",
+    "CONSUMER.DELETE.>",
+    "CONSUMER.PAUSE.>",
+    "CONSUMER.UNPIN.>",
+    "CONSUMER.RESET.>",
+    "CONSUMER.LEADER.>",
+    "CONSUMER.PEER.>",
+    "META.>",
+    "SERVER.>",
+    "ACCOUNT.>",
+];
+
+/// Streams of one account, with what it may use of JetStream.
+pub struct AccountStreams {
+    jetstream: Weak<JetStream>,
+    host: Arc<dyn Host>,
+    account: Arc<Account>,
+    /// `None`: it may not use JetStream.
+    limits: RwLock<Option<AccountLimits>>,
+    calls: ApiCounters,
+    memory: Arc<StorageBudget>,
+    files: Arc<StorageBudget>,
+    streams: RwLock<BTreeMap<String, Arc<LiveStream>>>,
+    api_bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Streams that are in the store and could not be opened.
+    unrestored: Mutex<Vec<(String, StreamId)>>,
+    /// Its streams and consumers hear nothing: it may not use JetStream any more.
+    is_suspended: Mutex<bool>,
+}
+
+impl AccountStreams {
+    pub(super) fn new(
+        jetstream: &Arc<JetStream>,
+        account: &Arc<Account>,
+        limits: Option<AccountLimits>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            jetstream: Arc::downgrade(jetstream),
+            host: Arc::clone(&jetstream.host),
+            account: Arc::clone(account),
+            memory: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_memory))),
+            files: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_storage))),
+            limits: RwLock::new(limits),
+            calls: ApiCounters::default(),
+            streams: RwLock::default(),
+            api_bindings: Mutex::default(),
+            unrestored: Mutex::default(),
+            is_suspended: Mutex::default(),
+        })
+    }
+
+    /// The account as the broker knows it.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Limits of the account; `None`: it may use nothing.
+    pub fn limits(&self) -> Option<AccountLimits> {
+        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other limits, from now on. What exceeds them stays.
+    pub(super) fn set_limits(&self, limits: Option<AccountLimits>) {
+        let most = |of: fn(&AccountLimits) -> i64| limits.as_ref().map_or(-1, of);
+        self.memory.set_limit(most(|limits| limits.max_memory));
+        self.files.set_limit(most(|limits| limits.max_storage));
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Its own limits and those of the server, for a look at a configuration.
+    pub(super) fn all_limits(&self, jetstream: &JetStream) -> Limits {
+        let limits = jetstream.limits();
+        let [memory_reserved, storage_reserved] = jetstream.reserved();
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let window = limits.duplicate_window.map_or(0, |window| window.as_nanos());
+        Limits {
+            account: self.limits().unwrap_or_default(),
+            server: config::ServerLimits {
+                max_memory: signed(limits.max_memory),
+                max_storage: signed(limits.max_store),
+                memory_reserved,
+                storage_reserved,
+                duplicate_window: i64::try_from(window).unwrap_or(i64::MAX),
+            },
+        }
+    }
+
+    /// Bytes that its streams have reserved, in memory and in files.
+    pub(super) fn reserved(&self) -> [i64; 2] {
+        let mut reserved = [0_i64; 2];
+        for stream in self.read().values() {
+            let config = stream.config();
+            let kind = &mut reserved[usize::from(config.storage == Storage::File)];
+            *kind = kind.saturating_add(config.max_bytes.max(0));
+        }
+        reserved
+    }
+
+    /// Response to `INFO`.
+    pub fn info(&self, domain: &str) -> AccountInfo {
+        let used = |budget: &StorageBudget| u64::try_from(budget.used()).unwrap_or(0);
+        let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
+        let (total, errors) = self.calls.get();
+        let limits = self.limits().unwrap_or_default();
+        let whole = TierUsage {
+            memory: used(&self.memory),
+            storage: used(&self.files),
+            reserved_memory,
+            reserved_storage,
+            streams: self.read().len() as u64,
+            consumers: self.read().values().map(|stream| stream.consumers().count() as u64).sum(),
+            limits: limits.shown(),
+        };
+        let tier = |(name, limits): (String, AccountLimits)| {
+            // Streams have no copies here.
+            let used = if name == FIRST_TIER { whole.clone() } else { TierUsage::default() };
+            (name, TierUsage { limits, ..used })
+        };
+        AccountInfo {
+            tiers: limits.tiers.into_iter().map(tier).collect(),
+            whole,
+            domain: domain.to_owned(),
+            api: ApiStats { total, errors, ..ApiStats::default() },
+        }
+    }
+
+    /// Counts a request to the API.
+    pub(super) fn count_call(&self, is_error: bool) {
+        self.calls.count(is_error);
+        if let Some(jetstream) = self.jetstream.upgrade() {
+            jetstream.calls.count(is_error);
+        }
+    }
+
+    /// Tells the system account that requests to the API were dropped.
+    pub(super) fn publish_drop_advisory(&self, dropped: u64) {
+        let (Some(jetstream), Some(system)) = (self.jetstream.upgrade(), self.host.system_account()) else {
+            return;
+        };
+        let (id, settings) = (self.host.unique_id(), &jetstream.settings);
+        let header = AdvisoryHeader { id: &id, time: self.host.now(), domain: &settings.domain };
+        let advisory = advisory::api_limit_reached(header, &settings.server_name, dropped);
+        let subject = advisory.subject.as_bytes();
+        if system.has_interest(subject) {
+            let mut out = MessageBuf::default();
+            out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });
+            self.host.publish(&system, out);
+        }
+    }
+
+    /// Budgets of its streams in memory and in files.
+    pub fn budgets(&self) -> [&StorageBudget; 2] {
+        [&self.memory, &self.files]
+    }
+
+    pub(super) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    /// Names of streams that are in the store and could not be opened.
+    pub fn unrestored(&self) -> Vec<String> {
+        lock(&self.unrestored).iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Removes the streams that could not be opened, with what there is of them.
+    pub(super) fn delete_unrestored(&self, jetstream: &JetStream) -> Result<(), ApiError> {
+        let mut unrestored = lock(&self.unrestored);
+        while let Some((_, id)) = unrestored.last() {
+            jetstream.store.delete_unopened(*id).map_err(ApiError::stream_delete)?;
+            unrestored.pop();
+        }
+        Ok(())
+    }
+
+    /// A stream by name.
+    pub fn stream(&self, name: &str) -> Option<Arc<LiveStream>> {
+        self.read().get(name).cloned()
+    }
+
+    /// All streams, by name.
+    pub fn streams(&self) -> Vec<Arc<LiveStream>> {
+        self.read().values().cloned().collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<LiveStream>>> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Receives requests, or no longer. Compat: an account that has no JetStream of its own and
+    /// imports the API of another is not told that it has none.
+    pub(super) fn update_api_bindings(self: &Arc<Self>) {
+        let asks_another = self.limits().is_none() && self.account.imports_service(b"$JS.API.INFO");
+        let mut api_bindings = lock(&self.api_bindings);
+        if asks_another {
+            api_bindings.drain(..).for_each(|api| self.account.unbind(&api));
+        } else if api_bindings.is_empty() {
+            *api_bindings = self.bind_api();
+        }
+    }
+
+    /// Whether its streams take messages, its consumers acknowledgements, and its mirrors and
+    /// sources copy: what there is stays, and goes on where it was when the account may use
+    /// JetStream again.
+    pub(super) fn suspend_or_resume(self: &Arc<Self>) {
+        let suspends = self.limits().is_none();
+        let mut is_suspended = lock(&self.is_suspended);
+        if std::mem::replace(&mut *is_suspended, suspends) == suspends {
+            return;
+        }
+        for stream in self.streams() {
+            if suspends {
+                suspend_stream(&stream);
+            } else {
+                stream.consumers().resume();
+                stream.bind();
+                stream.sourcing().begin(&stream, &stream.config());
+            }
+        }
+    }
+
+    /// Takes no requests any more, not even to say that it does not: the account is gone.
+    pub(super) fn unbind_api(&self) {
+        std::mem::take(&mut *lock(&self.api_bindings)).iter().for_each(|api| self.account.unbind(api));
+    }
+
+    fn bind_api(self: &Arc<Self>) -> Vec<Arc<Binding>> {
+        let Some(jetstream) = self.jetstream.upgrade() else { return Vec::new() };
+        let domain = &jetstream.settings.domain;
+        let mut prefixes = vec!["$JS.API".to_owned()];
+        if !domain.is_empty() {
+            prefixes.push(format!("$JS.{domain}.API"));
+        }
+        let api = ApiService::to(self);
+        let subjects = prefixes.iter().flat_map(|prefix| API_SUBJECTS.map(|api| format!("{prefix}.{api}")));
+        let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&api));
+        subjects.map(bind).collect()
+    }
+}
+
+impl OtherStreams for AccountStreams {
+    fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
+        self.stream(name).map(|stream| stream.config())
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool) {
+        let _ = self.read().values().all(|stream| visit(&stream.config()));
+    }
+}
+
+/// A stream of an account that may not use JetStream now.
+fn suspend_stream(stream: &LiveStream) {
+    stream.unbind();
+    stream.consumers().suspend();
+    stream.sourcing().suspend();
+}

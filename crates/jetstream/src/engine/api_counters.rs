@@ -1,0 +1,22 @@
+//! How often the API was asked.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How often the API was asked.
+#[derive(Default)]
+pub(crate) struct ApiCounters {
+    total: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl ApiCounters {
+    pub(crate) fn count(&self, is_error: bool) {
+        self.total.fetch_add(1, Relaxed);
+        self.errors.fetch_add(u64::from(is_error), Relaxed);
+    }
+
+    /// Requests, and those that were answered by an error.
+    pub(crate) fn get(&self) -> (u64, u64) {
+        (self.total.load(Relaxed), self.errors.load(Relaxed))
+    }
+}

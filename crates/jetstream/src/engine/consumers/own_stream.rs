@@ -1,0 +1,39 @@
+//! The stream that consumers belong to, as far as they know it.
+
+use super::LiveConsumer;
+use myelin_broker::Shard;
+use myelin_jsapi::config::StreamConfig;
+use myelin_store::{Seq, StreamReader};
+use std::sync::Arc;
+
+/// Stream to which consumers belong.
+pub(in crate::engine) trait OwnStream: Send + Sync {
+    /// The configuration in force.
+    fn config(&self) -> Arc<StreamConfig>;
+
+    /// A reader of what is released.
+    fn reader(&self) -> StreamReader;
+
+    /// The last message that can be read.
+    fn released(&self) -> Seq;
+
+    /// Whether it was deleted.
+    fn is_gone(&self) -> bool;
+
+    /// Removes messages that a consumer has settled, unless another one needs them. For shards that
+    /// hold no turn.
+    fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard);
+
+    /// Removes messages that a consumer has settled, unless another one needs them. For threads
+    /// that may wait.
+    fn acknowledged_off_shard(&self, seqs: Vec<Seq>);
+
+    /// Has all messages removed that no consumer needs any more. For threads that may wait.
+    fn reconcile(&self);
+
+    /// Hears that a consumer has another configuration. On the thread that answers the API.
+    fn consumer_changed(&self, consumer: &Arc<LiveConsumer>);
+
+    /// Hears that a consumer was removed. On the thread that answers the API.
+    fn consumer_removed(&self, consumer: &Arc<LiveConsumer>);
+}

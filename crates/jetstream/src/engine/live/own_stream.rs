@@ -1,0 +1,46 @@
+//! A stream as its consumers know it.
+
+use super::LiveStream;
+use crate::engine::consumers::{LiveConsumer, OwnStream};
+use myelin_broker::Shard;
+use myelin_jsapi::config::StreamConfig;
+use myelin_store::{Seq, StreamReader};
+use std::sync::Arc;
+
+impl OwnStream for LiveStream {
+    fn config(&self) -> Arc<StreamConfig> {
+        self.view.config()
+    }
+
+    fn reader(&self) -> StreamReader {
+        self.view.reader()
+    }
+
+    fn released(&self) -> Seq {
+        self.view.released()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.core.is_gone()
+    }
+
+    fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard) {
+        self.acknowledged(seqs, shard);
+    }
+
+    fn acknowledged_off_shard(&self, seqs: Vec<Seq>) {
+        self.acknowledged_off_shard(seqs);
+    }
+
+    fn reconcile(&self) {
+        self.reconcile();
+    }
+
+    fn consumer_changed(&self, consumer: &Arc<LiveConsumer>) {
+        self.downstreams.consumer_changed(consumer);
+    }
+
+    fn consumer_removed(&self, consumer: &Arc<LiveConsumer>) {
+        self.downstreams.consumer_removed(consumer);
+    }
+}
