@@ -23,6 +23,7 @@ mod peers;
 mod publisher;
 mod requests;
 mod schedule;
+mod tokens;
 mod user;
 
 use crate::logging::Logger;
@@ -196,6 +197,7 @@ impl Running {
         system.monitor.watch_queue("System recvQ", Box::new(count));
         RequestIntake::open(&system);
         PeerIntake::open(&system);
+        system.know_token_peers();
         system.broker.set_client_events(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
         Ok(Some(Self { system, threads }))
     }

@@ -9,12 +9,15 @@
 //! Compat: the reference waits for up to four minutes until it forgets a server that says nothing.
 
 use super::schedule::EventSchedule;
+use super::tokens::TokenQuestions;
 use super::{Job, System, lock};
+use crate::resolver::TokenPeers;
 use myelin_broker::{Broker, ConnectionCount, Reach, Service, ServiceBatch, Shard};
 use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -27,13 +30,14 @@ pub(super) struct PeerNames {
     node: String,
     /// Accounts about whose connections all other servers were asked.
     asked: Mutex<HashSet<String>>,
+    pub(super) tokens: TokenQuestions,
 }
 
 impl PeerNames {
     pub(super) fn of(broker: &Broker) -> Self {
         let node = myelin_stdx::id::short(&Sha256::digest(broker.name().as_bytes())[..8]);
         broker.set_node(&node);
-        Self { node, asked: Mutex::default() }
+        Self { node, asked: Mutex::default(), tokens: TokenQuestions::default() }
     }
 
     /// A subject at which an answer of another server is awaited.
@@ -126,8 +130,12 @@ impl System {
     pub(super) fn hear_peer(&self, message: &PeerMessage, pace: &mut EventSchedule) {
         let PeerMessage { subject, body } = message;
         let third = subject.split('.').nth(2).unwrap_or_default();
-        if subject.starts_with("$SYS._INBOX.") {
-            self.hear_gathered(subject, body, pace);
+        if self.is_for_packs(subject) {
+            self.hear_pack(body);
+        } else if subject.starts_with("$SYS._INBOX.") {
+            if !self.hear_token(subject, body) {
+                self.hear_gathered(subject, body, pace);
+            }
         } else if subject.starts_with("$SYS.LATENCY.M2.") {
             self.hear_latency(body);
         } else if subject.ends_with(".CONNS") || subject.starts_with("$SYS._INBOX_.") {
@@ -141,6 +149,15 @@ impl System {
             }
         } else if pace.servers.0.remove(third).is_some() {
             self.broker.forget_elsewhere(third);
+            self.peers.tokens.servers.store(pace.servers.0.len(), Relaxed);
+        }
+    }
+
+    /// Has tokens that are not here asked for elsewhere, where there are other servers.
+    pub(super) fn know_token_peers(self: &Arc<Self>) {
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| self.broker.is_clustered()) {
+            let peers: Arc<dyn TokenPeers> = Arc::clone(self) as Arc<dyn TokenPeers>;
+            tokens.set_peers(Arc::downgrade(&peers));
         }
     }
 
@@ -183,6 +200,7 @@ impl System {
             return;
         }
         servers.insert(id.to_owned(), true);
+        self.peers.tokens.servers.store(servers.len(), Relaxed);
         pace.greet(Instant::now());
         let limited = self.broker.accounts().into_iter();
         let limited = limited.filter(|account| account.limits().max_connections.is_some());
@@ -207,6 +225,7 @@ impl System {
             }
             stays
         });
+        self.peers.tokens.servers.store(pace.servers.0.len(), Relaxed);
     }
 
     /// Has other servers asked about an account whose connections are limited, once.

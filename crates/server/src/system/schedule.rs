@@ -27,6 +27,8 @@ pub(super) struct EventSchedule {
     changes: Instant,
     /// Some have.
     pub(super) changes_wait: bool,
+    /// When tokens are to be compared with other servers.
+    pub(super) comparison: Option<Instant>,
     pub(super) servers: KnownServers,
     pub(super) gatherings: Gatherings,
 }
@@ -40,6 +42,7 @@ impl EventSchedule {
             connections: now + HEARTBEAT,
             changes: now,
             changes_wait: false,
+            comparison: None,
             servers: KnownServers::default(),
             gatherings: Gatherings::default(),
         }
@@ -47,7 +50,7 @@ impl EventSchedule {
 
     /// Time until something is due.
     pub(super) fn left(&self, now: Instant) -> Duration {
-        let others = [self.changes_wait.then_some(self.changes), self.gatherings.due()];
+        let others = [self.changes_wait.then_some(self.changes), self.gatherings.due(), self.comparison];
         let next = others.into_iter().flatten().fold(self.statsz.min(self.connections), Instant::min);
         next.saturating_duration_since(now)
     }
@@ -70,6 +73,7 @@ impl EventSchedule {
         let earliest = self.last_statsz.map_or(now, |last| (last + SHORTEST_STATSZ).max(now));
         self.statsz = self.statsz.min(earliest);
         self.connections = now;
+        self.comparison = Some(earliest);
     }
 }
 
@@ -92,6 +96,10 @@ impl System {
             self.publish_changed_counts();
             let end = Instant::now();
             pace.changes = end + (end - now) * REST;
+        }
+        if pace.comparison.is_some_and(|comparison| comparison <= now) {
+            pace.comparison = None;
+            self.compare_tokens(pace, now);
         }
         self.end_gatherings(pace, now);
     }
