@@ -18,8 +18,8 @@ fn clusters() -> Vec<Vec<Member>> {
 /// A member of the system account on the first server that hears events of the second.
 fn operator(members: &[Member], subjects: &[&str]) -> Raw {
     let mut raw = login(&members[0], "s");
-    for subject in subjects {
-        raw.subscribe(subject, 1);
+    for (at, subject) in (10..).zip(subjects) {
+        raw.subscribe(subject, at);
     }
     raw.subscribe("inbox", 2);
     raw.barrier();
@@ -39,7 +39,7 @@ fn operator(members: &[Member], subjects: &[&str]) -> Raw {
 fn event(raw: &mut Raw, end: &str) -> Value {
     loop {
         let message = raw.message();
-        if message.sid == "1" && message.subject.ends_with(end) {
+        if message.sid.len() == 2 && message.subject.ends_with(end) {
             return json_of(&message);
         }
     }
@@ -88,7 +88,8 @@ fn another_server_is_asked_and_ordered() {
         let mut raw = operator(&members, &[]);
         let client = login(&members[1], "a");
         let filter = r#"{"server_name":"S1","exact_match":true}"#;
-        let id = ask(&mut raw, "$SYS.REQ.SERVER.PING.IDZ", filter)["id"].as_str().expect("an id").to_owned();
+        let id = ask(&mut raw, "$SYS.REQ.SERVER.PING.VARZ", filter)["server"]["id"].clone();
+        let id = id.as_str().expect("an id").to_owned();
         let page = ask(&mut raw, &format!("$SYS.REQ.SERVER.{id}.VARZ"), "");
         assert_eq!(page["data"]["server_name"], "S1");
         let answer = ask(&mut raw, &format!("$SYS.REQ.SERVER.{id}.RELOAD"), "");
@@ -97,7 +98,8 @@ fn another_server_is_asked_and_ordered() {
         let cid = page["data"]["connections"][0]["cid"].as_u64().expect("a connection");
         let answer = ask(&mut raw, &format!("$SYS.REQ.SERVER.{id}.KICK"), &format!("{{\"cid\":{cid}}}"));
         assert_eq!((&answer["server"]["name"], answer.get("error")), (&"S1".into(), None), "{answer}");
-        assert!(client.rest().is_empty() || members.len() == 2);
+        // Its connection ends, with whatever was said before.
+        client.rest();
     }
 }
 
