@@ -2,11 +2,12 @@
 
 use crate::cluster::Cluster;
 use crate::conn::lock;
+use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, ImportsAndExports};
 use crate::link::announcements::Announced;
 use crate::link::remote_interest::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
-use crate::service::{Binding, Service, ServiceTarget};
+use crate::service::{Binding, Reach, Service, ServiceTarget};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// Limits of an account; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccountLimits {
-    /// Client connections at once.
+    /// Client connections at once, on all servers of the cluster together.
     pub max_connections: Option<usize>,
     /// Subscriptions of each connection at once.
     pub max_subscriptions: Option<usize>,
@@ -46,6 +47,7 @@ pub struct Account {
     /// prefix of replies, of each kind.
     suffix_inspectors: [AtomicUsize; 2],
     connections: AtomicUsize,
+    pub(crate) elsewhere: ConnectionsElsewhere,
     pub(crate) imports: ImportsAndExports,
 }
 
@@ -64,6 +66,7 @@ impl Account {
             watches: Arc::default(),
             suffix_inspectors: Default::default(),
             connections: AtomicUsize::new(0),
+            elsewhere: ConnectionsElsewhere::default(),
             imports: ImportsAndExports::new(config, Arc::clone(cluster)),
         }
     }
@@ -89,7 +92,7 @@ impl Account {
         *lock(&self.limits) = limits;
     }
 
-    /// Client connections bound to it now.
+    /// Client connections bound to it now, on this server.
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
@@ -166,6 +169,17 @@ impl Account {
         self.interest.collect(subject, &mut clients);
         self.services.collect(subject, &mut services);
         !clients.is_empty() || !services.is_empty() || self.has_remote_interest(subject)
+    }
+
+    /// Whether anybody hears what this server publishes as `subject`: as
+    /// [`has_interest`](Self::has_interest), without services that are for other servers only.
+    pub fn is_heard(&self, subject: &[u8]) -> bool {
+        let (mut clients, mut services) = (Matched::new(), Matched::<Arc<Binding>>::new());
+        self.interest.collect(subject, &mut clients);
+        self.services.collect(subject, &mut services);
+        !clients.is_empty()
+            || services.plain.iter().any(|binding| binding.receiver().reach() != Reach::Elsewhere)
+            || self.has_remote_interest(subject)
     }
 
     /// Whether another server is known to want `subject`.
@@ -340,7 +354,8 @@ impl Account {
 
     /// Takes a place for a connection; `false` when the limit is reached.
     pub(crate) fn enter(&self) -> bool {
-        let limit = self.limits().max_connections.unwrap_or(usize::MAX);
+        let most = self.limits().max_connections;
+        let limit = most.map_or(usize::MAX, |most| most.saturating_sub(self.elsewhere.clients()));
         self.connections.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
     }
 

@@ -7,10 +7,11 @@ use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
 use crate::cluster::{Cluster, LinkTerms};
 use crate::conn::{Conn, ConnShared, Endpoint, Origin, Transport, lock};
-use crate::imports::{AccountConfig, Awaited, Import, Ticket, UnansweredRequest};
+use crate::imports::{AccountConfig, Awaited, Import, LatencyParts, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, Log, RateLimit};
+use crate::message_trace::MessageTrace;
 use crate::registry::Registry;
 use crate::server_info::Labels;
 use crate::service::ServiceTarget;
@@ -52,6 +53,8 @@ pub struct Broker {
     pub(crate) cluster: Arc<Cluster>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
+    /// Parts of reports on latencies that were measured on two servers.
+    pub(crate) latency_parts: LatencyParts,
     /// By the name of an exporter, who has imported from it since the start.
     importers: Mutex<HashMap<String, HashSet<String>>>,
     next_id: AtomicU64,
@@ -100,6 +103,7 @@ impl Broker {
             name: info.server_name.clone(),
             asked: Mutex::default(),
             importers: Mutex::default(),
+            latency_parts: LatencyParts::default(),
             next_id: AtomicU64::new(0),
             ids: Unguessable::new(&*entropy),
             entropy,
@@ -272,6 +276,21 @@ impl Broker {
         })
     }
 
+    /// Has what other servers tell of a traced request to `link`'s exporter come to where the trace
+    /// goes, and writes where they are to send it.
+    pub(crate) fn await_traces(
+        &self,
+        trace: &MessageTrace,
+        link: &Arc<ServiceLink>,
+        now: Instant,
+        destination: &mut Vec<u8>,
+    ) -> Ticket {
+        let (requester, reply) = trace.destination();
+        let (exporter, link) = (Arc::clone(&link.exporter), Arc::clone(link));
+        let awaited = Awaited { link, requester, reply, since: now, tracked: None, is_trace: true };
+        self.await_answer(&exporter, awaited, destination)
+    }
+
     /// Forgets some of the answers that nobody waits for any more, now and then; answers which of
     /// them were measured.
     pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest> {
@@ -365,6 +384,16 @@ impl Broker {
     /// subscribed before is announced to nobody.
     pub fn form_cluster(&self, terms: LinkTerms) {
         self.cluster.form(terms);
+    }
+
+    /// Whether the server is one of a cluster.
+    pub fn is_clustered(&self) -> bool {
+        self.cluster.terms().is_some()
+    }
+
+    /// Sets the short name by which other servers address what is for this one.
+    pub fn set_node(&self, node: &str) {
+        self.cluster.set_node(node);
     }
 
     /// Links to other servers whose handshake is over.

@@ -11,6 +11,7 @@ pub(crate) struct Cluster {
     /// Empty for none.
     name: ArcSwap<String>,
     terms: OnceLock<LinkTerms>,
+    node: OnceLock<String>,
     links: ArcSwap<Vec<Arc<Conn>>>,
     changing: Mutex<()>,
 }
@@ -47,6 +48,25 @@ impl Cluster {
     #[inline]
     pub(crate) fn terms(&self) -> Option<&LinkTerms> {
         self.terms.get()
+    }
+
+    /// Short name by which other servers find this one; `None` without a system account.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.node.get().map(String::as_str)
+    }
+
+    /// The same, if there are servers that may measure latencies together with this one.
+    pub(crate) fn measuring_node(&self) -> Option<&str> {
+        self.node().filter(|_| self.terms().is_some())
+    }
+
+    /// Whether there is any other server now.
+    pub(crate) fn has_links(&self) -> bool {
+        !self.links.load().is_empty()
+    }
+
+    pub(crate) fn set_node(&self, node: &str) {
+        let _ = self.node.set(node.to_owned());
     }
 
     /// Links that hear of changes of interest.

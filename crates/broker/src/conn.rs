@@ -320,6 +320,16 @@ impl Conn {
         }
     }
 
+    /// Whether it leads to another server of the cluster.
+    pub fn is_link(&self) -> bool {
+        self.link().is_some()
+    }
+
+    /// Whether it stands for the services of this server: for what the server itself publishes.
+    pub fn is_own(&self) -> bool {
+        self.cid == 0
+    }
+
     /// The part that only links have.
     #[inline]
     pub(crate) fn link(&self) -> Option<&LinkEnd> {

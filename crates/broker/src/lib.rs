@@ -38,6 +38,7 @@ mod client_events;
 mod closed;
 mod cluster;
 mod conn;
+mod elsewhere;
 mod imports;
 mod jwt_accounts;
 mod link;
@@ -70,6 +71,7 @@ pub use client_events::ClientEvents;
 pub use closed::{ClosedConn, ClosedSub, PastTraffic};
 pub use cluster::LinkTerms;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, TlsDetails, Transport};
+pub use elsewhere::ConnectionCount;
 pub use imports::{
     Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
     ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
@@ -82,13 +84,13 @@ pub use log::{Level, Log, Span};
 pub use message_trace::{MessageTrace, TraceDestination, Traced};
 pub use outbox::{Drained, Segment};
 pub use server_info::{Labels, ServerInfo};
-pub use service::{Binding, Service, TraceRole};
+pub use service::{Binding, Reach, Service, TraceRole};
 pub use service_batch::ServiceBatch;
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
 pub use settings::{LinkWrites, ProtocolLogSettings, Settings};
-pub use shard::Shard;
+pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
 pub use watch::{Watch, Watcher};

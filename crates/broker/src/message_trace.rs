@@ -25,7 +25,7 @@ use crate::subscription::Subscription;
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use myelin_wire::message_trace::TraceHeaders;
+use myelin_wire::message_trace::{HOP, TraceHeaders};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -39,6 +39,10 @@ pub(crate) enum Withheld {
     Closed,
     Exhausted,
     Slow,
+    /// It gets the message and tells nothing of it.
+    Untold,
+    /// It would get a message that is only traced as any other.
+    Unable,
 }
 
 impl Withheld {
@@ -49,6 +53,10 @@ impl Withheld {
             Self::Closed => "Not delivered because client is closed",
             Self::Exhausted => "Not delivered because auto-unsubscribe exceeded",
             Self::Slow => "Not delivered because fast producer not stalled and consumer is slow",
+            Self::Untold => {
+                "Message delivered but remote does not support message tracing so no trace event generated from there"
+            }
+            Self::Unable => "Not delivered because remote does not support message tracing",
         }
     }
 }
@@ -77,6 +85,8 @@ pub struct MessageTrace {
     account: Arc<Account>,
     destination: Vec<u8>,
     is_only: bool,
+    /// The hop by which the message came from another server; empty for a client's.
+    hop: String,
     encoding: Option<Encoding>,
     now: Instant,
     /// Time of day at `now`.
@@ -87,6 +97,8 @@ pub struct MessageTrace {
 /// Events of a trace that are known so far.
 struct Story {
     request: TracedRequest,
+    /// Other servers that the message has gone to.
+    hops: u32,
     events: Vec<TraceEvent>,
     /// Parties that may still have something to say: the publisher, and streams.
     open: usize,
@@ -150,8 +162,12 @@ enum What {
         cid: u64,
         #[serde(skip_serializing_if = "String::is_empty")]
         name: String,
+        /// Number of the hop, of another server.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        hop: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         acc: Option<String>,
+        #[serde(skip_serializing_if = "String::is_empty")]
         sub: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         queue: Option<String>,
@@ -160,14 +176,21 @@ enum What {
     },
 }
 
-/// The number of clients among the kinds of connections.
+/// Numbers of clients and of links among the kinds of connections.
 const CLIENT: u8 = 0;
+const ROUTER: u8 = 1;
+
+fn kind_of(conn: &Conn) -> u8 {
+    if conn.is_link() { ROUTER } else { CLIENT }
+}
 
 /// The whole document.
 #[derive(Serialize)]
 struct TraceReport<'a> {
     server: ServerInfo,
     request: &'a TracedRequest,
+    #[serde(skip_serializing_if = "myelin_wire::json::is_zero")]
+    hops: u32,
     events: &'a [TraceEvent],
 }
 
@@ -185,17 +208,20 @@ impl MessageTrace {
             account: Arc::clone(account),
             destination,
             is_only: asked.is_only,
+            hop: asked.value(HOP).filter(|_| conn.is_link()).unwrap_or_default().to_owned(),
             encoding: Encoding::accepted(asked.value(encoding::ACCEPT).unwrap_or_default().as_bytes()),
             now,
             ts: moment(broker.wall(now)),
             story: Mutex::new(Story {
                 request: TracedRequest { header: asked.headers, msgsize: size },
+                hops: 0,
                 events: Vec::new(),
                 open: 1,
             }),
         };
         let (cid, acc, subj) = (conn.cid(), account.name().to_owned(), text(subject));
-        trace.note("in", What::Ingress { kind: CLIENT, cid, name: name_of(conn), acc, subj, error: None });
+        let (kind, name) = (kind_of(conn), name_of(conn));
+        trace.note("in", What::Ingress { kind, cid, name, acc, subj, error: None });
         Arc::new(trace)
     }
 
@@ -243,7 +269,29 @@ impl MessageTrace {
         let queue = sub.queue().filter(|queue| !queue.is_empty()).map(text);
         let (cid, name) = (sub.conn().cid(), name_of(sub.conn()));
         let (sub, error) = (text(sub.subject()), error.map(Withheld::text));
-        self.note("eg", What::Egress { kind: CLIENT, cid, name, acc, sub, queue, error });
+        let hop = String::new();
+        self.note("eg", What::Egress { kind: CLIENT, cid, name, hop, acc, sub, queue, error });
+    }
+
+    /// Number of the next hop to another server.
+    pub(crate) fn next_hop(&self) -> String {
+        let mut story = lock(&self.story);
+        story.hops += 1;
+        let dot = if self.hop.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", self.hop, story.hops)
+    }
+
+    /// Another server gets it by this hop, or not; an empty hop is none.
+    pub(crate) fn reached_server(&self, conn: &Conn, hop: String, error: Option<Withheld>) {
+        let (cid, name, sub, error) =
+            (conn.cid(), name_of(conn), String::new(), error.map(Withheld::text));
+        let (acc, queue) = (None, None);
+        self.note("eg", What::Egress { kind: ROUTER, cid, name, hop, acc, sub, queue, error });
+    }
+
+    /// The account in which it is published, and where.
+    pub(crate) fn destination(&self) -> (Arc<Account>, Box<[u8]>) {
+        (Arc::clone(&self.account), self.destination.as_slice().into())
     }
 
     /// A stream gets it, and is to say what it does: see [`Traced::settled`].
@@ -267,8 +315,8 @@ impl MessageTrace {
 
     fn report(&self, broker: &Broker) -> Vec<u8> {
         let server = broker.server_info(broker.wall(self.now));
-        let Story { request, events, .. } = &*lock(&self.story);
-        compact(&TraceReport { server, request, events })
+        let Story { request, hops, events, .. } = &*lock(&self.story);
+        compact(&TraceReport { server, request, hops: *hops, events })
     }
 }
 

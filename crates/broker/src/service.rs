@@ -39,6 +39,22 @@ pub trait Service: Send + Sync {
     fn wants_origin(&self) -> bool {
         false
     }
+
+    /// Servers whose messages it is for.
+    fn reach(&self) -> Reach {
+        Reach::Everywhere
+    }
+}
+
+/// Servers whose messages a service is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// All servers of the cluster.
+    Everywhere,
+    /// This server: the others are not told of it.
+    Here,
+    /// The others: what this server publishes itself is not published for it.
+    Elsewhere,
 }
 
 /// Role of a service in the [trace](crate::MessageTrace) of a message.
@@ -100,15 +116,23 @@ pub(crate) enum ServiceTarget {
     Import(Arc<ServiceLink>),
     /// Whoever waits in another account for an answer of a service of this one.
     Requesters,
+    /// Other servers that measure how long requests to clients of this one take.
+    Measurers,
 }
 
 impl ServiceTarget {
     /// Whether other servers are told that this one wants what is sent there. Compat: they import
     /// for themselves.
     pub(crate) fn is_announced(&self) -> bool {
+        self.reach() != Reach::Here
+    }
+
+    /// Servers whose messages it receives.
+    pub(crate) fn reach(&self) -> Reach {
         match self {
-            Self::Service(_) | Self::Requesters => true,
-            Self::Import(_) => false,
+            Self::Service(service) => service.reach(),
+            Self::Requesters => Reach::Everywhere,
+            Self::Import(_) | Self::Measurers => Reach::Here,
         }
     }
 
@@ -117,7 +141,7 @@ impl ServiceTarget {
         match (self, other) {
             (Self::Service(one), Self::Service(two)) => Arc::ptr_eq(one, two),
             (Self::Import(one), Self::Import(two)) => Arc::ptr_eq(one, two),
-            (Self::Requesters, Self::Requesters) => true,
+            (Self::Requesters, Self::Requesters) | (Self::Measurers, Self::Measurers) => true,
             _ => false,
         }
     }

@@ -110,6 +110,12 @@ impl Monitor {
         let _ = self.cluster.set((mesh, port));
     }
 
+    /// Ids of the servers to which there are links.
+    pub(crate) fn linked_servers(&self) -> HashSet<String> {
+        let links = self.cluster.get().map(|(mesh, _)| mesh.links()).unwrap_or_default();
+        links.iter().map(|link| link.facts().remote_id).collect()
+    }
+
     /// The JetStream that is shown, and that accounts may use.
     pub(crate) fn current_jetstream(&self) -> &Arc<Current> {
         &self.jetstream

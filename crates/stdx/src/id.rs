@@ -20,6 +20,12 @@ pub fn unique(entropy: &dyn Entropy, len: usize) -> String {
     name
 }
 
+/// A name of one base62 character for each byte of a digest, as the reference makes them.
+#[must_use]
+pub fn short(digest: &[u8]) -> String {
+    digest.iter().map(|byte| char::from(BASE62[usize::from(byte % 62)])).collect()
+}
+
 const BASE62: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Bytes from here on would favour the first characters of the alphabet.

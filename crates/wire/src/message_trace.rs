@@ -12,6 +12,9 @@ pub const DESTINATION: &[u8] = b"Nats-Trace-Dest";
 /// Destination of a message that is not to be traced any more: no subject.
 pub const DISABLED: &[u8] = b"trace disabled";
 
+/// The way over other servers by which a message has come.
+pub const HOP: &str = "Nats-Trace-Hop";
+
 const ONLY: &str = "Nats-Trace-Only";
 const ORIGIN_ACCOUNT: &str = "Nats-Trace-Origin-Account";
 /// The header of the W3C, in upper or lower case.

@@ -4,6 +4,7 @@
 //! requester but its round trip and its account, unless its import shares who asks.
 
 use super::info::{RequestInfo, moment};
+use super::latency_parts::Responder;
 use myelin_wire::json::compact;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -126,7 +127,9 @@ impl Outcome {
 /// A measured request.
 pub(crate) struct Measured<'a> {
     pub(crate) requestor: RequestInfo,
-    pub(crate) responder: Option<RequestInfo>,
+    pub(crate) responder: Responder,
+    /// Time of the service itself, where its own server has measured it.
+    pub(crate) service: Option<Duration>,
     pub(crate) cause: &'a Cause,
     /// When it came.
     pub(crate) asked: SystemTime,
@@ -144,7 +147,7 @@ struct LatencyReport<'a> {
     description: &'static str,
     requestor: RequestInfo,
     #[serde(skip_serializing_if = "Option::is_none")]
-    responder: Option<RequestInfo>,
+    responder: Option<Responder>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     header: &'a Cause,
     start: String,
@@ -155,18 +158,23 @@ struct LatencyReport<'a> {
 
 /// The report on a request, under an id that no other has.
 ///
-/// Compat: times are reckoned from the round trips of both clients, as they were measured last; the
-/// server's own share is not measured here.
+/// Compat: times are reckoned from the round trips of both clients, as they were measured last. What
+/// lies between two servers is the system's share; one server's own is not measured.
 pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<u8> {
-    let Measured { requestor, responder, cause, asked, now } = measured;
+    let Measured { requestor, responder, service, cause, asked, now } = measured;
     let (status, description) = outcome.status();
-    let (requested, responded) = (requestor.rtt(), responder.as_ref().map_or(0, RequestInfo::rtt));
-    let (service, total) = match outcome {
+    let (requested, responded) = (requestor.rtt(), responder.rtt());
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (service, system, total) = match outcome {
         Outcome::Answered(time) => {
-            let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            (time.saturating_sub(responded), time.saturating_add(requested))
+            let time = nanoseconds(time);
+            let (service, system) = match service.map(nanoseconds) {
+                None => (time.saturating_sub(responded), 0),
+                Some(service) => (service, time.saturating_sub(service.saturating_add(responded))),
+            };
+            (service, system, time.saturating_add(requested))
         }
-        _ => (0, 0),
+        _ => (0, 0, 0),
     };
     let start = asked.checked_sub(Duration::from_nanos(requested)).unwrap_or(asked);
     compact(&LatencyReport {
@@ -176,11 +184,11 @@ pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<
         status,
         description,
         requestor,
-        responder,
+        responder: Some(responder).filter(Responder::is_known),
         header: cause,
         start: moment(start),
         service,
-        system: 0,
+        system,
         total,
     })
 }
@@ -228,7 +236,8 @@ mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let measured = || Measured {
             requestor: RequestInfo::brief("B", Duration::from_secs(1)),
-            responder: None,
+            responder: Responder::Unknown,
+            service: None,
             cause: const { &BTreeMap::new() },
             asked: at(10),
             now: at(20),

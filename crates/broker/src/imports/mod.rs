@@ -36,6 +36,7 @@ mod claims;
 mod config;
 mod info;
 mod latency;
+mod latency_parts;
 mod link;
 mod naming;
 mod replies;
@@ -50,6 +51,9 @@ pub use config::{
 pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
 pub use latency::LatencyConfig;
 pub(crate) use latency::{Cause, Measured, Outcome, report};
+pub(crate) use latency_parts::{
+    FirstPart, LatencyParts, RemoteRequests, Responder, SecondPart, is_measured, suffix, told, told_at,
+};
 pub(crate) use link::{ServiceLink, StreamLink};
 pub(crate) use replies::{Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
 pub(crate) use shadow_bindings::ShadowService;
@@ -85,6 +89,8 @@ pub(crate) struct ImportsAndExports {
     services: Mutex<Vec<Arc<Binding>>>,
     /// Responses that this account's services owe to others.
     pub(crate) replies: AwaitedReplies,
+    /// Requests from other servers, which measure them.
+    pub(crate) remote_requests: RemoteRequests,
 }
 
 /// Imported streams and who listens to them.

@@ -8,6 +8,7 @@
 //! Budget: a request and its answer take a lock each, one of [`PARTS`], for a look into a table.
 
 use super::latency::{Cause, Outcome};
+use super::latency_parts::is_measured;
 use super::link::ServiceLink;
 use crate::account::Account;
 use crate::conn::{Conn, lock};
@@ -34,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A requester whose request is measured has to have waited for so long before anybody looks
 /// whether it still does: the service is told when it does not.
 const MEASURED_PATIENCE: Duration = Duration::from_secs(1);
+/// Time for other servers to tell what became of a traced request.
+const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 /// So many of them are looked at in one part of a sweep.
 const LOOKS: usize = 1024;
 /// Requests of one part at once. One more takes the place of another, which is not answered then.
@@ -53,6 +56,8 @@ pub(crate) struct Awaited {
     pub(crate) since: Instant,
     /// Facts for a report on the latency, if there is to be one.
     pub(crate) tracked: Option<Arc<Tracked>>,
+    /// Other servers send there what became of the traced request, each of them once.
+    pub(crate) is_trace: bool,
 }
 
 /// A request that is measured.
@@ -71,7 +76,8 @@ pub(crate) struct UnansweredRequest {
 
 impl Awaited {
     fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= self.link.threshold
+        let most = if self.is_trace { TRACE_PATIENCE } else { self.link.threshold };
+        now.saturating_duration_since(self.since) >= most
     }
 
     fn has_patience(&self, now: Instant) -> bool {
@@ -114,8 +120,14 @@ impl Space {
         &self.parts[number as usize % PARTS]
     }
 
+    /// Behind the number of a request that is measured over servers more may stand.
     fn number(&self, subject: &[u8]) -> Option<u64> {
-        read_number(subject.strip_prefix(&self.prefix)?)
+        let text = subject.strip_prefix(&self.prefix)?;
+        let (number, rest) = text.split_at_checked(TOKEN)?;
+        if !rest.is_empty() && !(rest.starts_with(b".") && is_measured(subject)) {
+            return None;
+        }
+        read_number(number)
     }
 }
 
@@ -209,6 +221,9 @@ impl AwaitedReplies {
         if found.is_over(now) {
             part.remove(&number);
             return None;
+        }
+        if found.is_trace {
+            return Some((Ticket(number), found.clone()));
         }
         if is_last || found.link.is_singleton() {
             return Some((Ticket(number), part.remove(&number)?));

@@ -55,6 +55,8 @@ pub(crate) struct LinkEnd {
     control: Mutex<Vec<u8>>,
     /// The owner shard was told to flush it and has not begun to: it is not told again.
     is_woken: AtomicBool,
+    /// The other side tells what becomes of traced messages.
+    traces: AtomicBool,
 }
 
 impl LinkEnd {
@@ -86,6 +88,11 @@ impl LinkEnd {
             Some(LinkScope::Dedicated(name)) => account.name() == name,
             Some(LinkScope::Pooled(place)) => account.pool_place() == Some(*place),
         }
+    }
+
+    /// Whether the other side tells what becomes of traced messages.
+    pub(crate) fn traces(&self) -> bool {
+        self.traces.load(Relaxed)
     }
 
     /// The account's name as it is said on this link.
@@ -169,6 +176,14 @@ impl Link {
     /// Says something that is no message.
     pub fn say(&self, bytes: &[u8]) {
         self.conn.say(bytes);
+    }
+
+    /// The other side has said its name, and whether it tells what becomes of traced messages.
+    pub fn meet(&self, name: &str, traces: bool) {
+        self.conn.update_details(|details| name.clone_into(&mut details.name));
+        if let Some(link) = self.conn.link() {
+            link.traces.store(traces, Relaxed);
+        }
     }
 
     /// The handshake is over: from now on messages go out, and changes of interest are announced.

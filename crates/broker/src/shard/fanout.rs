@@ -196,7 +196,7 @@ impl Shard {
                         outcome.delivered = true;
                     }
                     // Where it was published it has gone that way.
-                    ServiceTarget::Import(_) if from.routed.is_some() => {}
+                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed.is_some() => {}
                     other => imported.push(other.clone()),
                 }
             }

@@ -12,6 +12,7 @@
 mod cohort;
 mod congestion;
 mod fanout;
+mod latency;
 mod pool;
 mod remote;
 mod route;
@@ -39,6 +40,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 pub(crate) use fanout::{Message, Published, Publisher};
+pub use latency::LatencyEvent;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;
@@ -273,6 +275,7 @@ impl Shard {
         for ended in self.broker.forget_answers(now) {
             self.report_unanswered(&ended.awaited, ended.outcome, now);
         }
+        self.report_old_parts(now);
         self.routes.apply_counts(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());

@@ -13,6 +13,7 @@ use super::staging::FrameParts;
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::remote_interest::RemoteSub;
+use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
 use myelin_wire::encode;
@@ -165,7 +166,7 @@ impl Fanout<'_> {
         rng: &mut Rng,
     ) -> Option<u32> {
         let (here, there) = (group.members.len() as u64, group.weight());
-        if rng.below(here + there) < here && self.queue_group::<LOGGED>(route, &group.members, rng) {
+        if rng.below(here + there) < here && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
         let is_open = |(link, _): &&(u32, u32)| remote.links[*link as usize].conn.close_requested().is_none();
@@ -173,7 +174,7 @@ impl Fanout<'_> {
         if open == 0 {
             // All links are about to end.
             if here > 0 {
-                self.queue_group::<LOGGED>(route, &group.members, rng);
+                self.group_here::<LOGGED>(route, &group.members, rng);
             }
             return None;
         }
@@ -187,6 +188,19 @@ impl Fanout<'_> {
             None => true,
         });
         found.map(|(link, _)| *link)
+    }
+
+    /// A member here.
+    fn group_here<const LOGGED: bool>(
+        &mut self,
+        route: &Route,
+        members: &[ClientTarget],
+        rng: &mut Rng,
+    ) -> bool {
+        match self.from.trace {
+            None => self.queue_group::<LOGGED>(route, members, rng),
+            Some(trace) => self.trace_group(trace, route, members, rng),
+        }
     }
 
     /// Passes a message from another server on for queue groups that it has chosen here and that
@@ -232,7 +246,20 @@ impl Fanout<'_> {
         groups: impl Iterator<Item = &'g [u8]>,
         address: &[u8],
     ) {
-        let message = self.message;
+        match self.from.trace {
+            None => drop(self.stage_routed((conn, cached), groups, address, (self.message, self.shared_tail))),
+            Some(trace) => self.trace_remote(trace, (conn, cached), groups, address),
+        }
+    }
+
+    /// Stages these bytes of the message for one link; false where they are dropped.
+    pub(super) fn stage_routed<'g>(
+        &mut self,
+        (conn, cached): (&Arc<Conn>, &[u8]),
+        groups: impl Iterator<Item = &'g [u8]>,
+        address: &[u8],
+        (message, shared_tail): (&super::fanout::Message<'_>, Option<&Bytes>),
+    ) -> bool {
         let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
         let has_headers = message.header_len > 0 && conn.headers();
         let renamed;
@@ -253,18 +280,17 @@ impl Fanout<'_> {
             peer::queue_words(&mut head, reply, groups);
         }
         let is_as_it_came = !is_renamed && (message.header_len > 0) == has_headers;
-        if is_as_it_came {
+        let placed = if is_as_it_came {
             // Behind the names of groups the reply is not said again.
             let skipped = if is_grouped && !reply.is_empty() { reply.len() + 1 } else { 0 };
-            let shared = self.shared_tail.map(|shared| shared.slice(skipped..));
+            let shared = shared_tail.map(|shared| shared.slice(skipped..));
             let frame = FrameParts {
                 head: &head,
                 tail: &message.tail[skipped..],
                 shared_tail: shared.as_ref(),
                 payload: message.body.len(),
             };
-            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
-            self.note(placed);
+            self.staging.frame(conn, frame, self.pool, self.settings)
         } else {
             let body = if has_headers { message.body } else { &message.body[message.header_len..] };
             let (mut tail, mut digits, mut size) =
@@ -275,9 +301,9 @@ impl Fanout<'_> {
             encode::number(&mut size, body.len());
             encode::tail(&mut tail, if is_grouped { &[] } else { reply }, &digits, &size, body);
             let frame = FrameParts { head: &head, tail: &tail, shared_tail: None, payload: body.len() };
-            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
-            self.note(placed);
-        }
+            self.staging.frame(conn, frame, self.pool, self.settings)
+        };
         *self.head = head;
+        self.note(placed)
     }
 }

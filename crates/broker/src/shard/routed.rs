@@ -5,12 +5,21 @@
 //! group that has no member here any more: to a server that has one.
 
 use super::Shard;
-use super::fanout::{Message, Publisher};
+use super::fanout::traced::Marked;
+use super::fanout::{Message, Published, Publisher};
 use crate::account::Account;
 use crate::conn::Conn;
+use crate::imports;
+use crate::log::Level;
+use crate::message_trace::MessageTrace;
+use crate::service::Service;
 use bytes::Bytes;
+use myelin_subject::is_literal;
 use myelin_wire::encode;
+use myelin_wire::error::Quoted;
+use myelin_wire::message_trace::{self, TraceHeaders};
 use myelin_wire::peer::parser::Routed;
+use std::fmt::Arguments;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,8 +83,61 @@ impl Shard {
             tail,
             shared_tail: shared_tail.as_ref(),
         };
+        let headers = &message.body[..message.header_len];
+        if !headers.is_empty() && message_trace::may_ask(headers) {
+            return self.publish_routed_traced(from, message);
+        }
         // There is nobody to be told that nobody listens: the other server thought that somebody
         // does.
+        let published = self.publish_onward(from, message);
+        if imports::is_measured(reply) && let Published::Done { delivered: true, .. } = published {
+            self.note_remote_request(account, (message.address(), reply), now);
+        }
+    }
+
+    /// Routes a message whose headers seem to ask for a trace.
+    ///
+    /// Compat: where the trace goes was allowed by the server where the message was published, and
+    /// so was how many are traced.
+    #[cold]
+    #[inline(never)]
+    fn publish_routed_traced(&mut self, from: Publisher<'_>, message: Message<'_>) {
+        let headers = &message.body[..message.header_len];
+        let (asked, config) = (TraceHeaders::read(headers), from.account.config());
+        let told = asked.as_ref().and_then(|asked| match &asked.destination {
+            Some(destination) => Some(destination.clone()),
+            None => config.trace.as_ref().map(|trace| trace.subject.clone().into_bytes()),
+        });
+        let (Some(asked), Some(destination)) = (asked, told) else {
+            let _ = self.publish_onward(from, message);
+            return;
+        };
+        let complain = |line: Arguments<'_>| self.broker.log_for(Level::Error, from.conn, line);
+        let is_old = asked.origin_account().is_some();
+        if let Some(value) = asked.origin_account() {
+            let (value, name) = (Quoted(value.as_bytes()), "\"Nats-Trace-Origin-Account\"");
+            let what = "Message tracing disabled because of header";
+            complain(format_args!("{what} {name} with value={value}"));
+        } else if !is_literal(&destination) {
+            let what = format_args!("Destination {} is not valid", Quoted(&destination));
+            complain(format_args!("{what}, won't be able to trace events"));
+        } else {
+            let size = message.body.len();
+            let shown = (message.address(), size);
+            let publisher = (&**from.conn, from.account);
+            let trace = MessageTrace::begin(&self.broker, publisher, asked, destination, shown, from.now);
+            let _ = self.publish_onward(Publisher { trace: Some(&trace), ..from }, message);
+            if trace.published() {
+                let trace: Arc<dyn Service> = trace;
+                self.wake(&trace);
+            }
+            return;
+        }
+        if asked.is_only {
+            return;
+        }
+        let marked = is_old.then(|| Marked::untraced(&message));
+        let message = marked.as_ref().map_or(message, |marked| marked.of(&message));
         let _ = self.publish_onward(from, message);
     }
 }

@@ -15,16 +15,14 @@ use super::fanout::traced::Marked;
 use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
 use crate::imports::{
-    self, Awaited, Cause, INFO_HEADER, Measured, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
+    self, Awaited, Cause, INFO_HEADER, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
 };
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
 use crate::service::ServiceTarget;
 use myelin_wire::encode;
 use myelin_wire::header;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// More accounts than this no message goes through.
 const MAX_HOPS: usize = 64;
@@ -35,7 +33,7 @@ const ACKNOWLEDGEMENT: &[u8] = b"$JS.ACK.";
 
 /// A step that a message has come by.
 pub(crate) struct Hop<'a> {
-    link: &'a ServiceLink,
+    link: &'a Arc<ServiceLink>,
     /// Request information about the requester; a response has none.
     info: Option<RequestInfo>,
     /// Whether the first account of the way shares who asks.
@@ -141,6 +139,10 @@ impl Shard {
             let published = match receiver {
                 ServiceTarget::Import(link) => self.route_request(from, message, link, &mut memory),
                 ServiceTarget::Requesters => self.route_response(from, message, &mut memory),
+                ServiceTarget::Measurers => {
+                    self.tell_latency(from, message.address());
+                    None
+                }
                 // Only what is traced comes here for one.
                 ServiceTarget::Service(service) => {
                     from.trace.and_then(|trace| self.hand_traced(from, message, (service, trace)))
@@ -213,7 +215,7 @@ impl Shard {
         // Where mappings draw, one of those that could be.
         let is_mapped = imports.has_mappings() && imports.map(called, &mut || 0, &mut mapped);
         trace.imported(there.account.name(), subject, if is_mapped { &mapped } else { called });
-        if !link.is_some_and(ServiceLink::allows_trace) {
+        if !link.is_some_and(|link| link.allows_trace()) {
             if trace.is_only() {
                 return Published::Done { delivered: false, stalled: false };
             }
@@ -221,10 +223,17 @@ impl Shard {
             return self
                 .publish_onward(Publisher { trace: None, ..there }, marked.of(message).addressed_to(called));
         }
-        // Who answers the request learns no subject of the account that asks: what is sent there is
-        // for other servers, and there are none yet.
-        let id = self.broker.unique_id();
-        let marked = Marked::toward(message, format!("_R_.{}.{}", &id[..6], &id[6..12]).as_bytes());
+        // Who answers the request learns no subject of the account that asks. What other servers
+        // tell of it comes back by it.
+        let mut destination = Vec::new();
+        match link.filter(|_| self.broker.cluster.has_links()) {
+            Some(link) => drop(self.broker.await_traces(trace, link, there.now, &mut destination)),
+            None => {
+                let id = self.broker.unique_id();
+                destination = format!("_R_.{}.{}", &id[..6], &id[6..12]).into_bytes();
+            }
+        }
+        let marked = Marked::toward(message, &destination);
         self.publish_onward(there, marked.of(message).addressed_to(called))
     }
 
@@ -260,7 +269,8 @@ impl Shard {
         let tracked = cause.map(|cause| Arc::new(Tracked { conn: Arc::clone(from.conn), cause }));
         if message.reply.is_empty() && tracked.is_some() {
             let (link, requester) = (Arc::clone(link), Arc::clone(from.account));
-            let awaited = Awaited { link, requester, reply: Box::default(), since: from.now, tracked };
+            let (reply, since, is_trace) = (Box::default(), from.now, false);
+            let awaited = Awaited { link, requester, reply, since, tracked, is_trace };
             self.report_unanswered(&awaited, Outcome::BadRequest, from.now);
             return None;
         }
@@ -275,8 +285,14 @@ impl Shard {
             since: from.now,
             // Compat: only what has one answer is measured.
             tracked: tracked.filter(|_| link.is_singleton()),
+            is_trace: false,
         };
-        Some(self.broker.await_answer(&link.exporter, awaited, reply))
+        let is_tracked = awaited.tracked.is_some();
+        let ticket = self.broker.await_answer(&link.exporter, awaited, reply);
+        if is_tracked && let Some(node) = self.broker.cluster.measuring_node() {
+            reply.extend_from_slice(&imports::suffix(node));
+        }
+        Some(ticket)
     }
 
     /// An answer into the account of whoever waits for it.
@@ -322,6 +338,7 @@ impl Shard {
                 reply: message.reply.into(),
                 since: from.now,
                 tracked: None,
+                is_trace: false,
             };
             let question = self.broker.await_answer(&requester, back, &mut reply);
             memory.render_tail(&reply, message.header_len, message.body);
@@ -337,47 +354,9 @@ impl Shard {
             account.imports.replies.close(ticket);
         }
         if let Some(tracked) = tracked {
-            let time = from.now.saturating_duration_since(asked);
-            let responder = RequestInfo::of(&self.broker, account.name(), from.conn, true);
-            let outcome = Outcome::Answered(time);
-            self.report(&link, &requester, &tracked, (outcome, Some(responder)), (asked, from.now));
+            self.report_answered(from, message.address(), (link, requester, tracked), asked);
         }
         Some(published)
-    }
-
-    /// Tells the exporting account that a request which is measured was not answered.
-    pub(super) fn report_unanswered(&mut self, awaited: &Awaited, outcome: Outcome, now: Instant) {
-        let Awaited { link, requester, since, tracked, .. } = awaited;
-        if let Some(tracked) = tracked {
-            self.report(link, requester, tracked, (outcome, None), (*since, now));
-        }
-    }
-
-    #[cold]
-    fn report(
-        &mut self,
-        link: &ServiceLink,
-        requester: &Account,
-        tracked: &Tracked,
-        (outcome, responder): (Outcome, Option<RequestInfo>),
-        (asked, now): (Instant, Instant),
-    ) {
-        let Some(latency) = link.latency() else { return };
-        let measured = Measured {
-            requestor: RequestInfo::of(&self.broker, requester.name(), &tracked.conn, link.shares()),
-            responder,
-            cause: &tracked.cause,
-            asked: self.broker.wall(asked),
-            now: self.broker.wall(now),
-        };
-        let report = imports::report(&self.broker.unique_id(), outcome, measured);
-        let mut msgs = MessageBuf::default();
-        msgs.push(MessageRef {
-            subject: latency.subject.as_bytes(),
-            payload: &report,
-            ..MessageRef::default()
-        });
-        self.send(&link.exporter, &mut msgs, now);
     }
 }
 

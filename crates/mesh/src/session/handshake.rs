@@ -4,7 +4,7 @@ use super::{LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::peers::{Entered, Refused};
 use myelin_broker::Level;
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::NO_ORIGIN;
+use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
 use std::time::Instant;
 
@@ -142,6 +142,7 @@ impl LinkSession {
         self.limits.is_dedicated = account.is_some();
         self.limits.names_origin = info.lnocu || info.ln;
         let headers = self.mesh.config().info.headers && info.headers;
+        self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
         match self.link.begin(entered.scope, headers) {
             Ok(announcing) => self.announcing = Some(announcing),
             Err(text) => {

@@ -15,7 +15,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 /// `None` for what is no base64.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
         return None;

@@ -5,6 +5,7 @@
 
 mod claims;
 mod directory;
+mod peers;
 mod url;
 
 use crate::logging::Logger;
@@ -12,6 +13,7 @@ use crate::supervise::{self, SupervisedPart};
 use crate::zone;
 use claims::Operator;
 pub(crate) use claims::Updated;
+pub(crate) use peers::TokenPeers;
 use directory::{TokenDirectory, TokenLimits};
 use myelin_auth::jwt;
 use myelin_auth::operator::Accounts;
@@ -19,7 +21,7 @@ use myelin_broker::{Broker, JwtAccounts, Resolver};
 use myelin_conf::options::{AccountResolver, DeleteMode, OperatorOptions, Options};
 use myelin_stdx::nkey::Role;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use url::UrlResolver;
@@ -46,6 +48,28 @@ pub(crate) struct Tokens {
     /// The first operator, who may say what is kept.
     operator: Option<Operator>,
     log: Arc<Logger>,
+    peers: OnceLock<Weak<dyn TokenPeers>>,
+    terms: PeerTerms,
+}
+
+/// Terms on which other servers are asked.
+#[derive(Default)]
+struct PeerTerms {
+    timeout: Duration,
+    /// How often it is compared with them what is kept here, where everything is.
+    comparison: Option<Duration>,
+}
+
+impl PeerTerms {
+    fn of(options: &Options) -> Self {
+        match &options.resolver.resolver {
+            Some(AccountResolver::Full(full)) => {
+                Self { timeout: full.timeout, comparison: Some(full.interval) }
+            }
+            Some(AccountResolver::Cache(cache)) => Self { timeout: cache.timeout, comparison: None },
+            _ => Self::default(),
+        }
+    }
 }
 
 impl Tokens {
@@ -69,7 +93,8 @@ impl Tokens {
             )?),
         };
         let operator = options.operators.list.first().map(Operator::of);
-        let tokens = Self { source, operator, log: Arc::clone(log) };
+        let (peers, terms) = (OnceLock::new(), PeerTerms::of(options));
+        let tokens = Self { source, operator, log: Arc::clone(log), peers, terms };
         tokens.preload(options)?;
         Ok(tokens)
     }
@@ -106,9 +131,8 @@ impl Tokens {
                 tokens.get(key).cloned().ok_or_else(|| "account missing".to_owned())
             }
             TokenSource::Url(url) => url.fetch(key),
-            // There are no other servers to ask.
             TokenSource::TokenDirectory(directory) => {
-                directory.load(key).map_err(|_| "account jwt not found".to_owned())
+                directory.load(key).or_else(|_| self.ask_peers(directory, key))
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Requests about one account: of the system account's members about any, of others about their
 //! own.
 
-use super::System;
 use super::envelope::RequestFault;
+use super::gather::Gathering;
 use super::intake::SystemRequest;
+use super::{Job, System};
 use myelin_broker::Account;
 use myelin_monitor::request::{self, Topic};
 use myelin_subject::{has_wildcard, is_subset, matches};
@@ -79,7 +80,14 @@ impl System {
         let mut words = body.trim().split(' ');
         let (subject, queue) = (words.next().unwrap_or_default(), words.next());
         let count = subscribers(&account, subject.as_bytes(), queue.map(str::as_bytes));
-        self.reply(&ask.reply, &[], count.to_string().as_bytes());
+        let gathering = Gathering {
+            account: account.name().to_owned(),
+            subject: subject.to_owned(),
+            queue: queue.map(str::to_owned),
+            reply: ask.reply.clone(),
+            count: i64::try_from(count).unwrap_or(i64::MAX),
+        };
+        self.note(Job::Gather(gathering));
     }
 
     /// `$SYS.REQ.ACCOUNT.NSUBS`: the same, as servers ask each other.
@@ -88,6 +96,8 @@ impl System {
         struct ResponseBody {
             acc: String,
             subject: String,
+            /// Compat: bytes in base64.
+            queue: Option<String>,
         }
         let body: ResponseBody = match serde_json::from_slice(&ask.body) {
             Ok(body) => body,
@@ -98,7 +108,8 @@ impl System {
         };
         let account = self.broker.account(&body.acc).filter(|account| account.connections() > 0);
         if let (Some(account), false) = (account, ask.reply.is_empty()) {
-            let count = subscribers(&account, body.subject.as_bytes(), None);
+            let queue = body.queue.and_then(|queue| crate::ocsp::from_base64(&queue));
+            let count = subscribers(&account, body.subject.as_bytes(), queue.as_deref());
             self.reply(&ask.reply, &[], count.to_string().as_bytes());
         }
     }

@@ -258,6 +258,9 @@ impl ClientEvents for System {
 
     fn count_changed(&self, account: &Arc<Account>) {
         let name = account.name();
+        if account.limits().max_connections.is_some() {
+            self.ask_once(name);
+        }
         if name == GLOBAL_ACCOUNT || !connection_subjects(name).iter().any(|subject| self.is_heard(subject)) {
             return;
         }

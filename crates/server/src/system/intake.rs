@@ -1,8 +1,10 @@
 //! The intake of requests: takes them on shards and hands them to a thread.
 
 use super::{System, requests};
-use myelin_broker::{Conn, Service, ServiceBatch, Shard};
+use myelin_broker::{Conn, Reach, Service, ServiceBatch, Shard};
+use myelin_wire::header;
 use myelin_monitor::request::Topic;
+use serde::Deserialize;
 use std::sync::{Arc, Weak};
 
 /// A request as it came.
@@ -39,29 +41,37 @@ impl SystemRequest {
     }
 }
 
+/// Header that says who asks, where a request has come from another account.
+const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
+
 /// Service on the system account's subjects that takes requests on shards and hands them to a
 /// thread.
-pub(super) struct RequestIntake(Weak<System>);
+pub(super) struct RequestIntake {
+    system: Weak<System>,
+    reach: Reach,
+}
 
 impl RequestIntake {
     /// Takes requests from now on, until the server ends.
     pub(super) fn open(system: &Arc<System>) {
-        let front: Arc<dyn Service> = Arc::new(Self(Arc::downgrade(system)));
-        for subject in subjects(system) {
-            system.account.bind(subject.as_bytes(), Arc::clone(&front));
+        for (reach, subjects) in
+            [(Reach::Everywhere, subjects(system)), (Reach::Here, HERE.map(str::to_owned).to_vec())]
+        {
+            let front: Arc<dyn Service> = Arc::new(Self { system: Arc::downgrade(system), reach });
+            for subject in subjects {
+                system.account.bind(subject.as_bytes(), Arc::clone(&front));
+            }
         }
     }
 }
 
-/// Everything that is answered.
+/// Requests that the server of whoever asks answers alone.
+const HERE: [&str; 2] = ["$SYS.REQ.USER.*.INFO", "$SYS.DEBUG.SUBSCRIBERS"];
+
+/// Everything else that is answered.
 fn subjects(system: &System) -> Vec<String> {
     let id = &system.id;
-    let mut subjects = vec![
-        requests::PING.to_owned(),
-        "$SYS.REQ.USER.*.INFO".to_owned(),
-        "$SYS.DEBUG.SUBSCRIBERS".to_owned(),
-        "$SYS.REQ.ACCOUNT.NSUBS".to_owned(),
-    ];
+    let mut subjects = vec![requests::PING.to_owned(), "$SYS.REQ.ACCOUNT.NSUBS".to_owned()];
     let topics = Topic::of_server().map(|(name, _)| name).chain(["IDZ"]);
     subjects.extend(topics.flat_map(|topic| {
         [format!("$SYS.REQ.SERVER.{id}.{topic}"), format!("$SYS.REQ.SERVER.PING.{topic}")]
@@ -73,26 +83,45 @@ fn subjects(system: &System) -> Vec<String> {
     subjects
 }
 
+/// The account that asks, as the server says that let the request through; empty for none.
+fn account_of(origin: &Conn, headers: &[u8]) -> String {
+    if !origin.is_link() {
+        return origin.with_details(|details| details.account.clone());
+    }
+    #[derive(Deserialize)]
+    struct RequestInfo {
+        #[serde(default)]
+        acc: String,
+    }
+    let info = header::get(headers, REQUEST_INFO).and_then(|info| serde_json::from_slice(info).ok());
+    info.map_or(String::new(), |info: RequestInfo| info.acc)
+}
+
 impl Service for RequestIntake {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
-        if let Some(system) = self.0.upgrade() {
+        if let Some(system) = self.system.upgrade() {
             for (at, msg) in msgs.iter().enumerate() {
-                let origin = msgs.origin(at).cloned();
-                let account = |conn: &Arc<Conn>| conn.with_details(|details| details.account.clone());
-                let account = origin.as_ref().map(account).unwrap_or_default();
+                // What this server asks all others it does not ask itself.
+                let Some(origin) = msgs.origin(at).filter(|origin| !origin.is_own()) else { continue };
+                let account = account_of(origin, msg.headers);
+                let is_own = account == system.account.name() || (account.is_empty() && origin.is_link());
                 let ask = SystemRequest {
                     subject: String::from_utf8_lossy(msg.subject).into_owned(),
                     reply: msg.reply.to_vec(),
                     headers: msg.headers.to_vec(),
                     body: msg.payload.to_vec(),
-                    guest: (account != system.account.name()).then_some(account),
-                    origin,
+                    guest: (!is_own).then_some(account),
+                    origin: Some(Arc::clone(origin)),
                 };
                 let to = if ask.is_quick() { &system.events } else { &system.pages };
                 system.ask(to, ask);
             }
         }
         msgs.clear();
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
     }
 
     fn wants_origin(&self) -> bool {

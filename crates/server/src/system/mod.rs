@@ -17,9 +17,13 @@ mod claims;
 mod control;
 mod envelope;
 mod events;
+mod gather;
 mod intake;
+mod peers;
 mod publisher;
 mod requests;
+mod schedule;
+mod tokens;
 mod user;
 
 use crate::logging::Logger;
@@ -30,9 +34,12 @@ use crate::resolver::Tokens;
 use crate::shard::Mailbox;
 use crate::supervise::{self, SupervisedPart};
 use events::ClosedClient;
+use gather::Gathering;
 use intake::{RequestIntake, SystemRequest};
 use jiff::Timestamp;
 use myelin_broker::{Account, Broker, Conn};
+use peers::{PeerIntake, PeerMessage, PeerNames};
+use schedule::EventSchedule;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
@@ -51,14 +58,6 @@ const GUESTS: usize = 1024;
 const GUESTS_OF_ONE: usize = 64;
 /// Bytes of one of these, headers included: options are short.
 const GUEST_SIZE: usize = 16 * 1024;
-/// How often it is told how many connections accounts have.
-const HEARTBEAT: Duration = Duration::from_secs(30);
-/// Counting what accounts have moved means a look at every connection. For each moment that it
-/// takes so many are rest, however fast connections come and go.
-const REST: u32 = 9;
-/// How often the server tells of itself in the end; it begins with more.
-const STATSZ: Duration = Duration::from_secs(10);
-const FIRST_STATSZ: Duration = Duration::from_millis(250);
 /// How long the end of the server waits for its own announcement.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -99,6 +98,11 @@ enum Job {
     Disconnected(String, Box<ClosedClient>),
     AuthFailed(Arc<Account>, String, Box<ClosedClient>),
     Count,
+    /// Something that another server says.
+    Peer(PeerMessage),
+    /// Other servers are to be asked how many connections of an account they have.
+    AskCounts(String),
+    Gather(Gathering),
     Ocsp(String, OcspFinding),
     /// The server enters lame duck mode.
     LameDuck,
@@ -125,9 +129,16 @@ pub(crate) struct System {
     guests: Mutex<Guests>,
     /// The server ends: what waits is not answered any more.
     is_ending: AtomicBool,
-    dropped: AtomicU64,
-    /// The second of the last complaint about that.
-    complained: AtomicI64,
+    drops: Drops,
+    peers: PeerNames,
+}
+
+/// Messages that were dropped since that was last said.
+#[derive(Default)]
+struct Drops {
+    count: AtomicU64,
+    /// The second when it was said.
+    told: AtomicI64,
 }
 
 /// A running system account.
@@ -169,8 +180,8 @@ impl Running {
             queued: AtomicUsize::new(0),
             guests: Mutex::default(),
             is_ending: AtomicBool::new(false),
-            dropped: AtomicU64::new(0),
-            complained: AtomicI64::new(0),
+            drops: Drops::default(),
+            peers: PeerNames::of(&broker),
             broker,
         });
         let (teller, renderer) = (Arc::clone(&system), Arc::clone(&system));
@@ -185,6 +196,8 @@ impl Running {
         let count = move || waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed));
         system.monitor.watch_queue("System recvQ", Box::new(count));
         RequestIntake::open(&system);
+        PeerIntake::open(&system);
+        system.know_token_peers();
         system.broker.set_client_events(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
         Ok(Some(Self { system, threads }))
     }
@@ -219,7 +232,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl System {
     /// Whether anybody in the system account listens.
     fn is_heard(&self, subject: &str) -> bool {
-        self.account.has_interest(subject.as_bytes())
+        self.account.is_heard(subject.as_bytes())
     }
 
     /// Puts work before the thread that tells events.
@@ -263,10 +276,10 @@ impl System {
     /// Says that something was dropped, once a second at most.
     #[cold]
     fn drop_one(&self) {
-        self.dropped.fetch_add(1, Relaxed);
+        self.drops.count.fetch_add(1, Relaxed);
         let now = Timestamp::now().as_second();
-        if self.complained.swap(now, Relaxed) != now {
-            let all = self.dropped.swap(0, Relaxed);
+        if self.drops.told.swap(now, Relaxed) != now {
+            let all = self.drops.count.swap(0, Relaxed);
             self.log.warn(format_args!("System account queue limit reached, dropping {all} messages"));
         }
     }
@@ -357,6 +370,9 @@ impl System {
                 self.publish_disconnect(&account, &subject, &departed)
             }
             Job::Count => pace.changes_wait = true,
+            Job::Peer(message) => self.hear_peer(&message, pace),
+            Job::AskCounts(account) => self.ask_counts(&account),
+            Job::Gather(gathering) => self.gather(gathering, pace),
             Job::Ocsp(subject, finding) => self.publish_ocsp(&subject, finding),
             Job::LameDuck => self.publish_server_event("LAMEDUCK"),
             Job::Stop => self.announce_shutdown(),
@@ -366,62 +382,6 @@ impl System {
     fn announce_shutdown(&self) {
         self.publish_server_event("SHUTDOWN");
         self.wait_until_published(FAREWELL);
-    }
-
-    /// Publishes the events that are due by time.
-    fn publish_periodic(&self, pace: &mut EventSchedule, now: Instant) {
-        if pace.statsz <= now {
-            pace.next_statsz(now);
-            self.publish_statsz();
-        }
-        if pace.connections <= now {
-            pace.connections = now + HEARTBEAT;
-            self.publish_all_counts();
-            // Whoever was to be told of these may have found the queue full.
-            pace.changes_wait |= !lock(&self.changed).is_empty();
-        }
-        if pace.changes_wait && pace.changes <= now {
-            pace.changes_wait = false;
-            self.publish_changed_counts();
-            let end = Instant::now();
-            pace.changes = end + (end - now) * REST;
-        }
-    }
-}
-
-/// When something is told without a reason.
-struct EventSchedule {
-    statsz: Instant,
-    statsz_every: Duration,
-    connections: Instant,
-    /// Before this it is not told again that connections have come or gone.
-    changes: Instant,
-    /// Some have.
-    changes_wait: bool,
-}
-
-impl EventSchedule {
-    fn new(now: Instant) -> Self {
-        let first = FIRST_STATSZ;
-        Self {
-            statsz: now + first,
-            statsz_every: first,
-            connections: now + HEARTBEAT,
-            changes: now,
-            changes_wait: false,
-        }
-    }
-
-    fn left(&self, now: Instant) -> Duration {
-        let changes = self.changes_wait.then_some(self.changes);
-        let next = self.statsz.min(self.connections);
-        changes.map_or(next, |changes| next.min(changes)).saturating_duration_since(now)
-    }
-
-    /// Compat: twice as long each time, up to the full time.
-    fn next_statsz(&mut self, now: Instant) {
-        self.statsz_every = (self.statsz_every * 2).min(STATSZ);
-        self.statsz = now + self.statsz_every;
     }
 }
 

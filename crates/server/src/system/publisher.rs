@@ -25,6 +25,12 @@ impl System {
         );
     }
 
+    /// Asks other servers something.
+    pub(super) fn request(&self, subject: &str, reply: &str, body: &[u8]) {
+        let (subject, reply) = (subject.as_bytes(), reply.as_bytes());
+        self.publish(&self.account, MessageRef { subject, reply, payload: body, ..MessageRef::default() });
+    }
+
     fn publish(&self, account: &Arc<Account>, msg: MessageRef<'_>) {
         if let Some(mailbox) = self.mailboxes.first() {
             send(mailbox, account, msg);

@@ -2,7 +2,8 @@
 
 use super::envelope::RequestFault;
 use super::intake::SystemRequest;
-use super::{EventSchedule, System};
+use super::System;
+use super::schedule::EventSchedule;
 use myelin_monitor::request::{self, Filter, Page, PageRequest, Topic};
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::header;
@@ -127,7 +128,7 @@ impl System {
             Err(why) => self.reply_with(ask, None, Some(RequestFault::of_request(why))),
             Ok(request) if !self.is_meant(request.filter()) => {}
             Ok(_) if ask.reply.is_empty() => {
-                pace.statsz = Instant::now() + pace.statsz_every;
+                pace.told_statsz(Instant::now());
                 self.publish_statsz();
             }
             Ok(_) => self.reply(&ask.reply, &[], &self.statsz()),

@@ -1,11 +1,14 @@
 //! Servers that form a cluster, with each other and with nats-server: what clients of one see of
 //! those of another.
 
+mod accounts;
 mod discovery;
 mod hostile;
 mod interest;
 mod messages;
+mod operators;
 mod pages;
+mod tokens;
 
 use crate::eventually;
 use crate::process::{PROGRAM, Server, Setup};

@@ -15,6 +15,9 @@ mod tests;
 /// Level of the protocol between servers: 2 knows accounts, 3 traces of messages.
 pub const PEER_PROTOCOL: i32 = 3;
 
+/// Level from which on servers trace messages.
+pub const TRACING_PROTOCOL: i32 = 2;
+
 /// The name of an origin cluster that stands for none; no cluster may be called so.
 pub const NO_ORIGIN: &str = "_";
 

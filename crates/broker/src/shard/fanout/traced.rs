@@ -5,7 +5,9 @@
 
 use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
+use crate::conn::Conn;
 use crate::imports::ShadowService;
+use crate::link::LinkEnd;
 use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
@@ -13,6 +15,7 @@ use crate::shard::rules::is_denied;
 use crate::subscription::Subscription;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
+use myelin_wire::peer::parser::QueueNames;
 use myelin_wire::{encode, message_trace};
 use std::sync::Arc;
 
@@ -82,6 +85,9 @@ impl Fanout<'_> {
                 }
             }
         }
+        if let Some(queues) = self.from.routed {
+            return self.trace_chosen(trace, route, queues, rng);
+        }
         for group in &route.groups {
             self.trace_group(trace, route, group, rng);
         }
@@ -91,7 +97,72 @@ impl Fanout<'_> {
         }
     }
 
-    fn trace_group(&mut self, trace: &MessageTrace, route: &Route, group: &[ClientTarget], rng: &mut Rng) {
+    /// The queue groups that another server has chosen here.
+    fn trace_chosen(
+        &mut self,
+        trace: &MessageTrace,
+        route: &Route,
+        queues: &QueueNames<'_>,
+        rng: &mut Rng,
+    ) {
+        let mut served = Vec::<&[u8]>::new();
+        for group in &route.groups {
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if let Some(queue) = queue.filter(|queue| queues.contains(queue))
+                && self.trace_group(trace, route, group, rng)
+            {
+                served.push(queue);
+            }
+        }
+        if queues.iter().any(|queue| !served.contains(&queue)) {
+            self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
+        }
+    }
+
+    /// Stages a traced message for another server, with the number of the hop.
+    pub(in crate::shard) fn trace_remote<'g>(
+        &mut self,
+        trace: &MessageTrace,
+        link: (&Arc<Conn>, &[u8]),
+        groups: impl Iterator<Item = &'g [u8]>,
+        address: &[u8],
+    ) {
+        let (conn, message) = (link.0, self.message);
+        let is_able = conn.headers() && conn.link().is_some_and(LinkEnd::traces);
+        if !is_able && trace.is_only() {
+            return trace.reached_server(conn, String::new(), Some(Withheld::Unable));
+        }
+        let (hop, marked) = match is_able {
+            true => {
+                let hop = trace.next_hop();
+                let marked = Marked::new(message, hop.as_bytes(), |out, headers, hop| {
+                    myelin_wire::header::replace(out, headers, message_trace::HOP.as_bytes(), hop);
+                });
+                (hop, Some(marked))
+            }
+            false => (String::new(), None),
+        };
+        let message = marked.as_ref().map_or(*message, |marked| marked.of(message));
+        let is_staged = self.stage_routed(link, groups, address, (&message, None));
+        let error = match (is_staged, is_able) {
+            (false, _) => Some(Withheld::Slow),
+            (true, false) => Some(Withheld::Untold),
+            (true, true) => None,
+        };
+        trace.reached_server(conn, hop, error);
+    }
+
+    /// One member of a group; false if none gets the message, or would.
+    pub(in crate::shard) fn trace_group(
+        &mut self,
+        trace: &MessageTrace,
+        route: &Route,
+        group: &[ClientTarget],
+        rng: &mut Rng,
+    ) -> bool {
+        if group.is_empty() {
+            return false;
+        }
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let head = self.head_of(&delivery.sub, route.head(delivery));
@@ -100,9 +171,10 @@ impl Fanout<'_> {
                 if !trace.is_only() && !delivery.careful {
                     delivery.sub.count(1);
                 }
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Head of the frame for one subscription.

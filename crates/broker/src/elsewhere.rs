@@ -1,0 +1,94 @@
+//! Connections of an account on other servers of the cluster: a limit of connections holds for all
+//! servers together.
+//!
+//! What other servers say of themselves comes by the system account (`server/src/system/peers.rs`).
+//! It is a moment old: two servers may each let in the last client that there is room for, and both
+//! end one then.
+
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::conn::lock;
+use hashbrown::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Connections of one account on one server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConnectionCount {
+    /// Clients.
+    pub clients: u32,
+    /// Leaf nodes.
+    pub leaf_nodes: u32,
+}
+
+/// Connections of one account on all other servers.
+#[derive(Default)]
+pub(crate) struct ConnectionsElsewhere {
+    /// Clients on all of them.
+    clients: AtomicUsize,
+    by_server: Mutex<HashMap<String, ConnectionCount>>,
+}
+
+impl ConnectionsElsewhere {
+    /// Clients on other servers.
+    #[inline]
+    pub(crate) fn clients(&self) -> usize {
+        self.clients.load(Relaxed)
+    }
+
+    /// Replaces what is known of one server.
+    fn set(&self, server: &str, count: ConnectionCount) {
+        let mut by_server = lock(&self.by_server);
+        if count == ConnectionCount::default() {
+            by_server.remove(server);
+        } else {
+            *by_server.entry_ref(server).or_default() = count;
+        }
+        let sum = by_server.values().map(|count| count.clients as usize).sum();
+        self.clients.store(sum, Relaxed);
+    }
+}
+
+impl Account {
+    /// Other servers that have clients or leaf nodes of the account.
+    pub fn servers_elsewhere(&self) -> usize {
+        lock(&self.elsewhere.by_server).len()
+    }
+}
+
+impl Broker {
+    /// Notes how many connections of an account another server has. Of those here that are too
+    /// many now, the newest end.
+    pub fn count_elsewhere(&self, account: &Account, server: &str, count: ConnectionCount) {
+        account.elsewhere.set(server, count);
+        let Some(most) = account.limits().max_connections else { return };
+        let room = most.saturating_sub(account.elsewhere.clients());
+        if account.connections() > room {
+            self.close_newest(account.name(), room);
+        }
+    }
+
+    /// Forgets the connections of a server that has gone.
+    pub fn forget_elsewhere(&self, server: &str) {
+        for account in self.accounts() {
+            account.elsewhere.set(server, ConnectionCount::default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_counts_as_it_said_last() {
+        let elsewhere = ConnectionsElsewhere::default();
+        let count = |clients, leaf_nodes| ConnectionCount { clients, leaf_nodes };
+        elsewhere.set("A", count(3, 0));
+        elsewhere.set("B", count(0, 1));
+        elsewhere.set("A", count(2, 0));
+        assert_eq!((elsewhere.clients(), lock(&elsewhere.by_server).len()), (2, 2));
+        elsewhere.set("A", count(0, 0));
+        assert_eq!((elsewhere.clients(), lock(&elsewhere.by_server).len()), (0, 1));
+    }
+}

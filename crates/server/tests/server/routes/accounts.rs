@@ -1,0 +1,342 @@
+//! Accounts over servers: limits, imports, latencies, traces.
+
+use super::{Member, Raw, ServerKind, cluster, pairs, settle, wait_for_interest};
+use super::{Ours, Reference};
+use crate::eventually;
+use crate::raw::Message;
+use serde_json::{Value, json};
+
+/// Logs in as a user whose password is its name.
+pub(super) fn login(member: &Member, user: &str) -> Raw {
+    let (raw, answer) = try_login(member, user);
+    assert_eq!(answer, "PONG", "{user}");
+    raw
+}
+
+/// The same, with what the server says to it.
+fn try_login(member: &Member, user: &str) -> (Raw, String) {
+    let mut raw = Raw::open(member.server.address());
+    let login = format!("\"user\":\"{user}\",\"pass\":\"{user}\",\"name\":\"{user}\"");
+    raw.send(&format!(
+        "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,{login}}}\r\nPING\r\n"
+    ));
+    let answer = raw.line();
+    (raw, answer)
+}
+
+/// The next message's text as JSON.
+pub(super) fn json_of(message: &Message) -> Value {
+    let text = message.text();
+    let body = text.rsplit_once("\r\n\r\n").map_or(text, |(_, body)| body);
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+const LIMITED: &str = "accounts { $SYS { users [{user: s, password: s}] }\n\
+    A { users [{user: a, password: a}], limits { max_conn: 3 } } }";
+const FULL: &str = "-ERR 'maximum account active connections exceeded'";
+
+/// Connections of account A, and the clients that hold them.
+#[derive(Default)]
+struct Held(Vec<(usize, Raw)>);
+
+impl Held {
+    /// Has two clients on the first server and one on the second, and no more: servers that have
+    /// let in too many together both end some.
+    fn fill(&mut self, members: &[Member]) -> bool {
+        [2, 1].into_iter().zip(members).enumerate().all(|(at, (wanted, member))| {
+            let page = member.server.page("/connz?acc=A");
+            let now = page["num_connections"].as_u64().expect("a number");
+            let (raw, answer) = if now < wanted { try_login(member, "a") } else { return now == wanted };
+            if answer == "PONG" {
+                self.0.push((at, raw));
+            }
+            false
+        })
+    }
+
+    fn leave(&mut self, server: usize) {
+        self.0.retain(|(at, _)| *at != server);
+    }
+}
+
+#[test]
+fn a_limit_of_connections_holds_for_all_servers() {
+    for mut members in pairs(LIMITED) {
+        let mut held = Held::default();
+        for at in [0, 1] {
+            eventually("the account is full", || {
+                held.fill(&members) && try_login(&members[at], "a").1 == FULL
+            });
+        }
+        // One leaves, and another may come, wherever.
+        held.leave(1);
+        eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
+        // A server that has gone counts no longer.
+        eventually("the account is full", || held.fill(&members) && try_login(&members[0], "a").1 == FULL);
+        members[1].server.signal(rustix::process::Signal::TERM);
+        members[1].server.wait();
+        eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
+    }
+}
+
+/// A server that is killed says nothing.
+#[test]
+fn a_server_that_was_killed_counts_no_longer() {
+    let Some(mut members) = cluster(&[Ours, Reference], LIMITED) else { return };
+    let mut held = Held::default();
+    eventually("the account is full", || held.fill(&members) && try_login(&members[0], "a").1 == FULL);
+    members[1].server.signal(rustix::process::Signal::KILL);
+    members[1].server.wait();
+    eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
+}
+
+/// What each server has let in before it knew of the other is too much together.
+#[test]
+fn a_server_that_joins_learns_what_there_is() {
+    for kinds in [[Ours, Ours], [Ours, Reference], [Reference, Ours]] {
+        let ports = [super::free_port(), super::free_port()];
+        let Some(first) = Member::start(kinds[0], "S0", ports[0], &[], LIMITED) else { continue };
+        let _clients: Vec<_> = (0..3).map(|_| login(&first, "a")).collect();
+        let Some(second) = Member::start(kinds[1], "S1", ports[1], &ports[..1], LIMITED) else { continue };
+        let members = [first, second];
+        settle(&members);
+        if kinds[1] == Ours {
+            // The reference learns it half a minute later.
+            eventually("the account is full", || {
+                // What came too early was let in, and the first server has ended one for it.
+                let page = members[0].server.page("/connz?acc=A");
+                page["num_connections"] != 3 || try_login(&members[1], "a").1 == FULL
+            });
+        }
+    }
+}
+
+const SERVICES: &str = "accounts { $SYS { users [{user: s, password: s}]\n \
+    exports [{service: \"$SYS.DEBUG.SUBSCRIBERS\"}] }\n\
+    A { users [{user: a, password: a}]\n exports [{service: \"svc.>\", latency: {sampling: 100%, subject: lat}}, \
+    {stream: \"st.>\"}, {service: \"tr.>\", allow_trace: true}] }\n\
+    B { users [{user: b, password: b}]\n imports [{service: {account: A, subject: svc.x}}, \
+    {stream: {account: A, subject: \"st.>\"}, allow_trace: true}, \
+    {service: {account: A, subject: tr.x}}, \
+    {service: {account: \"$SYS\", subject: \"$SYS.DEBUG.SUBSCRIBERS\"}}] } }";
+
+#[test]
+fn imports_reach_over_servers() {
+    for members in pairs(SERVICES) {
+        for [here, there] in [[0, 1], [1, 0]] {
+            let (mut service, mut requester) = (login(&members[there], "a"), login(&members[here], "b"));
+            let mut probe = login(&members[here], "a");
+            service.send("SUB svc.x q 1\r\n");
+            requester.send("SUB inbox 1\r\nSUB st.> 2\r\n");
+            requester.barrier();
+            wait_for_interest(&mut probe, &mut service);
+            for _ in 0..10 {
+                requester.send("PUB svc.x inbox 1\r\n?\r\n");
+                let request = service.message();
+                service.publish(&request.reply.expect("requests have a reply"), "!");
+                assert_eq!(requester.message().text(), "!");
+            }
+            // The exporter's stream, from the server of the service.
+            let mut turn = 0;
+            eventually("the stream arrives", || {
+                turn += 1;
+                service.publish("st.1", &turn.to_string());
+                service.barrier();
+                requester.barrier().iter().any(|message| message.subject == "st.1")
+            });
+            service.send("UNSUB 1\r\n");
+            service.barrier();
+            eventually("nobody responds", || {
+                requester.send("PUB svc.x inbox 1\r\n?\r\n");
+                requester.barrier().iter().any(|message| message.text().contains(" 503"))
+            });
+        }
+    }
+}
+
+#[test]
+fn a_latency_is_measured_on_both_servers() {
+    for members in pairs(SERVICES) {
+        for [here, there] in [[0, 1], [1, 0]] {
+            let (mut service, mut requester) = (login(&members[there], "a"), login(&members[here], "b"));
+            let mut listener = login(&members[there], "a");
+            let mut probe = login(&members[here], "a");
+            service.subscribe("svc.x", 1);
+            listener.subscribe("lat", 2);
+            requester.subscribe("inbox", 1);
+            requester.barrier();
+            wait_for_interest(&mut probe, &mut service);
+            wait_for_interest(&mut probe, &mut listener);
+            requester.send("PUB svc.x inbox 1\r\n?\r\n");
+            let reply = service.message().reply.expect("requests have a reply");
+            assert!(reply.ends_with(".T"), "{reply}");
+            service.publish(&reply, "!");
+            assert_eq!(requester.message().text(), "!");
+            let report = json_of(&listener.message());
+            let expected = json!({
+                "type": "io.nats.server.metric.v1.service_latency", "status": 200, "acc": "B",
+                "responder": "a", "server": format!("S{there}"),
+            });
+            let seen = json!({
+                "type": report["type"], "status": report["status"], "acc": report["requestor"]["acc"],
+                "responder": report["responder"]["user"], "server": report["responder"]["server"],
+            });
+            assert_eq!(seen, expected, "{report}");
+            let time = |field: &str| report[field].as_i64().expect("nanoseconds");
+            assert!(time("total") >= time("service") + time("system"), "{report}");
+            assert!(listener.barrier().is_empty(), "one report");
+        }
+    }
+}
+
+/// A trace without what differs each time: the server's name, hops, and of each event what it is.
+fn trace_of(message: &Message) -> Value {
+    let trace = json_of(message);
+    let shown = ["type", "kind", "name", "acc", "subj", "hop", "sub", "queue", "to", "from", "error"];
+    let mut events = trace["events"].clone();
+    for event in events.as_array_mut().expect("events") {
+        event.as_object_mut().expect("an object").retain(|name, _| shown.contains(&name.as_str()));
+    }
+    json!({
+        "server": trace["server"]["name"], "hops": trace["hops"], "size": trace["request"]["msgsize"],
+        "hop": trace["request"]["header"]["Nats-Trace-Hop"], "events": events,
+    })
+}
+
+/// Traces of `count` servers, that of the first one first.
+fn traces(client: &mut Raw, count: usize) -> Vec<Value> {
+    let mut traces: Vec<_> = (0..count).map(|_| trace_of(&client.message())).collect();
+    traces.sort_by_key(|trace| trace["hop"].to_string());
+    traces.reverse();
+    traces.sort_by_key(|trace| !trace["hop"].is_null());
+    traces
+}
+
+fn traced(subject: &str, reply: &str, more: &str) -> String {
+    let headers = format!("NATS/1.0\r\nNats-Trace-Dest: trace\r\n{more}\r\n");
+    let len = headers.len();
+    format!("HPUB {subject} {reply} {len} {}\r\n{headers}hello\r\n", len + 5)
+}
+
+#[test]
+fn a_trace_goes_over_a_hop() {
+    for members in pairs(SERVICES) {
+        for [here, there] in [[0, 1], [1, 0]] {
+            let (mut publisher, mut listener) = (login(&members[here], "a"), login(&members[there], "a"));
+            let (mut importer, mut local) = (login(&members[there], "b"), login(&members[here], "a"));
+            publisher.subscribe("trace", 9);
+            listener.send("SUB t.a 1\r\nSUB t.* q 2\r\n");
+            local.send("SUB t.a 1\r\n");
+            importer.send("SUB st.x 3\r\n");
+            importer.barrier();
+            local.barrier();
+            wait_for_interest(&mut publisher, &mut listener);
+            let (one, two) = (format!("S{here}"), format!("S{there}"));
+            let expected = |size: usize| {
+                json!([
+                    {"server": one, "hops": 1, "size": size, "hop": null, "events": [
+                        {"type": "in", "kind": 0, "name": "a", "acc": "A", "subj": "t.a"},
+                        {"type": "eg", "kind": 0, "name": "a", "sub": "t.a"},
+                        {"type": "eg", "kind": 1, "name": two, "hop": "1"}]},
+                    {"server": two, "hops": null, "size": size + 19, "hop": ["1"], "events": [
+                        {"type": "in", "kind": 1, "name": one, "acc": "A", "subj": "t.a"},
+                        {"type": "eg", "kind": 0, "name": "a", "sub": "t.a"},
+                        {"type": "eg", "kind": 0, "name": "a", "sub": "t.*", "queue": "q"}]},
+                ])
+            };
+            publisher.send(&traced("t.a", "", ""));
+            assert_eq!(json!(traces(&mut publisher, 2)), expected(41));
+            let got: Vec<_> = super::take(&mut listener, 2).iter().map(|m| m.text().to_owned()).collect();
+            let marked = "NATS/1.0\r\nNats-Trace-Dest: trace\r\nNats-Trace-Hop: 1\r\n\r\nhello";
+            assert_eq!(got, [marked, marked]);
+            assert!(!local.message().text().contains("Hop"));
+            // Only traced: nobody gets it.
+            publisher.send(&traced("t.a", "", "Nats-Trace-Only: true\r\n"));
+            assert_eq!(json!(traces(&mut publisher, 2)), expected(64));
+            assert!(listener.barrier().is_empty() && local.barrier().is_empty());
+            // Into another account by a stream.
+            publisher.send(&traced("st.x", "", ""));
+            let last = &traces(&mut publisher, 2)[1];
+            let imported = json!([
+                {"type": "in", "kind": 1, "name": one, "acc": "A", "subj": "st.x"},
+                {"type": "se", "acc": "B", "to": "st.x"},
+                {"type": "eg", "kind": 0, "name": "b", "acc": "B", "sub": "st.x"}]);
+            assert_eq!(last["events"], imported);
+            assert!(importer.message().text().ends_with("hello"));
+        }
+    }
+}
+
+#[test]
+fn a_trace_comes_back_from_the_account_of_a_service() {
+    for members in pairs(SERVICES) {
+        for [here, there] in [[0, 1], [1, 0]] {
+            let (mut requester, mut service) = (login(&members[here], "b"), login(&members[there], "a"));
+            let mut probe = login(&members[here], "a");
+            requester.subscribe("trace", 9);
+            requester.barrier();
+            service.subscribe("tr.x", 1);
+            wait_for_interest(&mut probe, &mut service);
+            requester.send(&traced("tr.x", "inbox.1", ""));
+            let traces = traces(&mut requester, 2);
+            let (one, two) = (format!("S{here}"), format!("S{there}"));
+            assert_eq!(
+                traces[0]["events"],
+                json!([
+                    {"type": "in", "kind": 0, "name": "b", "acc": "B", "subj": "tr.x"},
+                    {"type": "si", "acc": "A", "from": "tr.x", "to": "tr.x"},
+                    {"type": "eg", "kind": 1, "name": two, "hop": "1"}])
+            );
+            assert_eq!(
+                traces[1]["events"],
+                json!([
+                    {"type": "in", "kind": 1, "name": one, "acc": "A", "subj": "tr.x"},
+                    {"type": "eg", "kind": 0, "name": "a", "sub": "tr.x"}])
+            );
+            // The service learns no subject of the requester's account.
+            let request = service.message();
+            assert!(request.text().contains("Nats-Trace-Dest: _R_."), "{}", request.text());
+        }
+    }
+}
+
+/// A member of a queue group that was chosen here is traced like any other, and a message that is
+/// only traced reaches none.
+#[test]
+fn groups_that_are_spread_are_traced() {
+    let mixes: [&[ServerKind]; 3] = [&[Ours, Ours], &[Ours, Reference], &[Reference, Ours]];
+    for kinds in mixes {
+        let Some(members) = cluster(kinds, SERVICES) else { continue };
+        let (mut publisher, mut member) = (login(&members[0], "a"), login(&members[1], "a"));
+        publisher.send("SUB trace 9\r\nSUB g q 1\r\n");
+        member.send("SUB g q 1\r\n");
+        wait_for_interest(&mut publisher, &mut member);
+        for _ in 0..8 {
+            publisher.send(&traced("g", "", "Nats-Trace-Only: 1\r\n"));
+            let first = trace_of(&publisher.message());
+            let events = first["events"].as_array().expect("events").len();
+            assert_eq!(events, 2, "one member gets it: {first}");
+            if first["hops"] == json!(1) || first["hop"] == json!(["1"]) {
+                let second = trace_of(&publisher.message());
+                assert_eq!(second["events"].as_array().expect("events").len(), 2, "{second}");
+            }
+        }
+        assert!(publisher.barrier().is_empty() && member.barrier().is_empty(), "{kinds:?}");
+    }
+}
+
+#[test]
+fn subscribers_are_counted_on_all_servers() {
+    for members in pairs(SERVICES) {
+        let (mut one, mut two) = (login(&members[0], "b"), login(&members[1], "b"));
+        one.send("SUB foo 1\r\nSUB inbox 9\r\n");
+        two.send("SUB foo 1\r\nSUB foo q 2\r\nSUB fo.o 3\r\n");
+        wait_for_interest(&mut one, &mut two);
+        let mut ask = |what: &str| {
+            one.send(&format!("PUB $SYS.DEBUG.SUBSCRIBERS inbox {}\r\n{what}\r\n", what.len()));
+            one.message().text().to_owned()
+        };
+        eventually("all are counted", || ask("foo") == "3");
+        assert_eq!((ask("foo q"), ask("*.*"), ask("none")), ("1".into(), "1".into(), "0".into()));
+    }
+}
