@@ -176,6 +176,7 @@ impl Server {
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
+        let link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
         let security_terms = security.as_mut().map(|(security, _)| &mut security.terms);
         let offered = (offer.as_mut().map(|offer| &mut offer.terms), security_terms);
@@ -224,8 +225,9 @@ impl Server {
             log,
             control: control.handle(),
             is_dynamic,
+            tls: link_offer,
         };
-        let cluster = start_cluster(&cluster_parts, &monitor)?;
+        let cluster = start_cluster(cluster_parts, &monitor)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -441,8 +443,16 @@ impl SystemServices {
     }
 }
 
+/// TLS between servers, where there is a cluster that others can reach.
+pub(crate) fn link_offer(options: &Options) -> Result<Option<tls::LinkOffer>, String> {
+    if options.cluster.listener.port.is_none() {
+        return Ok(None);
+    }
+    tls::LinkOffer::of(&options.cluster)
+}
+
 fn start_cluster(
-    parts: &cluster::ClusterParts<'_>,
+    parts: cluster::ClusterParts<'_>,
     monitor: &Monitor,
 ) -> Result<Option<cluster::RunningCluster>, StartError> {
     if parts.options.cluster.listener.port.is_none() {

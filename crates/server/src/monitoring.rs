@@ -21,6 +21,7 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
+use myelin_wire::peer::info::SubjectFilter;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
     Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
@@ -358,6 +359,13 @@ impl SnapshotSource for Monitor {
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         let running = self.jetstream.get();
         running.is_some_and(|running| jetstream::has_consumer(&running, account, stream, consumer))
+    }
+
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
+        self.cluster.get().map_or([None, None], |(mesh, _)| {
+            let info = &mesh.config().info;
+            [info.import.clone(), info.export.clone()]
+        })
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {

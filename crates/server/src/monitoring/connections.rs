@@ -155,6 +155,7 @@ pub(super) fn route(link: &LinkState) -> RouteSnapshot {
         bytes: [in_bytes, out_bytes],
         subscriptions: facts.subscriptions,
         account: facts.account,
-        compression: "off",
+        compression: facts.compression,
+        filters: facts.filters,
     }
 }
