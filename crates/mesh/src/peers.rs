@@ -162,6 +162,8 @@ pub struct Mesh {
 pub(crate) struct Servers {
     pub(crate) cluster: String,
     pub(crate) is_dynamic: bool,
+    /// Routes that a reload has taken away: nobody goes on dialling them.
+    pub(crate) removed: Vec<RouteUrl>,
     is_stopping: bool,
     /// Addresses of this server itself for its clients, and for those of WebSocket.
     own_urls: [Vec<String>; 2],
@@ -177,6 +179,7 @@ impl Mesh {
         let state = Servers {
             cluster: config.info.cluster.clone(),
             is_dynamic: config.is_dynamic,
+            removed: Vec::new(),
             is_stopping: false,
             own_urls,
             pooled: HashMap::new(),

@@ -22,16 +22,22 @@ impl Mesh {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
         self.change_pool(&before, &next);
         let is_in = |routes: &[RouteUrl], url: &RouteUrl| routes.iter().any(|route| route == url);
-        for url in before.routes.iter().filter(|url| !is_in(&next.routes, url)) {
-            self.remove_route(url);
+        let without = |all: &[RouteUrl], others: &[RouteUrl]| {
+            all.iter().filter(|url| !is_in(others, url)).cloned().collect::<Vec<_>>()
+        };
+        let removed = without(&before.routes, &next.routes);
+        {
+            let mut state = self.state();
+            state.removed.extend(removed.iter().cloned());
+            state.removed.retain(|url| !is_in(&next.routes, url));
         }
-        let added = next.routes.iter().filter(|url| !is_in(&before.routes, url)).cloned();
-        self.dial_all(&added.collect::<Vec<_>>());
+        removed.iter().for_each(|url| self.remove_route(url));
+        self.dial_all(&without(&next.routes, &before.routes));
     }
 
-    /// Whether a server is one of those that are configured. Who dials it without end asks.
-    pub fn has_route(&self, url: &RouteUrl) -> bool {
-        self.config().routes.iter().any(|route| route.is_same_place(url))
+    /// Whether a reload has taken the route away. Who dials it without end asks.
+    pub fn has_removed(&self, url: &RouteUrl) -> bool {
+        self.state().removed.contains(url)
     }
 
     /// Ends the links to a server that is not configured any more.

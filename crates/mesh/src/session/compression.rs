@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Compression {
     agreed: Option<AgreedCompression>,
+    /// The mode that this side had then.
+    mode: Option<CompressionMode>,
     /// Level of what is sent, once that is compressed.
     level: Option<S2Level>,
     /// The transport is to begin to compress.
@@ -45,6 +47,7 @@ impl LinkSession {
             CloseReason::ProtocolViolation
         })?;
         self.compression.agreed = Some(agreed);
+        self.compression.mode = Some(config.compression);
         let level = match agreed {
             AgreedCompression::NotSupported | AgreedCompression::Off => {
                 self.known.update(|facts| facts.compression = agreed.name());
@@ -126,6 +129,10 @@ impl LinkSession {
     pub(super) fn change_compression(&mut self) -> Result<(), CloseReason> {
         let mode = self.mesh.config().compression;
         let Some(present) = self.compression.agreed else { return Ok(()) };
+        if self.compression.mode.replace(mode) == Some(mode) {
+            self.follow_round_trip(self.timers.rtt());
+            return Ok(());
+        }
         let now = self.compression.level.map_or(present, agreed_on);
         match mode {
             // Who knows no compression will not.

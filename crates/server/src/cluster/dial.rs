@@ -84,8 +84,7 @@ impl Dialler {
         }
         let (mut attempts, mut pause) = (0, PAUSE);
         while let Some(mesh) = self.mesh() {
-            if dial.is_explicit && !mesh.has_route(&dial.url) {
-                // A reload has taken it away.
+            if dial.is_explicit && mesh.has_removed(&dial.url) {
                 return;
             }
             let config = mesh.config();

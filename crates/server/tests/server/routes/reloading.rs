@@ -39,8 +39,8 @@ fn the_address_stays() {
         let lines = member.server.reload(&text);
         let text = "config reload not supported for cluster host: old=127.0.0.1, new=127.0.0.2";
         assert!(has(&lines, text), "{kind:?}: {lines:?}");
-        let lines = member.server.reload(&config("S0", port, &[], "accounts: [NO]", ""));
-        let text = "unable to add account \"NO\" to the list of dedicated routes: ";
+        let lines = member.server.reload(&config("S0", port, &[], "accounts: [\"NOBODY\"]", ""));
+        let text = "unable to add account \"NOBODY\" to the list of dedicated routes: ";
         assert!(has(&lines, text), "{kind:?}: {lines:?}");
     }
 }
@@ -50,13 +50,19 @@ fn the_address_stays() {
 fn passwords_change() {
     let login = |password: &str| format!("authorization {{ user: u, password: {password} }}");
     for kinds in MIXES {
-        let Some(members) = two(kinds, [&login("a"), &login("a")]) else { continue };
+        let ports = [free_port(), free_port()];
+        let dialling = |password: &str| {
+            format!("{}\nroutes: [\"nats://u:{password}@127.0.0.1:{}\"]", login(password), ports[0])
+        };
+        let Some(a) = Member::with(kinds[0], "S0", ports[0], &[], &login("a")) else { continue };
+        let Some(b) = Member::with(kinds[1], "S1", ports[1], &[], &dialling("a")) else { continue };
+        let members = [a, b];
         settle(&members);
         let from = members[0].server.log_len();
         members[0].server.reload(&config("S0", members[0].port, &[], &login("b"), ""));
         members[0].server.wait_for_log_after(from, "authentication error");
         eventually("nobody is let in", || members[0].links() == 0);
-        members[1].server.reload(&config("S1", members[1].port, &[members[0].port], &login("b"), ""));
+        members[1].server.reload(&config("S1", ports[1], &[], &dialling("b"), ""));
         settle(&members);
     }
 }
@@ -125,7 +131,6 @@ fn accounts_move() {
         settle(&members);
         let mut clients = members.each_ref().map(|member| {
             let mut client = crate::raw::Raw::open(member.server.address());
-            client.line();
             client.send("CONNECT {\"user\":\"a\",\"pass\":\"a\",\"verbose\":false}\r\n");
             client.barrier();
             client

@@ -2,6 +2,8 @@
 
 use super::{MIXES, Member, Ours, free_port, settle, two, wait_for_interest};
 use crate::tls::Lab;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 /// A message goes from a client of the one to a client of the other.
 fn exchange(members: &[Member]) {
@@ -114,14 +116,15 @@ fn certificates_let_servers_in() {
     let block = |more: &str| lab.block(&format!("ca_file: \"@ca.pem\", {more}"));
     let plain = block("");
     for kinds in MIXES {
-        for (rule, is_in) in [
-            ("verify_and_map: true } authorization { user: localhost, password: x", true),
-            ("verify_and_map: true } authorization { user: nobody, password: x", false),
-            ("verify_and_map: true", false),
-            ("verify_cert_and_check_known_urls: true } routes: [\"nats://localhost:1\"] authorization {", true),
-            ("verify_cert_and_check_known_urls: true } routes: [\"nats://elsewhere:1\"] authorization {", false),
+        for (rule, more, is_in) in [
+            ("verify_and_map: true", "authorization { user: localhost, password: x }", true),
+            ("verify_and_map: true", "authorization { user: nobody, password: x }", false),
+            ("verify_and_map: true", "", false),
+            ("verify_cert_and_check_known_urls: true", "routes: [\"nats://localhost:1\"]", true),
+            ("verify_cert_and_check_known_urls: true", "routes: [\"nats://elsewhere:1\"]", false),
         ] {
-            let Some(members) = two(kinds, [&block(rule), &plain]) else { continue };
+            let inner = format!("{} {more}", block(rule));
+            let Some(members) = two(kinds, [&inner, &plain]) else { continue };
             if is_in {
                 settle(&members);
             } else {
@@ -137,10 +140,11 @@ fn who_does_not_begin_a_handshake_is_closed() {
     let (lab, _) = labs();
     let block = lab.block("ca_file: \"@ca.pem\", timeout: \"300ms\"");
     let Some(member) = Member::with(Ours, "S0", free_port(), &[], &block) else { return };
-    let silent = crate::raw::Raw::open(([127, 0, 0, 1], member.port).into());
+    let dial = || TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
+    let mut silent = dial();
     member.server.wait_for_log("TLS route handshake error: read tcp");
-    assert_eq!(silent.rest(), "");
-    let mut plain = crate::raw::Raw::open(([127, 0, 0, 1], member.port).into());
-    plain.send("CONNECT {}\r\n");
+    assert_eq!(silent.read(&mut [0]).expect("the end"), 0);
+    let mut plain = dial();
+    plain.write_all(b"CONNECT {}\r\n").expect("it reads");
     member.server.wait_for_log("TLS route handshake error: tls: first record does not look like a TLS handshake");
 }
