@@ -554,6 +554,38 @@ mod tests {
         );
     }
 
+    /// As nats-server 2.15.2 wrote them.
+    #[test]
+    fn of_a_cluster_the_address_stays() {
+        let block = |port: &str, more: &str| format!("cluster {{ name: C, port: {port}\n{more} }}");
+        let route = "routes: ['nats://h:1']";
+        for (old, new, lines) in [
+            (block("6222", ""), block("6222", ""), ""),
+            (block("-1", ""), block("6222", ""), ""),
+            (block("6222", ""), block("6222", "pool_size: 5"), "Reloaded: cluster"),
+            (block("6222", ""), block("6222", "compression: s2_fast"), "Reloaded: cluster"),
+            (block("6222", ""), block("6222", route), "Reloaded: cluster routes"),
+            (block("6222", route), block("6222", "no_advertise: true"), "Reloaded: cluster; Reloaded: cluster routes"),
+        ] {
+            assert_eq!(compare_clusters(&old, &new), Ok(lines.to_owned()), "{old} -> {new}");
+        }
+        for (new, text) in [
+            (block("6223", ""), "cluster port: old=6222, new=6223"),
+            (block("6222", "host: h"), "cluster host: old=0.0.0.0, new=h"),
+            ("port: 4222".to_owned(), "cluster host: old=0.0.0.0, new="),
+        ] {
+            let refused = Err(format!("config reload not supported for {text}"));
+            assert_eq!(compare_clusters(&block("6222", ""), &new), refused, "{new}");
+        }
+    }
+
+    fn compare_clusters(old: &str, new: &str) -> Result<String, String> {
+        let bound = BoundPorts { cluster: Some(6222), ..BOUND };
+        let lines = changes(&options(old), &options(new), bound).map_err(|error| error.to_string())?;
+        let cluster: Vec<_> = lines.iter().filter(|line| line.starts_with("Reloaded: cluster")).cloned().collect();
+        Ok(cluster.join("; "))
+    }
+
     #[test]
     fn nothing_of_websocket_may_change() {
         let block = |port: &str, more: &str| format!("websocket {{ port: {port}, no_tls: true, {more} }}");

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
-use crate::snapshot::{SnapshotSource, is_nothing};
+use crate::snapshot::{SnapshotSource, SubSnapshot, is_nothing};
 use crate::text::{age, round_trip, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
 use myelin_wire::peer::info::SubjectFilter;
@@ -51,11 +52,12 @@ pub struct RouteSnapshot {
 }
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
-    Subs::read(query)?;
+    let subs = Subs::read(query)?;
     // Compat: unlike most pages, this one does not count a request with an unreadable value.
     source.count_request("/routez");
     let page_header = source.page_header();
     let routes = source.routes();
+    let mut wanted = if subs == Subs::None { HashMap::new() } else { source.remote_interest() };
     let [import, export] = source.route_filters();
     Ok(PageResponse::page(&Routez {
         server_id: &page_header.server_id,
@@ -64,7 +66,13 @@ pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageR
         import,
         export,
         num_routes: routes.len(),
-        routes: routes.iter().map(|route| RouteRow::of(route, page_header.now)).collect(),
+        routes: routes
+            .iter()
+            .map(|route| {
+                let wanted = wanted.remove(&route.rid).unwrap_or_default();
+                RouteRow { interest: InterestList::of(subs, wanted), ..RouteRow::of(route, page_header.now) }
+            })
+            .collect(),
     }))
 }
 
@@ -100,9 +108,51 @@ struct RouteRow<'a> {
     in_bytes: u64,
     out_bytes: u64,
     subscriptions: usize,
+    #[serde(flatten)]
+    interest: InterestList,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<&'a str>,
     compression: &'a str,
+}
+
+/// Interest of the other side, as far as it is asked for.
+#[derive(Default, Serialize)]
+struct InterestList {
+    #[serde(rename = "subscriptions_list", skip_serializing_if = "Vec::is_empty")]
+    subjects: Vec<String>,
+    #[serde(rename = "subscriptions_list_detail", skip_serializing_if = "Vec::is_empty")]
+    details: Vec<InterestDetail>,
+}
+
+#[derive(Serialize)]
+struct InterestDetail {
+    subject: String,
+    #[serde(rename = "qgroup", skip_serializing_if = "String::is_empty")]
+    queue: String,
+    sid: String,
+    msgs: u64,
+    cid: u64,
+}
+
+impl InterestList {
+    fn of(subs: Subs, wanted: Vec<SubSnapshot>) -> Self {
+        match subs {
+            Subs::None => Self::default(),
+            Subs::Subjects => {
+                Self { subjects: wanted.into_iter().map(|sub| sub.subject).collect(), details: Vec::new() }
+            }
+            Subs::Detail => {
+                let detail = |sub: SubSnapshot| InterestDetail {
+                    subject: sub.subject,
+                    queue: sub.queue,
+                    sid: sub.sid,
+                    msgs: sub.msgs,
+                    cid: sub.cid,
+                };
+                Self { subjects: Vec::new(), details: wanted.into_iter().map(detail).collect() }
+            }
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -147,6 +197,7 @@ impl<'a> RouteRow<'a> {
             in_bytes: route.bytes[0],
             out_bytes: route.bytes[1],
             subscriptions: route.subscriptions,
+            interest: InterestList::default(),
             account: route.account.as_deref(),
             compression: route.compression,
         }

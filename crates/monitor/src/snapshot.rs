@@ -114,6 +114,11 @@ pub trait SnapshotSource: Send + Sync {
         [None, None]
     }
 
+    /// What other servers want, by the link that says so.
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        HashMap::new()
+    }
+
     /// Links to other servers.
     fn routes(&self) -> Vec<RouteSnapshot> {
         Vec::new()

@@ -368,6 +368,17 @@ impl SnapshotSource for Monitor {
         })
     }
 
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        let mut found: HashMap<u64, Vec<SubSnapshot>> = HashMap::new();
+        for account in self.broker.accounts() {
+            account.for_each_remote(|conn, subject, queue| {
+                let wanted = connections::remote_subscription(account.name(), conn, subject, queue);
+                found.entry(conn.cid()).or_default().push(wanted);
+            });
+        }
+        found
+    }
+
     fn routes(&self) -> Vec<RouteSnapshot> {
         let links = self.cluster.get().map(|(mesh, _)| mesh.links()).unwrap_or_default();
         let mut routes: Vec<_> = links.iter().map(|link| connections::route(link)).collect();

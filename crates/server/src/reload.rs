@@ -131,6 +131,9 @@ impl Server {
     fn tls(&self, new: &Options) -> Result<NewTls, String> {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
+        let mut links = lifecycle::link_offer(new)?;
+        let of_links = self.cluster.as_ref().and_then(|cluster| cluster.tls.get());
+        let of_links = of_links.map(|offer| Arc::clone(&offer.terms.staple));
         let listeners = [
             ocsp::TlsListener::of(
                 new.tls.as_ref(),
@@ -142,10 +145,11 @@ impl Server {
                 websocket.as_mut().map(|(security, _)| &mut security.terms),
                 self.websocket.as_ref().and_then(Listening::staple),
             ),
+            links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, of_links)),
         ];
         let proofs = self.ocsp.prepare(new, listeners.into_iter().flatten())?;
         let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
-        Ok(NewTls { clients, websocket, monitoring, proofs, links: lifecycle::link_offer(new)? })
+        Ok(NewTls { clients, websocket, monitoring, proofs, links })
     }
 
     /// The public keys that clients may have; none for any.

@@ -16,6 +16,7 @@
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
 pub(crate) mod announcements;
+mod protocol_log;
 pub(crate) mod remote_interest;
 mod rules;
 

@@ -189,6 +189,7 @@ impl LinkSession {
         if entered.next.is_some() {
             // Its PONG shows that the other side has let this server in.
             self.link.say(b"PING\r\n");
+            self.link.log_out("PING");
             self.timers.pinged(now);
         }
         self.state = LinkPhase::Ready(entered.next.map(Box::new));

@@ -180,6 +180,7 @@ impl LinkSession {
         now: Instant,
     ) -> Ingested {
         let (mut at, mut counts) = (0, (0, 0));
+        let is_logged = self.link.is_logged();
         let next = loop {
             if let Some(reason) = self.conn().close_requested() {
                 break Next::Close(reason);
@@ -197,6 +198,9 @@ impl LinkSession {
             match parser::next(rest, &self.limits) {
                 Ok(Parsed::Op(op, len)) => {
                     at += len;
+                    if is_logged {
+                        self.log_operation(&op, &rest[..len]);
+                    }
                     if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
                         break Next::Close(reason);
                     }
@@ -216,6 +220,15 @@ impl LinkSession {
             self.link.count_in(shard, counts.0, counts.1);
         }
         Ingested { bytes: at, next }
+    }
+
+    /// Compat: INFO is not in the protocol log.
+    fn log_operation(&self, op: &PeerOp<'_>, bytes: &[u8]) {
+        match op {
+            PeerOp::Info(_) => {}
+            PeerOp::Message(message) => self.link.log_in(bytes, Some(message)),
+            _ => self.link.log_in(bytes, None),
+        }
     }
 
     #[inline]
@@ -254,6 +267,7 @@ impl LinkSession {
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
             (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
                 self.link.say(b"PONG\r\n");
+                self.link.log_out("PONG");
                 Ok(())
             }
             (_, PeerOp::Pong) => {
@@ -340,7 +354,9 @@ impl LinkSession {
         match self.timers.strike(self.is_ready(), now) {
             timers::Due::Nothing => None,
             timers::Due::Ping => {
+                self.log(Level::Debug, format_args!("Router Ping Timer"));
                 self.link.say(b"PING\r\n");
+                self.link.log_out("PING");
                 None
             }
             timers::Due::Silent => {

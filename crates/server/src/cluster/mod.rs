@@ -98,6 +98,8 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) is_dynamic: bool,
     /// TLS between servers.
     pub(crate) tls: Option<LinkOffer>,
+    /// Port of WebSocket, if there is one.
+    pub(crate) websocket: Option<u16>,
 }
 
 impl RunningCluster {
@@ -106,7 +108,7 @@ impl RunningCluster {
     /// # Errors
     /// When the port cannot be had.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
-        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer } = parts;
+        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } = parts;
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));
@@ -133,7 +135,9 @@ impl RunningCluster {
             dialler: Arc::clone(&dialler),
             told: OnceLock::new(),
         });
-        let mesh = Mesh::new(config, [own_urls::of(&broker.info()), Vec::new()], host);
+        let info = broker.info();
+        let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
+        let mesh = Mesh::new(config, own, host);
         dialler.begin(&mesh);
         mesh.advertise();
         let acceptor = Acceptor::new(listener, Arc::clone(log));
@@ -243,6 +247,15 @@ pub(crate) fn tls_timeout(cluster: &ClusterOptions) -> Duration {
     cluster.tls.as_ref().and_then(|tls| tls.timeout).unwrap_or(TLS_TIMEOUT)
 }
 
+/// Addresses of this server for clients of WebSocket.
+fn websocket_urls(options: &Options, port: Option<u16>) -> Vec<String> {
+    let (Some(port), websocket) = (port, &options.websocket) else { return Vec::new() };
+    let advertise = websocket.advertise.as_ref();
+    let said = advertise.and_then(|text| myelin_conf::advertised(text, port).ok());
+    let (host, port) = said.unwrap_or_else(|| (websocket.listener.host.clone(), port));
+    own_urls::of(&host, port)
+}
+
 /// Permissions as INFO has them.
 fn filter(from: &SubjectPermission<String>) -> SubjectFilter {
     let list = |subjects: &[String]| (!subjects.is_empty()).then(|| subjects.to_vec());
@@ -314,8 +327,8 @@ struct Host {
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
     dialler: Arc<Dialler>,
-    /// Addresses that clients were told last.
-    told: OnceLock<std::sync::Mutex<Vec<String>>>,
+    /// Addresses that clients were told last, and those that clients of WebSocket were told.
+    told: OnceLock<std::sync::Mutex<[Vec<String>; 2]>>,
 }
 
 impl MeshHost for Host {
@@ -323,14 +336,15 @@ impl MeshHost for Host {
         self.dialler.dial(dial);
     }
 
-    fn advertise(&self, urls: Vec<String>, _: Vec<String>) {
+    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) {
         let told = self.told.get_or_init(Default::default);
         let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *told == urls {
+        let news = [urls, websocket_urls];
+        if *told == news {
             return;
         }
-        told.clone_from(&urls);
-        self.broker.update_info(|info| info.connect_urls = urls);
+        told.clone_from(&news);
+        self.broker.update_info(|info| [info.connect_urls, info.ws_connect_urls] = news);
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Announce));
     }
 

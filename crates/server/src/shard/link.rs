@@ -234,6 +234,8 @@ impl LinkTask {
         } else {
             announcing.run();
         }
+        let line = format_args!("Sent local subscriptions to route");
+        self.local.broker.log_for(Level::Debug, &self.handle.conn, line);
     }
 
     fn notice(&mut self, notice: ConnNotice) -> Result<(), CloseReason> {

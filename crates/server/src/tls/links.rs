@@ -38,6 +38,8 @@ impl LinkTls {
 /// TLS as it is offered to other servers.
 #[derive(Debug)]
 pub(crate) struct LinkOffer {
+    /// Options of the listener: certificates are always asked for, authorities never.
+    pub(crate) options: TlsOptions,
     /// For those who dial.
     pub(crate) terms: TlsTerms,
     /// For those who are dialled.
@@ -61,9 +63,13 @@ impl LinkOffer {
     pub(crate) fn of(cluster: &ClusterOptions) -> Result<Option<Self>, String> {
         let Some(tls) = &cluster.tls else { return Ok(None) };
         // Compat: between servers both sides have to show a certificate, whatever is configured.
-        let strict = TlsOptions { verify: true, ..tls.clone() };
-        let Offer { terms, note } = offer(&strict, Peers::AsConfigured)?;
+        let options = TlsOptions { verify: true, ocsp_peer: None, ..tls.clone() };
+        let Offer { terms, note } = offer(&options, Peers::AsConfigured)?;
         let mut notes: Vec<_> = note.into_iter().collect();
+        if tls.ocsp_peer.is_some() {
+            // Compat: nor has it in the reference, which does not say so.
+            notes.push("\"ocsp_peer\" has no effect between servers".to_owned());
+        }
         if tls.insecure {
             // Compat: the reference's words.
             let text = "TLS certificate chain and hostname of solicited routes will not be verified. \
@@ -74,7 +80,7 @@ impl LinkOffer {
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
         let mut hosts = cluster.routes.iter().map(|route| route.host().to_owned());
         let borrowed = Mutex::new(hosts.find(|host| !is_address(host)));
-        Ok(Some(Self { terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed }))
+        Ok(Some(Self { options, terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed }))
     }
 
     /// The name that the certificate of the server at `host` has to bear.
