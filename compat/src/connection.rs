@@ -11,7 +11,7 @@ use crate::transcript::Expectation;
 use crate::websocket::{self, Incoming};
 use serde_json::Value;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,30 @@ impl Connection {
     /// # Errors
     /// When the server refuses, or the socket cannot be set up.
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::over(TcpStream::connect_timeout(&address, PATIENCE)?)
+    }
+
+    /// Takes the next connection of a server that dials.
+    ///
+    /// # Errors
+    /// When none comes in time.
+    pub(crate) fn accept(listener: &TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let deadline = Instant::now() + PATIENCE;
+        let socket = loop {
+            match listener.accept() {
+                Ok((socket, _)) => break socket,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                Err(e) => return Err(e),
+            }
+        };
+        socket.set_nonblocking(false)?;
+        Self::over(socket)
+    }
+
+    fn over(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let (pending, nonce) = (Vec::new(), String::new());

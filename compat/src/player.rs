@@ -8,8 +8,9 @@ use crate::expect::{Remembered, recalled};
 use crate::identity::{self, Identities};
 use crate::implementation::Implementation;
 use crate::server::Server;
-use crate::transcript::{Answer, Cut, Expectation, Line, Message, Setup, Step, Transcript};
+use crate::transcript::{Answer, Cut, Door, Expectation, Line, Message, Setup, Step, Transcript};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener};
 
 /// Where a conversation departed from its transcript.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ struct Player<'a> {
     server: Server,
     connections: BTreeMap<String, Connection>,
     manner: Manner,
+    /// Where the server dials, if it is told to.
+    dialled: TcpListener,
     /// Values that `%name%` stands for in a message.
     remembered: Remembered,
 }
@@ -89,7 +92,12 @@ impl<'a> Player<'a> {
     ) -> Result<Self, Failure> {
         let failed = |reason| Failure { line: None, reason, log: String::new() };
         let identities = Identities::issue(&transcript.setup.tokens).map_err(failed)?;
-        let mut setup = filled(&transcript.setup, &identities).map_err(failed)?;
+        let failed_to_listen = |error| failed(format!("nowhere to be dialled: {error}"));
+        let dialled = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed_to_listen)?;
+        let port = dialled.local_addr().map_err(failed_to_listen)?.port();
+        let config = transcript.setup.config.as_ref();
+        let config = config.map(|config| config.replace("@dialled@", &format!("127.0.0.1:{port}")));
+        let mut setup = filled(&Setup { config, ..transcript.setup.clone() }, &identities).map_err(failed)?;
         if manner.is_websocket {
             setup.config.get_or_insert_default().push_str(WEBSOCKET);
         }
@@ -101,6 +109,7 @@ impl<'a> Player<'a> {
             server,
             connections: BTreeMap::new(),
             manner,
+            dialled,
             remembered: Remembered::new(),
         })
     }
@@ -128,7 +137,7 @@ impl<'a> Player<'a> {
             self.retire_nameless()?;
         }
         match step {
-            Step::Open { conn, raw } => self.open(conn, *raw),
+            Step::Open { conn, raw, door } => self.open(conn, *raw, *door),
             Step::Refused => match Connection::open(self.server.address()) {
                 Ok(_) => Err("the server takes a connection".into()),
                 Err(_) => Ok(()),
@@ -168,11 +177,14 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn open(&mut self, name: &str, raw: bool) -> Result<(), String> {
-        let opened = if self.manner.is_websocket {
-            Connection::open_websocket(self.server.websocket_address()?)
-        } else {
-            Connection::open(self.server.address())
+    fn open(&mut self, name: &str, raw: bool, door: Door) -> Result<(), String> {
+        let opened = match door {
+            Door::Client if self.manner.is_websocket => {
+                Connection::open_websocket(self.server.websocket_address()?)
+            }
+            Door::Client => Connection::open(self.server.address()),
+            Door::Peer => Connection::open(self.server.route_address()?),
+            Door::Dialled => Connection::accept(&self.dialled),
         };
         let mut connection = opened.map_err(|e| format!("cannot connect: {e}"))?;
         if !raw {
@@ -188,7 +200,7 @@ impl<'a> Player<'a> {
     /// opened anew.
     fn sign(&mut self, name: &str, key: &str, bytes: &[u8]) -> Result<(), String> {
         if name.is_empty() {
-            self.open("", false)?;
+            self.open("", false, Door::Client)?;
         }
         let nonce = self.connection(name)?.nonce().to_owned();
         let bytes = self.identities.fill_signed(bytes, Some((key, &nonce)))?;
@@ -219,7 +231,7 @@ impl<'a> Player<'a> {
     }
 
     fn fresh(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.open("", false)?;
+        self.open("", false, Door::Client)?;
         let all = [&self.setup.greeting, bytes].concat();
         let offsets = self.offsets(&all, &Cut::Whole);
         self.connection("")?.send(&all, &offsets);

@@ -85,11 +85,23 @@ impl Server {
     /// # Errors
     /// When it does not.
     pub(crate) fn websocket_address(&self) -> Result<SocketAddr, String> {
-        const SAID: &str = "Listening for websocket clients on ws://";
-        self.process.log.wait_for(format!("*{SAID}*").as_bytes())?;
+        self.said("Listening for websocket clients on ws://")
+    }
+
+    /// Where other servers connect, as the log says.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn route_address(&self) -> Result<SocketAddr, String> {
+        self.said("Listening for route connections on ")
+    }
+
+    /// The address at the end of the last line that has these words before it.
+    fn said(&self, words: &str) -> Result<SocketAddr, String> {
+        self.process.log.wait_for(format!("*{words}*").as_bytes())?;
         let state = self.process.log.lock();
-        let address = state.lines.iter().rev().find_map(|line| line.split_once(SAID)?.1.parse().ok());
-        address.ok_or_else(|| "no address for websockets".to_owned())
+        let address = state.lines.iter().rev().find_map(|line| line.split_once(words)?.1.parse().ok());
+        address.ok_or_else(|| format!("no address behind {words:?}"))
     }
 
     /// Sends the signal called `name`, without `SIG`.

@@ -59,12 +59,23 @@ pub enum Side {
     Myelin,
 }
 
+/// Way by which a connection comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// To the port of clients.
+    Client,
+    /// To the port of other servers.
+    Peer,
+    /// The server dials: it is told to by `@dialled@` in its configuration.
+    Dialled,
+}
+
 /// One thing that is done or demanded. Connections go by name; the empty name is the fresh
 /// connection of the latest nameless `>`.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     /// Opens a connection; reads the first INFO unless `raw`.
-    Open { conn: String, raw: bool },
+    Open { conn: String, raw: bool, door: Door },
     /// Demands that the server no longer takes connections.
     Refused,
     /// Opens the nameless connection anew, greets and sends.
@@ -334,8 +345,7 @@ fn step(line: &str) -> Result<Step, String> {
     }
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
-        ["conn", name] => Ok(Step::Open { conn: name.to_owned(), raw: false }),
-        ["conn", name, "raw"] => Ok(Step::Open { conn: name.to_owned(), raw: true }),
+        ["conn", name, ref how @ ..] => open(name, how),
         ["refused"] => Ok(Step::Refused),
         ["signal", signal] => Ok(Step::Signal(signal.to_owned())),
         ["restart", signal] => Ok(Step::Restart(signal.to_owned())),
@@ -345,6 +355,18 @@ fn step(line: &str) -> Result<Step, String> {
         [name, "shut"] => Ok(Step::Shut { conn: name.to_owned() }),
         _ => Err(format!("not a step: {line:?}")),
     }
+}
+
+fn open(name: &str, how: &[&str]) -> Result<Step, String> {
+    let (door, raw) = match how {
+        [] => (Door::Client, false),
+        ["raw"] => (Door::Client, true),
+        ["peer"] => (Door::Peer, false),
+        ["peer", "raw"] => (Door::Peer, true),
+        ["dialled"] => (Door::Dialled, true),
+        _ => return Err(format!("no way to connect: {how:?}")),
+    };
+    Ok(Step::Open { conn: name.to_owned(), raw, door })
 }
 
 fn send(conn: &str, rest: &str) -> Result<Step, String> {
@@ -465,7 +487,7 @@ mod tests {
                 "# hello\nconn a raw\na> PING\\r\\n\na>/2 PING\na>|1,3 PING\na< PONG\na<eof\na shut\nexit 1"
             ),
             [
-                Step::Open { conn: conn(), raw: true },
+                Step::Open { conn: conn(), raw: true, door: Door::Client },
                 Step::Send { conn: conn(), bytes: b"PING\r\n".to_vec(), cut: Cut::Whole },
                 Step::Send { conn: conn(), bytes: b"PING".to_vec(), cut: Cut::Every(2) },
                 Step::Send { conn: conn(), bytes: b"PING".to_vec(), cut: Cut::At(vec![1, 3]) },

@@ -646,7 +646,7 @@ func renderCluster(o *Options) string {
 		text += fmt.Sprintf("pool_size: %d\n", c.PoolSize)
 	}
 	if len(c.PinnedAccounts) > 0 {
-		text += fmt.Sprintf("accounts: [%s]\n", strings.Join(c.PinnedAccounts, ", "))
+		text += fmt.Sprintf("accounts: %q\n", c.PinnedAccounts)
 	}
 	if c.Compression.Mode != "" && c.Compression.Mode != CompressionNotSupported {
 		text += fmt.Sprintf("compression: %q\n", c.Compression.Mode)

@@ -1,6 +1,6 @@
 //! Modes of compression that two servers come to, as `/routez` shows them, beside the pure choice.
 
-use crate::programs::{Mix, mixes};
+use crate::programs::mixes;
 use myelin_cluster_test::{Cluster, ClusterPlan, PATIENCE};
 use myelin_wire::s2::S2Level;
 use myelin_wire::s2::mode::{AgreedCompression, CompressionMode, negotiate};
@@ -20,12 +20,6 @@ const MODES: [(&str, CompressionMode); 9] = [
     ("s2_auto", CompressionMode::Auto),
 ];
 
-fn compressing() -> Vec<Mix> {
-    let (able, unable): (Vec<Mix>, _) = mixes().into_iter().partition(Mix::compresses);
-    unable.iter().for_each(|mix| println!("skipped {}: it does not compress links", mix.name));
-    able
-}
-
 /// Name of the outcome at a round trip within the first threshold.
 fn shown(agreed: AgreedCompression) -> &'static str {
     match agreed {
@@ -36,7 +30,7 @@ fn shown(agreed: AgreedCompression) -> &'static str {
 
 #[test]
 fn every_two_modes_come_to_what_is_expected() {
-    for mix in compressing() {
+    for mix in mixes() {
         let mut plan = ClusterPlan::of(&mix.programs, MODES.len());
         plan.cluster = MODES
             .iter()
@@ -72,7 +66,7 @@ fn every_two_modes_come_to_what_is_expected() {
 
 #[test]
 fn a_mode_that_nobody_knows_ends_the_link() {
-    for mix in compressing() {
+    for mix in mixes() {
         for (ours, is_refused) in [("s2_fast", true), ("accept", true), ("off", false)] {
             let mut plan = ClusterPlan::of(&mix.programs, 1);
             plan.cluster = vec![format!("name: test\n  compression: {ours}")];
@@ -101,7 +95,7 @@ fn a_mode_that_nobody_knows_ends_the_link() {
 
 #[test]
 fn messages_pass_in_every_mode() {
-    for mix in compressing() {
+    for mix in mixes() {
         for mode in ["off", "s2_fast", "s2_better", "s2_best", "s2_auto"] {
             let mut plan = ClusterPlan::of(&mix.programs, 2);
             plan.cluster = vec![format!("name: test\n  compression: {mode}")];

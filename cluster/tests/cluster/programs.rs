@@ -12,22 +12,15 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// Whether all of its programs compress links. Myelin does not yet.
-    pub(crate) fn compresses(&self) -> bool {
-        !self.name.contains('m')
-    }
-
     /// Whether none of its programs sends a message twice while links come up.
     pub(crate) fn is_strict(&self) -> bool {
         !self.name.contains('r')
     }
+}
 
-    /// Modes of compression that all of its programs have.
-    pub(crate) fn modes(&self) -> Vec<String> {
-        let all = ["accept", "off", "s2_fast", "s2_better", "s2_auto"];
-        let count = if self.compresses() { all.len() } else { 2 };
-        all[..count].iter().map(|mode| (*mode).to_owned()).collect()
-    }
+/// Modes of compression for clusters that live at random.
+pub(crate) fn modes() -> Vec<String> {
+    ["accept", "off", "s2_fast", "s2_better", "s2_auto"].map(str::to_owned).to_vec()
 }
 
 /// The mixes to try. Empty, and said why, where there is no program.

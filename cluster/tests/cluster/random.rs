@@ -1,6 +1,6 @@
 //! Random lives. Without `MYELIN_RANDOM_SECONDS` only some that are always the same.
 
-use crate::programs::mixes;
+use crate::programs::{mixes, modes};
 use myelin_cluster_test::random::{RandomPlan, live};
 use std::env;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ fn clusters_do_what_their_model_does() {
             println!("{}: seed {seed}, {servers} servers", mix.name);
             let programs = mix.programs.clone();
             let duration = Duration::from_secs(60);
-            let (modes, is_strict) = (mix.modes(), mix.is_strict());
+            let (modes, is_strict) = (modes(), mix.is_strict());
             let plan = RandomPlan { programs, servers, modes, is_strict, seed, duration, rounds: 5 };
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
@@ -32,7 +32,7 @@ fn clusters_do_what_their_model_does() {
             let seed = now.as_nanos() as u64;
             let servers = 2 + (seed % 4) as usize;
             println!("{}: seed {seed}, {servers} servers", mix.name);
-            let (modes, is_strict) = (mix.modes(), mix.is_strict());
+            let (modes, is_strict) = (modes(), mix.is_strict());
             let (programs, duration, rounds) = (mix.programs, left.min(LIFE), u64::MAX);
             let plan = RandomPlan { programs, servers, modes, is_strict, seed, duration, rounds };
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));

@@ -118,6 +118,16 @@ impl Account {
         self.interest.for_each(|sub| f(sub));
     }
 
+    /// Visits what other servers want: the link that says so, subject, queue group and its members.
+    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<crate::conn::Conn>, &[u8], Option<(&[u8], u32)>)) {
+        if let Some(remote) = self.remote.get() {
+            remote.for_each(|sub| {
+                let queue = sub.queue().map(|queue| (queue, sub.weight()));
+                f(sub.conn(), sub.subject(), queue);
+            });
+        }
+    }
+
     /// Has `service` receive what matches `subject`, which must be well formed, until
     /// [`Account::unbind`].
     pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {

@@ -2,16 +2,16 @@
 //! One for the broker and all its accounts.
 
 use crate::conn::{Conn, lock};
-use arc_swap::{ArcSwap, Guard};
-use std::sync::{Arc, Mutex, OnceLock};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use std::sync::{Arc, Mutex};
 
 /// The cluster of the server, as far as all accounts have to know it.
 #[derive(Default)]
 pub(crate) struct Cluster {
     /// Empty for none.
     name: ArcSwap<String>,
-    terms: OnceLock<LinkTerms>,
     node: OnceLock<String>,
+    terms: ArcSwapOption<LinkTerms>,
     links: ArcSwap<Vec<Arc<Conn>>>,
     changing: Mutex<()>,
 }
@@ -39,15 +39,16 @@ impl Cluster {
         self.name.store(Arc::new(name.to_owned()));
     }
 
-    /// The server is one of a cluster from now on, and keeps account of what it has to announce.
+    /// The server is one of a cluster from now on, by these terms, and keeps account of what it has
+    /// to announce.
     pub(crate) fn form(&self, terms: LinkTerms) {
-        let _ = self.terms.set(terms);
+        self.terms.store(Some(Arc::new(terms)));
     }
 
     /// `None` where there are no other servers and never will be.
     #[inline]
-    pub(crate) fn terms(&self) -> Option<&LinkTerms> {
-        self.terms.get()
+    pub(crate) fn terms(&self) -> Guard<Option<Arc<LinkTerms>>> {
+        self.terms.load()
     }
 
     /// Short name by which other servers find this one; `None` without a system account.

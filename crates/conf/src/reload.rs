@@ -25,6 +25,8 @@ pub struct BoundPorts {
     pub client: u16,
     /// Of WebSocket, if there is any.
     pub websocket: Option<u16>,
+    /// Of routes, if there is any.
+    pub cluster: Option<u16>,
 }
 
 /// Compares the options in force with those of a reload. Answers the lines for the log, one for
@@ -63,7 +65,7 @@ fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
     changes.connections();
     changes.security();
     changes.protocol();
-    changes.cluster();
+    changes.cluster(bound.cluster);
     changes.websocket(bound.websocket);
     changes.files();
     changes.other_options();
@@ -277,23 +279,37 @@ impl Changes<'_> {
         }
     }
 
-    /// A cluster that listens stays as it is. Compat: of one that does not, everything may change
-    /// but the address, and what changes is its name.
-    fn cluster(&mut self) {
+    /// Everything of a cluster may change but its address.
+    fn cluster(&mut self, bound: Option<u16>) {
         let (old, new) = (&self.old.cluster, &self.new.cluster);
         let host = |cluster: &ClusterOptions| match &cluster.listener.host {
-            host if *host == ListenerOptions::default().host => String::new(),
+            host if *host == ListenerOptions::default().host && cluster.listener.port.is_none() => {
+                String::new()
+            }
             host => host.clone(),
         };
-        if old != new && (old.listener.port.is_some() || new.listener.port.is_some()) {
-            return self.refuse(NotReloadable::Change("cluster with a port"));
-        }
+        let port = |cluster: &ClusterOptions| match cluster.listener.port {
+            // A port that the system chose stays what it is.
+            Some(Port::Random) => i32::from(bound.unwrap_or(0)),
+            port => port.map_or(0, Port::to_number),
+        };
         if host(old) != host(new) {
             let (field, old, new) = ("cluster host", host(old), host(new));
             return self.refuse(NotReloadable::Field { field, old, new });
         }
-        if old != new {
+        if port(old) != port(new) {
+            let (field, old, new) = ("cluster port", port(old).to_string(), port(new).to_string());
+            return self.refuse(NotReloadable::Field { field, old, new });
+        }
+        // Routes are told of by themselves.
+        if *old != (ClusterOptions { routes: old.routes.clone(), ..new.clone() }) {
             self.report("Reloaded: cluster".to_owned());
+        }
+    }
+
+    fn routes(&mut self) {
+        if self.old.cluster.routes != self.new.cluster.routes {
+            self.report("Reloaded: cluster routes".to_owned());
         }
     }
 
@@ -333,6 +349,7 @@ impl Changes<'_> {
         self.fixed("LogMaxFiles", |o| o.logging.log_max_num.unwrap_or(0));
         self.live("syslog", |o| o.logging.syslog);
         self.live("remote_syslog", |o| text(o.logging.remote_syslog.as_ref()));
+        self.routes();
     }
 
     /// Compat: safer than the reference, which logs the token that makes anybody its user.
@@ -447,7 +464,7 @@ mod tests {
         load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
     }
 
-    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888) };
+    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888), cluster: None };
 
     fn compare(old: &str, new: &str) -> Result<String, String> {
         let lines = changes(&options(old), &options(new), BOUND).map_err(|error| error.to_string())?;
@@ -535,6 +552,38 @@ mod tests {
                 "Reloaded OCSP peer cache",
             ]
         );
+    }
+
+    /// As nats-server 2.15.2 wrote them.
+    #[test]
+    fn of_a_cluster_the_address_stays() {
+        let block = |port: &str, more: &str| format!("cluster {{ name: C, port: {port}\n{more} }}");
+        let route = "routes: ['nats://h:1']";
+        for (old, new, lines) in [
+            (block("6222", ""), block("6222", ""), ""),
+            (block("-1", ""), block("6222", ""), ""),
+            (block("6222", ""), block("6222", "pool_size: 5"), "Reloaded: cluster"),
+            (block("6222", ""), block("6222", "compression: s2_fast"), "Reloaded: cluster"),
+            (block("6222", ""), block("6222", route), "Reloaded: cluster routes"),
+            (block("6222", route), block("6222", "no_advertise: true"), "Reloaded: cluster; Reloaded: cluster routes"),
+        ] {
+            assert_eq!(compare_clusters(&old, &new), Ok(lines.to_owned()), "{old} -> {new}");
+        }
+        for (new, text) in [
+            (block("6223", ""), "cluster port: old=6222, new=6223"),
+            (block("6222", "host: h"), "cluster host: old=0.0.0.0, new=h"),
+            ("port: 4222".to_owned(), "cluster host: old=0.0.0.0, new="),
+        ] {
+            let refused = Err(format!("config reload not supported for {text}"));
+            assert_eq!(compare_clusters(&block("6222", ""), &new), refused, "{new}");
+        }
+    }
+
+    fn compare_clusters(old: &str, new: &str) -> Result<String, String> {
+        let bound = BoundPorts { cluster: Some(6222), ..BOUND };
+        let lines = changes(&options(old), &options(new), bound).map_err(|error| error.to_string())?;
+        let cluster: Vec<_> = lines.iter().filter(|line| line.starts_with("Reloaded: cluster")).cloned().collect();
+        Ok(cluster.join("; "))
     }
 
     #[test]

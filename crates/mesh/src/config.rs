@@ -1,7 +1,11 @@
 //! Configuration of the cluster: the server's own place in it, logins and routes.
 
-use myelin_auth::{Secret, StoredSecret};
+use crate::certificate::{self, CertificateRules};
+use myelin_auth::{ClientCertificate, Permissions, Secret, StoredSecret};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
+use myelin_wire::s2::mode::CompressionMode;
+use std::fmt::Arguments;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Address of another server, as it was configured or told of.
@@ -78,6 +82,18 @@ pub struct MeshConfig {
     pub dedicated: Vec<String>,
     /// `None` lets every server in.
     pub login: Option<Login>,
+    /// Whether certificates decide who may come in.
+    pub certificates: CertificateRules,
+    /// Compression of links, as it is configured.
+    pub compression: CompressionMode,
+    /// Round trips up to which `s2_auto` has its levels.
+    pub thresholds: Vec<Duration>,
+    /// What may cross links, here; INFO has it as it is written.
+    pub permissions: Option<Arc<Permissions>>,
+    /// Further attempts to reach a server that another one told of.
+    pub connect_retries: u32,
+    /// Whether attempts come less and less often.
+    pub connect_backoff: bool,
     /// Servers to dial.
     pub routes: Vec<RouteUrl>,
     /// Whether clients are told of other servers.
@@ -94,6 +110,19 @@ impl MeshConfig {
     /// Whether there are several links to each server.
     pub(crate) fn is_pooled(&self) -> bool {
         self.pool_size > 0
+    }
+
+    /// Whether a server that says this, and has shown this certificate, may come in.
+    pub(crate) fn admits(
+        &self,
+        connect: &PeerConnect,
+        certificate: Option<&ClientCertificate>,
+        note: &dyn Fn(Arguments<'_>),
+    ) -> bool {
+        if self.certificates.decide() {
+            return certificate::admits(self, certificate, note);
+        }
+        self.login.as_ref().is_none_or(|login| login.admits(connect))
     }
 }
 

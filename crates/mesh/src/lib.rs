@@ -4,6 +4,7 @@
 //! bytes of each link to its [`LinkSession`] and does what the [`MeshHost`] is asked for. Time is
 //! an argument, and the shell adds the random part of a delay.
 //!
+//! - [`certificate`]: servers that are let in by their certificates.
 //! - [`config`]: what the server is told about its cluster.
 //! - [`session`]: one link, from its first byte: states of the handshake, then interest and
 //!   messages, which are the broker's ([`myelin_broker::Link`]).
@@ -19,13 +20,16 @@
 //! link is enough to begin: whoever dialled it dials the next when the first PONG has come, which
 //! shows that it was let in.
 
+pub mod certificate;
 pub mod config;
 pub mod gossip;
 pub mod peers;
+mod reload;
 pub mod session;
 #[cfg(test)]
 mod tests;
 
+pub use certificate::{CertificateRules, PeerCertificate};
 pub use config::{Login, MeshConfig, RouteUrl};
 pub use peers::{Dial, LinkState, Mesh, MeshHost};
 pub use session::{Ingested, LinkSession, LinkSide, Next};

@@ -8,10 +8,10 @@ use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::{self, Making};
 use myelin_broker::{Conn, LinkScope};
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::info::{GossipMode, PeerInfo};
+use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
 use std::collections::HashMap;
 use std::fmt::Arguments;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Largest pool that another server may have, unless this one's is larger: places take memory, and
@@ -42,6 +42,9 @@ pub trait MeshHost: Send + Sync {
     /// Clients are to be told these addresses from now on, of this server and then of others: those
     /// of plain clients, and those of WebSockets.
     fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>);
+
+    /// So many links share the accounts from now on, but for those that have links of their own.
+    fn spread(&self, pool_size: u32, dedicated: Vec<String>);
 
     /// The cluster has taken another name.
     fn renamed(&self, name: &str);
@@ -77,6 +80,12 @@ pub struct LinkFacts {
     pub subscriptions: usize,
     /// The last measured round trip.
     pub rtt: Option<Duration>,
+    /// SHA-256 of the public key that the other side has shown, in hex.
+    pub key: Option<String>,
+    /// Compression as it is on this link, or why there is none; empty before that is known.
+    pub compression: &'static str,
+    /// What the other side lets cross the link, as its INFO has it: imports and exports.
+    pub filters: [Option<SubjectFilter>; 2],
     /// Addresses of the other server for clients.
     pub connect_urls: Vec<String>,
     /// Addresses of the other server for clients of WebSocket.
@@ -145,21 +154,23 @@ pub(crate) enum Refused {
 
 /// The other servers of the cluster.
 pub struct Mesh {
-    config: MeshConfig,
+    pub(crate) config: RwLock<Arc<MeshConfig>>,
     host: Arc<dyn MeshHost>,
     state: Mutex<Servers>,
 }
 
-struct Servers {
-    cluster: String,
-    is_dynamic: bool,
+pub(crate) struct Servers {
+    pub(crate) cluster: String,
+    pub(crate) is_dynamic: bool,
+    /// Routes that a reload has taken away: nobody goes on dialling them.
+    pub(crate) removed: Vec<RouteUrl>,
     is_stopping: bool,
     /// Addresses of this server itself for its clients, and for those of WebSocket.
     own_urls: [Vec<String>; 2],
     /// Links of pools by the other server's id and by place.
     pooled: HashMap<String, Vec<Option<Arc<LinkState>>>>,
     /// Links of accounts by account, then by the other server's id.
-    dedicated: HashMap<String, HashMap<String, Arc<LinkState>>>,
+    pub(crate) dedicated: HashMap<String, HashMap<String, Arc<LinkState>>>,
 }
 
 impl Mesh {
@@ -168,17 +179,18 @@ impl Mesh {
         let state = Servers {
             cluster: config.info.cluster.clone(),
             is_dynamic: config.is_dynamic,
+            removed: Vec::new(),
             is_stopping: false,
             own_urls,
             pooled: HashMap::new(),
             dedicated: config.dedicated.iter().map(|account| (account.clone(), HashMap::new())).collect(),
         };
-        Arc::new(Self { config, host, state: Mutex::new(state) })
+        Arc::new(Self { config: RwLock::new(Arc::new(config)), host, state: Mutex::new(state) })
     }
 
-    /// Configuration of the cluster.
-    pub fn config(&self) -> &MeshConfig {
-        &self.config
+    /// Configuration of the cluster, as it is now.
+    pub fn config(&self) -> Arc<MeshConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn host(&self) -> &dyn MeshHost {
@@ -189,16 +201,22 @@ impl Mesh {
         self.host.complain(line);
     }
 
-    fn state(&self) -> MutexGuard<'_, Servers> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, Servers> {
         lock(&self.state)
     }
 
     /// Dials all configured servers.
     pub fn solicit(&self) {
-        let accounts = self.config.dedicated.iter().cloned().map(Some);
-        let accounts = if self.config.is_pooled() { accounts.collect() } else { Vec::new() };
+        self.dial_all(&self.config().routes);
+    }
+
+    /// Dials these configured servers.
+    pub(crate) fn dial_all(&self, routes: &[RouteUrl]) {
+        let config = self.config();
+        let accounts = config.dedicated.iter().cloned().map(Some);
+        let accounts = if config.is_pooled() { accounts.collect() } else { Vec::new() };
         for account in std::iter::once(None).chain(accounts) {
-            for url in &self.config.routes {
+            for url in routes {
                 self.host.dial(Dial {
                     url: url.clone(),
                     is_explicit: true,
@@ -249,7 +267,7 @@ impl Mesh {
     /// INFO for a new link.
     pub(crate) fn info(&self, place: usize, account: Option<&str>, mode: GossipMode) -> PeerInfo {
         let (cluster, cluster_dynamic) = self.cluster();
-        let own = if self.config.advertises { self.state().own_urls.clone() } else { Default::default() };
+        let own = if self.config().advertises { self.state().own_urls.clone() } else { Default::default() };
         let [connect_urls, ws_connect_urls] = own;
         PeerInfo {
             cluster,
@@ -259,7 +277,7 @@ impl Mesh {
             route_pool_idx: place as i64,
             route_account: account.unwrap_or_default().to_owned(),
             gossip_mode: mode.number(),
-            ..self.config.info.clone()
+            ..self.config().info.clone()
         }
     }
 
@@ -296,7 +314,7 @@ impl Mesh {
     ) -> Result<Entered, Refused> {
         let facts = link.facts();
         gossip::complete(&mut info, link.conn.peer().ip());
-        let own_pool = self.config.pool_size as usize;
+        let own_pool = self.config().pool_size as usize;
         let pool = usize::try_from(info.route_pool_size).unwrap_or(0);
         let size = own_pool.max(pool);
         let is_pooled = own_pool > 0 && pool > 0;
@@ -326,7 +344,7 @@ impl Mesh {
         link: &LinkState,
     ) -> Result<(), Refused> {
         let place = info.route_pool_idx;
-        let largest = LARGEST_POOL.max(self.config.pool_size as usize);
+        let largest = LARGEST_POOL.max(self.config().pool_size as usize);
         let complaint = match account {
             _ if size > largest => {
                 format!("Invalid route pool size: {} - the maximum is {largest}", info.route_pool_size)
@@ -481,7 +499,7 @@ impl Mesh {
 
     /// Tells clients which servers there are.
     pub fn advertise(&self) {
-        if !self.config.advertises {
+        if !self.config().advertises {
             return;
         }
         let [mut urls, mut websocket_urls] = self.state().own_urls.clone();
@@ -530,7 +548,7 @@ impl Mesh {
         if was_last {
             self.advertise();
         }
-        let is_own = facts.remote_id == self.config.info.id;
+        let is_own = facts.remote_id == self.config().info.id;
         if is_stopping || facts.is_surplus || is_own || !(facts.did_solicit || facts.retries) {
             return;
         }

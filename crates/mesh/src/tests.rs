@@ -1,5 +1,6 @@
 //! Two servers in memory: their links exchange bytes, and their clients are told apart from nobody.
 
+use crate::certificate::CertificateRules;
 use crate::config::{MeshConfig, RouteUrl};
 use crate::peers::{Dial, Mesh, MeshHost};
 use crate::session::{LinkSession, LinkSide, Next};
@@ -8,6 +9,7 @@ use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, Log, Settings, Sha
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
+use myelin_wire::s2::mode::CompressionMode;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::fmt::Arguments;
 use std::io::{self, IoSlice};
@@ -61,6 +63,8 @@ impl MeshHost for HostNotes {
         *self.urls.lock().unwrap() = urls;
     }
 
+    fn spread(&self, _: u32, _: Vec<String>) {}
+
     fn renamed(&self, _: &str) {}
 
     fn complain(&self, _: Arguments<'_>) {}
@@ -109,6 +113,12 @@ impl Node {
             pool_size,
             dedicated,
             login: None,
+            certificates: CertificateRules::default(),
+            compression: CompressionMode::Off,
+            thresholds: Vec::new(),
+            permissions: None,
+            connect_retries: 0,
+            connect_backoff: false,
             routes: Vec::new(),
             advertises: true,
             ping_interval: Duration::from_secs(30),
@@ -125,7 +135,9 @@ impl Node {
         let peer: SocketAddr = "10.0.0.9:5".parse().unwrap();
         let endpoint = Endpoint { peer, start: SystemTime::UNIX_EPOCH };
         let conn = self.broker.connect_link(endpoint, Box::new(kept.clone()));
-        (LinkSession::open(&self.mesh, &mut self.shard, &conn, side, now), kept)
+        let mut session = LinkSession::open(&self.mesh, &self.broker, &conn, side, now);
+        session.greet(&mut self.shard, None, now);
+        (session, kept)
     }
 }
 

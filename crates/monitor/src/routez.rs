@@ -2,13 +2,15 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
-use crate::snapshot::{SnapshotSource, is_nothing};
+use crate::snapshot::{SnapshotSource, SubSnapshot, is_nothing};
 use crate::text::{age, round_trip, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
+use myelin_wire::peer::info::SubjectFilter;
 
 /// One link to another server.
 #[derive(Debug, Clone)]
@@ -45,20 +47,32 @@ pub struct RouteSnapshot {
     pub account: Option<String>,
     /// How it is compressed.
     pub compression: &'static str,
+    /// What the other side lets cross the link: imports and exports.
+    pub filters: [Option<SubjectFilter>; 2],
 }
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
-    Subs::read(query)?;
+    let subs = Subs::read(query)?;
     // Compat: unlike most pages, this one does not count a request with an unreadable value.
     source.count_request("/routez");
     let page_header = source.page_header();
     let routes = source.routes();
+    let mut wanted = if subs == Subs::None { HashMap::new() } else { source.remote_interest() };
+    let [import, export] = source.route_filters();
     Ok(PageResponse::page(&Routez {
         server_id: &page_header.server_id,
         server_name: &page_header.server_name,
         now: utc(page_header.now),
+        import,
+        export,
         num_routes: routes.len(),
-        routes: routes.iter().map(|route| RouteRow::of(route, page_header.now)).collect(),
+        routes: routes
+            .iter()
+            .map(|route| {
+                let wanted = wanted.remove(&route.rid).unwrap_or_default();
+                RouteRow { interest: InterestList::of(subs, wanted), ..RouteRow::of(route, page_header.now) }
+            })
+            .collect(),
     }))
 }
 
@@ -67,6 +81,10 @@ struct Routez<'a> {
     server_id: &'a str,
     server_name: &'a str,
     now: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    import: Option<SubjectFilter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    export: Option<SubjectFilter>,
     num_routes: usize,
     routes: Vec<RouteRow<'a>>,
 }
@@ -82,15 +100,67 @@ struct RouteRow<'a> {
     port: u16,
     #[serde(flatten)]
     times: RouteTimes,
+    #[serde(flatten)]
+    filters: RouteFilters<'a>,
     pending_size: usize,
     in_msgs: u64,
     out_msgs: u64,
     in_bytes: u64,
     out_bytes: u64,
     subscriptions: usize,
+    #[serde(flatten)]
+    interest: InterestList,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<&'a str>,
     compression: &'a str,
+}
+
+/// Interest of the other side, as far as it is asked for.
+#[derive(Default, Serialize)]
+struct InterestList {
+    #[serde(rename = "subscriptions_list", skip_serializing_if = "Vec::is_empty")]
+    subjects: Vec<String>,
+    #[serde(rename = "subscriptions_list_detail", skip_serializing_if = "Vec::is_empty")]
+    details: Vec<InterestDetail>,
+}
+
+#[derive(Serialize)]
+struct InterestDetail {
+    subject: String,
+    #[serde(rename = "qgroup", skip_serializing_if = "String::is_empty")]
+    queue: String,
+    sid: String,
+    msgs: u64,
+    cid: u64,
+}
+
+impl InterestList {
+    fn of(subs: Subs, wanted: Vec<SubSnapshot>) -> Self {
+        match subs {
+            Subs::None => Self::default(),
+            Subs::Subjects => {
+                Self { subjects: wanted.into_iter().map(|sub| sub.subject).collect(), details: Vec::new() }
+            }
+            Subs::Detail => {
+                let detail = |sub: SubSnapshot| InterestDetail {
+                    subject: sub.subject,
+                    queue: sub.queue,
+                    sid: sub.sid,
+                    msgs: sub.msgs,
+                    cid: sub.cid,
+                };
+                Self { subjects: Vec::new(), details: wanted.into_iter().map(detail).collect() }
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct RouteFilters<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    import: Option<&'a SubjectFilter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    export: Option<&'a SubjectFilter>,
 }
 
 #[derive(Serialize)]
@@ -120,12 +190,14 @@ impl<'a> RouteRow<'a> {
                 uptime: age(route.start, now),
                 idle: age(route.last_activity, now),
             },
+            filters: RouteFilters { import: route.filters[0].as_ref(), export: route.filters[1].as_ref() },
             pending_size: route.pending_size,
             in_msgs: route.msgs[0],
             out_msgs: route.msgs[1],
             in_bytes: route.bytes[0],
             out_bytes: route.bytes[1],
             subscriptions: route.subscriptions,
+            interest: InterestList::default(),
             account: route.account.as_deref(),
             compression: route.compression,
         }
@@ -153,6 +225,12 @@ pub struct ClusterConfig {
     /// Seconds for a handshake, with or without TLS.
     #[serde(skip_serializing_if = "is_nothing")]
     pub tls_timeout: f64,
+    /// Whether servers speak TLS, and then whether they have to show certificates: they do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_required: bool,
+    /// See `tls_required`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_verify: bool,
     /// Connections between two servers; -1 for one.
     #[serde(skip_serializing_if = "is_zero")]
     pub pool_size: i64,
@@ -162,4 +240,12 @@ pub struct ClusterConfig {
     /// Reaction when the write deadline passes.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub write_timeout: &'static str,
+    /// When the certificate for other servers expires.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_utc")]
+    pub tls_cert_not_after: Option<Timestamp>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
+fn optional_utc<S: serde::Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(utc).serialize(to)
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
 use crate::routez::{ClusterConfig, RouteSnapshot};
+use myelin_wire::peer::info::SubjectFilter;
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
@@ -106,6 +107,16 @@ pub trait SnapshotSource: Send + Sync {
     /// Whether a stream has a consumer of this name.
     fn has_consumer(&self, _account: &str, _stream: &str, _consumer: &str) -> bool {
         false
+    }
+
+    /// What this server lets cross links: imports and exports.
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
+        [None, None]
+    }
+
+    /// What other servers want, by the link that says so.
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        HashMap::new()
     }
 
     /// Links to other servers.

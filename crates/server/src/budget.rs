@@ -34,8 +34,7 @@ impl StrangerBudget {
         Self { left: BUDGET.saturating_add(max_control_line) }
     }
 
-    /// One that is nearly empty.
-    #[cfg(test)]
+    /// One of so many bytes.
     pub(crate) fn of(left: usize) -> Self {
         Self { left }
     }

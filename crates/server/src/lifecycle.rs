@@ -176,10 +176,11 @@ impl Server {
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
+        let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
         let security_terms = security.as_mut().map(|(security, _)| &mut security.terms);
         let offered = (offer.as_mut().map(|offer| &mut offer.terms), security_terms);
-        let proofs = prepare_ocsp(&ocsp, options, offered)?;
+        let proofs = prepare_ocsp(&ocsp, options, offered, link_offer.as_mut())?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -224,8 +225,10 @@ impl Server {
             log,
             control: control.handle(),
             is_dynamic,
+            tls: link_offer,
+            websocket: websocket_address.map(|address| address.port()),
         };
-        let cluster = start_cluster(&cluster_parts, &monitor)?;
+        let cluster = start_cluster(cluster_parts, &monitor)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -260,8 +263,14 @@ impl Server {
         let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
         let is_secure = self.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
         let websocket = self.addresses.websocket.map(|at| (if is_secure { "wss" } else { "ws" }, at));
-        let client = (scheme, self.addresses.client);
-        let written = ports::write(directory, client, self.addresses.monitoring, websocket);
+        let of_links = if self.loaded.options.cluster.tls.is_some() { "tls" } else { "nats" };
+        let listeners = ports::Listeners {
+            client: (scheme, self.addresses.client),
+            monitoring: self.addresses.monitoring.map(|(scheme, at)| (scheme.name(), at)),
+            cluster: self.cluster.as_ref().map(|cluster| (of_links, cluster.address)),
+            websocket,
+        };
+        let written = ports::write(directory, &listeners);
         self.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
@@ -405,15 +414,17 @@ fn form_cluster(broker: &Broker, links: Option<LinkTerms>, is_dynamic: bool) {
     }
 }
 
-/// Proofs of OCSP for the TLS of clients and of WebSocket.
+/// Proofs of OCSP for the TLS of clients, of WebSocket and of other servers.
 fn prepare_ocsp(
     ocsp: &Ocsp,
     options: &Options,
     (clients, websocket): (Option<&mut tls::TlsTerms>, Option<&mut tls::TlsTerms>),
+    links: Option<&mut tls::LinkOffer>,
 ) -> Result<ocsp::StagedOcsp, StartError> {
     let listeners = [
         ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
         ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
+        links.map(|offer| ocsp::TlsListener::of_links(offer, None)),
     ];
     let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
     proofs.complaint.take().map_or(Ok(proofs), |complaint| Err(StartError::new(complaint)))
@@ -441,8 +452,16 @@ impl SystemServices {
     }
 }
 
+/// TLS between servers, where there is a cluster that others can reach.
+pub(crate) fn link_offer(options: &Options) -> Result<Option<tls::LinkOffer>, String> {
+    if options.cluster.listener.port.is_none() {
+        return Ok(None);
+    }
+    tls::LinkOffer::of(&options.cluster)
+}
+
 fn start_cluster(
-    parts: &cluster::ClusterParts<'_>,
+    parts: cluster::ClusterParts<'_>,
     monitor: &Monitor,
 ) -> Result<Option<cluster::RunningCluster>, StartError> {
     if parts.options.cluster.listener.port.is_none() {

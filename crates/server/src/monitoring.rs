@@ -21,6 +21,7 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
+use myelin_wire::peer::info::SubjectFilter;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
     Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
@@ -370,6 +371,24 @@ impl SnapshotSource for Monitor {
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         let running = self.jetstream.get();
         running.is_some_and(|running| jetstream::has_consumer(&running, account, stream, consumer))
+    }
+
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
+        self.cluster.get().map_or([None, None], |(mesh, _)| {
+            let info = &mesh.config().info;
+            [info.import.clone(), info.export.clone()]
+        })
+    }
+
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        let mut found: HashMap<u64, Vec<SubSnapshot>> = HashMap::new();
+        for account in self.broker.accounts() {
+            account.for_each_remote(|conn, subject, queue| {
+                let wanted = connections::remote_subscription(account.name(), conn, subject, queue);
+                found.entry(conn.cid()).or_default().push(wanted);
+            });
+        }
+        found
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {

@@ -1,29 +1,35 @@
 //! The ports file: which addresses a server listens on, for tools that started it on random ports.
 
-use crate::http::Scheme;
 use crate::os_error;
 use crate::process;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+/// Scheme and address of a listener.
+pub(crate) type Listener = (&'static str, SocketAddr);
+
+/// What a server listens on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listeners {
+    pub(crate) client: Listener,
+    pub(crate) monitoring: Option<Listener>,
+    pub(crate) cluster: Option<Listener>,
+    pub(crate) websocket: Option<Listener>,
+}
+
 /// Writes `<executable>_<pid>.ports` into `dir` and returns its path, for [`remove`] at the end.
 ///
 /// # Errors
 /// When the folder does not exist or cannot be written; the text is for the log.
-pub(crate) fn write(
-    dir: &Path,
-    client: (&str, SocketAddr),
-    monitor: Option<(Scheme, SocketAddr)>,
-    websocket: Option<(&str, SocketAddr)>,
-) -> Result<PathBuf, String> {
+pub(crate) fn write(dir: &Path, listeners: &Listeners) -> Result<PathBuf, String> {
     let path = dir.join(format!("{}_{}.ports", process::called(), std::process::id()));
-    let mut ports = json!({ "nats": [url(client.0, client.1)] });
-    if let Some((scheme, monitor)) = monitor {
-        ports["monitoring"] = json!([url(scheme.name(), monitor)]);
-    }
-    if let Some((scheme, websocket)) = websocket {
-        ports["websocket"] = json!([url(scheme, websocket)]);
+    let Listeners { client, monitoring, cluster, websocket } = *listeners;
+    let mut ports = json!({ "nats": [url(client)] });
+    for (name, listener) in [("monitoring", monitoring), ("cluster", cluster), ("websocket", websocket)] {
+        if let Some(listener) = listener {
+            ports[name] = json!([url(listener)]);
+        }
     }
     match std::fs::write(&path, ports.to_string()) {
         Ok(()) => Ok(path),
@@ -41,7 +47,7 @@ pub(crate) fn remove(path: &Path) {
 
 /// An address that a client on this machine can use: one that stands for all addresses becomes
 /// loopback.
-fn url(scheme: &str, mut address: SocketAddr) -> String {
+fn url((scheme, mut address): Listener) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
@@ -57,15 +63,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = write(
             dir.path(),
-            ("nats", ([0, 0, 0, 0], 4222).into()),
-            Some((Scheme::Http, ([127, 0, 0, 2], 8222).into())),
-            Some(("wss", ([0, 0, 0, 0], 443).into())),
+            &Listeners {
+                client: ("nats", ([0, 0, 0, 0], 4222).into()),
+                monitoring: Some(("http", ([127, 0, 0, 2], 8222).into())),
+                cluster: Some(("tls", ([0, 0, 0, 0], 6222).into())),
+                websocket: Some(("wss", ([0, 0, 0, 0], 443).into())),
+            },
         )
         .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             text,
-            r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"],"websocket":["wss://127.0.0.1:443"]}"#
+            r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"],"cluster":["tls://127.0.0.1:6222"],"websocket":["wss://127.0.0.1:443"]}"#
         );
         remove(&path);
         assert!(!path.exists());

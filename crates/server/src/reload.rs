@@ -12,12 +12,13 @@
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{ClientOffer, TlsTerms};
+use crate::tls::{ClientOffer, LinkOffer, TlsTerms};
 use crate::websocket::{Listening, Security};
-use crate::{lifecycle, ocsp, pidfile, ports, setup};
+use crate::{cluster, lifecycle, ocsp, pidfile, ports, setup};
 use myelin_broker::{Conn, StagedAuthAndAccounts};
-use myelin_conf::options::{AuthorizationOptions, Options};
+use myelin_conf::options::{AuthorizationOptions, ClusterOptions, Options};
 use myelin_conf::{BoundPorts, LoadError, Loaded, NotReloadable};
+use myelin_mesh::MeshConfig;
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,6 +33,17 @@ struct NewTls {
     websocket: Option<(Security, Vec<String>)>,
     monitoring: Option<TlsTerms>,
     proofs: ocsp::StagedOcsp,
+    links: Option<LinkOffer>,
+}
+
+/// A cluster that is ready to take effect.
+struct StagedCluster {
+    config: MeshConfig,
+    offer: Option<LinkOffer>,
+    /// Public keys that links may have, where these are others now.
+    pins: Option<BTreeSet<String>>,
+    name: Option<String>,
+    lines: Vec<String>,
 }
 
 impl Server {
@@ -55,6 +67,7 @@ impl Server {
         let bound = BoundPorts {
             client: self.addresses.client.port(),
             websocket: self.addresses.websocket.map(|address| address.port()),
+            cluster: self.cluster.as_ref().map(|cluster| cluster.address.port()),
         };
         let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, bound)
             .map_err(|error| error.to_string())?;
@@ -63,7 +76,8 @@ impl Server {
             return Err(moved.to_string());
         }
         let directory = self.directory(&loaded.options)?;
-        let tls = self.tls(&loaded.options)?;
+        let mut tls = self.tls(&loaded.options)?;
+        let cluster = self.stage_cluster(&loaded.options, tls.links.take())?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -74,6 +88,7 @@ impl Server {
         self.broker.update_info(|info| (info.host, info.port) = advertised);
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
+        self.apply_cluster(cluster);
         lines.iter().for_each(|line| self.log.info(line));
         self.apply_jetstream_options();
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
@@ -116,6 +131,9 @@ impl Server {
     fn tls(&self, new: &Options) -> Result<NewTls, String> {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
+        let mut links = lifecycle::link_offer(new)?;
+        let of_links = self.cluster.as_ref().and_then(|cluster| cluster.tls.get());
+        let of_links = of_links.map(|offer| Arc::clone(&offer.terms.staple));
         let listeners = [
             ocsp::TlsListener::of(
                 new.tls.as_ref(),
@@ -127,10 +145,11 @@ impl Server {
                 websocket.as_mut().map(|(security, _)| &mut security.terms),
                 self.websocket.as_ref().and_then(Listening::staple),
             ),
+            links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, of_links)),
         ];
         let proofs = self.ocsp.prepare(new, listeners.into_iter().flatten())?;
         let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
-        Ok(NewTls { clients, websocket, monitoring, proofs })
+        Ok(NewTls { clients, websocket, monitoring, proofs, links })
     }
 
     /// The public keys that clients may have; none for any.
@@ -158,7 +177,7 @@ impl Server {
         }
     }
 
-    fn set_tls(&mut self, NewTls { clients, websocket, monitoring, proofs }: NewTls) {
+    fn set_tls(&mut self, NewTls { clients, websocket, monitoring, proofs, links: _ }: NewTls) {
         if let Some(complaint) = &proofs.complaint {
             self.log.warn(format_args!("Can't restart OCSP features: {complaint}"));
         }
@@ -205,6 +224,47 @@ impl Server {
         if ports_file_moves {
             self.ports_file.take().iter().for_each(|path| ports::remove(path));
             self.write_ports_file();
+        }
+    }
+
+    /// The cluster as new options have it, and what the log says of it.
+    fn stage_cluster(
+        &self,
+        new: &Options,
+        offer: Option<LinkOffer>,
+    ) -> Result<Option<StagedCluster>, String> {
+        let Some(running) = &self.cluster else { return Ok(None) };
+        let config = running.prepare(new, &self.broker)?;
+        cluster::terms(new)?;
+        let (old, new) = (&self.loaded.options.cluster, &new.cluster);
+        for account in new.pinned_accounts.iter().filter(|account| !old.pinned_accounts.contains(account)) {
+            if self.broker.account(account).is_none() {
+                let why = "nats: account not found";
+                return Err(format!("unable to add account {account:?} to the list of dedicated routes: {why}"));
+            }
+        }
+        let removed = old.routes.iter().filter(|route| !new.routes.contains(route));
+        let lines: Vec<_> = removed.map(|route| format!("Removed route {route}")).collect();
+        let pins = |cluster: &ClusterOptions| cluster.tls.as_ref().map(|tls| tls.pinned_certs.clone());
+        let pins = (pins(old) != pins(new)).then(|| pins(new).unwrap_or_default());
+        Ok(Some(StagedCluster { config, offer, pins, name: new.name.clone(), lines }))
+    }
+
+    fn apply_cluster(&mut self, staged: Option<StagedCluster>) {
+        let (Some(running), Some(staged)) = (&self.cluster, staged) else { return };
+        let StagedCluster { config, offer, pins, name, lines } = staged;
+        offer.iter().flat_map(|offer| &offer.notes).for_each(|note| self.log.warn(note));
+        running.reload(config, name.as_deref(), offer);
+        lines.iter().for_each(|line| self.log.info(line));
+        let Some(pins) = pins.filter(|pins| !pins.is_empty()) else { return };
+        let links = running.mesh.links();
+        let strangers: Vec<_> = links
+            .iter()
+            .filter(|link| link.facts().key.is_none_or(|key| !pins.contains(&key)))
+            .collect();
+        if !strangers.is_empty() {
+            self.log.info(format_args!("Disconnect {} clients due to pinned certs reload", strangers.len()));
+            strangers.iter().for_each(|link| link.conn().close(CloseReason::TlsHandshake));
         }
     }
 

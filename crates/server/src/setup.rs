@@ -237,6 +237,16 @@ fn permissions(from: &options::Permissions) -> Result<Permissions, InvalidRule> 
     Permissions::new(publish, subscribe, responses)
 }
 
+/// Permissions of routes: imports as what may be published, exports as what may be subscribed to.
+pub(crate) fn route_permissions(
+    cluster: &options::ClusterOptions,
+) -> Result<Option<Permissions>, InvalidRule> {
+    let Some(from) = &cluster.permissions else { return Ok(None) };
+    let import = from.import.as_ref().map(|rules| subject_rules(rules, String::clone));
+    let export = from.export.as_ref().map(|rules| subject_rules(rules, String::clone));
+    Permissions::new(import, export, None).map(Some)
+}
+
 fn subject_rules<T>(from: &SubjectPermission<T>, rule: impl Fn(&T) -> String) -> SubjectRules {
     SubjectRules {
         allow: from.allow.iter().flatten().map(&rule).collect(),

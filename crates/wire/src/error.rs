@@ -222,6 +222,8 @@ pub enum CloseReason {
     Kicked,
     /// Both servers are connected already, or are the same.
     DuplicateRoute,
+    /// A reload has taken the route away, or changes what it is like.
+    RouteRemoved,
     /// A client on the port of routes.
     WrongPort,
     /// The peer's cluster has another name.
@@ -265,6 +267,7 @@ impl CloseReason {
             Self::TlsHandshake => "TLS Handshake Failure",
             Self::Kicked => "Kicked",
             Self::DuplicateRoute => "Duplicate Route",
+            Self::RouteRemoved => "Route Removed",
             Self::WrongPort => "Incorrect Port",
             Self::ClusterNameConflict => "Cluster Name Conflict",
             Self::DuplicateServerName => "Duplicate Server Name",

@@ -42,7 +42,8 @@ impl Announced {
 
     /// Place of the account among the links to each server, unless it has links of its own.
     pub(crate) fn place(&self, account: &str) -> Option<u32> {
-        let terms = self.cluster.terms()?;
+        let terms = self.cluster.terms();
+        let terms = terms.as_ref()?;
         let is_dedicated = terms.dedicated.iter().any(|name| name == account);
         (!is_dedicated).then(|| if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
     }
@@ -78,6 +79,9 @@ impl Announced {
         if before != now && (queue.is_some() || before == 0 || now == 0) {
             for conn in self.cluster.links().iter() {
                 Self::tell(account, conn, |link, out| {
+                    if !link.may_announce(subject) {
+                        return;
+                    }
                     let named = link.named(account);
                     match now {
                         0 => encode::no_interest(out, named, subject, queue),
@@ -94,7 +98,9 @@ impl Announced {
         {
             let mut line = Vec::with_capacity(64);
             write(link, &mut line);
-            conn.say(&line);
+            if !line.is_empty() {
+                conn.say(&line);
+            }
         }
     }
 
@@ -103,8 +109,8 @@ impl Announced {
         self.parts.get().map_or(0, |parts| parts.iter().map(|part| lock(part).len()).sum())
     }
 
-    /// Tells a new link everything.
-    fn tell_all(&self, account: &Account, conn: &Arc<Conn>) {
+    /// Tells a link what `choose` says of each subject: that it is wanted, or not, or nothing.
+    fn tell_all(&self, account: &Account, conn: &Arc<Conn>, choose: &dyn Fn(&[u8]) -> Option<bool>) {
         for part in self.parts.get().into_iter().flatten() {
             let part = lock(part);
             Self::tell(account, conn, |link, out| {
@@ -115,7 +121,13 @@ impl Announced {
                         Some(at) => (&key[..at], Some((&key[at + 1..], *count))),
                         None => (&key[..], None),
                     };
-                    encode::interest(out, named, subject, queue);
+                    match choose(subject) {
+                        Some(true) => encode::interest(out, named, subject, queue),
+                        Some(false) => {
+                            encode::no_interest(out, named, subject, queue.map(|(queue, _)| queue));
+                        }
+                        None => {}
+                    }
                 }
             });
         }
@@ -138,6 +150,12 @@ impl Announcing {
         Self { accounts, conn: Arc::clone(conn) }
     }
 
+    /// Restricts it to one account.
+    pub(super) fn of_account(mut self, name: &str) -> Self {
+        self.accounts.retain(|account| account.name() == name);
+        self
+    }
+
     /// Whether it takes long to tell it.
     pub fn is_long(&self) -> bool {
         self.accounts.iter().map(|account| account.announced.len()).sum::<usize>() > Self::SMALL
@@ -145,6 +163,14 @@ impl Announcing {
 
     /// Tells it.
     pub fn run(self) {
-        self.accounts.iter().for_each(|account| account.announced.tell_all(account, &self.conn));
+        let Self { accounts, conn } = self;
+        let choose = |subject: &[u8]| conn.link()?.may_announce(subject).then_some(true);
+        accounts.iter().for_each(|account| account.announced.tell_all(account, &conn, &choose));
+    }
+
+    /// Tells of what `choose` chooses: that it is wanted, or is not any more.
+    pub(super) fn run_for(self, choose: &dyn Fn(&[u8]) -> Option<bool>) {
+        let Self { accounts, conn } = self;
+        accounts.iter().for_each(|account| account.announced.tell_all(account, &conn, choose));
     }
 }

@@ -16,7 +16,9 @@
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
 pub(crate) mod announcements;
+mod protocol_log;
 pub(crate) mod remote_interest;
+mod rules;
 
 use crate::account::Account;
 use crate::broker::Broker;
@@ -25,8 +27,10 @@ use crate::log::Level;
 use crate::outbox::{AppendCounts, Queued, Segment, Staged};
 use crate::shard::Shard;
 use announcements::Announcing;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use hashbrown::HashMap;
+use myelin_auth::Permissions;
 use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
@@ -51,6 +55,8 @@ pub enum LinkScope {
 pub(crate) struct LinkEnd {
     /// Known once the handshake is over.
     scope: OnceLock<LinkScope>,
+    /// What may cross the link; `None` where everything may.
+    rules: ArcSwapOption<Permissions>,
     /// Whoever has this lock may take that of the outbox, and no other.
     control: Mutex<Vec<u8>>,
     /// The owner shard was told to flush it and has not begun to: it is not told again.
@@ -228,6 +234,12 @@ impl Link {
             let line = format_args!("Could not insert subscription: nats: invalid subject");
             self.broker.log_for(Level::Error, &self.conn, line);
             self.say(b"-ERR 'Invalid Subscription'\r\n");
+            return Ok(());
+        }
+        if !self.may_take(interest.subject) {
+            let subject = lossy(interest.subject);
+            let line = format_args!("Can not export {subject:?}, ignoring remote subscription request");
+            self.broker.log_for(Level::Debug, &self.conn, line);
             return Ok(());
         }
         self.interest.add(&self.conn, &account, interest)

@@ -165,6 +165,38 @@ impl RemoteInterests {
         true
     }
 
+    /// Forgets interest in subjects that are not allowed any more. Of the rest, what was found before
+    /// is out of date: a part of it may be denied.
+    pub(super) fn restrict(&mut self, is_allowed: impl Fn(&[u8]) -> bool) {
+        let mut freed = 0;
+        self.table.retain(|sub| {
+            let keeps = is_allowed(Subscribed::subject(&**sub));
+            let account = sub.account.upgrade();
+            if keeps {
+                account.iter().for_each(|account| account.touch_remote(Subscribed::subject(&**sub)));
+            } else {
+                freed += sub.cost();
+                account.iter().for_each(|account| account.remove_remote(sub));
+            }
+            keeps
+        });
+        self.held -= freed;
+    }
+
+    /// Forgets all interest in one account.
+    pub(super) fn forget(&mut self, name: &str) {
+        let mut freed = 0;
+        self.table.retain(|sub| {
+            let account = sub.account.upgrade().filter(|account| account.name() == name);
+            if let Some(account) = &account {
+                freed += sub.cost();
+                account.remove_remote(sub);
+            }
+            account.is_none()
+        });
+        self.held -= freed;
+    }
+
     pub(super) fn take(&mut self) -> RemoteRemoval {
         self.held = 0;
         RemoteRemoval(std::mem::take(&mut self.table).into_iter().collect())

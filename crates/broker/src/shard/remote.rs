@@ -66,12 +66,15 @@ impl RemoteTargets {
         if matched.is_empty() {
             return None;
         }
+        let may_carry = |sub: &Arc<RemoteSub>| sub.conn().link().is_none_or(|link| link.may_carry(subject));
+        matched.plain.retain(|sub| may_carry(sub));
+        matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| may_carry(sub)));
         let mut found = Box::<Self>::default();
         for sub in matched.plain.drain(..) {
             let at = found.link(account, subject, sub.conn());
             found.links[at].is_plain = true;
         }
-        for group in &mut matched.queues {
+        for group in matched.queues.iter_mut().filter(|group| !group.members.is_empty()) {
             let mut spread =
                 SpreadGroup { name: group.name().into(), members: SmallVec::new(), remotes: SmallVec::new() };
             for sub in group.members.drain(..) {
@@ -86,7 +89,7 @@ impl RemoteTargets {
         // Peers see the names always in this order.
         found.groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         matched.clear();
-        Some(found)
+        (!found.links.is_empty()).then_some(found)
     }
 
     fn link(&mut self, account: &Account, subject: &[u8], conn: &Arc<Conn>) -> usize {

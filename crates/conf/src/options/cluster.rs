@@ -9,7 +9,7 @@ use super::limits::WriteTimeout;
 use super::link::{LinkAuthorization, read_urls};
 use super::listener::ListenerOptions;
 use super::permissions::{Permissions, QueueSubject, SubjectPermission};
-use super::table::{BlockKind, missing_text};
+use super::table::BlockKind;
 use super::tls::{TlsOptions, TlsUse};
 use super::{DEFAULT_SYSTEM_ACCOUNT, Options};
 use crate::url::Url;
@@ -154,12 +154,7 @@ impl ClusterOptions {
             "connect_backoff" => self.connect_backoff = field.boolean()?,
             "pool_size" => self.pool_size = PoolSize::read(field)?,
             "accounts" => self.pinned_accounts = field.text_or_texts("accounts", report)?,
-            "compression" => {
-                self.compression = CompressionOptions::read(field, "s2_fast", report)?;
-                if self.wants_compression() {
-                    report.refuse_start(field.diagnostic(missing_text(field.written(), "compression")));
-                }
-            }
+            "compression" => self.compression = CompressionOptions::read(field, "s2_fast", report)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -188,11 +183,6 @@ impl ClusterOptions {
     /// The mode is unknown. Options that were loaded to run have been checked.
     pub fn compression(&self) -> Result<LinkCompression, String> {
         self.compression.resolve("s2_fast", LinkCompression::Accept)
-    }
-
-    fn wants_compression(&self) -> bool {
-        use LinkCompression as L;
-        matches!(self.compression(), Ok(L::S2Auto(_) | L::S2Fast | L::S2Better | L::S2Best))
     }
 
     /// Accounts that have a route of their own: the system account is always one of them, unless

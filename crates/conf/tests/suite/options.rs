@@ -251,11 +251,11 @@ fn an_empty_file_is_worth_a_warning() {
 
 #[test]
 fn what_is_missing_is_never_ignored() {
-    let text = "cluster { port: 6222, compression: s2_fast }\nmqtt { no_auth_user: a }\nleaf {}";
+    let text = "gateway { name: x, port: 7222 }\nmqtt { no_auth_user: a }\nleaf {}";
     let needs = |feature: &str| format!("needs {feature}, which this version of Myelin does not have");
     assert_eq!(
         complaints(text),
-        format!("1:22: \"compression\" {}\n2:1: \"mqtt\" {}", needs("compression"), needs("MQTT"))
+        format!("1:1: \"gateway\" {}\n2:1: \"mqtt\" {}", needs("gateways"), needs("MQTT"))
     );
 }
 

@@ -1,16 +1,30 @@
 //! The handshake of a link: CONNECT and INFO, and the place that comes of it.
 
 use super::{LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
+use crate::certificate::PeerCertificate;
 use crate::peers::{Entered, Refused};
-use myelin_broker::Level;
+use myelin_broker::{Level, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
 use std::time::Instant;
 
 impl LinkSession {
-    /// Says what can be said before the other side has said anything.
-    pub(super) fn greet(&self) {
+    /// Says what can be said before the other side has said anything, over TLS or without: then
+    /// `shown` is the other side's certificate.
+    pub fn greet(&mut self, shard: &mut Shard, shown: Option<PeerCertificate>, now: Instant) {
+        if let Some(PeerCertificate { names, key }) = shown {
+            self.certificate = Some(names);
+            self.known.update(|facts| facts.key = Some(key));
+        }
+        let config = self.mesh.config();
+        let needs_login = !self.making.did_solicit && config.login.is_some();
+        self.timers.greeted(needs_login.then_some(config.auth_timeout), now);
+        self.say_first();
+        shard.flush_link(self.conn());
+    }
+
+    fn say_first(&self) {
         let facts = self.known.facts();
         if !self.making.did_solicit {
             self.log(Level::Info, format_args!("Route connection created"));
@@ -43,12 +57,15 @@ impl LinkSession {
 
     /// Whether INFO has to wait for the place that the link gets.
     fn holds_info_back(&self) -> bool {
-        self.making.did_solicit && self.mesh.config().pool_size > 0 && self.known.facts().account.is_none()
+        let is_pooled = self.mesh.config().pool_size > 0 && self.known.facts().account.is_none();
+        self.making.did_solicit && (is_pooled || self.may_compress())
     }
 
-    fn say_info(&self, place: usize) {
+    pub(super) fn say_info(&self, place: usize) {
         let account = self.known.facts().account;
-        self.link.say(&self.mesh.info(place, account.as_deref(), self.making.mode).line());
+        let mut info = self.mesh.info(place, account.as_deref(), self.making.mode);
+        self.compression_name().clone_into(&mut info.compression);
+        self.link.say(&info.line());
     }
 
     /// CONNECT of the server that has dialled.
@@ -61,7 +78,8 @@ impl LinkSession {
             self.fail(format_args!("attempted to connect to route port"));
             return Err(CloseReason::WrongPort);
         }
-        if self.mesh.config().login.as_ref().is_some_and(|login| !login.admits(&connect)) {
+        let note = |line: std::fmt::Arguments<'_>| self.log(Level::Debug, line);
+        if !self.mesh.config().admits(&connect, self.certificate.as_deref(), &note) {
             self.log(Level::Error, format_args!("authentication error"));
             self.link.say(b"-ERR 'Authorization Violation'\r\n");
             return Err(CloseReason::AuthenticationFailure);
@@ -80,6 +98,7 @@ impl LinkSession {
             self.fail(format_args!("Rejecting connection, cluster name {name:?} does not match {own:?}"));
             return Err(CloseReason::ClusterNameConflict);
         }
+        self.login = Some((connect.user, connect.pass));
         self.timers.named();
         self.state = LinkPhase::AwaitInfo;
         Ok(())
@@ -105,6 +124,9 @@ impl LinkSession {
             let line = format_args!("Remote server has a duplicate name: {:?}", info.name);
             self.log(Level::Error, line);
             return Err(CloseReason::DuplicateServerName);
+        }
+        if self.negotiates(&info, now)? {
+            return Ok(());
         }
         let met_at = self.met_at(&info);
         let account = self.known.update(|facts| {
@@ -141,8 +163,14 @@ impl LinkSession {
         self.limits.max_payload = LARGEST;
         self.limits.is_dedicated = account.is_some();
         self.limits.names_origin = info.lnocu || info.ln;
-        let headers = self.mesh.config().info.headers && info.headers;
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
+        let config = self.mesh.config();
+        self.rules.clone_from(&config.permissions);
+        self.link.set_rules(config.permissions.clone());
+        self.note_filters(info);
+        self.dedicated.clone_from(&config.dedicated);
+        self.their_pool = u32::try_from(info.route_pool_size).unwrap_or(0);
+        let headers = config.info.headers && info.headers;
         match self.link.begin(entered.scope, headers) {
             Ok(announcing) => self.announcing = Some(announcing),
             Err(text) => {
@@ -161,6 +189,7 @@ impl LinkSession {
         if entered.next.is_some() {
             // Its PONG shows that the other side has let this server in.
             self.link.say(b"PING\r\n");
+            self.link.log_out("PING");
             self.timers.pinged(now);
         }
         self.state = LinkPhase::Ready(entered.next.map(Box::new));

@@ -6,14 +6,18 @@
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
+mod compression;
 mod handshake;
+mod reload;
 mod timers;
 
 use crate::config::RouteUrl;
 use crate::gossip::Making;
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
-use myelin_broker::{Announcing, Conn, Level, Link, LinkRemoval, Shard};
+use compression::Compression;
+use myelin_auth::ClientCertificate;
+use myelin_broker::{Announcing, Broker, Conn, Level, Link, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
@@ -70,6 +74,17 @@ pub struct LinkSession {
     limits: PeerLimits,
     timers: LinkTimers,
     making: Making,
+    /// Certificate that the other side has shown.
+    certificate: Option<Arc<ClientCertificate>>,
+    compression: Compression,
+    /// Permissions that the link has now.
+    rules: reload::Rules,
+    /// Accounts with links of their own, as far as this link knows.
+    dedicated: Vec<String>,
+    /// Size of the other side's pool.
+    their_pool: u32,
+    /// User and password of the other side, which a reload may refuse.
+    login: Option<(String, String)>,
     /// Announcements of interest here that the other side is still to get, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
@@ -92,8 +107,9 @@ enum LinkPhase {
 type Step = Result<(), CloseReason>;
 
 impl LinkSession {
-    /// Begins a link: says what has to be said first.
-    pub fn open(mesh: &Arc<Mesh>, shard: &mut Shard, conn: &Arc<Conn>, side: LinkSide, now: Instant) -> Self {
+    /// Session of a link that begins. What has to be said first is said by [`greet`](Self::greet),
+    /// when it is known whether there is TLS.
+    pub fn open(mesh: &Arc<Mesh>, broker: &Arc<Broker>, conn: &Arc<Conn>, side: LinkSide, now: Instant) -> Self {
         let config = mesh.config();
         let (facts, making, state) = match side {
             LinkSide::Accepted => {
@@ -112,9 +128,8 @@ impl LinkSession {
                 (facts, making, LinkPhase::AwaitInfo)
             }
         };
-        let needs_login = !making.did_solicit && config.login.is_some();
-        let session = Self {
-            link: Link::new(shard.broker(), conn),
+        Self {
+            link: Link::new(broker, conn),
             mesh: Arc::clone(mesh),
             known: LinkState::new(conn, facts),
             state,
@@ -125,15 +140,18 @@ impl LinkSession {
                 is_dedicated: false,
                 names_origin: false,
             },
-            timers: LinkTimers::new(config, needs_login, conn.cid(), now),
+            timers: LinkTimers::new(&config, conn.cid(), now),
             making,
+            certificate: None,
+            compression: Compression::default(),
+            rules: None,
+            dedicated: config.dedicated.clone(),
+            their_pool: 0,
+            login: None,
             announcing: None,
             end_is_logged: false,
             has_left: false,
-        };
-        session.greet();
-        shard.flush_link(conn);
-        session
+        }
     }
 
     /// The connection.
@@ -162,6 +180,7 @@ impl LinkSession {
         now: Instant,
     ) -> Ingested {
         let (mut at, mut counts) = (0, (0, 0));
+        let is_logged = self.link.is_logged();
         let next = loop {
             if let Some(reason) = self.conn().close_requested() {
                 break Next::Close(reason);
@@ -179,11 +198,14 @@ impl LinkSession {
             match parser::next(rest, &self.limits) {
                 Ok(Parsed::Op(op, len)) => {
                     at += len;
+                    if is_logged {
+                        self.log_operation(&op, &rest[..len]);
+                    }
                     if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
                         break Next::Close(reason);
                     }
                     // Nothing of a handshake comes in masses; interest and messages do.
-                    if self.announcing.is_some() {
+                    if self.announcing.is_some() || self.is_switching() {
                         break Next::Flush;
                     }
                 }
@@ -198,6 +220,15 @@ impl LinkSession {
             self.link.count_in(shard, counts.0, counts.1);
         }
         Ingested { bytes: at, next }
+    }
+
+    /// Compat: INFO is not in the protocol log.
+    fn log_operation(&self, op: &PeerOp<'_>, bytes: &[u8]) {
+        match op {
+            PeerOp::Info(_) => {}
+            PeerOp::Message(message) => self.link.log_in(bytes, Some(message)),
+            _ => self.link.log_in(bytes, None),
+        }
     }
 
     #[inline]
@@ -230,11 +261,13 @@ impl LinkSession {
                 if let Some(dial) = next.take() {
                     self.mesh.host().dial(*dial);
                 }
+                self.follow_round_trip(self.timers.rtt());
                 Ok(())
             }
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
             (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
                 self.link.say(b"PONG\r\n");
+                self.link.log_out("PONG");
                 Ok(())
             }
             (_, PeerOp::Pong) => {
@@ -260,10 +293,14 @@ impl LinkSession {
     /// INFO on a link that has its place: news of a third server, or of this one.
     fn later_info(&mut self, json: &[u8]) -> Step {
         let info = self.parse_info(json)?;
-        if info.id != self.known.facts().remote_id {
+        if !info.route_acc_add_reqid.is_empty() {
+            self.hear_of_dedicated(info);
+        } else if info.id != self.known.facts().remote_id {
             self.mesh.heard_of(&info, &self.known);
         } else if info.ldm {
             self.mesh.is_leaving(&self.known);
+        } else {
+            self.note_filters(&info);
         }
         Ok(())
     }
@@ -317,7 +354,9 @@ impl LinkSession {
         match self.timers.strike(self.is_ready(), now) {
             timers::Due::Nothing => None,
             timers::Due::Ping => {
+                self.log(Level::Debug, format_args!("Router Ping Timer"));
                 self.link.say(b"PING\r\n");
+                self.link.log_out("PING");
                 None
             }
             timers::Due::Silent => {

@@ -37,13 +37,13 @@ pub(super) struct LinkTimers {
 
 impl LinkTimers {
     /// `seed` spreads the first PING of several links.
-    pub(super) fn new(config: &MeshConfig, needs_login: bool, seed: u64, now: Instant) -> Self {
+    pub(super) fn new(config: &MeshConfig, seed: u64, now: Instant) -> Self {
         let interval = config.ping_interval.min(LONGEST_INTERVAL);
         let first = interval.min(FIRST_PING);
         let spread = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
         Self {
             opened: now,
-            login: needs_login.then(|| now + config.auth_timeout),
+            login: None,
             handshake: now + HANDSHAKE,
             ping: now + HANDSHAKE,
             interval,
@@ -55,12 +55,25 @@ impl LinkTimers {
         }
     }
 
+    /// Other times from now on; the next PING comes when it was to come.
+    pub(super) fn change(&mut self, config: &MeshConfig) {
+        self.interval = config.ping_interval.min(LONGEST_INTERVAL);
+        self.max = config.ping_max;
+    }
+
     pub(super) fn opened(&self) -> Instant {
         self.opened
     }
 
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.rtt
+    }
+
+    /// The handshake begins; `login` is the time for the other side to log in, where it has to.
+    pub(super) fn greeted(&mut self, login: Option<Duration>, now: Instant) {
+        self.login = login.map(|login| now + login);
+        self.handshake = now + HANDSHAKE;
+        self.ping = self.handshake;
     }
 
     /// The other side has said who it is.

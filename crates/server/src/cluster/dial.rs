@@ -3,9 +3,9 @@
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
-use crate::shard::{Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, Mail, Mailbox, NewLink};
+use crate::tls::LinkTls;
 use crate::supervise::{self, SupervisedPart};
-use myelin_conf::options::ClusterOptions;
 use myelin_mesh::{Dial, LinkSide, Mesh, RouteUrl};
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -38,17 +38,15 @@ pub(super) struct Dialler {
     control: Handle,
     /// Where this server itself would answer.
     own: HashSet<SocketAddr>,
-    retries: u32,
-    backs_off: bool,
+    tls: Arc<LinkTls>,
 }
 
 impl Dialler {
     pub(super) fn new(
-        cluster: &ClusterOptions,
         mailboxes: &[Mailbox],
         log: &Arc<Logger>,
         control: &Handle,
-        own: HashSet<SocketAddr>,
+        (own, tls): (HashSet<SocketAddr>, &Arc<LinkTls>),
     ) -> Self {
         Self {
             mesh: OnceLock::new(),
@@ -56,8 +54,7 @@ impl Dialler {
             log: Arc::clone(log),
             control: control.clone(),
             own,
-            retries: cluster.connect_retries,
-            backs_off: cluster.connect_backoff,
+            tls: Arc::clone(tls),
         }
     }
 
@@ -86,7 +83,12 @@ impl Dialler {
             tokio::time::sleep(again + Duration::from_millis(jitter)).await;
         }
         let (mut attempts, mut pause) = (0, PAUSE);
-        while self.mesh().is_some() {
+        while let Some(mesh) = self.mesh() {
+            if dial.is_explicit && mesh.has_removed(&dial.url) {
+                return;
+            }
+            let config = mesh.config();
+            drop(mesh);
             let error = match self.attempt(&dial.url).await {
                 Ok(Some((stream, peer))) => return self.hand_over(stream, peer, dial),
                 // It would be this server.
@@ -96,11 +98,11 @@ impl Dialler {
             attempts += 1;
             let is_reported = attempts == 1 || !dial.is_first || attempts % REPORT_FIRST == 0;
             self.report(is_reported, attempts, &error);
-            if !dial.is_explicit && attempts > self.retries {
+            if !dial.is_explicit && attempts > config.connect_retries {
                 return;
             }
             tokio::time::sleep(pause).await;
-            if self.backs_off {
+            if config.connect_backoff {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
@@ -135,7 +137,11 @@ impl Dialler {
         let Some(mesh) = self.mesh() else { return };
         match stream.into_std() {
             Ok(stream) => {
-                let new = NewLink { stream, peer, mesh, side: LinkSide::Dialled(dial) };
+                let security = self.tls.get().map(|offer| {
+                    let name = Some(offer.name_of(&dial.url.host));
+                    LinkSecurity { offer, name }
+                });
+                let new = NewLink { stream, peer, mesh, side: LinkSide::Dialled(dial), security };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("route socket: {}", os_error::words(&error))),

@@ -10,16 +10,19 @@ mod own_urls;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
-use crate::os_error;
-use crate::shard::{Mail, Mailbox, NewLink};
+use crate::{os_error, setup};
+use crate::shard::{LinkSecurity, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
+use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use dial::Dialler;
 use myelin_auth::StoredSecret;
 use myelin_broker::{Broker, LinkTerms};
-use myelin_conf::options::{ClusterOptions, LinkCompression, Options, PoolSize};
-use myelin_mesh::{Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
+use myelin_conf::options::{ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions};
+use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_wire::peer::PEER_PROTOCOL;
-use myelin_wire::peer::info::PeerInfo;
+use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
+use myelin_wire::s2::S2Level;
+use myelin_wire::s2::mode::CompressionMode;
 use std::fmt::Arguments;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -28,12 +31,13 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// Time for another server to log in, where nothing is configured.
-pub(crate) const AUTH_TIMEOUT: Duration = Duration::from_secs(2);
+const AUTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The cluster of a running server.
 pub(crate) struct RunningCluster {
     pub(crate) mesh: Arc<Mesh>,
     pub(crate) address: SocketAddr,
+    pub(crate) tls: Arc<LinkTls>,
     accepting: JoinHandle<()>,
 }
 
@@ -92,6 +96,10 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) control: &'a Handle,
     /// Whether the name of the cluster was made up.
     pub(crate) is_dynamic: bool,
+    /// TLS between servers.
+    pub(crate) tls: Option<LinkOffer>,
+    /// Port of WebSocket, if there is one.
+    pub(crate) websocket: Option<u16>,
 }
 
 impl RunningCluster {
@@ -99,8 +107,8 @@ impl RunningCluster {
     ///
     /// # Errors
     /// When the port cannot be had.
-    pub(crate) fn start(parts: &ClusterParts<'_>) -> Result<Self, String> {
-        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic } = *parts;
+    pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
+        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } = parts;
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));
@@ -115,7 +123,11 @@ impl RunningCluster {
         let shown = os_error::with_port(host, address.port());
         log.info(format_args!("Listening for route connections on {shown}"));
         let config = config(options, broker, address.port(), is_dynamic)?;
-        let dialler = Arc::new(Dialler::new(cluster, mailboxes, log, control, own_urls::to_self(address)));
+        let tls = Arc::<LinkTls>::default();
+        offer.iter().flat_map(|offer| &offer.notes).for_each(|note| log.warn(note));
+        tls.set(offer);
+        let own = own_urls::to_self(address);
+        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls)));
         let host = Arc::new(Host {
             broker: Arc::clone(broker),
             mailboxes: mailboxes.to_vec(),
@@ -123,14 +135,34 @@ impl RunningCluster {
             dialler: Arc::clone(&dialler),
             told: OnceLock::new(),
         });
-        let mesh = Mesh::new(config, [own_urls::of(&broker.info()), Vec::new()], host);
+        let info = broker.info();
+        let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
+        let mesh = Mesh::new(config, own, host);
         dialler.begin(&mesh);
         mesh.advertise();
         let acceptor = Acceptor::new(listener, Arc::clone(log));
-        let accepting = accept(acceptor, Arc::clone(&mesh), mailboxes.to_vec(), Arc::clone(log));
+        let accepting =
+            accept(acceptor, (Arc::clone(&mesh), Arc::clone(&tls)), mailboxes.to_vec(), Arc::clone(log));
         let accepting = supervise::spawn_guarding(accepting);
         mesh.solicit();
-        Ok(Self { mesh, address, accepting })
+        Ok(Self { mesh, address, tls, accepting })
+    }
+
+    /// The configuration that new options make of the cluster.
+    ///
+    /// # Errors
+    /// When what is advertised cannot be read.
+    pub(crate) fn prepare(&self, options: &Options, broker: &Broker) -> Result<MeshConfig, String> {
+        let (_, is_dynamic) = self.mesh.cluster();
+        let prepared = config(options, broker, self.address.port(), is_dynamic);
+        // Compat: other words than at the start.
+        prepared.map_err(|error| error.replace("Error setting route INFO with", "invalid"))
+    }
+
+    /// Takes over a configuration, with TLS for links from now on.
+    pub(crate) fn reload(&self, prepared: MeshConfig, name: Option<&str>, offer: Option<LinkOffer>) {
+        self.tls.set(offer);
+        self.mesh.reload(prepared, name);
     }
 
     /// No link is accepted or dialled any more.
@@ -155,12 +187,11 @@ fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Re
         let password = cluster.authorization.password.as_ref().map_or("", |password| password.reveal());
         Login { user: user.clone(), password: StoredSecret::parse(password), own: password.to_owned() }
     });
-    let compression = match cluster.compression()? {
-        LinkCompression::NotSupported => "",
-        // What is not compressed here need not be by the other side.
-        _ => "off",
-    };
+    let (compression, thresholds) = compression(cluster)?;
     let pool_size = pool_size(cluster);
+    let permissions = cluster.permissions.as_ref();
+    let import = permissions.and_then(|permissions| permissions.import.as_ref());
+    let export = permissions.and_then(|permissions| permissions.export.as_ref());
     Ok(MeshConfig {
         info: PeerInfo {
             id: info.server_id,
@@ -172,27 +203,84 @@ fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Re
             port: i32::from(said_port),
             headers: info.headers,
             auth_required: login.is_some(),
+            tls_required: cluster.tls.is_some(),
+            tls_verify: cluster.tls.is_some(),
             max_payload: i64::from(info.max_payload),
             ip: ip.unwrap_or_default(),
             cluster: info.cluster,
             domain: info.domain,
-            compression: compression.to_owned(),
             lnoc: true,
             lnocu: true,
             ln: true,
             route_pool_size: i64::from(pool_size),
+            import: import.map(filter),
+            export: export.map(filter),
             ..PeerInfo::default()
         },
         is_dynamic,
         pool_size,
         dedicated: dedicated(options),
         login,
+        certificates: certificates(cluster),
+        compression,
+        thresholds,
+        permissions: setup::route_permissions(cluster).map_err(|error| error.to_string())?.map(Arc::new),
+        connect_retries: cluster.connect_retries,
+        connect_backoff: cluster.connect_backoff,
         routes: cluster.routes.iter().map(|url| route_url(url, options)).collect(),
         advertises: !cluster.no_advertise,
         ping_interval: cluster.ping_interval.unwrap_or(options.limits.ping_interval),
         ping_max: cluster.ping_max.unwrap_or(options.limits.ping_max),
-        auth_timeout: cluster.authorization.timeout.unwrap_or(AUTH_TIMEOUT),
+        auth_timeout: auth_timeout(cluster),
     })
+}
+
+/// Time for another server to log in. Compat: with TLS a second more than the handshake may take.
+pub(crate) fn auth_timeout(cluster: &ClusterOptions) -> Duration {
+    let of_tls = |_: &TlsOptions| tls_timeout(cluster) + Duration::from_secs(1);
+    let default = cluster.tls.as_ref().map_or(AUTH_TIMEOUT, of_tls);
+    cluster.authorization.timeout.unwrap_or(default)
+}
+
+/// Time for a handshake, with or without TLS.
+pub(crate) fn tls_timeout(cluster: &ClusterOptions) -> Duration {
+    cluster.tls.as_ref().and_then(|tls| tls.timeout).unwrap_or(TLS_TIMEOUT)
+}
+
+/// Addresses of this server for clients of WebSocket.
+fn websocket_urls(options: &Options, port: Option<u16>) -> Vec<String> {
+    let (Some(port), websocket) = (port, &options.websocket) else { return Vec::new() };
+    let advertise = websocket.advertise.as_ref();
+    let said = advertise.and_then(|text| myelin_conf::advertised(text, port).ok());
+    let (host, port) = said.unwrap_or_else(|| (websocket.listener.host.clone(), port));
+    own_urls::of(&host, port)
+}
+
+/// Permissions as INFO has them.
+fn filter(from: &SubjectPermission<String>) -> SubjectFilter {
+    let list = |subjects: &[String]| (!subjects.is_empty()).then(|| subjects.to_vec());
+    SubjectFilter { allow: from.allow.as_deref().and_then(list), deny: list(&from.deny) }
+}
+
+fn certificates(cluster: &ClusterOptions) -> CertificateRules {
+    cluster.tls.as_ref().map_or_else(CertificateRules::default, |tls| CertificateRules {
+        maps_user: tls.verify_and_map,
+        checks_known_urls: tls.verify_known_urls,
+    })
+}
+
+/// The mode of compression, and the round trips of `s2_auto`.
+fn compression(cluster: &ClusterOptions) -> Result<(CompressionMode, Vec<Duration>), String> {
+    let mode = match cluster.compression()? {
+        LinkCompression::NotSupported => CompressionMode::NotSupported,
+        LinkCompression::Off => CompressionMode::Off,
+        LinkCompression::Accept => CompressionMode::Accept,
+        LinkCompression::S2Auto(thresholds) => return Ok((CompressionMode::Auto, thresholds.0)),
+        LinkCompression::S2Fast => CompressionMode::S2(S2Level::Fast),
+        LinkCompression::S2Better => CompressionMode::S2(S2Level::Better),
+        LinkCompression::S2Best => CompressionMode::S2(S2Level::Best),
+    };
+    Ok((mode, Vec::new()))
 }
 
 /// A configured route. Compat: without a user in it, the cluster's own is taken.
@@ -210,13 +298,20 @@ fn route_url(url: &myelin_conf::Url, options: &Options) -> RouteUrl {
 }
 
 /// Accepts other servers until it is dropped, each on the shard with the fewest connections.
-async fn accept(acceptor: Acceptor, mesh: Arc<Mesh>, mailboxes: Vec<Mailbox>, log: Arc<Logger>) {
+async fn accept(
+    acceptor: Acceptor,
+    (mesh, tls): (Arc<Mesh>, Arc<LinkTls>),
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+) {
     let accepting = || async {
         loop {
             let (stream, peer) = acceptor.next().await;
             match stream.into_std() {
                 Ok(stream) => {
-                    let new = NewLink { stream, peer, mesh: Arc::clone(&mesh), side: LinkSide::Accepted };
+                    let security = tls.get().map(|offer| LinkSecurity { offer, name: None });
+                    let (mesh, side) = (Arc::clone(&mesh), LinkSide::Accepted);
+                    let new = NewLink { stream, peer, mesh, side, security };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Route Accept error: {}", os_error::words(&error))),
@@ -232,8 +327,8 @@ struct Host {
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
     dialler: Arc<Dialler>,
-    /// Addresses that clients were told last.
-    told: OnceLock<std::sync::Mutex<Vec<String>>>,
+    /// Addresses that clients were told last, and those that clients of WebSocket were told.
+    told: OnceLock<std::sync::Mutex<[Vec<String>; 2]>>,
 }
 
 impl MeshHost for Host {
@@ -241,15 +336,20 @@ impl MeshHost for Host {
         self.dialler.dial(dial);
     }
 
-    fn advertise(&self, urls: Vec<String>, _: Vec<String>) {
+    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) {
         let told = self.told.get_or_init(Default::default);
         let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *told == urls {
+        let news = [urls, websocket_urls];
+        if *told == news {
             return;
         }
-        told.clone_from(&urls);
-        self.broker.update_info(|info| info.connect_urls = urls);
+        told.clone_from(&news);
+        self.broker.update_info(|info| [info.connect_urls, info.ws_connect_urls] = news);
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Announce));
+    }
+
+    fn spread(&self, pool_size: u32, dedicated: Vec<String>) {
+        self.broker.form_cluster(LinkTerms { pool_size, dedicated });
     }
 
     fn renamed(&self, name: &str) {

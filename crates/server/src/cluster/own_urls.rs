@@ -1,18 +1,17 @@
 //! Addresses under which this server itself can be reached.
 
-use myelin_wire::info::Info;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Addresses of this server for clients: the host that is configured, or the machine's addresses
 /// where that is none.
-pub(super) fn of(info: &Info) -> Vec<String> {
-    let is_any = info.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+pub(super) fn of(host: &str, port: u16) -> Vec<String> {
+    let is_any = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     if !is_any {
-        return vec![with_port(&info.host, info.port)];
+        return vec![with_port(host, port)];
     }
-    let found: Vec<_> = addresses().iter().map(|ip| with_port(&ip.to_string(), info.port)).collect();
-    if found.is_empty() { vec![with_port(&info.host, info.port)] } else { found }
+    let found: Vec<_> = addresses().iter().map(|ip| with_port(&ip.to_string(), port)).collect();
+    if found.is_empty() { vec![with_port(host, port)] } else { found }
 }
 
 /// Where dialling would lead to the server itself.
@@ -46,12 +45,9 @@ mod tests {
 
     #[test]
     fn a_host_that_is_said_is_told() {
-        let info = Info { host: "h".to_owned(), port: 1, ..Info::default() };
-        assert_eq!(of(&info), ["h:1"]);
-        let info = Info { host: "fd00::2".to_owned(), ..info };
-        assert_eq!(of(&info), ["[fd00::2]:1"]);
-        let info = Info { host: "0.0.0.0".to_owned(), ..info };
-        assert!(!of(&info).is_empty());
+        assert_eq!(of("h", 1), ["h:1"]);
+        assert_eq!(of("fd00::2", 1), ["[fd00::2]:1"]);
+        assert!(!of("0.0.0.0", 1).is_empty());
     }
 
     #[test]

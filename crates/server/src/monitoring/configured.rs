@@ -1,6 +1,6 @@
 //! Configuration as the pages show it: made when it is loaded, replaced as a whole by a reload.
 
-use crate::cluster::AUTH_TIMEOUT;
+use crate::cluster;
 use crate::jetstream::directory;
 use crate::tls;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ impl Configured {
         Self {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
-            cluster: cluster(&options.cluster),
+            cluster: cluster_config(&options.cluster),
             websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
             asks_about_peers: options.tls.as_ref().is_some_and(tls::asks_about_peers),
@@ -91,19 +91,23 @@ fn settings(options: &Options, config_digest: String) -> VarzSettings {
 
 /// Compat: the reference goes on to show the name of the start after a reload, here it is the one
 /// in force.
-fn cluster(options: &ClusterOptions) -> ClusterConfig {
+fn cluster_config(options: &ClusterOptions) -> ClusterConfig {
     let is_default = options.listener.host == ListenerOptions::default().host;
     // Compat: where nobody listens the default is not filled in.
     let listens = options.listener.port.is_some();
-    let default = if listens { AUTH_TIMEOUT } else { Duration::ZERO };
+    let default = if listens { cluster::auth_timeout(options) } else { Duration::ZERO };
     let auth_timeout = options.authorization.timeout.unwrap_or(default);
+    let tls_timeout = if listens { cluster::tls_timeout(options) } else { Duration::ZERO };
     ClusterConfig {
         name: String::new(),
         host: if is_default && !listens { String::new() } else { options.listener.host.clone() },
         cluster_port: None,
         auth_timeout: auth_timeout.as_secs_f64(),
         urls: options.routes.iter().map(host_and_port).collect(),
-        tls_timeout: default.as_secs_f64(),
+        tls_timeout: tls_timeout.as_secs_f64(),
+        tls_required: options.tls.is_some(),
+        tls_verify: options.tls.is_some(),
+        tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),
         pool_size: match options.pool_size {
             PoolSize::Single => -1,
             size if !listens && size == ClusterOptions::default().pool_size => 0,

@@ -134,6 +134,23 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Interest of another server. Compat: the id of the subscription is what the reference finds it by.
+pub(super) fn remote_subscription(
+    account: &str,
+    conn: &Conn,
+    subject: &[u8],
+    queue: Option<(&[u8], u32)>,
+) -> SubSnapshot {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (subject, queue) = (text(subject), queue.map_or_else(String::new, |(queue, _)| text(queue)));
+    let sid = if queue.is_empty() {
+        format!("{account} {subject}")
+    } else {
+        format!("{account} {subject} {queue}")
+    };
+    SubSnapshot { subject, queue, sid, cid: conn.cid(), ..SubSnapshot::default() }
+}
+
 /// A link to another server.
 pub(super) fn route(link: &LinkState) -> RouteSnapshot {
     let (conn, facts) = (link.conn(), link.facts());
@@ -155,6 +172,7 @@ pub(super) fn route(link: &LinkState) -> RouteSnapshot {
         bytes: [in_bytes, out_bytes],
         subscriptions: facts.subscriptions,
         account: facts.account,
-        compression: "off",
+        compression: facts.compression,
+        filters: facts.filters,
     }
 }

@@ -31,8 +31,8 @@ use tokio::task::JoinHandle;
 use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
 use crate::system::System;
-use crate::tls::{Staple, TlsTerms, authorities};
-pub(crate) use base64::{decode as from_base64, encode as to_base64};
+use crate::tls::{LinkOffer, Staple, TlsTerms, authorities};
+pub(crate) use base64::encode as to_base64;
 use cache::Cache;
 pub(crate) use cache::Stats;
 pub(crate) use certificate::fingerprint;
@@ -79,6 +79,8 @@ pub(crate) struct TlsListener<'l> {
     pub(crate) terms: &'l mut TlsTerms,
     /// The proof that it shows now.
     pub(crate) present: Option<Arc<Staple>>,
+    /// Who connects there, as the log names them.
+    kind: &'static str,
 }
 
 impl<'l> TlsListener<'l> {
@@ -88,7 +90,12 @@ impl<'l> TlsListener<'l> {
         terms: Option<&'l mut TlsTerms>,
         present: Option<Arc<Staple>>,
     ) -> Option<Self> {
-        Some(Self { tls: tls?, terms: terms?, present })
+        Some(Self { tls: tls?, terms: terms?, present, kind: "Client" })
+    }
+
+    /// The listener for other servers. Compat: authorities are not asked about those.
+    pub(crate) fn of_links(offer: &'l mut LinkOffer, present: Option<Arc<Staple>>) -> Self {
+        Self { tls: &offer.options, terms: &mut offer.terms, present, kind: "Router" }
     }
 }
 
@@ -147,8 +154,8 @@ impl Ocsp {
         listeners: impl IntoIterator<Item = TlsListener<'l>>,
     ) -> Result<StagedOcsp, String> {
         let mut next = StagedOcsp::default();
-        for TlsListener { tls, terms, present } in listeners {
-            if let Err(error) = self.staple(options, tls, (terms, present), &mut next.staplings) {
+        for TlsListener { tls, terms, present, kind } in listeners {
+            if let Err(error) = self.staple(options, (tls, kind), (terms, present), &mut next.staplings) {
                 next.complaint.get_or_insert(error);
             }
             let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { continue };
@@ -174,11 +181,11 @@ impl Ocsp {
     fn staple(
         &self,
         options: &Options,
-        tls: &TlsOptions,
+        (tls, kind): (&TlsOptions, &'static str),
         (terms, present): (&TlsTerms, Option<Arc<Staple>>),
         staplings: &mut Vec<Stapling>,
     ) -> Result<(), String> {
-        let Some(stapling) = Stapling::of(options, tls, &terms.staple, &self.log)? else { return Ok(()) };
+        let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else { return Ok(()) };
         if let Some(present) = present {
             terms.staple.inherit(&present);
         }

@@ -57,7 +57,7 @@ impl Stapling {
     /// When it cannot be: the issuer is not to be found, or there is nowhere to keep proofs.
     pub(crate) fn of(
         options: &Options,
-        tls: &TlsOptions,
+        (tls, kind): (&TlsOptions, &'static str),
         staple: &Arc<Staple>,
         log: &Arc<Logger>,
     ) -> Result<Option<Self>, String> {
@@ -89,7 +89,7 @@ impl Stapling {
         let url = stapling.and_then(|stapling| stapling.url.clone());
         let responders = url.map_or_else(|| responders(&cert), |url| vec![url]);
         let (staple, log) = (Arc::clone(staple), Arc::clone(log));
-        Ok(Some(Self { kind: "Client", cert, issuer, file, responders, directory, ends_server, staple, log }))
+        Ok(Some(Self { kind, cert, issuer, file, responders, directory, ends_server, staple, log }))
     }
 
     /// Finds the first proof, in its file or by asking.

@@ -1,4 +1,4 @@
-//! A handshake with a client, from its first byte to the last.
+//! A handshake with a client or another server, from its first byte to the last.
 //!
 //! It costs a millisecond of computing, so it runs away from the shards: waiting on the control
 //! runtime, computing on its threads for blocking work, which give way to shards. What it costs in
@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 use super::Permits;
@@ -17,7 +18,8 @@ use crate::budget::StrangerBudget;
 use crate::os_error;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{NO_HANDSHAKE, TlsTerms, bad_certificate, words};
-use rustls::ServerConnection;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ConnectionCommon, ServerConnection, SideData};
 use tokio::net::TcpStream;
 
 /// The first byte of a handshake.
@@ -56,7 +58,8 @@ pub(crate) async fn handshake(
     let first = first_record(stream, &ends, ahead, budget).await?;
     // Boxed: it is most of the task, and those who have not come so far should not pay for it.
     Box::pin(async move {
-        let mut connection = converse(stream, &ends, &terms, &permits, (&first, budget)).await?;
+        let begin = || ServerConnection::new(Arc::clone(&terms.config));
+        let mut connection = converse(stream, &ends, begin, &permits, (&first, budget)).await?;
         if let Some(revocation) = &terms.revocation {
             // Boxed once more: few come so far.
             let shown = connection.peer_certificates().unwrap_or_default();
@@ -71,17 +74,37 @@ pub(crate) async fn handshake(
     .await
 }
 
-/// The handshake itself, from a first record on. Its last words are not out.
-async fn converse(
+/// Does the handshake with a server that was dialled and has to bear this name.
+///
+/// # Errors
+/// In words for the log.
+pub(super) async fn greet_server(
     stream: &TcpStream,
     ends: &Ends,
-    terms: &TlsTerms,
+    (config, name): (&Arc<ClientConfig>, ServerName<'static>),
+    permits: &Permits,
+    budget: &mut StrangerBudget,
+) -> Result<ClientConnection, String> {
+    let begin = || ClientConnection::new(Arc::clone(config), name);
+    let mut connection = converse(stream, ends, begin, permits, (&[], budget)).await?;
+    send(stream, ends, &mut connection).await?;
+    Ok(connection)
+}
+
+/// The handshake itself, from a first record on. Its last words are not out.
+async fn converse<C, D: SideData + 'static>(
+    stream: &TcpStream,
+    ends: &Ends,
+    begin: impl FnOnce() -> Result<C, rustls::Error>,
     permits: &Permits,
     (first, budget): (&[u8], &mut StrangerBudget),
-) -> Result<ServerConnection, String> {
+) -> Result<C, String>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Send + 'static,
+{
     let closed = |_| "EOF".to_owned();
     let _permit = permits.open_handshakes.acquire().await.map_err(closed)?;
-    let mut connection = ServerConnection::new(Arc::clone(&terms.config)).map_err(|error| words(&error))?;
+    let mut connection = begin().map_err(|error| words(&error))?;
     let mut ahead = first;
     while connection.is_handshaking() {
         send(stream, ends, &mut connection).await?;
@@ -112,7 +135,11 @@ async fn converse(
 }
 
 /// Writes what rustls has to say.
-async fn send(stream: &TcpStream, ends: &Ends, connection: &mut ServerConnection) -> Result<(), String> {
+async fn send<D: SideData>(
+    stream: &TcpStream,
+    ends: &Ends,
+    connection: &mut ConnectionCommon<D>,
+) -> Result<(), String> {
     while connection.wants_write() {
         match connection.write_tls(&mut Socket(stream)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -206,10 +233,13 @@ impl Ends {
 
 /// Works on what was read, where it holds up nobody: thousands of clients that come back at once
 /// would otherwise keep the control runtime from accepting, monitoring and signals for seconds.
-async fn compute(
-    mut connection: ServerConnection,
+async fn compute<C, D: SideData + 'static>(
+    mut connection: C,
     permits: &Permits,
-) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
+) -> Result<(C, Result<(), rustls::Error>), String>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Send + 'static,
+{
     let Ok(_place) = permits.handshakes.acquire().await else { return Err("EOF".to_owned()) };
     let computing = supervise::blocking(SupervisedPart::Handshake, move || {
         give_way();

@@ -5,13 +5,17 @@
 
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};
-use super::socket::Socket;
+use super::link_codec::{LinkPacker, LinkRead, PackedSocket};
+use super::link_handshake::LinkSecurity;
+use super::secure::ConnTls;
+use super::socket::{SecureSocket, Socket};
 use super::{Mail, Mailbox, ShardLocal};
 use crate::supervise::{self, SupervisedPart};
 use bytes::{Buf, BufMut, BytesMut};
-use myelin_broker::{Announcing, Endpoint, Level};
+use myelin_broker::{Announcing, Endpoint, Level, Transport};
 use myelin_mesh::{LinkSession, LinkSide, Mesh, Next};
 use myelin_wire::error::CloseReason;
+use myelin_wire::s2::S2Level;
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
@@ -20,7 +24,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 
 /// A socket to another server, and who has dialled.
 pub(crate) struct NewLink {
@@ -28,6 +31,8 @@ pub(crate) struct NewLink {
     pub(crate) peer: SocketAddr,
     pub(crate) mesh: Arc<Mesh>,
     pub(crate) side: LinkSide,
+    /// Where servers speak TLS.
+    pub(crate) security: Option<LinkSecurity>,
 }
 
 /// Bytes per read, and before it is known who the other side is.
@@ -46,11 +51,12 @@ enum LinkEvent {
 }
 
 /// A link's task.
-struct LinkTask {
-    local: Rc<ShardLocal>,
-    handle: Rc<ConnHandle>,
+pub(super) struct LinkTask {
+    pub(super) local: Rc<ShardLocal>,
+    pub(super) handle: Rc<ConnHandle>,
     session: LinkSession,
-    read: OwnedReadHalf,
+    read: LinkRead,
+    packer: Arc<LinkPacker>,
     /// Bytes that have come and are not dealt with.
     held: BytesMut,
     /// Bytes that the operation at its front takes at least.
@@ -65,38 +71,45 @@ pub(super) fn open(
     local: &Rc<ShardLocal>,
     stream: tokio::net::TcpStream,
     (peer, mesh, side): (SocketAddr, &Arc<Mesh>, LinkSide),
+    security: Option<LinkSecurity>,
 ) -> impl Future<Output = ()> + use<> {
     if let Err(error) = stream.set_nodelay(true) {
         local.broker.log().write(Level::Debug, format_args!("{peer} - cannot set TCP_NODELAY: {error}"));
     }
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
-    let socket = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
+    let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
+    let tls = security.as_ref().map(|_| ConnTls::new());
+    let inner: Box<dyn Transport> = match &tls {
+        Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
+        None => Box::new(plain),
+    };
+    let packer = Arc::<LinkPacker>::default();
+    let socket = PackedSocket { inner, packer: Arc::downgrade(&packer) };
     let conn = local.broker.connect_link(Endpoint { peer, start: SystemTime::now() }, Box::new(socket));
-    let handle = ConnHandle::new(Arc::clone(&conn), write, None, None);
-    let now = Instant::now();
-    let session = LinkSession::open(mesh, &mut local.shard.borrow_mut(), &conn, side, now);
+    let handle = ConnHandle::new(Arc::clone(&conn), write, tls, None);
+    let session = LinkSession::open(mesh, &local.broker, &conn, side, Instant::now());
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&handle));
     let alarm = session.deadline();
     local.timers.enter(alarm, conn.cid());
-    local.flush_soon();
     let task = LinkTask {
         local: Rc::clone(local),
+        read: LinkRead::new(read, &handle),
         handle,
         session,
-        read,
+        packer,
         held: BytesMut::new(),
         need: 1,
         is_known: false,
         full_reads: 0,
         alarm,
     };
-    serve(task)
+    serve(task, security)
 }
 
 /// Serves a link to its end, which is an orderly one also after a panic.
-async fn serve(mut task: LinkTask) {
-    let life = supervise::guarded(SupervisedPart::Link, pin!(task.run())).await;
+async fn serve(mut task: LinkTask, security: Option<LinkSecurity>) {
+    let life = supervise::guarded(SupervisedPart::Link, pin!(task.live(security))).await;
     let reason = life.unwrap_or(CloseReason::InternalError);
     let ended = supervise::guarded(SupervisedPart::Link, pin!(task.finish(reason))).await;
     if ended.is_none() {
@@ -105,6 +118,23 @@ async fn serve(mut task: LinkTask) {
 }
 
 impl LinkTask {
+    async fn live(&mut self, security: Option<LinkSecurity>) -> CloseReason {
+        let shown = match security {
+            // Boxed: the handshake is larger than all that follows, and soon over.
+            Some(security) => Box::pin(self.secure(security)).await,
+            None => Ok(None),
+        };
+        match shown {
+            Ok(shown) => {
+                self.session.greet(&mut self.local.shard.borrow_mut(), shown, Instant::now());
+            }
+            Err(reason) => return reason,
+        }
+        self.local.flush_soon();
+        self.check_alarm();
+        self.run().await
+    }
+
     async fn run(&mut self) -> CloseReason {
         loop {
             let event = poll_fn(|cx| self.poll(cx)).await;
@@ -150,6 +180,12 @@ impl LinkTask {
                 self.announce(announcing);
             }
             self.check_alarm();
+            if let Some(level) = self.session.take_switch() {
+                self.begin_compression(level).await?;
+            }
+            if let Some(level) = self.session.take_level() {
+                self.packer.set_level(level);
+            }
             match ingested.next {
                 Next::More(need) => self.need = need,
                 Next::Flush => {
@@ -172,6 +208,25 @@ impl LinkTask {
         Ok(())
     }
 
+    /// Compresses from here on, in both directions; what was said before goes out as it is.
+    async fn begin_compression(&mut self, level: S2Level) -> Result<(), CloseReason> {
+        let conn = Arc::clone(&self.handle.conn);
+        self.local.shard.borrow_mut().flush_link(&conn);
+        self.local.flush();
+        let written = async {
+            while conn.pending() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LINGER, written).await.map_err(|_| CloseReason::SlowConsumerWriteDeadline)?;
+        self.packer.begin(level);
+        self.read.unpack(&self.held.split());
+        self.session.has_switched();
+        self.local.shard.borrow_mut().flush_link(&conn);
+        self.local.flush_soon();
+        Ok(())
+    }
+
     /// Tells the other side what is wanted here: where that is much, away from the shard.
     fn announce(&self, announcing: Announcing) {
         if announcing.is_long() {
@@ -179,6 +234,8 @@ impl LinkTask {
         } else {
             announcing.run();
         }
+        let line = format_args!("Sent local subscriptions to route");
+        self.local.broker.log_for(Level::Debug, &self.handle.conn, line);
     }
 
     fn notice(&mut self, notice: ConnNotice) -> Result<(), CloseReason> {
@@ -188,11 +245,16 @@ impl LinkTask {
                 None => Ok(()),
             },
             ConnNotice::Due => self.due(),
+            ConnNotice::Refresh => {
+                let reloaded = self.session.reload(&mut self.local.shard.borrow_mut());
+                if let Some(level) = self.session.take_level() {
+                    self.packer.set_level(level);
+                }
+                self.local.flush_soon();
+                reloaded
+            }
             // For clients.
-            ConnNotice::Announce
-            | ConnNotice::AnnounceLameDuck
-            | ConnNotice::Refresh
-            | ConnNotice::Authenticated(_) => Ok(()),
+            ConnNotice::Announce | ConnNotice::AnnounceLameDuck | ConnNotice::Authenticated(_) => Ok(()),
         }
     }
 
@@ -232,6 +294,9 @@ impl LinkTask {
                 }
             };
             let _ = tokio::time::timeout(LINGER, linger).await;
+        }
+        if let Some(tls) = self.handle.secure() {
+            tls.farewell(&self.handle.write);
         }
         self.let_go();
     }

@@ -22,6 +22,8 @@ mod conn_handle;
 mod drain;
 mod handshake;
 mod link;
+mod link_codec;
+mod link_handshake;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -54,6 +56,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub(crate) use handshake::{HANDSHAKE, handshake};
 pub(crate) use link::NewLink;
+pub(crate) use link_handshake::LinkSecurity;
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.
@@ -467,9 +470,9 @@ impl ShardLocal {
     }
 
     fn accept_link(self: &Rc<Self>, new: NewLink) {
-        let NewLink { stream, peer, mesh, side } = new;
+        let NewLink { stream, peer, mesh, side, security } = new;
         match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => self.begin(|| link::open(self, stream, (peer, &mesh, side))),
+            Ok(stream) => self.begin(|| link::open(self, stream, (peer, &mesh, side), security)),
             Err(error) => self.cannot_use(peer, &error),
         }
     }

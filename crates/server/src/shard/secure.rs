@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 
-use rustls::ServerConnection;
+use rustls::Connection;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -29,7 +29,7 @@ pub(super) struct ConnTls {
 
 /// State that changes with every read and write. The lock is never contended: one thread uses it.
 struct TlsState {
-    connection: ServerConnection,
+    connection: Connection,
     /// Bytes that were encrypted and not yet reported as written, because not all of what they
     /// became is in the socket. They stay at the front of the outbox until then.
     ahead: usize,
@@ -44,7 +44,8 @@ impl ConnTls {
     }
 
     /// From here on everything is encrypted.
-    pub(super) fn begin(&self, connection: ServerConnection) {
+    pub(super) fn begin(&self, connection: impl Into<Connection>) {
+        let connection = connection.into();
         let _ = self.state.set(Mutex::new(TlsState { connection, ahead: 0, fault: None }));
     }
 

@@ -57,4 +57,7 @@ impl Transport for SecureSocket {
     fn kick(&self, conn: &Arc<Conn>) {
         self.plain.kick(conn);
     }
+    fn wake(&self, conn: &Arc<Conn>) {
+        self.plain.wake(conn);
+    }
 }

@@ -155,6 +155,9 @@ pub(crate) fn words(error: &Error) -> String {
                 | CertificateError::NotValidYetContext { .. } => {
                     "certificate has expired or is not yet valid".to_owned()
                 }
+                CertificateError::NotValidForNameContext { expected, presented } => {
+                    other_names(&expected.to_str(), presented)
+                }
                 // What the library has no name for is its own `Debug`, which is nobody's language.
                 CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
                     "certificate signed by unknown authority".to_owned()
@@ -178,6 +181,24 @@ pub(crate) fn words(error: &Error) -> String {
         Error::AlertReceived(alert) => format!("remote error: tls: {}", alert_words(*alert)),
         other => format!("tls: {other}"),
     }
+}
+
+/// Beginnings of what is said of a certificate that bears another name than that of the server that
+/// was dialled.
+pub(super) const NAMES: &str = "certificate is valid for ";
+pub(super) const NO_NAMES: &str = "certificate is not valid for any names, but wanted to match ";
+
+/// Says which names a certificate bears instead of the expected one.
+fn other_names(expected: &str, presented: &[String]) -> String {
+    let bare = |name: &String| {
+        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+        inner.trim_matches('"').to_owned()
+    };
+    let presented: Vec<_> = presented.iter().map(bare).collect();
+    if presented.is_empty() {
+        return format!("{NO_NAMES}{expected}");
+    }
+    format!("{NAMES}{}, not {expected}", presented.join(", "))
 }
 
 /// For bytes that do not begin a handshake.

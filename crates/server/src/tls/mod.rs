@@ -7,6 +7,7 @@
 mod alert;
 mod clients;
 mod files;
+mod links;
 mod outbound;
 mod peer;
 mod rate;
@@ -29,6 +30,7 @@ use rustls::version::{TLS12, TLS13};
 use crate::ocsp::PeerCheck;
 pub(crate) use alert::bad_certificate;
 pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
+pub(crate) use links::{LINK_TIMEOUT, LinkOffer, LinkTls, agreed, is_about_names, peer_certificate};
 use files::{Authorities, CertifiedKeys};
 pub(crate) use outbound::outbound_config;
 pub(crate) use peer::{issuer, subject};

@@ -9,6 +9,9 @@ mod messages;
 mod operators;
 mod pages;
 mod tokens;
+mod permissions;
+mod reloading;
+mod secure;
 
 use crate::eventually;
 use crate::process::{PROGRAM, Server, Setup};
@@ -62,12 +65,21 @@ impl Member {
     }
 
     fn setup(program: &Path, name: &str, port: u16, routes: &[u16], more: &str) -> Setup {
-        let routes: Vec<_> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-        let config = format!(
-            "server_name: {name}\ncluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{}] }}\n{more}",
-            routes.join(", ")
-        );
-        Setup::default().program(program).config(&config)
+        Setup::default().program(program).config(&config(name, port, routes, "", more))
+    }
+
+    /// A server with more in its `cluster{}`, and in its log.
+    fn with(kind: ServerKind, name: &str, port: u16, routes: &[u16], inner: &str) -> Option<Self> {
+        let text = config(name, port, routes, inner, "");
+        let setup = Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]);
+        Some(Self { server: setup.start(), port })
+    }
+
+    /// What is shown of all links under one name.
+    fn shown(&self, field: &str) -> Vec<String> {
+        let page = self.server.page("/routez");
+        let routes = page["routes"].as_array().cloned().unwrap_or_default();
+        routes.iter().map(|route| route[field].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// Names of other servers to which it has links.
@@ -97,6 +109,26 @@ impl Member {
     }
 }
 
+/// A configuration file. Where `inner` has routes, those on the ports are left out.
+fn config(name: &str, port: u16, routes: &[u16], inner: &str, more: &str) -> String {
+    let routes: Vec<_> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+    let routes = if inner.contains("routes:") { String::new() } else { format!("routes: [{}]", routes.join(", ")) };
+    format!(
+        "server_name: {name}\ncluster {{ name: C, listen: \"127.0.0.1:{port}\"\n{routes}\n{inner} }}\n{more}"
+    )
+}
+
+/// Two servers, of which the second dials the first, with these in their `cluster{}`.
+fn two(kinds: [ServerKind; 2], inner: [&str; 2]) -> Option<[Member; 2]> {
+    let ports = [free_port(), free_port()];
+    let a = Member::with(kinds[0], "S0", ports[0], &[], inner[0])?;
+    let b = Member::with(kinds[1], "S1", ports[1], &[ports[0]], inner[1])?;
+    Some([a, b])
+}
+
+/// The mixes of two servers.
+const MIXES: [[ServerKind; 2]; 3] = [[Ours, Ours], [Ours, Reference], [Reference, Ours]];
+
 /// Servers of these kinds that all know each other; `None` where there is no nats-server to be one
 /// of them.
 fn cluster(kinds: &[ServerKind], more: &str) -> Option<Vec<Member>> {
@@ -121,8 +153,7 @@ fn settle(members: &[Member]) {
 
 /// Clusters of two in all mixes that can be had.
 fn pairs(more: &str) -> Vec<Vec<Member>> {
-    let kinds = [[Ours, Ours], [Ours, Reference], [Reference, Ours]];
-    kinds.iter().filter_map(|kinds| cluster(kinds, more)).collect()
+    MIXES.iter().filter_map(|kinds| cluster(kinds, more)).collect()
 }
 
 /// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes

@@ -1,6 +1,6 @@
 //! `cluster{}` and `gateway{}`.
 
-use super::{BlockTable, Class, OptionEntry};
+use super::{BlockTable, OptionEntry};
 
 pub(super) static CLUSTER: BlockTable = BlockTable {
     title: "cluster",
@@ -20,11 +20,9 @@ pub(super) static CLUSTER: BlockTable = BlockTable {
             "block",
             "",
             "Which interest crosses routes: `import` and `export`.",
-        )
-        .missing("permissions of routes"),
+        ),
         OptionEntry::new(&["routes"], "list of URLs", "", "Servers of the cluster to connect to."),
-        OptionEntry::new(&["tls"], "block", "", "TLS between servers; both sides show certificates.")
-            .missing("TLS between servers"),
+        OptionEntry::new(&["tls"], "block", "", "TLS between servers; both sides show certificates."),
         OptionEntry::new(
             &["cluster_advertise", "advertise"],
             "`host` or `host:port`",
@@ -66,8 +64,7 @@ pub(super) static CLUSTER: BlockTable = BlockTable {
             "mode, boolean or block",
             "accept",
             "How routes are compressed; `on` is `s2_fast`.",
-        )
-        .class(Class::Partly("`accept`, which compresses nothing, and `off`")),
+        ),
         OptionEntry::new(
             &["ping_interval"],
             "duration",

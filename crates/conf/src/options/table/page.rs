@@ -41,7 +41,6 @@ fn row(page: &mut String, entry: &OptionEntry) {
         Class::Works => "works".to_owned(),
         Class::NoMeaning(why) => format!("no meaning here: {why}"),
         Class::Missing(feature) => format!("missing: {feature}"),
-        Class::Partly(works) => format!("works: {works}"),
     };
     let reload = if entry.reloads { "yes" } else { "no" };
     let _ = writeln!(

@@ -1,6 +1,6 @@
 //! Pages on which an operator sees a cluster.
 
-use super::{Member, Ours, Raw, Reference, ServerKind, cluster, settle};
+use super::{MIXES, Member, Ours, Raw, Reference, ServerKind, cluster, config, free_port, settle, wait_for_interest};
 use crate::eventually;
 use serde_json::Value;
 
@@ -87,4 +87,105 @@ fn who_answers(member: &Member, count: usize) -> Vec<String> {
         found.len() == count
     });
     found
+}
+
+/// What the other side wants, by subject and in detail, as the reference shows it.
+#[test]
+fn interest_of_links_is_listed() {
+    for kinds in MIXES {
+        let Some(members) = cluster(&kinds, "") else { continue };
+        let (mut a, mut b) = (members[0].client(), members[1].client());
+        b.send("SUB one 1\r\nSUB two q 2\r\n");
+        wait_for_interest(&mut a, &mut b);
+        let of_all = |name: &str, path: &str| {
+            let page = members[0].server.page(path);
+            let routes = page["routes"].as_array().cloned().unwrap_or_default();
+            let lists = routes.into_iter().filter_map(|route| route[name].as_array().cloned());
+            lists.flatten().collect::<Vec<Value>>()
+        };
+        let subjects = of_all("subscriptions_list", "/routez?subs=1");
+        assert!(subjects.iter().any(|subject| subject == "one"), "{kinds:?}: {subjects:?}");
+        let details = of_all("subscriptions_list_detail", "/routez?subs=detail");
+        let two = details.iter().find(|detail| detail["subject"] == "two").expect("such a detail");
+        assert_eq!((&two["qgroup"], &two["sid"]), (&Value::from("q"), &Value::from("$G two q")), "{kinds:?}");
+        assert_eq!(names(two), ["cid", "msgs", "qgroup", "sid", "subject"], "{kinds:?}");
+        assert!(of_all("subscriptions_list", "/routez").is_empty());
+    }
+}
+
+/// The protocol log shows what the other server says.
+#[test]
+fn links_are_in_the_protocol_log() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let start = |at: usize, routes: &[u16]| {
+            let text = config(&format!("S{at}"), ports[at], routes, "", "");
+            let setup = crate::process::Setup::default().program(&kinds[at].program()?).config(&text);
+            Some(Member { server: setup.flags(&["-DV"]).start(), port: ports[at] })
+        };
+        let (Some(a), Some(b)) = (start(0, &[]), start(1, &[ports[0]])) else { continue };
+        let members = [a, b];
+        settle(&members);
+        let (mut a, mut b) = (members[0].client(), members[1].client());
+        b.subscribe("logged", 1);
+        wait_for_interest(&mut a, &mut b);
+        a.send("PUB logged re 2\r\nhi\r\n");
+        b.message();
+        for (at, text) in [
+            (0, "<<- [CONNECT {\"echo\":true,"),
+            (0, "<<- [RS+ $G logged]"),
+            (1, "<<- [RMSG $G logged re 2]"),
+            (1, "<<- MSG_PAYLOAD: [\"hi\"]"),
+            (0, "Router Ping Timer"),
+            (0, "->> [PING]"),
+            (1, "<<- [PING]"),
+            (1, "->> [PONG]"),
+        ] {
+            eventually(text, || {
+                let log = members[at].server.log();
+                log.lines().any(|line| line.contains(text) && line.contains(" - rid:"))
+            });
+        }
+        assert!(!members[0].server.log().contains("<<- [INFO"), "{kinds:?}");
+    }
+}
+
+/// The ports file tells of the port for routes.
+#[test]
+fn the_ports_file_has_the_port_for_routes() {
+    for kind in [Ours, Reference] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let more = format!("ports_file_dir: \"{}\"", folder.path().display());
+        let port = free_port();
+        let Some(member) = Member::start(kind, "S0", port, &[], &more) else { continue };
+        eventually("the ports file", || {
+            let files = std::fs::read_dir(folder.path()).expect("a folder");
+            let text = files.filter_map(Result::ok).find_map(|file| std::fs::read_to_string(file.path()).ok());
+            let ports = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+            ports.is_some_and(|ports| ports["cluster"][0] == format!("nats://127.0.0.1:{port}"))
+        });
+        drop(member);
+    }
+}
+
+/// Clients of WebSocket are told the addresses of all servers for clients of WebSocket.
+#[test]
+fn clients_of_websocket_are_told_of_all_servers() {
+    for kinds in MIXES {
+        let more = "websocket { listen: \"127.0.0.1:-1\", no_tls: true }";
+        let Some(members) = cluster(&kinds, more) else { continue };
+        let mut expected: Vec<String> =
+            members.iter().map(|member| crate::websocket::address(&member.server).to_string()).collect();
+        expected.sort();
+        for member in &members {
+            eventually("addresses of both", || {
+                let address = crate::websocket::address(&member.server);
+                let info = crate::websocket::peer::Peer::open(address, "").info();
+                let urls = info["connect_urls"].as_array().cloned().unwrap_or_default();
+                let mut urls: Vec<_> = urls.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                urls.sort();
+                urls == expected
+            });
+        }
+    }
 }

@@ -1,0 +1,32 @@
+//! Lines of a link in the protocol log (`-V`): what the other side says, but for INFO, and what this
+//! server says of itself.
+
+use super::Link;
+use crate::log::Level;
+use crate::protocol_log::Direction;
+use myelin_wire::peer::parser::Routed;
+
+impl Link {
+    /// Whether the protocol log is on.
+    pub fn is_logged(&self) -> bool {
+        self.broker.log().enabled(Level::Trace)
+    }
+
+    /// An operation of the other side, and the message if it is one.
+    #[cold]
+    pub fn log_in(&self, operation: &[u8], message: Option<&Routed<'_>>) {
+        let end = operation.iter().position(|byte| *byte == b'\n').unwrap_or(operation.len());
+        let line = String::from_utf8_lossy(&operation[..end]);
+        self.broker.log_protocol_line(&self.conn, Direction::In, line.trim_end());
+        if let Some(Routed { body, header_len, .. }) = message {
+            self.broker.log_payload(&self.conn, Direction::In, body, *header_len as usize);
+        }
+    }
+
+    /// Something that this server says.
+    pub fn log_out(&self, line: &str) {
+        if self.is_logged() {
+            self.broker.log_protocol_line(&self.conn, Direction::Out, line);
+        }
+    }
+}

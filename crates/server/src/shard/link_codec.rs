@@ -1,0 +1,259 @@
+//! What lies between a link and its socket: TLS, and S2 where both servers want it.
+//!
+//! Compression goes under the outbox, as TLS does, and around TLS where there is both. Whoever holds
+//! the outbox's claim compresses what is written at once into a stream of its own, at most a block;
+//! until all of it is in the socket, what it was made of stays at the front of the outbox.
+
+use super::conn_handle::ConnHandle;
+use myelin_broker::{Conn, Transport};
+use myelin_wire::s2::{S2Level, S2Reader, S2Writer, WRITTEN_BLOCK};
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::tcp::OwnedReadHalf;
+
+/// Compressed bytes that are read at once.
+const PACKED_READ: usize = 128 * 1024;
+
+/// The writing side of a link's compression. Its lock is never contended: whoever holds the claim of
+/// the outbox writes.
+#[derive(Default)]
+pub(super) struct LinkPacker(Mutex<Option<Packing>>);
+
+struct Packing {
+    writer: S2Writer,
+    /// A stream on its way, and how much of it is in the socket.
+    packed: Vec<u8>,
+    sent: usize,
+    /// Bytes that became the stream, and were not reported as written yet.
+    ahead: usize,
+}
+
+impl LinkPacker {
+    fn state(&self) -> MutexGuard<'_, Option<Packing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that is written from here on is compressed. Nothing may be on its way.
+    pub(super) fn begin(&self, level: S2Level) {
+        let writer = S2Writer::new(level);
+        *self.state() = Some(Packing { writer, packed: Vec::new(), sent: 0, ahead: 0 });
+    }
+
+    /// Changes the level of what is compressed from here on.
+    pub(super) fn set_level(&self, level: S2Level) {
+        if let Some(packing) = &mut *self.state() {
+            packing.writer.set_level(level);
+        }
+    }
+
+    fn try_write(
+        &self,
+        bufs: &[IoSlice<'_>],
+        out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut out = out;
+        match &mut *self.state() {
+            None => out(bufs),
+            Some(packing) => packing.try_write(bufs, out),
+        }
+    }
+}
+
+impl Packing {
+    fn try_write(
+        &mut self,
+        bufs: &[IoSlice<'_>],
+        mut out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if self.ahead == 0 {
+            self.pack(bufs);
+        }
+        let begun = self.sent;
+        while self.sent < self.packed.len() {
+            match out(&[IoSlice::new(&self.packed[self.sent..])]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.sent += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Some of it is out. That counts as progress, but never as all.
+                    let report = (self.sent - begun).min(self.ahead.saturating_sub(1));
+                    self.ahead -= report;
+                    return if report > 0 { Ok(report) } else { Err(error) };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(std::mem::take(&mut self.ahead))
+    }
+
+    /// Compresses what is at the front, a block at most.
+    fn pack(&mut self, bufs: &[IoSlice<'_>]) {
+        let mut room = WRITTEN_BLOCK;
+        let pieces = bufs.iter().map_while(|buf| {
+            let piece = &buf[..buf.len().min(room)];
+            room -= piece.len();
+            (!piece.is_empty()).then_some(piece)
+        });
+        self.packed.clear();
+        self.sent = 0;
+        self.writer.write(pieces, &mut self.packed);
+        self.ahead = WRITTEN_BLOCK - room;
+    }
+}
+
+/// A link's socket, with or without TLS, and compression once it is agreed on.
+pub(super) struct PackedSocket {
+    pub(super) inner: Box<dyn Transport>,
+    pub(super) packer: Weak<LinkPacker>,
+}
+
+impl Transport for PackedSocket {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let packer = self.packer.upgrade().ok_or(ErrorKind::BrokenPipe)?;
+        packer.try_write(bufs, |bufs| self.inner.try_write(bufs))
+    }
+
+    fn wait_writable(&self, conn: &Arc<Conn>) {
+        self.inner.wait_writable(conn);
+    }
+
+    fn kick(&self, conn: &Arc<Conn>) {
+        self.inner.kick(conn);
+    }
+
+    fn wake(&self, conn: &Arc<Conn>) {
+        self.inner.wake(conn);
+    }
+}
+
+/// The reading side of a link: what the other side has said, decrypted and decompressed.
+pub(super) struct LinkRead {
+    read: OwnedReadHalf,
+    handle: Rc<ConnHandle>,
+    unpacking: Option<Box<Unpacking>>,
+}
+
+struct Unpacking {
+    reader: S2Reader,
+    /// Compressed bytes, and how many of them are dealt with.
+    packed: Vec<u8>,
+    used: usize,
+    /// A decompressed block, and how much of it was handed out.
+    block: Vec<u8>,
+    given: usize,
+}
+
+impl LinkRead {
+    pub(super) fn new(read: OwnedReadHalf, handle: &Rc<ConnHandle>) -> Self {
+        Self { read, handle: Rc::clone(handle), unpacking: None }
+    }
+
+    /// Everything from here on is compressed, beginning with `ahead`, which was read already.
+    pub(super) fn unpack(&mut self, ahead: &[u8]) {
+        self.unpacking = Some(Box::new(Unpacking {
+            reader: S2Reader::new(WRITTEN_BLOCK),
+            packed: ahead.to_vec(),
+            used: 0,
+            block: Vec::new(),
+            given: 0,
+        }));
+    }
+}
+
+impl AsyncRead for LinkRead {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { read, handle, unpacking } = self.get_mut();
+        let Some(unpacking) = unpacking else { return handle.poll_read(cx, read, into) };
+        loop {
+            if unpacking.give(into)? {
+                return Poll::Ready(Ok(()));
+            }
+            unpacking.packed.resize(PACKED_READ, 0);
+            let mut packed = ReadBuf::new(&mut unpacking.packed);
+            let polled = handle.poll_read(cx, read, &mut packed);
+            let filled = packed.filled().len();
+            unpacking.packed.truncate(filled);
+            unpacking.used = 0;
+            ready!(polled)?;
+            if filled == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl Unpacking {
+    /// Hands out what is there, as much as there is room for; false if there is nothing.
+    fn give(&mut self, into: &mut ReadBuf<'_>) -> io::Result<bool> {
+        let before = into.filled().len();
+        while into.remaining() > 0 {
+            if self.given < self.block.len() {
+                let count = into.remaining().min(self.block.len() - self.given);
+                into.put_slice(&self.block[self.given..self.given + count]);
+                self.given += count;
+                continue;
+            }
+            if self.used >= self.packed.len() {
+                break;
+            }
+            let read = self.reader.read_into(&self.packed[self.used..], &mut self.block);
+            self.used += read.map_err(io::Error::other)?;
+            self.given = 0;
+        }
+        Ok(into.filled().len() > before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket that takes `most` bytes at a time and then nothing, again and again.
+    fn written(pieces: &[&[u8]], most: usize) -> Vec<u8> {
+        let packer = LinkPacker::default();
+        packer.begin(S2Level::Fast);
+        let (mut left, mut socket): (Vec<u8>, Vec<u8>) = (pieces.concat(), Vec::new());
+        while !left.is_empty() {
+            let mut took = false;
+            let half = left.len() / 2;
+            let bufs = [IoSlice::new(&left[..half]), IoSlice::new(&left[half..])];
+            let outcome = packer.try_write(&bufs, |bufs| {
+                if std::mem::replace(&mut took, true) {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                let count = bufs[0].len().min(most);
+                socket.extend_from_slice(&bufs[0][..count]);
+                Ok(count)
+            });
+            match outcome {
+                Ok(count) => drop(left.drain(..count)),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        socket
+    }
+
+    #[test]
+    fn a_socket_that_takes_little_gets_everything_once() {
+        let text: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251 + at / 9973) as u8).collect();
+        for most in [7_001, 100_000, usize::MAX] {
+            let packed = written(&[&text[..5], &text[5..]], most);
+            assert!(packed.len() < text.len());
+            let (mut reader, mut at, mut whole) = (S2Reader::new(WRITTEN_BLOCK), 0, Vec::new());
+            while at < packed.len() {
+                let (used, block) = reader.read(&packed[at..]).expect("what was written");
+                whole.extend_from_slice(block);
+                at += used;
+            }
+            assert!(whole == text, "{most}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! TLS between servers: what a link is offered, whichever side has dialled.
+
+use super::outbound::outbound_config;
+use super::peer::{describe, names};
+use super::suites::{suite_name, version_name};
+use super::clients::{NAMES, NO_NAMES};
+use super::{Offer, Peers, TlsTerms, offer};
+use myelin_conf::options::{ClusterOptions, TlsOptions};
+use myelin_mesh::PeerCertificate;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, CommonState};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Time for a handshake where nothing is configured.
+pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// TLS that links are offered now. It can be exchanged while the server runs; links that exist keep
+/// what they have.
+#[derive(Debug, Default)]
+pub(crate) struct LinkTls {
+    offer: RwLock<Option<Arc<LinkOffer>>>,
+}
+
+impl LinkTls {
+    /// `None` where servers do without TLS.
+    pub(crate) fn get(&self) -> Option<Arc<LinkOffer>> {
+        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, offer: Option<LinkOffer>) {
+        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+    }
+}
+
+/// TLS as it is offered to other servers.
+#[derive(Debug)]
+pub(crate) struct LinkOffer {
+    /// Options of the listener: certificates are always asked for, authorities never.
+    pub(crate) options: TlsOptions,
+    /// For those who dial.
+    pub(crate) terms: TlsTerms,
+    /// For those who are dialled.
+    pub(crate) dialling: Arc<ClientConfig>,
+    /// Time for the handshake.
+    pub(crate) timeout: Duration,
+    /// SHA-256 of the public keys that are accepted, in hex; empty for all.
+    pinned: BTreeSet<String>,
+    /// Notes for the operator.
+    pub(crate) notes: Vec<String>,
+    /// The first host name of the configured routes. Certificates of servers that are known by
+    /// their address only are expected to bear it.
+    borrowed: Mutex<Option<String>>,
+}
+
+impl LinkOffer {
+    /// `None` for a cluster without a `tls{}`.
+    ///
+    /// # Errors
+    /// When its certificates are no good.
+    pub(crate) fn of(cluster: &ClusterOptions) -> Result<Option<Self>, String> {
+        let Some(tls) = &cluster.tls else { return Ok(None) };
+        // Compat: between servers both sides have to show a certificate, whatever is configured.
+        let options = TlsOptions { verify: true, ocsp_peer: None, ..tls.clone() };
+        let Offer { terms, note } = offer(&options, Peers::AsConfigured)?;
+        let mut notes: Vec<_> = note.into_iter().collect();
+        if tls.ocsp_peer.is_some() {
+            // Compat: nor has it in the reference, which does not say so.
+            notes.push("\"ocsp_peer\" has no effect between servers".to_owned());
+        }
+        if tls.insecure {
+            // Compat: the reference's words.
+            let text = "TLS certificate chain and hostname of solicited routes will not be verified. \
+                        DO NOT USE IN PRODUCTION!";
+            notes.push(text.to_owned());
+        }
+        let dialling = Arc::new(outbound_config(Some(tls))?);
+        let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
+        let mut hosts = cluster.routes.iter().map(|route| route.host().to_owned());
+        let borrowed = Mutex::new(hosts.find(|host| !is_address(host)));
+        Ok(Some(Self { options, terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed }))
+    }
+
+    /// The name that the certificate of the server at `host` has to bear.
+    pub(crate) fn name_of(&self, host: &str) -> String {
+        let borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        borrowed.as_ref().filter(|_| is_address(host)).map_or_else(|| host.to_owned(), String::clone)
+    }
+
+    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now on.
+    pub(crate) fn is_not_called(&self, name: &str) {
+        let mut borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if borrowed.as_deref() == Some(name) {
+            *borrowed = None;
+        }
+    }
+
+    /// Whether the other side's public key is one of those that are pinned, where any are.
+    pub(crate) fn accepts(&self, certificate: Option<&PeerCertificate>) -> bool {
+        self.pinned.is_empty() || certificate.is_some_and(|shown| self.pinned.contains(&shown.key))
+    }
+}
+
+fn is_address(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok()
+}
+
+/// What was shown in a handshake, if that can be read.
+pub(crate) fn peer_certificate(shown: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
+    let first = shown?.first()?;
+    let key = describe(first)?.spki_sha256;
+    Some(PeerCertificate { names: Arc::new(names(first)?), key })
+}
+
+/// Version and cipher suite that a handshake agreed on, as the log has them.
+pub(crate) fn agreed(state: &CommonState) -> String {
+    let version = state.protocol_version().map_or("", version_name);
+    let suite = state.negotiated_cipher_suite().map_or_else(String::new, |suite| suite_name(suite.suite()));
+    format!("TLS version {version}, cipher suite {suite}")
+}
+
+/// Whether a handshake failed, by its text, because the certificate bears another name.
+pub(crate) fn is_about_names(words: &str) -> bool {
+    words.contains(NAMES) || words.contains(NO_NAMES)
+}

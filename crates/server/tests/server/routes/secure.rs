@@ -1,0 +1,150 @@
+//! TLS between servers, with nats-server on either side.
+
+use super::{MIXES, Member, Ours, free_port, settle, two, wait_for_interest};
+use crate::tls::Lab;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+/// A message goes from a client of the one to a client of the other.
+fn exchange(members: &[Member]) {
+    let (mut a, mut b) = (members[0].client(), members[1].client());
+    b.subscribe("plain", 1);
+    wait_for_interest(&mut a, &mut b);
+    let body: String = (0..300_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+    a.publish("plain", &body);
+    assert_eq!(b.message().text(), body);
+}
+
+/// A lab whose authority has signed for the routes, and another that knows nobody of it.
+fn labs() -> (Lab, Lab) {
+    (Lab::new(), Lab::new())
+}
+
+#[test]
+fn links_are_encrypted() {
+    let (lab, _) = labs();
+    let block = lab.block("ca_file: \"@ca.pem\"");
+    for kinds in MIXES {
+        for compression in ["accept", "s2_fast"] {
+            let inner = format!("{block} compression: {compression}");
+            let Some(members) = two(kinds, [&inner, &inner]) else { continue };
+            settle(&members);
+            exchange(&members);
+            for (member, side) in members.iter().zip(["server", "client"]) {
+                let log = member.server.log();
+                let begins = format!("Starting TLS route {side} handshake");
+                for line in [&begins[..], "TLS handshake complete", "TLS version 1.3, cipher suite TLS_AES_128"] {
+                    assert!(log.contains(line), "{kinds:?} {line}: {log}");
+                }
+                let expected = if compression == "accept" { "off" } else { "s2_fast" };
+                assert_eq!(member.shown("compression"), [expected; 4], "{kinds:?}");
+            }
+        }
+    }
+}
+
+/// Both show a certificate, whatever is configured, and each has to trust the other's.
+#[test]
+fn a_server_of_another_authority_is_not_linked() {
+    let (lab, stranger) = labs();
+    let (known, unknown) = (lab.block("ca_file: \"@ca.pem\""), stranger.block("ca_file: \"@ca.pem\""));
+    for kinds in MIXES {
+        let Some([a, b]) = two(kinds, [&known, &unknown]) else { continue };
+        let text = "TLS route handshake error: tls: failed to verify certificate: x509: certificate signed by \
+                    unknown authority";
+        b.server.wait_for_log(text);
+        b.server.wait_for_log("Router connection closed: TLS Handshake Failure");
+        a.server.wait_for_log("TLS route handshake error: remote error: tls: ");
+        assert_eq!([a.links(), b.links()], [0, 0]);
+    }
+    // `insecure` is about what the dialled server shows only.
+    let insecure = stranger.block("insecure: true");
+    for kinds in MIXES {
+        let Some([a, b]) = two(kinds, [&known, &insecure]) else { continue };
+        b.server.wait_for_log("TLS certificate chain and hostname of solicited routes will not be verified.");
+        a.server.wait_for_log("TLS route handshake error: tls: failed to verify certificate");
+        assert_eq!(a.links(), 0);
+    }
+}
+
+/// A certificate has to bear the name of the route, or for an address that of the first route that
+/// has a name.
+#[test]
+fn a_certificate_bears_the_name_of_the_route() {
+    let (lab, _) = labs();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    params.is_ca = rcgen::IsCa::NoCa;
+    lab.sign_as("server", &params);
+    let block = lab.block("ca_file: \"@ca.pem\"");
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let Some(a) = Member::with(kinds[0], "S0", ports[0], &[], &block) else { continue };
+        let by_address = format!("{block} routes: [\"nats://127.0.0.1:{}\"]", ports[0]);
+        let Some(b) = Member::with(kinds[1], "S1", ports[1], &[], &by_address) else { continue };
+        b.server.wait_for_log("TLS route handshake error: tls: failed to verify certificate: x509: ");
+        assert_eq!(b.links(), 0);
+        drop(b);
+        let by_name = format!("{block} routes: [\"nats://localhost:{}\"]", ports[0]);
+        let Some(b) = Member::with(kinds[1], "S1", ports[1], &[], &by_name) else { continue };
+        settle(&[a, b]);
+    }
+}
+
+#[test]
+fn keys_are_pinned() {
+    let (lab, _) = labs();
+    let pin = lab.sign("server");
+    let other = lab.sign("other");
+    let block = |pin: &str| lab.block(&format!("ca_file: \"@ca.pem\", pinned_certs: [\"{pin}\"]"));
+    let plain = lab.block("ca_file: \"@ca.pem\"");
+    for kinds in MIXES {
+        let Some(members) = two(kinds, [&block(&pin), &block(&pin)]) else { continue };
+        settle(&members);
+        for inner in [[&block(&other)[..], &plain], [&plain, &block(&other)]] {
+            let Some(members) = two(kinds, inner) else { continue };
+            let at = usize::from(inner[0] == plain);
+            members[at].server.wait_for_log("TLS route handshake error: certificate not pinned");
+            assert_eq!(members[at].links(), 0);
+        }
+    }
+}
+
+/// A name in the certificate is the cluster's user, or that of a configured route.
+#[test]
+fn certificates_let_servers_in() {
+    let (lab, _) = labs();
+    let block = |more: &str| lab.block(&format!("ca_file: \"@ca.pem\", {more}"));
+    let plain = block("");
+    for kinds in MIXES {
+        for (rule, more, is_in) in [
+            ("verify_and_map: true", "authorization { user: localhost, password: x }", true),
+            ("verify_and_map: true", "authorization { user: nobody, password: x }", false),
+            ("verify_and_map: true", "", false),
+            ("verify_cert_and_check_known_urls: true", "routes: [\"nats://localhost:1\"]", true),
+            ("verify_cert_and_check_known_urls: true", "routes: [\"nats://elsewhere:1\"]", false),
+        ] {
+            let inner = format!("{} {more}", block(rule));
+            let Some(members) = two(kinds, [&inner, &plain]) else { continue };
+            if is_in {
+                settle(&members);
+            } else {
+                members[0].server.wait_for_log("authentication error");
+                assert_eq!(members[0].links(), 0, "{kinds:?} {rule}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_does_not_begin_a_handshake_is_closed() {
+    let (lab, _) = labs();
+    let block = lab.block("ca_file: \"@ca.pem\", timeout: \"300ms\"");
+    let Some(member) = Member::with(Ours, "S0", free_port(), &[], &block) else { return };
+    let dial = || TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
+    let mut silent = dial();
+    member.server.wait_for_log("TLS route handshake error: read tcp");
+    assert_eq!(silent.read(&mut [0]).expect("the end"), 0);
+    let mut plain = dial();
+    plain.write_all(b"CONNECT {}\r\n").expect("it reads");
+    member.server.wait_for_log("TLS route handshake error: tls: first record does not look like a TLS handshake");
+}
