@@ -93,14 +93,14 @@ impl Account {
         self.connections.load(Relaxed)
     }
 
-    /// Subscriptions in it now.
+    /// Subscriptions in it now. Compat: with what other servers want.
     pub fn subscriptions(&self) -> usize {
-        self.interest.len()
+        self.interest.len() + self.remote.get().map_or(0, |remote| remote.len())
     }
 
-    /// Subscriptions that were ever made in it.
+    /// Subscriptions that were ever made in it. Compat: with what other servers wanted.
     pub fn subscribed(&self) -> u64 {
-        self.interest.inserted()
+        self.interest.inserted() + self.remote.get().map_or(0, |remote| remote.inserted())
     }
 
     /// Calls `f` for every subscription, for monitoring.

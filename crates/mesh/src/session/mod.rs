@@ -16,7 +16,7 @@ use bytes::Bytes;
 use myelin_broker::{Announcing, Conn, Level, Link, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
-use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
+use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp, Routed};
 use std::fmt::Arguments;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,6 +29,11 @@ const HANDSHAKE_LINE: usize = 64 * 1024;
 const LONGEST_LINE: usize = 1024 * 1024;
 /// Largest message, whatever this server lets its own clients send.
 const LARGEST: u32 = 64 * 1024 * 1024;
+/// Lines of interest after which the shard's other connections have their turn: a server that joins
+/// is told of a million.
+///
+/// Perf: about half a millisecond.
+const INTEREST_PER_TURN: u32 = 512;
 /// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
 const LARGEST_BACKLOG: usize = 1024 * 1024;
 
@@ -161,7 +166,7 @@ impl LinkSession {
         backing: Option<&Bytes>,
         now: Instant,
     ) -> Ingested {
-        let (mut at, mut counts) = (0, (0, 0));
+        let (mut at, mut counts, mut interest) = (0, (0, 0), 0);
         let next = loop {
             if let Some(reason) = self.conn().close_requested() {
                 break Next::Close(reason);
@@ -176,14 +181,22 @@ impl LinkSession {
             if rest.is_empty() {
                 break Next::More(1);
             }
+            if self.is_ready()
+                && let Some((message, len)) = parser::plain_message(rest, &self.limits)
+            {
+                at += len;
+                self.publish(shard, &message, backing, &mut counts, now);
+                continue;
+            }
             match parser::next(rest, &self.limits) {
                 Ok(Parsed::Op(op, len)) => {
                     at += len;
+                    interest += u32::from(matches!(op, PeerOp::Interest(_) | PeerOp::NoInterest(_)));
                     if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
                         break Next::Close(reason);
                     }
                     // Nothing of a handshake comes in masses; interest and messages do.
-                    if self.announcing.is_some() {
+                    if self.announcing.is_some() || interest >= INTEREST_PER_TURN {
                         break Next::Flush;
                     }
                 }
@@ -200,7 +213,21 @@ impl LinkSession {
         Ingested { bytes: at, next }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn publish(
+        &mut self,
+        shard: &mut Shard,
+        message: &Routed<'_>,
+        backing: Option<&Bytes>,
+        counts: &mut (u64, u64),
+        now: Instant,
+    ) {
+        counts.0 += 1;
+        counts.1 += message.body.len() as u64;
+        self.link.publish(shard, message, backing, now);
+    }
+
+    #[inline(never)]
     fn operate(
         &mut self,
         shard: &mut Shard,
@@ -211,9 +238,7 @@ impl LinkSession {
     ) -> Step {
         match (&mut self.state, op) {
             (LinkPhase::Ready(_), PeerOp::Message(message)) => {
-                counts.0 += 1;
-                counts.1 += message.body.len() as u64;
-                self.link.publish(shard, &message, backing, now);
+                self.publish(shard, &message, backing, counts, now);
                 Ok(())
             }
             (LinkPhase::Ready(_), PeerOp::Interest(interest)) => {
