@@ -173,7 +173,7 @@ pub fn plain_publish<'a>(buf: &'a [u8], limits: &ParserLimits) -> Option<(Pub<'a
 /// Length of the word in front of a single blank, unless it is empty or holds another control
 /// character.
 #[inline(always)]
-fn word_len(line: &[u8]) -> Option<usize> {
+pub(crate) fn word_len(line: &[u8]) -> Option<usize> {
     let len = up_to_blank(line)?;
     (len > 0 && line[len] == b' ').then_some(len)
 }
@@ -200,7 +200,7 @@ fn up_to_blank(line: &[u8]) -> Option<usize> {
 
 /// How many digits stand at the front.
 #[inline(always)]
-fn digits_len(line: &[u8]) -> usize {
+pub(crate) fn digits_len(line: &[u8]) -> usize {
     line.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 

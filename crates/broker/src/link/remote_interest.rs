@@ -59,6 +59,11 @@ impl RemoteSub {
         self.weight.load(Relaxed)
     }
 
+    /// Whether it is of leaf nodes.
+    pub(crate) fn is_leaf(&self) -> bool {
+        self.is_leaf
+    }
+
     fn origin(&self) -> &[u8] {
         &self.text[self.subject_len as usize + self.queue_len.unwrap_or(0) as usize..]
     }

@@ -84,6 +84,28 @@ pub(crate) struct Publisher<'a> {
     pub(crate) routed: Option<&'a QueueNames<'a>>,
 }
 
+impl<'a> Publisher<'a> {
+    /// A publisher that is no client: a service, or a server to whose clients a message was
+    /// published. It may publish anything, and mappings are for what clients publish.
+    pub(super) fn internal(conn: &'a Arc<Conn>, account: &'a Arc<Account>, now: Instant) -> Self {
+        Self {
+            conn,
+            account,
+            permissions: None,
+            echo: true,
+            verbose: false,
+            no_responders: false,
+            logs_protocol: false,
+            now,
+            is_service: true,
+            is_mapped: false,
+            hop: None,
+            trace: None,
+            routed: None,
+        }
+    }
+}
+
 /// Result of a publish.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Published {

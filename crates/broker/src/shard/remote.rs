@@ -2,7 +2,8 @@
 //!
 //! A message goes once over each link whose other side wants it, with the names of the queue groups
 //! for which a member over there was chosen. Members here and there are drawn by their number, so
-//! that each member of a group has the same chance wherever it is connected.
+//! that each client in a group has the same chance wherever in the cluster it is connected. Members
+//! behind another server's leaf nodes have their turn where no client is one.
 //!
 //! Budget per link and message: the bytes are copied once into the link's chunk; no lock, no
 //! allocation.
@@ -45,13 +46,30 @@ struct SpreadGroup {
     name: Box<[u8]>,
     /// Members here.
     members: SmallVec<[ClientTarget; 2]>,
-    /// Places of links, and how many members are there.
-    remotes: SmallVec<[(u32, u32); 2]>,
+    /// Clients of other servers.
+    remotes: Weights,
+    /// Members behind leaf nodes of other servers. Compat: clients are preferred, here and there.
+    leaves: Weights,
 }
 
-impl SpreadGroup {
-    fn weight(&self) -> u64 {
-        self.remotes.iter().map(|(_, weight)| u64::from(*weight)).sum()
+/// Places of links, and how many members are there.
+#[derive(Default)]
+struct Weights(SmallVec<[(u32, u32); 2]>);
+
+impl Weights {
+    fn add(&mut self, link: u32, weight: u32) {
+        match self.0.iter_mut().find(|(known, _)| *known == link) {
+            Some((_, known)) => *known = known.saturating_add(weight),
+            None => self.0.push((link, weight)),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().map(|(_, weight)| u64::from(*weight)).sum()
+    }
+
+    fn links(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(|(link, _)| *link)
     }
 }
 
@@ -75,14 +93,16 @@ impl RemoteTargets {
             found.links[at].is_plain = true;
         }
         for group in matched.queues.iter_mut().filter(|group| !group.members.is_empty()) {
-            let mut spread =
-                SpreadGroup { name: group.name().into(), members: SmallVec::new(), remotes: SmallVec::new() };
+            let mut spread = SpreadGroup {
+                name: group.name().into(),
+                members: SmallVec::new(),
+                remotes: Weights::default(),
+                leaves: Weights::default(),
+            };
             for sub in group.members.drain(..) {
                 let at = found.link(account, subject, sub.conn()) as u32;
-                match spread.remotes.iter_mut().find(|(link, _)| *link == at) {
-                    Some((_, weight)) => *weight = weight.saturating_add(sub.weight()),
-                    None => spread.remotes.push((at, sub.weight())),
-                }
+                let weights = if sub.is_leaf() { &mut spread.leaves } else { &mut spread.remotes };
+                weights.add(at, sub.weight());
             }
             found.groups.push(spread);
         }
@@ -118,6 +138,22 @@ impl RemoteTargets {
         }
     }
 
+    /// One of the links that are not about to end, by the number of members there.
+    fn draw(&self, weights: &Weights, rng: &mut Rng) -> Option<u32> {
+        let open = |(link, _): &&(u32, u32)| self.links[*link as usize].conn.close_requested().is_none();
+        let total = weights.0.iter().filter(open).map(|(_, weight)| u64::from(*weight)).sum();
+        let mut draw = rng.below(total);
+        let mut candidates = weights.0.iter().filter(open);
+        let found = candidates.find(|(_, weight)| match draw.checked_sub(u64::from(*weight)) {
+            Some(left) => {
+                draw = left;
+                false
+            }
+            None => true,
+        });
+        found.map(|(link, _)| *link)
+    }
+
     /// Bytes that it takes, about.
     pub(super) fn cost(&self) -> usize {
         let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
@@ -142,6 +178,12 @@ impl Fanout<'_> {
         remote: &RemoteTargets,
         rng: &mut Rng,
     ) {
+        if remote.groups.is_empty() {
+            for link in &remote.links {
+                self.whole(remote, link, route.subject());
+            }
+            return;
+        }
         let mut chosen = Chosen::new();
         for (at, group) in remote.groups.iter().enumerate() {
             if let Some(link) = self.choose::<LOGGED>(route, remote, group, rng) {
@@ -160,6 +202,27 @@ impl Fanout<'_> {
         }
     }
 
+    /// Stages the message for a link on which it names no queue groups.
+    ///
+    /// Perf: what nearly all messages need, and nothing rendered for it: `cluster-1:1-16`.
+    #[inline(always)]
+    fn whole(&mut self, remote: &RemoteTargets, link: &RemoteTarget, address: &[u8]) {
+        let conn = &link.conn;
+        if conn.close_requested().is_some() {
+            return;
+        }
+        let head = &remote.heads[link.head.start as usize..link.head.end as usize];
+        let message = self.message;
+        let has_headers = message.header_len > 0;
+        if !message.to.is_empty() || self.shared_tail.is_some() || has_headers && !conn.headers() {
+            return self.stage_remote(conn, head, std::iter::empty(), address);
+        }
+        let verb: &[u8] = if has_headers { b"H" } else { b"R" };
+        let parts = [verb, &head[1..], message.tail];
+        let placed = self.staging.parts(conn, parts, message.body.len(), self.pool, self.settings);
+        self.note(placed);
+    }
+
     /// One member of a group gets the message: one here, or the link to another is answered.
     fn choose<const LOGGED: bool>(
         &mut self,
@@ -168,29 +231,19 @@ impl Fanout<'_> {
         group: &SpreadGroup,
         rng: &mut Rng,
     ) -> Option<u32> {
-        let (here, there) = (group.members.len() as u64, group.weight());
-        if rng.below(here + there) < here && self.group_here::<LOGGED>(route, &group.members, rng) {
+        let here = group.members.len() as u64;
+        let is_here = rng.below(here + group.remotes.total()) < here;
+        if is_here && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
-        let is_open = |(link, _): &&(u32, u32)| remote.links[*link as usize].conn.close_requested().is_none();
-        let open: u64 = group.remotes.iter().filter(is_open).map(|(_, weight)| u64::from(*weight)).sum();
-        if open == 0 {
-            // All links are about to end.
-            if here > 0 {
-                self.group_here::<LOGGED>(route, &group.members, rng);
-            }
+        if let Some(link) = remote.draw(&group.remotes, rng) {
+            return Some(link);
+        }
+        // All links to clients are about to end, or there are none.
+        if here > 0 && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
-        let mut draw = rng.below(open);
-        let mut candidates = group.remotes.iter().filter(is_open);
-        let found = candidates.find(|(_, weight)| match draw.checked_sub(u64::from(*weight)) {
-            Some(left) => {
-                draw = left;
-                false
-            }
-            None => true,
-        });
-        found.map(|(link, _)| *link)
+        remote.draw(&group.leaves, rng)
     }
 
     /// A member here.
@@ -223,12 +276,14 @@ impl Fanout<'_> {
             let Some(at) = group.filter(|at| chosen.iter().all(|(_, known)| *known != *at as u32)) else {
                 continue;
             };
-            let links = remote.groups[at].remotes.iter().map(|(link, _)| *link);
-            let open = links.filter(|link| {
+            let is_open = |link: &u32| {
                 let conn = &remote.links[*link as usize].conn;
                 !Arc::ptr_eq(conn, from.conn) && conn.close_requested().is_none()
-            });
-            let link = open.min_by_key(|link| remote.links[*link as usize].is_plain);
+            };
+            let is_plain = |link: &u32| remote.links[*link as usize].is_plain;
+            let group = &remote.groups[at];
+            let link = group.remotes.links().filter(is_open).min_by_key(is_plain);
+            let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(is_plain));
             chosen.extend(link.map(|link| (link, at as u32)));
         }
         for (at, link) in remote.links.iter().enumerate() {
@@ -242,6 +297,7 @@ impl Fanout<'_> {
     }
 
     /// Stages the message for one link.
+    #[inline(never)]
     fn stage_remote<'g>(
         &mut self,
         conn: &Arc<Conn>,

@@ -126,22 +126,7 @@ impl Shard {
         now: Instant,
     ) {
         let conn = Arc::clone(self.broker.services());
-        let from = Publisher {
-            conn: &conn,
-            account,
-            permissions,
-            echo: true,
-            verbose: false,
-            no_responders: false,
-            logs_protocol: false,
-            now,
-            is_service: true,
-            // Compat: mappings are for what clients publish.
-            is_mapped: false,
-            hop: None,
-            trace: None,
-            routed: None,
-        };
+        let from = Publisher { permissions, ..Publisher::internal(&conn, account, now) };
         let mut rendering = std::mem::take(&mut self.rendering);
         let mut receivers = AddressTargets((0..msgs.addresses()).map(|_| None).collect());
         for at in 0..msgs.len() {

@@ -20,7 +20,7 @@ use myelin_auth::ClientCertificate;
 use myelin_broker::{Announcing, Broker, Conn, Level, Link, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
-use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp};
+use myelin_wire::peer::parser::{self, Parsed, PeerError, PeerLimits, PeerOp, Routed};
 use std::fmt::Arguments;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,6 +33,11 @@ const HANDSHAKE_LINE: usize = 64 * 1024;
 const LONGEST_LINE: usize = 1024 * 1024;
 /// Largest message, whatever this server lets its own clients send.
 const LARGEST: u32 = 64 * 1024 * 1024;
+/// Lines of interest after which the shard's other connections have their turn: a server that joins
+/// is told of a million.
+///
+/// Perf: about half a millisecond.
+const INTEREST_PER_TURN: u32 = 512;
 /// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
 const LARGEST_BACKLOG: usize = 1024 * 1024;
 
@@ -179,7 +184,7 @@ impl LinkSession {
         backing: Option<&Bytes>,
         now: Instant,
     ) -> Ingested {
-        let (mut at, mut counts) = (0, (0, 0));
+        let (mut at, mut counts, mut interest) = (0, (0, 0), 0);
         let is_logged = self.link.is_logged();
         let next = loop {
             if let Some(reason) = self.conn().close_requested() {
@@ -195,17 +200,26 @@ impl LinkSession {
             if rest.is_empty() {
                 break Next::More(1);
             }
+            if self.is_ready()
+                && !is_logged
+                && let Some((message, len)) = parser::plain_message(rest, &self.limits)
+            {
+                at += len;
+                self.publish(shard, &message, backing, &mut counts, now);
+                continue;
+            }
             match parser::next(rest, &self.limits) {
                 Ok(Parsed::Op(op, len)) => {
                     at += len;
                     if is_logged {
                         self.log_operation(&op, &rest[..len]);
                     }
+                    interest += u32::from(matches!(op, PeerOp::Interest(_) | PeerOp::NoInterest(_)));
                     if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
                         break Next::Close(reason);
                     }
                     // Nothing of a handshake comes in masses; interest and messages do.
-                    if self.announcing.is_some() || self.is_switching() {
+                    if self.announcing.is_some() || self.is_switching() || interest >= INTEREST_PER_TURN {
                         break Next::Flush;
                     }
                 }
@@ -231,7 +245,21 @@ impl LinkSession {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn publish(
+        &mut self,
+        shard: &mut Shard,
+        message: &Routed<'_>,
+        backing: Option<&Bytes>,
+        counts: &mut (u64, u64),
+        now: Instant,
+    ) {
+        counts.0 += 1;
+        counts.1 += message.body.len() as u64;
+        self.link.publish(shard, message, backing, now);
+    }
+
+    #[inline(never)]
     fn operate(
         &mut self,
         shard: &mut Shard,
@@ -242,9 +270,7 @@ impl LinkSession {
     ) -> Step {
         match (&mut self.state, op) {
             (LinkPhase::Ready(_), PeerOp::Message(message)) => {
-                counts.0 += 1;
-                counts.1 += message.body.len() as u64;
-                self.link.publish(shard, &message, backing, now);
+                self.publish(shard, &message, backing, counts, now);
                 Ok(())
             }
             (LinkPhase::Ready(_), PeerOp::Interest(interest)) => {

@@ -157,7 +157,8 @@ fn jetstream(options: &JetStreamOptions) -> JetStreamConfig {
         // Known when JetStream has started.
         max_memory: 0,
         max_storage: 0,
-        store_dir: directory(options).display().to_string(),
+        // A default place is claimed by who asks for it: not by a server that stores nothing.
+        store_dir: if options.enabled { directory(options).display().to_string() } else { String::new() },
         sync_interval: match options.sync_interval {
             // Compat: what is shown then is the default.
             SyncInterval::Always => JetStreamOptions::DEFAULT_SYNC,

@@ -32,7 +32,7 @@ use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
 use crate::system::System;
 use crate::tls::{LinkOffer, Staple, TlsTerms, authorities};
-pub(crate) use base64::encode as to_base64;
+pub(crate) use base64::{decode as from_base64, encode as to_base64};
 use cache::Cache;
 pub(crate) use cache::Stats;
 pub(crate) use certificate::fingerprint;

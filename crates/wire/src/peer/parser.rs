@@ -8,7 +8,7 @@
 //!
 //! `Compat:` verbs are case-insensitive, a bare LF ends a line, blanks and tabs may repeat.
 
-use crate::parser::size;
+use crate::parser::{digits_len, size, word_len};
 
 /// Properties of a link that the parser depends on.
 #[derive(Debug, Clone, Copy)]
@@ -202,6 +202,69 @@ pub fn next<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerEr
         PeerVerb::Err => PeerOp::PeerError(trim(line)),
     };
     Ok(Parsed::Op(op, after))
+}
+
+/// The message at the front of `buf` and its length, if it is whole, within the limits, for no queue
+/// groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF`, or the same
+/// with headers. Whatever else stands there is for [`next`], which says the same of such a message (a
+/// property test holds that).
+///
+/// Perf: nearly all operations of a busy link; through the general path a fifth of what a message
+/// of 16 bytes costs the server that it comes to.
+#[inline(always)]
+pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'a>, usize)> {
+    let has_headers = match buf.first_chunk::<5>()? {
+        b"RMSG " => false,
+        b"HMSG " => true,
+        _ => return None,
+    };
+    let line = &buf[5..];
+    let account = if limits.is_dedicated { 0 } else { word_len(line)? };
+    let first = if limits.is_dedicated { 0 } else { account + 1 };
+    let subject = &line[first..first + word_len(&line[first..])?];
+    let begin = first + subject.len() + 1;
+    let (reply, sizes_at, sizes) = match plain_sizes(&line[begin..], has_headers) {
+        Some(sizes) => (&[][..], begin, sizes),
+        None => {
+            let reply = &line[begin..begin + word_len(&line[begin..])?];
+            let at = begin + reply.len() + 1;
+            (reply, at, plain_sizes(&line[at..], has_headers)?)
+        }
+    };
+    let line_len = sizes_at + sizes.0.len() + usize::from(has_headers) + sizes.1.len();
+    let total = size(sizes.1)?;
+    let header_len = if has_headers { size(sizes.0).filter(|len| (1..=total).contains(len))? } else { 0 };
+    let body = line_len + 2;
+    let end = body + total as usize + 2;
+    // The line begins with the blank behind its verb.
+    let fits = line_len < limits.max_line && total <= limits.max_payload;
+    if !fits || line.get(line_len..body)? != b"\r\n" || line.get(end - 2..end)? != b"\r\n" {
+        return None;
+    }
+    let message = Routed {
+        origin: &[],
+        account: &line[..account],
+        subject,
+        reply,
+        queues: QueueNames::default(),
+        header_len,
+        body: &line[body..end - 2],
+        digits: sizes,
+        tail: &line[begin..end],
+    };
+    Some((message, end + 5))
+}
+
+/// The digits `[header_len ]size` in front of a CR.
+#[inline(always)]
+fn plain_sizes(line: &[u8], has_headers: bool) -> Option<(&[u8], &[u8])> {
+    let first = digits_len(line);
+    if !has_headers {
+        return (*line.get(first)? == b'\r').then(|| (&[][..], &line[..first]));
+    }
+    let second = line[first..].strip_prefix(b" ")?;
+    let len = digits_len(second);
+    (*second.get(len)? == b'\r').then(|| (&line[..first], &second[..len]))
 }
 
 /// The verb at the front, `None` while it may still become one.

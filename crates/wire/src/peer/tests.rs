@@ -1,7 +1,7 @@
 //! Tests of the protocol between servers.
 
 use super::info::{PeerConnect, PeerInfo};
-use super::parser::{Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next};
+use super::parser::{Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next, plain_message};
 use super::{account_hash, encode, pool_index};
 use proptest::prelude::*;
 
@@ -17,6 +17,14 @@ fn one<'a>(bytes: &'a [u8], limits: &PeerLimits) -> PeerOp<'a> {
         }
         other => panic!("{other:?} for {:?}", String::from_utf8_lossy(bytes)),
     }
+}
+
+/// What the quick way through the parser says is what the long one says; answers whether it said
+/// anything.
+fn is_plain(bytes: &[u8], limits: &PeerLimits) -> bool {
+    let Some((message, len)) = plain_message(bytes, limits) else { return false };
+    assert_eq!(next(bytes, limits), Ok(Parsed::Op(PeerOp::Message(message), len)));
+    true
 }
 
 /// Parts of a message: account, subject, reply, queues, length of headers, body, tail.
@@ -64,6 +72,43 @@ fn messages_in_all_their_forms() {
     ];
     for (bytes, expected) in cases {
         assert_eq!(said(bytes, &DEDICATED), expected, "{bytes:?}");
+    }
+}
+
+#[test]
+fn messages_as_servers_write_them_take_the_quick_way() {
+    let plain = [
+        "RMSG $G foo 2\r\nhi\r\n",
+        "RMSG $G foo rep 0\r\n\r\n",
+        "RMSG $G foo 7 2\r\nhi\r\n",
+        "HMSG $G foo 3 5\r\nabchi\r\n",
+        "HMSG $G foo 3 3 5\r\nabchi\r\n",
+        "HMSG $G foo rep 5 5\r\nabchi\r\n",
+    ];
+    for bytes in plain {
+        assert!(is_plain(bytes.as_bytes(), &LIMITS), "{bytes:?}");
+        let without = bytes.replace(" $G", "");
+        assert!(is_plain(without.as_bytes(), &DEDICATED), "{without:?}");
+    }
+    let long = format!("RMSG $G {} 2\r\nhi\r\n", "s".repeat(200));
+    let others = [
+        "RMSG $G foo | q 2\r\nhi\r\n",
+        "RMSG $G foo + rep q 2\r\nhi\r\n",
+        "RMSG $G foo 2\r\nhi\r",
+        "RMSG $G foo 2\r\nhi!\n",
+        "RMSG $G foo 101\r\n",
+        "RMSG $G foo\r\n2 2\r\n",
+        "RMSG $G  foo 2\r\nhi\r\n",
+        "RMSG $G foo  2\r\nhi\r\n",
+        "RMSG $G foo\t2\r\nhi\r\n",
+        "RMSG $G foo 2\nhi\r\n",
+        "HMSG $G foo 0 2\r\nhi\r\n",
+        "HMSG $G foo 6 5\r\nabchi\r\n",
+        "rmsg $G foo 2\r\nhi\r\n",
+        &long,
+    ];
+    for bytes in others {
+        assert!(!is_plain(bytes.as_bytes(), &LIMITS), "{bytes:?}");
     }
 }
 
@@ -170,6 +215,7 @@ fn replay(bytes: &[u8], cuts: &[usize], limits: &PeerLimits) -> Vec<String> {
         held.extend_from_slice(&bytes[from..cut]);
         from = cut;
         loop {
+            is_plain(&held, limits);
             match next(&held, limits) {
                 Ok(Parsed::Op(op, used)) => {
                     said.push(format!("{op:?}"));
@@ -210,6 +256,15 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #[test]
+    fn both_ways_through_the_parser_say_the_same(
+        verb in "[RHL]MSG", words in "[ab+|35 \t]{1,12}", end in "\r?\n", body in "[x\r\n]{0,8}",
+        is_dedicated: bool,
+    ) {
+        let bytes = format!("{verb} {words}{end}{body}\r\n").into_bytes();
+        is_plain(&bytes, &PeerLimits { is_dedicated, ..LIMITS });
+    }
+
     #[test]
     fn the_split_never_changes_the_result(
         parts in proptest::collection::vec(fragment(), 0..6),
