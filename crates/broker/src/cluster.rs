@@ -3,7 +3,7 @@
 
 use crate::conn::{Conn, lock};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The cluster of the server, as far as all accounts have to know it.
 #[derive(Default)]

@@ -364,6 +364,20 @@ fn a_message_before_the_handshake_is_not_waited_for() {
 }
 
 #[test]
+fn interest_and_messages_count_behind_connect() {
+    let mut a = Node::new("A", "C", false, 3);
+    let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+    let connect = CONNECT.replace("{", "{\"ln\":true,");
+    let said = "RS+ $G foo\r\nLS+ leaf $G bar\r\nLS- leaf $G bar\r\nRMSG $G none 2\r\nhi\r\nPING\r\n";
+    assert_eq!(told(&mut a, &mut session, &format!("{connect}{said}")), None);
+    assert_eq!(session.known().facts().subscriptions, 1);
+    let kept = kept.0.lock().unwrap();
+    let kept = String::from_utf8_lossy(&kept);
+    assert!(kept.ends_with("PONG\r\n") && kept.contains("\"nonce\":\""), "{kept}");
+    assert!(a.mesh.links().is_empty());
+}
+
+#[test]
 fn a_peer_that_asks_and_does_not_read_is_given_up() {
     let mut a = Node::new("A", "C", false, 3);
     let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());

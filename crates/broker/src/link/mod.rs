@@ -31,6 +31,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use myelin_auth::Permissions;
+use myelin_stdx::id;
 use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
@@ -177,6 +178,11 @@ impl Link {
     /// The broker.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
+    }
+
+    /// A nonce, as each INFO has one.
+    pub fn nonce(&self) -> String {
+        id::nonce(self.broker.entropy())
     }
 
     /// Says something that is no message.

@@ -1,6 +1,6 @@
 //! The handshake of a link: CONNECT and INFO, and the place that comes of it.
 
-use super::{LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
+use super::{HANDSHAKE_PAYLOAD, LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::certificate::PeerCertificate;
 use crate::peers::{Entered, Refused};
 use myelin_broker::{Level, Shard};
@@ -65,6 +65,9 @@ impl LinkSession {
         let account = self.known.facts().account;
         let mut info = self.mesh.info(place, account.as_deref(), self.making.mode);
         self.compression_name().clone_into(&mut info.compression);
+        if !self.making.did_solicit {
+            info.nonce = self.link.nonce();
+        }
         self.link.say(&info.line());
     }
 
@@ -100,6 +103,8 @@ impl LinkSession {
         }
         self.login = Some((connect.user, connect.pass));
         self.timers.named();
+        self.limits.max_payload = HANDSHAKE_PAYLOAD;
+        self.limits.names_origin = connect.lnocu || connect.ln;
         self.state = LinkPhase::AwaitInfo;
         Ok(())
     }

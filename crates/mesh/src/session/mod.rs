@@ -1,8 +1,9 @@
 //! One link: what its bytes mean, as states that hold only what is valid in them.
 //!
 //! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the
-//! other needs it to find out which place the link gets. Before both have come nothing else is
-//! listened to. Then interest and messages go to the broker's [`Link`].
+//! other needs it to find out which place the link gets. Before CONNECT nothing else is listened to.
+//! Interest and messages go to the broker's [`Link`]. Compat: also those that come before INFO; what
+//! is wanted here is announced after it.
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
@@ -29,6 +30,8 @@ use timers::LinkTimers;
 
 /// Longest line of a handshake: INFO lists the addresses of a whole cluster.
 const HANDSHAKE_LINE: usize = 64 * 1024;
+/// Largest message of a peer that has said CONNECT and not yet what it is like.
+const HANDSHAKE_PAYLOAD: u32 = 64 * 1024;
 /// Longest line afterwards: a message may name many queue groups.
 const LONGEST_LINE: usize = 1024 * 1024;
 /// Largest message, whatever this server lets its own clients send.
@@ -269,19 +272,19 @@ impl LinkSession {
         now: Instant,
     ) -> Step {
         match (&mut self.state, op) {
-            (LinkPhase::Ready(_), PeerOp::Message(message)) => {
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Message(message)) => {
                 self.publish(shard, &message, backing, counts, now);
                 Ok(())
             }
-            (LinkPhase::Ready(_), PeerOp::Interest(interest)) => {
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Interest(interest)) => {
                 let taken = self.link.subscribe(&interest);
                 taken.inspect_err(|_| self.fail(format_args!("maximum subscriptions exceeded")))
             }
-            (LinkPhase::Ready(_), PeerOp::NoInterest(interest)) => {
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::NoInterest(interest)) => {
                 self.link.unsubscribe(&interest);
                 Ok(())
             }
-            (LinkPhase::Ready(_), PeerOp::Account(_)) | (_, PeerOp::Ok) => Ok(()),
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Account(_)) | (_, PeerOp::Ok) => Ok(()),
             (LinkPhase::Ready(next), PeerOp::Pong) => {
                 self.timers.ponged(now);
                 if let Some(dial) = next.take() {
@@ -309,7 +312,7 @@ impl LinkSession {
             (LinkPhase::Ready(_), PeerOp::Info(json)) => self.later_info(json),
             // What a second CONNECT says does not count.
             (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Connect(_)) => Ok(()),
-            (LinkPhase::AwaitConnect | LinkPhase::AwaitInfo, _) => {
+            (LinkPhase::AwaitConnect, _) => {
                 self.fail(format_args!("Authorization Violation"));
                 Err(CloseReason::ProtocolViolation)
             }
