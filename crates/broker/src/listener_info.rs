@@ -47,7 +47,7 @@ impl WebSocketOrigin {
         info.port = self.listener_info.port;
         (info.tls_required, info.tls_available) =
             (self.listener_info.is_secure, self.listener_info.is_secure);
-        info.connect_urls = std::mem::take(&mut info.ws_connect_urls);
+        info.connect_urls.clone_from(&info.ws_connect_urls);
     }
 
     /// Puts cookies where CONNECT says nothing.

@@ -565,7 +565,11 @@ mod tests {
             (block("6222", ""), block("6222", "pool_size: 5"), "Reloaded: cluster"),
             (block("6222", ""), block("6222", "compression: s2_fast"), "Reloaded: cluster"),
             (block("6222", ""), block("6222", route), "Reloaded: cluster routes"),
-            (block("6222", route), block("6222", "no_advertise: true"), "Reloaded: cluster; Reloaded: cluster routes"),
+            (
+                block("6222", route),
+                block("6222", "no_advertise: true"),
+                "Reloaded: cluster; Reloaded: cluster routes",
+            ),
         ] {
             assert_eq!(compare_clusters(&old, &new), Ok(lines.to_owned()), "{old} -> {new}");
         }
@@ -582,7 +586,8 @@ mod tests {
     fn compare_clusters(old: &str, new: &str) -> Result<String, String> {
         let bound = BoundPorts { cluster: Some(6222), ..BOUND };
         let lines = changes(&options(old), &options(new), bound).map_err(|error| error.to_string())?;
-        let cluster: Vec<_> = lines.iter().filter(|line| line.starts_with("Reloaded: cluster")).cloned().collect();
+        let cluster: Vec<_> =
+            lines.iter().filter(|line| line.starts_with("Reloaded: cluster")).cloned().collect();
         Ok(cluster.join("; "))
     }
 

@@ -57,7 +57,9 @@ impl Mesh {
                 state.dedicated.entry(account.clone()).or_default();
             }
             let gone = before.dedicated.iter().filter(|account| !next.dedicated.contains(account));
-            gone.filter_map(|account| state.dedicated.remove(account)).flat_map(HashMap::into_values).collect()
+            gone.filter_map(|account| state.dedicated.remove(account))
+                .flat_map(HashMap::into_values)
+                .collect()
         };
         self.spread_accounts(next.pool_size);
         gone.iter().for_each(end_for_good);

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
 use crate::routez::{ClusterConfig, RouteSnapshot};
-use myelin_wire::peer::info::SubjectFilter;
 use jiff::{Timestamp, tz::TimeZone};
+use myelin_wire::peer::info::SubjectFilter;
 use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};

@@ -21,7 +21,6 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
-use myelin_wire::peer::info::SubjectFilter;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
     Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
@@ -31,6 +30,7 @@ use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
+use myelin_wire::peer::info::SubjectFilter;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

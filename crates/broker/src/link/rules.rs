@@ -43,7 +43,8 @@ impl Link {
         let before = link.rules.swap(rules.clone());
         self.interest.restrict(|subject| may_subscribe(rules.as_deref(), subject));
         Announcing::new(&self.broker, &self.conn).run_for(&|subject| {
-            let (then, now) = (may_publish(before.as_deref(), subject), may_publish(rules.as_deref(), subject));
+            let (then, now) =
+                (may_publish(before.as_deref(), subject), may_publish(rules.as_deref(), subject));
             (then != now).then_some(now)
         });
     }

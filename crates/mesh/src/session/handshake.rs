@@ -4,9 +4,9 @@ use super::{LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::certificate::PeerCertificate;
 use crate::peers::{Entered, Refused};
 use myelin_broker::Level;
+use myelin_broker::Shard;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::NO_ORIGIN;
-use myelin_broker::Shard;
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
 use std::time::Instant;
 

@@ -109,7 +109,13 @@ type Step = Result<(), CloseReason>;
 impl LinkSession {
     /// Session of a link that begins. What has to be said first is said by [`greet`](Self::greet),
     /// when it is known whether there is TLS.
-    pub fn open(mesh: &Arc<Mesh>, broker: &Arc<Broker>, conn: &Arc<Conn>, side: LinkSide, now: Instant) -> Self {
+    pub fn open(
+        mesh: &Arc<Mesh>,
+        broker: &Arc<Broker>,
+        conn: &Arc<Conn>,
+        side: LinkSide,
+        now: Instant,
+    ) -> Self {
         let config = mesh.config();
         let (facts, making, state) = match side {
             LinkSide::Accepted => {

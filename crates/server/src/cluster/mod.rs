@@ -10,14 +10,16 @@ mod own_urls;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
-use crate::{os_error, setup};
 use crate::shard::{LinkSecurity, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
+use crate::{os_error, setup};
 use dial::Dialler;
 use myelin_auth::StoredSecret;
 use myelin_broker::{Broker, LinkTerms};
-use myelin_conf::options::{ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions};
+use myelin_conf::options::{
+    ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
+};
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
@@ -108,7 +110,8 @@ impl RunningCluster {
     /// # Errors
     /// When the port cannot be had.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
-        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } = parts;
+        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } =
+            parts;
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));

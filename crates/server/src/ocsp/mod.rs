@@ -185,7 +185,9 @@ impl Ocsp {
         (terms, present): (&TlsTerms, Option<Arc<Staple>>),
         staplings: &mut Vec<Stapling>,
     ) -> Result<(), String> {
-        let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else { return Ok(()) };
+        let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else {
+            return Ok(());
+        };
         if let Some(present) = present {
             terms.staple.inherit(&present);
         }

@@ -165,11 +165,7 @@ impl LinkRead {
 }
 
 impl AsyncRead for LinkRead {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self { read, handle, unpacking } = self.get_mut();
         let Some(unpacking) = unpacking else { return handle.poll_read(cx, read, into) };
         loop {

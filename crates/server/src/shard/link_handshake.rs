@@ -3,14 +3,14 @@
 //! It comes before everything else, and runs where clients' handshakes do. Compat: unlike theirs, a
 //! handshake that fails is always an error: nobody has to probe the port of routes.
 
-use super::handshake::{Ends, greet_server, handshake};
 use super::Permits;
+use super::handshake::{Ends, greet_server, handshake};
 use super::link::LinkTask;
 use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LinkOffer, agreed, is_about_names, peer_certificate};
-use myelin_mesh::PeerCertificate;
 use myelin_broker::Level;
+use myelin_mesh::PeerCertificate;
 use myelin_wire::error::CloseReason;
 use rustls::Connection;
 use rustls::pki_types::ServerName;
@@ -116,7 +116,8 @@ async fn shake(
         return handshake(stream, peer, terms, Vec::new(), &mut budget).await.map(Connection::Server);
     };
     let ends = Ends { ours: stream.local_addr().ok(), peer };
-    let name = ServerName::try_from(name.clone()).map_err(|_| format!("tls: invalid server name {name:?}"))?;
+    let name =
+        ServerName::try_from(name.clone()).map_err(|_| format!("tls: invalid server name {name:?}"))?;
     let shaken = greet_server(stream, &ends, (&offer.dialling, name), &permits, &mut budget).await;
     shaken.map(Connection::Client)
 }

@@ -1,9 +1,9 @@
 //! TLS between servers: what a link is offered, whichever side has dialled.
 
+use super::clients::{NAMES, NO_NAMES};
 use super::outbound::outbound_config;
 use super::peer::{describe, names};
 use super::suites::{suite_name, version_name};
-use super::clients::{NAMES, NO_NAMES};
 use super::{Offer, Peers, TlsTerms, offer};
 use myelin_conf::options::{ClusterOptions, TlsOptions};
 use myelin_mesh::PeerCertificate;
@@ -80,7 +80,15 @@ impl LinkOffer {
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
         let mut hosts = cluster.routes.iter().map(|route| route.host().to_owned());
         let borrowed = Mutex::new(hosts.find(|host| !is_address(host)));
-        Ok(Some(Self { options, terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed }))
+        Ok(Some(Self {
+            options,
+            terms,
+            dialling,
+            timeout,
+            pinned: tls.pinned_certs.clone(),
+            notes,
+            borrowed,
+        }))
     }
 
     /// The name that the certificate of the server at `host` has to bear.

@@ -109,7 +109,8 @@ impl Member {
 /// A configuration file. Where `inner` has routes, those on the ports are left out.
 fn config(name: &str, port: u16, routes: &[u16], inner: &str, more: &str) -> String {
     let routes: Vec<_> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-    let routes = if inner.contains("routes:") { String::new() } else { format!("routes: [{}]", routes.join(", ")) };
+    let routes =
+        if inner.contains("routes:") { String::new() } else { format!("routes: [{}]", routes.join(", ")) };
     format!(
         "server_name: {name}\ncluster {{ name: C, listen: \"127.0.0.1:{port}\"\n{routes}\n{inner} }}\n{more}"
     )
