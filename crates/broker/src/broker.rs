@@ -367,6 +367,11 @@ impl Broker {
         self.cluster.form(terms);
     }
 
+    /// Tells clients of WebSocket these addresses from their next INFO on.
+    pub fn set_websocket_urls(&self, urls: Vec<String>) {
+        self.cluster.set_websocket_urls(urls);
+    }
+
     /// Links to other servers whose handshake is over.
     pub fn links(&self) -> Vec<Arc<Conn>> {
         Vec::clone(&self.cluster.links())

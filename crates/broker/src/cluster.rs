@@ -12,6 +12,8 @@ pub(crate) struct Cluster {
     name: ArcSwap<String>,
     terms: ArcSwapOption<LinkTerms>,
     links: ArcSwap<Vec<Arc<Conn>>>,
+    /// Addresses of all servers for clients of WebSocket.
+    websocket_urls: ArcSwap<Vec<String>>,
     changing: Mutex<()>,
 }
 
@@ -48,6 +50,14 @@ impl Cluster {
     #[inline]
     pub(crate) fn terms(&self) -> Guard<Option<Arc<LinkTerms>>> {
         self.terms.load()
+    }
+
+    pub(crate) fn websocket_urls(&self) -> Guard<Arc<Vec<String>>> {
+        self.websocket_urls.load()
+    }
+
+    pub(crate) fn set_websocket_urls(&self, urls: Vec<String>) {
+        self.websocket_urls.store(Arc::new(urls));
     }
 
     /// Links that hear of changes of interest.

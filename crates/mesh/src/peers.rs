@@ -84,12 +84,10 @@ pub struct LinkFacts {
     pub key: Option<String>,
     /// Compression as it is on this link, or why there is none; empty before that is known.
     pub compression: &'static str,
-    /// What the other side lets cross the link, as its INFO has it: imports and exports.
+    /// Imports and exports that the other side allows, as its INFO has them.
     pub filters: [Option<SubjectFilter>; 2],
-    /// Addresses of the other server for clients.
-    pub connect_urls: Vec<String>,
-    /// Addresses of the other server for clients of WebSocket.
-    pub ws_connect_urls: Vec<String>,
+    /// Addresses of the other server for clients, and for those of WebSocket.
+    pub urls: [Vec<String>; 2],
 }
 
 /// One link, as the others know it.
@@ -431,8 +429,7 @@ impl Mesh {
         let count = links.iter().flatten().count();
         link.update(|facts| {
             facts.place = Some(place);
-            facts.connect_urls.clone_from(&info.connect_urls);
-            facts.ws_connect_urls.clone_from(&info.ws_connect_urls);
+            facts.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
         });
         let next = facts.url.filter(|_| making.did_solicit && count < size).map(|url| Dial {
             url,
@@ -464,8 +461,7 @@ impl Mesh {
         state.pooled.insert(info.id.clone(), vec![Some(Arc::clone(link))]);
         link.update(|facts| {
             facts.place = Some(0);
-            facts.connect_urls.clone_from(&info.connect_urls);
-            facts.ws_connect_urls.clone_from(&info.ws_connect_urls);
+            facts.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
         });
         Ok((Entered { scope: LinkScope::All, place: 0, next: None }, true))
     }
@@ -507,8 +503,8 @@ impl Mesh {
         links.sort_by_key(|link| link.conn.cid());
         for link in links {
             link.update(|facts| {
-                extend(&mut urls, &facts.connect_urls);
-                extend(&mut websocket_urls, &facts.ws_connect_urls);
+                extend(&mut urls, &facts.urls[0]);
+                extend(&mut websocket_urls, &facts.urls[1]);
             });
         }
         self.host.advertise(urls, websocket_urls);
@@ -520,8 +516,7 @@ impl Mesh {
         for other in self.links() {
             other.update(|facts| {
                 if facts.remote_id == id {
-                    facts.connect_urls.clear();
-                    facts.ws_connect_urls.clear();
+                    facts.urls.iter_mut().for_each(Vec::clear);
                 }
             });
         }

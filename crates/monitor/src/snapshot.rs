@@ -109,12 +109,12 @@ pub trait SnapshotSource: Send + Sync {
         false
     }
 
-    /// What this server lets cross links: imports and exports.
+    /// Imports and exports that this server allows on links.
     fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
         [None, None]
     }
 
-    /// What other servers want, by the link that says so.
+    /// Interest of other servers, by the link that brought it.
     fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
         HashMap::new()
     }

@@ -15,7 +15,7 @@ use crate::config::RouteUrl;
 use crate::gossip::Making;
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
-use compression::Compression;
+use compression::Negotiation;
 use myelin_auth::ClientCertificate;
 use myelin_broker::{Announcing, Broker, Conn, Level, Link, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
@@ -76,7 +76,7 @@ pub struct LinkSession {
     making: Making,
     /// Certificate that the other side has shown.
     certificate: Option<Arc<ClientCertificate>>,
-    compression: Compression,
+    compression: Negotiation,
     /// Permissions that the link has now.
     rules: reload::Rules,
     /// Accounts with links of their own, as far as this link knows.
@@ -149,7 +149,7 @@ impl LinkSession {
             timers: LinkTimers::new(&config, conn.cid(), now),
             making,
             certificate: None,
-            compression: Compression::default(),
+            compression: Negotiation::default(),
             rules: None,
             dedicated: config.dedicated.clone(),
             their_pool: 0,

@@ -134,7 +134,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Interest of another server. Compat: the id of the subscription is what the reference finds it by.
+/// Interest of another server. Compat: its id is what the reference finds it by.
 pub(super) fn remote_subscription(
     account: &str,
     conn: &Conn,
@@ -162,8 +162,7 @@ pub(super) fn route(link: &LinkState) -> RouteSnapshot {
         remote_name: facts.remote_name,
         did_solicit: facts.did_solicit,
         is_configured: facts.is_explicit,
-        ip: endpoint.peer.ip().to_string(),
-        port: endpoint.peer.port(),
+        peer: endpoint.peer,
         start: timestamp(endpoint.start),
         last_activity: timestamp(conn.last_activity()),
         rtt: facts.rtt,

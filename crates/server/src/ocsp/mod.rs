@@ -79,7 +79,7 @@ pub(crate) struct TlsListener<'l> {
     pub(crate) terms: &'l mut TlsTerms,
     /// The proof that it shows now.
     pub(crate) present: Option<Arc<Staple>>,
-    /// Who connects there, as the log names them.
+    /// Name in the log of those who connect there.
     kind: &'static str,
 }
 

@@ -115,7 +115,7 @@ fn is_address(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok()
 }
 
-/// What was shown in a handshake, if that can be read.
+/// Certificate that was shown in a handshake, if that can be read.
 pub(crate) fn peer_certificate(shown: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
     let first = shown?.first()?;
     let key = describe(first)?.spki_sha256;
