@@ -1,8 +1,8 @@
 //! Other servers that are let in by the names in their certificates.
 //!
 //! `verify_and_map` looks for the cluster's user among the names,
-//! `verify_cert_and_check_known_urls` compares host names with the routes that are configured. Where
-//! either is asked for, passwords do not count.
+//! `verify_cert_and_check_known_urls` compares host names with the routes that are configured.
+//! Where either is asked for, passwords do not count.
 
 use crate::config::MeshConfig;
 use myelin_auth::ClientCertificate;

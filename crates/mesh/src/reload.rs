@@ -73,8 +73,8 @@ impl Mesh {
         }
     }
 
-    /// Another server gives an account a link of its own: it is let in, and the account is not a part
-    /// of the pool any more.
+    /// Another server gives an account a link of its own: it is let in, and the account is not a
+    /// part of the pool any more.
     pub(crate) fn dedicate(&self, account: &str) {
         self.state().dedicated.entry(account.to_owned()).or_default();
         self.spread_accounts(self.config().pool_size);

@@ -36,8 +36,8 @@ impl Link {
         }
     }
 
-    /// Exchanges the rules of a link that runs: the other side hears of what it may be told from now
-    /// on, and of what it may not any more; what it may not want is forgotten.
+    /// Exchanges the rules of a link that runs: the other side hears of what it may be told from
+    /// now on, and of what it may not any more; what it may not want is forgotten.
     pub fn change_rules(&mut self, rules: Option<Arc<Permissions>>) {
         let Some(link) = self.conn.link() else { return };
         let before = link.rules.swap(rules.clone());

@@ -39,8 +39,8 @@ impl LinkSession {
         Ok(())
     }
 
-    /// Accounts get links of their own, or lose them: what was said of them here holds no more, or is
-    /// said again.
+    /// Accounts get links of their own, or lose them: what was said of them here holds no more, or
+    /// is said again.
     fn move_accounts(&mut self, config: &MeshConfig) {
         let before = std::mem::replace(&mut self.dedicated, config.dedicated.clone());
         let facts = self.known.facts();

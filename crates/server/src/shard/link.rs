@@ -3,8 +3,9 @@
 //! A link is read like a connection of a client, but into a buffer of its own: there are few, and
 //! they are busy. Whoever has something for the other side stages it, as for a client.
 //!
-//! Where there is TLS its handshake comes before everything else, and runs where clients' handshakes
-//! do. Compat: unlike theirs, one that fails is always an error: nobody has to probe this port.
+//! Where there is TLS its handshake comes before everything else, and runs where clients'
+//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe this
+//! port.
 
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};

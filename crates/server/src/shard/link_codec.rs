@@ -1,4 +1,4 @@
-//! What lies between a link and its socket: TLS, and S2 where both servers want it.
+//! Layers between a link and its socket: TLS, and S2 where both servers want it.
 //!
 //! Compression goes under the outbox, as TLS does, and around TLS where there is both. Whoever
 //! holds the outbox's claim compresses what is written at once into a stream of its own, at most a

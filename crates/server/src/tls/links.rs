@@ -97,7 +97,8 @@ impl LinkOffer {
         borrowed.as_ref().filter(|_| is_address(host)).map_or_else(|| host.to_owned(), String::clone)
     }
 
-    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now on.
+    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now
+    /// on.
     pub(crate) fn is_not_called(&self, name: &str) {
         let mut borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
         if borrowed.as_deref() == Some(name) {

@@ -72,7 +72,7 @@ impl Member {
         Some(Self { server: setup.start(), port })
     }
 
-    /// What is shown of all links under one name.
+    /// Values that are shown of all links under one name.
     fn shown(&self, field: &str) -> Vec<String> {
         let page = self.server.page("/routez");
         let routes = page["routes"].as_array().cloned().unwrap_or_default();

@@ -91,7 +91,7 @@ fn who_answers(member: &Member, count: usize) -> Vec<String> {
     found
 }
 
-/// What the other side wants, by subject and in detail, as the reference shows it.
+/// Interest of the other side, by subject and in detail, as the reference shows it.
 #[test]
 fn interest_of_links_is_listed() {
     for kinds in MIXES {
@@ -109,7 +109,11 @@ fn interest_of_links_is_listed() {
         assert!(subjects.iter().any(|subject| subject == "one"), "{kinds:?}: {subjects:?}");
         let details = of_all("subscriptions_list_detail", "/routez?subs=detail");
         let two = details.iter().find(|detail| detail["subject"] == "two").expect("such a detail");
-        assert_eq!((&two["qgroup"], &two["sid"]), (&Value::from("q"), &Value::from("$G two q")), "{kinds:?}");
+        assert_eq!(
+            (&two["qgroup"], &two["sid"]),
+            (&Value::from("q"), &Value::from("R $G two q")),
+            "{kinds:?}"
+        );
         assert_eq!(names(two), ["subject", "qgroup", "sid", "msgs", "cid"], "{kinds:?}");
         assert!(of_all("subscriptions_list", "/routez").is_empty());
     }

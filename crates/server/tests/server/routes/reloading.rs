@@ -26,7 +26,7 @@ fn routes_come_and_go() {
     }
 }
 
-/// What needs a restart is refused in the reference's words, and nothing else is changed.
+/// A change that needs a restart is refused in the reference's words, and nothing else is changed.
 #[test]
 fn the_address_stays() {
     for kind in [Ours, super::Reference] {
