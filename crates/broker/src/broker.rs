@@ -396,6 +396,11 @@ impl Broker {
         self.cluster.set_node(node);
     }
 
+    /// Tells clients of WebSocket these addresses from their next INFO on.
+    pub fn set_websocket_urls(&self, urls: Vec<String>) {
+        self.cluster.set_websocket_urls(urls);
+    }
+
     /// Links to other servers whose handshake is over.
     pub fn links(&self) -> Vec<Arc<Conn>> {
         Vec::clone(&self.cluster.links())

@@ -13,6 +13,8 @@ pub(crate) struct Cluster {
     node: OnceLock<String>,
     terms: ArcSwapOption<LinkTerms>,
     links: ArcSwap<Vec<Arc<Conn>>>,
+    /// Addresses of all servers for clients of WebSocket.
+    websocket_urls: ArcSwap<Vec<String>>,
     changing: Mutex<()>,
 }
 
@@ -68,6 +70,14 @@ impl Cluster {
 
     pub(crate) fn set_node(&self, node: &str) {
         let _ = self.node.set(node.to_owned());
+    }
+
+    pub(crate) fn websocket_urls(&self) -> Guard<Arc<Vec<String>>> {
+        self.websocket_urls.load()
+    }
+
+    pub(crate) fn set_websocket_urls(&self, urls: Vec<String>) {
+        self.websocket_urls.store(Arc::new(urls));
     }
 
     /// Links that hear of changes of interest.

@@ -41,13 +41,13 @@ pub struct WebSocketOrigin {
 }
 
 impl WebSocketOrigin {
-    /// Says in INFO where the client is.
-    pub(crate) fn show(&self, info: &mut Info) {
+    /// Says in INFO where the client is, and where other servers take such clients.
+    pub(crate) fn show(&self, info: &mut Info, urls: &[String]) {
         info.host.clone_from(&self.listener_info.host);
         info.port = self.listener_info.port;
         (info.tls_required, info.tls_available) =
             (self.listener_info.is_secure, self.listener_info.is_secure);
-        info.connect_urls = std::mem::take(&mut info.ws_connect_urls);
+        info.connect_urls = urls.to_vec();
     }
 
     /// Puts cookies where CONNECT says nothing.

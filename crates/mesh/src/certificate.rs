@@ -1,8 +1,8 @@
 //! Other servers that are let in by the names in their certificates.
 //!
-//! `verify_and_map` looks for the cluster's user among the names, `verify_cert_and_check_known_urls`
-//! compares host names with the routes that are configured. Where either is asked for, passwords do
-//! not count.
+//! `verify_and_map` looks for the cluster's user among the names,
+//! `verify_cert_and_check_known_urls` compares host names with the routes that are configured.
+//! Where either is asked for, passwords do not count.
 
 use crate::config::MeshConfig;
 use myelin_auth::ClientCertificate;
@@ -86,8 +86,8 @@ impl NameKind {
     }
 }
 
-/// Names in the order in which they are tried. Compat: a distinguished name is tried in between, and
-/// nobody is called like that here.
+/// Names in the order in which they are tried. Compat: a distinguished name is tried in between,
+/// and nobody is called like that here.
 fn names(certificate: &ClientCertificate) -> Vec<(NameKind, String)> {
     let all = |kind, names: &[String]| names.iter().map(|name| (kind, name.clone())).collect::<Vec<_>>();
     let mut found = all(NameKind::Email, &certificate.emails);

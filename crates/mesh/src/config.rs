@@ -88,7 +88,7 @@ pub struct MeshConfig {
     pub compression: CompressionMode,
     /// Round trips up to which `s2_auto` has its levels.
     pub thresholds: Vec<Duration>,
-    /// What may cross links, here; INFO has it as it is written.
+    /// Rules for what may cross links, here; INFO has them as they are written.
     pub permissions: Option<Arc<Permissions>>,
     /// Further attempts to reach a server that another one told of.
     pub connect_retries: u32,

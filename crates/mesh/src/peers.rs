@@ -9,7 +9,7 @@ use crate::gossip::{self, Making};
 use myelin_broker::{Conn, LinkScope};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -84,12 +84,10 @@ pub struct LinkFacts {
     pub key: Option<String>,
     /// Compression as it is on this link, or why there is none; empty before that is known.
     pub compression: &'static str,
-    /// What the other side lets cross the link, as its INFO has it: imports and exports.
+    /// Imports and exports that the other side allows, as its INFO has them.
     pub filters: [Option<SubjectFilter>; 2],
-    /// Addresses of the other server for clients.
-    pub connect_urls: Vec<String>,
-    /// Addresses of the other server for clients of WebSocket.
-    pub ws_connect_urls: Vec<String>,
+    /// Addresses of the other server for clients, and for those of WebSocket.
+    pub urls: [Vec<String>; 2],
 }
 
 /// One link, as the others know it.
@@ -171,6 +169,8 @@ pub(crate) struct Servers {
     pooled: HashMap<String, Vec<Option<Arc<LinkState>>>>,
     /// Links of accounts by account, then by the other server's id.
     pub(crate) dedicated: HashMap<String, HashMap<String, Arc<LinkState>>>,
+    /// Configured servers that have refused links for accounts, for they had no pool.
+    without_pool: HashSet<RouteUrl>,
 }
 
 impl Mesh {
@@ -183,6 +183,7 @@ impl Mesh {
             is_stopping: false,
             own_urls,
             pooled: HashMap::new(),
+            without_pool: HashSet::new(),
             dedicated: config.dedicated.iter().map(|account| (account.clone(), HashMap::new())).collect(),
         };
         Arc::new(Self { config: RwLock::new(Arc::new(config)), host, state: Mutex::new(state) })
@@ -331,8 +332,30 @@ impl Mesh {
             if account.is_none() {
                 self.advertise();
             }
+            if is_pooled && making.did_solicit {
+                self.dial_refused(facts.url, making);
+            }
         }
         Ok(entered)
+    }
+
+    /// Dials the links for accounts that a server refused as long as it had no pool.
+    fn dial_refused(&self, url: Option<RouteUrl>, making: Making) {
+        let Some(url) = url else { return };
+        let accounts: Vec<_> = {
+            let mut state = self.state();
+            let had_none = state.without_pool.remove(&url);
+            state.dedicated.keys().filter(|_| had_none).cloned().collect()
+        };
+        for account in accounts {
+            self.host.dial(Dial {
+                url: url.clone(),
+                is_explicit: making.is_explicit,
+                is_first: true,
+                mode: making.mode,
+                account: Some(account),
+            });
+        }
     }
 
     fn check(
@@ -351,6 +374,7 @@ impl Mesh {
             }
             Some(account) if !is_pooled => {
                 link.update(|facts| facts.is_surplus = true);
+                self.state().without_pool.extend(link.facts().url.filter(|_| making.is_explicit));
                 format!(
                     "Not possible to have a dedicated route for account {account:?} between those servers"
                 )
@@ -431,8 +455,7 @@ impl Mesh {
         let count = links.iter().flatten().count();
         link.update(|facts| {
             facts.place = Some(place);
-            facts.connect_urls.clone_from(&info.connect_urls);
-            facts.ws_connect_urls.clone_from(&info.ws_connect_urls);
+            facts.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
         });
         let next = facts.url.filter(|_| making.did_solicit && count < size).map(|url| Dial {
             url,
@@ -464,8 +487,7 @@ impl Mesh {
         state.pooled.insert(info.id.clone(), vec![Some(Arc::clone(link))]);
         link.update(|facts| {
             facts.place = Some(0);
-            facts.connect_urls.clone_from(&info.connect_urls);
-            facts.ws_connect_urls.clone_from(&info.ws_connect_urls);
+            facts.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
         });
         Ok((Entered { scope: LinkScope::All, place: 0, next: None }, true))
     }
@@ -507,8 +529,8 @@ impl Mesh {
         links.sort_by_key(|link| link.conn.cid());
         for link in links {
             link.update(|facts| {
-                extend(&mut urls, &facts.connect_urls);
-                extend(&mut websocket_urls, &facts.ws_connect_urls);
+                extend(&mut urls, &facts.urls[0]);
+                extend(&mut websocket_urls, &facts.urls[1]);
             });
         }
         self.host.advertise(urls, websocket_urls);
@@ -520,8 +542,7 @@ impl Mesh {
         for other in self.links() {
             other.update(|facts| {
                 if facts.remote_id == id {
-                    facts.connect_urls.clear();
-                    facts.ws_connect_urls.clear();
+                    facts.urls.iter_mut().for_each(Vec::clear);
                 }
             });
         }

@@ -57,7 +57,9 @@ impl Mesh {
                 state.dedicated.entry(account.clone()).or_default();
             }
             let gone = before.dedicated.iter().filter(|account| !next.dedicated.contains(account));
-            gone.filter_map(|account| state.dedicated.remove(account)).flat_map(HashMap::into_values).collect()
+            gone.filter_map(|account| state.dedicated.remove(account))
+                .flat_map(HashMap::into_values)
+                .collect()
         };
         self.spread_accounts(next.pool_size);
         gone.iter().for_each(end_for_good);
@@ -71,8 +73,8 @@ impl Mesh {
         }
     }
 
-    /// Another server gives an account a link of its own: it is let in, and the account is not a part
-    /// of the pool any more.
+    /// Another server gives an account a link of its own: it is let in, and the account is not a
+    /// part of the pool any more.
     pub(crate) fn dedicate(&self, account: &str) {
         self.state().dedicated.entry(account.to_owned()).or_default();
         self.spread_accounts(self.config().pool_size);

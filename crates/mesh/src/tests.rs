@@ -9,8 +9,8 @@ use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, Log, Settings, Sha
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
-use myelin_wire::s2::mode::CompressionMode;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
+use myelin_wire::s2::mode::CompressionMode;
 use std::fmt::Arguments;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

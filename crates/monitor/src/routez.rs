@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::query::{BadQuery, Query, Subs};
@@ -26,9 +27,7 @@ pub struct RouteSnapshot {
     /// Whether it is configured here.
     pub is_configured: bool,
     /// Address of the other end.
-    pub ip: String,
-    /// Port of the other end.
-    pub port: u16,
+    pub peer: SocketAddr,
     /// When the link began.
     pub start: Timestamp,
     /// When something was last heard.
@@ -47,7 +46,7 @@ pub struct RouteSnapshot {
     pub account: Option<String>,
     /// How it is compressed.
     pub compression: &'static str,
-    /// What the other side lets cross the link: imports and exports.
+    /// Imports and exports that the other side allows.
     pub filters: [Option<SubjectFilter>; 2],
 }
 
@@ -96,17 +95,15 @@ struct RouteRow<'a> {
     remote_name: &'a str,
     did_solicit: bool,
     is_configured: bool,
-    ip: &'a str,
+    ip: String,
     port: u16,
     #[serde(flatten)]
     times: RouteTimes,
     #[serde(flatten)]
     filters: RouteFilters<'a>,
     pending_size: usize,
-    in_msgs: u64,
-    out_msgs: u64,
-    in_bytes: u64,
-    out_bytes: u64,
+    #[serde(flatten)]
+    traffic: RouteTraffic,
     subscriptions: usize,
     #[serde(flatten)]
     interest: InterestList,
@@ -164,6 +161,14 @@ struct RouteFilters<'a> {
 }
 
 #[derive(Serialize)]
+struct RouteTraffic {
+    in_msgs: u64,
+    out_msgs: u64,
+    in_bytes: u64,
+    out_bytes: u64,
+}
+
+#[derive(Serialize)]
 struct RouteTimes {
     start: String,
     last_activity: String,
@@ -181,8 +186,8 @@ impl<'a> RouteRow<'a> {
             remote_name: &route.remote_name,
             did_solicit: route.did_solicit,
             is_configured: route.is_configured,
-            ip: &route.ip,
-            port: route.port,
+            ip: route.peer.ip().to_string(),
+            port: route.peer.port(),
             times: RouteTimes {
                 start: utc(route.start),
                 last_activity: utc(route.last_activity),
@@ -192,10 +197,12 @@ impl<'a> RouteRow<'a> {
             },
             filters: RouteFilters { import: route.filters[0].as_ref(), export: route.filters[1].as_ref() },
             pending_size: route.pending_size,
-            in_msgs: route.msgs[0],
-            out_msgs: route.msgs[1],
-            in_bytes: route.bytes[0],
-            out_bytes: route.bytes[1],
+            traffic: RouteTraffic {
+                in_msgs: route.msgs[0],
+                out_msgs: route.msgs[1],
+                in_bytes: route.bytes[0],
+                out_bytes: route.bytes[1],
+            },
             subscriptions: route.subscriptions,
             interest: InterestList::default(),
             account: route.account.as_deref(),
@@ -228,7 +235,7 @@ pub struct ClusterConfig {
     /// Whether servers speak TLS, and then whether they have to show certificates: they do.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tls_required: bool,
-    /// See `tls_required`.
+    /// Always what `tls_required` is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tls_verify: bool,
     /// Connections between two servers; -1 for one.

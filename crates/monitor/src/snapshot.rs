@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
 use crate::routez::{ClusterConfig, RouteSnapshot};
-use myelin_wire::peer::info::SubjectFilter;
 use jiff::{Timestamp, tz::TimeZone};
+use myelin_wire::peer::info::SubjectFilter;
 use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
@@ -109,12 +109,12 @@ pub trait SnapshotSource: Send + Sync {
         false
     }
 
-    /// What this server lets cross links: imports and exports.
+    /// Imports and exports that this server allows on links.
     fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
         [None, None]
     }
 
-    /// What other servers want, by the link that says so.
+    /// Interest of other servers, by the link that brought it.
     fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
         HashMap::new()
     }

@@ -170,17 +170,14 @@ impl Server {
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
-        let is_dynamic = links.is_some() && options.cluster.name.is_none();
-        form_cluster(&broker, links, is_dynamic);
+        let is_dynamic = form_cluster(&broker, links, options);
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let security_terms = security.as_mut().map(|(security, _)| &mut security.terms);
-        let offered = (offer.as_mut().map(|offer| &mut offer.terms), security_terms);
-        let proofs = prepare_ocsp(&ocsp, options, offered, link_offer.as_mut())?;
+        let proofs = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -404,27 +401,38 @@ fn new_broker(
     Ok(broker)
 }
 
-/// Gives the broker what clusters need of it, and a name to the cluster where the options have none.
-fn form_cluster(broker: &Broker, links: Option<LinkTerms>, is_dynamic: bool) {
+/// Gives the broker what clusters need of it, and a name to the cluster where the options have
+/// none: then that is made up.
+fn form_cluster(broker: &Broker, links: Option<LinkTerms>, options: &Options) -> bool {
+    let is_dynamic = links.is_some() && options.cluster.name.is_none();
     if let Some(links) = links {
         broker.form_cluster(links);
     }
     if is_dynamic {
         broker.set_cluster(&cluster::dynamic_name());
     }
+    is_dynamic
 }
+
+/// TLS of WebSocket, with what the operator should know.
+type WebSocketOffer = (websocket::Security, Vec<String>);
 
 /// Proofs of OCSP for the TLS of clients, of WebSocket and of other servers.
 fn prepare_ocsp(
     ocsp: &Ocsp,
     options: &Options,
-    (clients, websocket): (Option<&mut tls::TlsTerms>, Option<&mut tls::TlsTerms>),
-    links: Option<&mut tls::LinkOffer>,
+    (clients, websocket, links): (
+        &mut Option<ClientOffer>,
+        &mut Option<WebSocketOffer>,
+        &mut Option<tls::LinkOffer>,
+    ),
 ) -> Result<ocsp::StagedOcsp, StartError> {
+    let clients = clients.as_mut().map(|offer| &mut offer.terms);
+    let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
     let listeners = [
         ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
         ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
-        links.map(|offer| ocsp::TlsListener::of_links(offer, None)),
+        links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
     ];
     let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
     proofs.complaint.take().map_or(Ok(proofs), |complaint| Err(StartError::new(complaint)))

@@ -21,7 +21,6 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
-use myelin_wire::peer::info::SubjectFilter;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
     Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
@@ -31,6 +30,7 @@ use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
+use myelin_wire::peer::info::SubjectFilter;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -382,9 +382,13 @@ impl SnapshotSource for Monitor {
 
     fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
         let mut found: HashMap<u64, Vec<SubSnapshot>> = HashMap::new();
+        let links = self.cluster.get().map(|(mesh, _)| mesh.links()).unwrap_or_default();
+        let dedicated = links.iter().filter(|link| link.facts().account.is_some());
+        let dedicated: HashSet<u64> = dedicated.map(|link| link.conn().cid()).collect();
         for account in self.broker.accounts() {
             account.for_each_remote(|conn, subject, queue| {
-                let wanted = connections::remote_subscription(account.name(), conn, subject, queue);
+                let name = Some(account.name()).filter(|_| !dedicated.contains(&conn.cid()));
+                let wanted = connections::remote_subscription(name, conn, subject, queue);
                 found.entry(conn.cid()).or_default().push(wanted);
             });
         }

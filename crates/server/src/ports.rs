@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Scheme and address of a listener.
 pub(crate) type Listener = (&'static str, SocketAddr);
 
-/// What a server listens on.
+/// Listeners of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listeners {
     pub(crate) client: Listener,

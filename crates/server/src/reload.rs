@@ -240,7 +240,9 @@ impl Server {
         for account in new.pinned_accounts.iter().filter(|account| !old.pinned_accounts.contains(account)) {
             if self.broker.account(account).is_none() {
                 let why = "nats: account not found";
-                return Err(format!("unable to add account {account:?} to the list of dedicated routes: {why}"));
+                return Err(format!(
+                    "unable to add account {account:?} to the list of dedicated routes: {why}"
+                ));
             }
         }
         let removed = old.routes.iter().filter(|route| !new.routes.contains(route));
@@ -258,10 +260,8 @@ impl Server {
         lines.iter().for_each(|line| self.log.info(line));
         let Some(pins) = pins.filter(|pins| !pins.is_empty()) else { return };
         let links = running.mesh.links();
-        let strangers: Vec<_> = links
-            .iter()
-            .filter(|link| link.facts().key.is_none_or(|key| !pins.contains(&key)))
-            .collect();
+        let strangers: Vec<_> =
+            links.iter().filter(|link| link.facts().key.is_none_or(|key| !pins.contains(&key))).collect();
         if !strangers.is_empty() {
             self.log.info(format_args!("Disconnect {} clients due to pinned certs reload", strangers.len()));
             strangers.iter().for_each(|link| link.conn().close(CloseReason::TlsHandshake));

@@ -43,9 +43,6 @@ pub struct Info {
     pub domain: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub connect_urls: Vec<String>,
-    /// What clients of WebSocket are told instead.
-    #[serde(skip)]
-    pub ws_connect_urls: Vec<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub ldm: bool,
     #[serde(skip_serializing_if = "is_false")]

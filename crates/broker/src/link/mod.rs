@@ -56,7 +56,7 @@ pub enum LinkScope {
 pub(crate) struct LinkEnd {
     /// Known once the handshake is over.
     scope: OnceLock<LinkScope>,
-    /// What may cross the link; `None` where everything may.
+    /// Rules for what may cross the link; `None` where everything may.
     rules: ArcSwapOption<Permissions>,
     /// Whoever has this lock may take that of the outbox, and no other.
     control: Mutex<Vec<u8>>,

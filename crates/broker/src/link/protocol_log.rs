@@ -1,5 +1,5 @@
-//! Lines of a link in the protocol log (`-V`): what the other side says, but for INFO, and what this
-//! server says of itself.
+//! Lines of a link in the protocol log (`-V`): what the other side says, but for INFO, and what
+//! this server says of itself.
 
 use super::Link;
 use crate::log::Level;

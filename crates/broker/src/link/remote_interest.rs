@@ -170,8 +170,8 @@ impl RemoteInterests {
         true
     }
 
-    /// Forgets interest in subjects that are not allowed any more. Of the rest, what was found before
-    /// is out of date: a part of it may be denied.
+    /// Forgets interest in subjects that are not allowed any more. Of the rest, what was found
+    /// before is out of date: a part of it may be denied.
     pub(super) fn restrict(&mut self, is_allowed: impl Fn(&[u8]) -> bool) {
         let mut freed = 0;
         self.table.retain(|sub| {

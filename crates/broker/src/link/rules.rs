@@ -36,14 +36,15 @@ impl Link {
         }
     }
 
-    /// Exchanges the rules of a link that runs: the other side hears of what it may be told from now
-    /// on, and of what it may not any more; what it may not want is forgotten.
+    /// Exchanges the rules of a link that runs: the other side hears of what it may be told from
+    /// now on, and of what it may not any more; what it may not want is forgotten.
     pub fn change_rules(&mut self, rules: Option<Arc<Permissions>>) {
         let Some(link) = self.conn.link() else { return };
         let before = link.rules.swap(rules.clone());
         self.interest.restrict(|subject| may_subscribe(rules.as_deref(), subject));
         Announcing::new(&self.broker, &self.conn).run_for(&|subject| {
-            let (then, now) = (may_publish(before.as_deref(), subject), may_publish(rules.as_deref(), subject));
+            let (then, now) =
+                (may_publish(before.as_deref(), subject), may_publish(rules.as_deref(), subject));
             (then != now).then_some(now)
         });
     }

@@ -128,10 +128,9 @@ impl Session {
             ..info
         };
         // The greeting is that of the clients' own listener.
-        self.conn
-            .websocket_origin()
-            .into_iter()
-            .for_each(|websocket_origin| websocket_origin.show(&mut line));
+        self.conn.websocket_origin().into_iter().for_each(|websocket_origin| {
+            websocket_origin.show(&mut line, &self.broker.cluster.websocket_urls())
+        });
         shard.stage_line(&self.conn, &line.line());
     }
 
@@ -162,10 +161,9 @@ impl Session {
             client_ip: self.conn.endpoint().peer.ip().to_string(),
             ..self.broker.info()
         };
-        self.conn
-            .websocket_origin()
-            .into_iter()
-            .for_each(|websocket_origin| websocket_origin.show(&mut info));
+        self.conn.websocket_origin().into_iter().for_each(|websocket_origin| {
+            websocket_origin.show(&mut info, &self.broker.cluster.websocket_urls())
+        });
         info
     }
 

@@ -78,7 +78,9 @@ impl Shard {
         // does. Perf: a copy of the whole way, without what only clients' messages need: 0.8 times the
         // instructions of a message that is passed on to one client.
         let published = self.publish(from, message);
-        if imports::is_measured(reply) && let Published::Done { delivered: true, .. } = published {
+        if imports::is_measured(reply)
+            && let Published::Done { delivered: true, .. } = published
+        {
             self.note_remote_request(account, (message.address(), reply), now);
         }
     }

@@ -11,9 +11,9 @@ use myelin_wire::s2::S2Level;
 use myelin_wire::s2::mode::{AgreedCompression, CompressionMode, level_for, negotiate};
 use std::time::{Duration, Instant};
 
-/// State of a link's compression.
+/// State of a link's compression: what was agreed on.
 #[derive(Debug, Default)]
-pub(super) struct Compression {
+pub(super) struct Negotiation {
     agreed: Option<AgreedCompression>,
     /// The mode that this side had then.
     mode: Option<CompressionMode>,

@@ -5,8 +5,8 @@ use crate::certificate::PeerCertificate;
 use crate::peers::{Entered, Refused};
 use myelin_broker::{Level, Shard};
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
+use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::time::Instant;
 
 impl LinkSession {

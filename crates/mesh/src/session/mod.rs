@@ -16,7 +16,7 @@ use crate::config::RouteUrl;
 use crate::gossip::Making;
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
-use compression::Compression;
+use compression::Negotiation;
 use myelin_auth::ClientCertificate;
 use myelin_broker::{Announcing, Broker, Conn, Level, Link, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
@@ -84,7 +84,7 @@ pub struct LinkSession {
     making: Making,
     /// Certificate that the other side has shown.
     certificate: Option<Arc<ClientCertificate>>,
-    compression: Compression,
+    compression: Negotiation,
     /// Permissions that the link has now.
     rules: reload::Rules,
     /// Accounts with links of their own, as far as this link knows.
@@ -117,7 +117,13 @@ type Step = Result<(), CloseReason>;
 impl LinkSession {
     /// Session of a link that begins. What has to be said first is said by [`greet`](Self::greet),
     /// when it is known whether there is TLS.
-    pub fn open(mesh: &Arc<Mesh>, broker: &Arc<Broker>, conn: &Arc<Conn>, side: LinkSide, now: Instant) -> Self {
+    pub fn open(
+        mesh: &Arc<Mesh>,
+        broker: &Arc<Broker>,
+        conn: &Arc<Conn>,
+        side: LinkSide,
+        now: Instant,
+    ) -> Self {
         let config = mesh.config();
         let (facts, making, state) = match side {
             LinkSide::Accepted => {
@@ -151,7 +157,7 @@ impl LinkSession {
             timers: LinkTimers::new(&config, conn.cid(), now),
             making,
             certificate: None,
-            compression: Compression::default(),
+            compression: Negotiation::default(),
             rules: None,
             dedicated: config.dedicated.clone(),
             their_pool: 0,
@@ -354,7 +360,10 @@ impl LinkSession {
             PeerError::LineTooLong => ("maximum control line exceeded", CloseReason::MaximumControlLine),
             PeerError::PayloadTooLarge => ("Maximum Payload Violation", CloseReason::MaximumPayload),
         };
-        self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
+        // Compat: of arguments that make no sense the other side is not told.
+        if error != PeerError::BadArguments {
+            self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
+        }
         self.log(Level::Error, format_args!("Router parser ERROR: {text}: proto='{snippet:?}...'"));
         reason
     }

@@ -5,8 +5,8 @@ use crate::config::MeshConfig;
 use myelin_auth::{Permissions, SubjectRules};
 use myelin_broker::{Level, Shard};
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::pool_index;
 use myelin_wire::peer::info::{GossipMode, PeerConnect, PeerInfo, SubjectFilter};
+use myelin_wire::peer::pool_index;
 use std::sync::Arc;
 
 impl LinkSession {
@@ -30,7 +30,8 @@ impl LinkSession {
         self.move_accounts(&config);
         if !same_rules(self.rules.as_deref(), config.permissions.as_deref()) {
             self.rules.clone_from(&config.permissions);
-            let info = PeerInfo { compression: String::new(), ..self.mesh.info(0, None, GossipMode::Default) };
+            let info =
+                PeerInfo { compression: String::new(), ..self.mesh.info(0, None, GossipMode::Default) };
             self.link.say(&info.line());
             self.link.change_rules(config.permissions.clone());
         }
@@ -38,12 +39,14 @@ impl LinkSession {
         Ok(())
     }
 
-    /// Accounts get links of their own, or lose them: what was said of them here holds no more, or is
-    /// said again.
+    /// Accounts get links of their own, or lose them: what was said of them here holds no more, or
+    /// is said again.
     fn move_accounts(&mut self, config: &MeshConfig) {
         let before = std::mem::replace(&mut self.dedicated, config.dedicated.clone());
         let facts = self.known.facts();
-        let Some(place) = facts.place.filter(|_| facts.account.is_none() && !facts.has_no_pool) else { return };
+        let Some(place) = facts.place.filter(|_| facts.account.is_none() && !facts.has_no_pool) else {
+            return;
+        };
         for account in config.dedicated.iter().filter(|account| !before.contains(account)) {
             if place == pool_index(self.their_pool, account) as usize {
                 self.link.forget_account(account);

@@ -70,9 +70,10 @@ impl LinkTimers {
     }
 
     /// The handshake begins; `login` is the time for the other side to log in, where it has to.
+    /// Compat: it takes no longer than PINGs would stay unanswered.
     pub(super) fn greeted(&mut self, login: Option<Duration>, now: Instant) {
         self.login = login.map(|login| now + login);
-        self.handshake = now + HANDSHAKE;
+        self.handshake = now + HANDSHAKE.min(self.interval * self.max.saturating_add(1));
         self.ping = self.handshake;
     }
 

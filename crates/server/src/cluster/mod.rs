@@ -10,15 +10,18 @@ mod own_urls;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
-use crate::{os_error, setup};
 use crate::shard::{LinkSecurity, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
+use crate::{os_error, setup};
 use dial::Dialler;
 use myelin_auth::StoredSecret;
 use myelin_broker::{Broker, LinkTerms};
-use myelin_conf::options::{ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions};
+use myelin_conf::options::{
+    ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
+};
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
+use myelin_wire::info::Info;
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
 use myelin_wire::s2::S2Level;
@@ -108,7 +111,8 @@ impl RunningCluster {
     /// # Errors
     /// When the port cannot be had.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
-        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } = parts;
+        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } =
+            parts;
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));
@@ -174,51 +178,16 @@ impl RunningCluster {
 
 /// Configuration of the mesh, from the options.
 fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Result<MeshConfig, String> {
-    let (cluster, info) = (&options.cluster, broker.info());
-    let (host, said_port) = match &cluster.advertise {
-        None => (cluster.listener.host.clone(), port),
-        Some(text) => myelin_conf::advertised(text, port).map_err(|error| {
-            format!("Error setting route INFO with Cluster.Advertise value of {text}, err={error}")
-        })?,
-    };
-    let place = RouteUrl { host: host.clone(), port: said_port, login: None };
-    let ip = cluster.advertise.as_ref().map(|_| format!("nats-route://{}/", place.address()));
+    let cluster = &options.cluster;
     let login = cluster.authorization.user.as_ref().map(|user| {
         let password = cluster.authorization.password.as_ref().map_or("", |password| password.reveal());
         Login { user: user.clone(), password: StoredSecret::parse(password), own: password.to_owned() }
     });
     let (compression, thresholds) = compression(cluster)?;
-    let pool_size = pool_size(cluster);
-    let permissions = cluster.permissions.as_ref();
-    let import = permissions.and_then(|permissions| permissions.import.as_ref());
-    let export = permissions.and_then(|permissions| permissions.export.as_ref());
     Ok(MeshConfig {
-        info: PeerInfo {
-            id: info.server_id,
-            name: info.server_name,
-            version: info.version,
-            proto: PEER_PROTOCOL,
-            go: info.go,
-            host,
-            port: i32::from(said_port),
-            headers: info.headers,
-            auth_required: login.is_some(),
-            tls_required: cluster.tls.is_some(),
-            tls_verify: cluster.tls.is_some(),
-            max_payload: i64::from(info.max_payload),
-            ip: ip.unwrap_or_default(),
-            cluster: info.cluster,
-            domain: info.domain,
-            lnoc: true,
-            lnocu: true,
-            ln: true,
-            route_pool_size: i64::from(pool_size),
-            import: import.map(filter),
-            export: export.map(filter),
-            ..PeerInfo::default()
-        },
+        info: peer_info(cluster, broker.info(), port)?,
         is_dynamic,
-        pool_size,
+        pool_size: pool_size(cluster),
         dedicated: dedicated(options),
         login,
         certificates: certificates(cluster),
@@ -232,6 +201,45 @@ fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Re
         ping_interval: cluster.ping_interval.unwrap_or(options.limits.ping_interval),
         ping_max: cluster.ping_max.unwrap_or(options.limits.ping_max),
         auth_timeout: auth_timeout(cluster),
+    })
+}
+
+/// INFO as it is for every link.
+fn peer_info(cluster: &ClusterOptions, info: Info, port: u16) -> Result<PeerInfo, String> {
+    let (host, said_port) = match &cluster.advertise {
+        None => (cluster.listener.host.clone(), port),
+        Some(text) => myelin_conf::advertised(text, port).map_err(|error| {
+            format!("Error setting route INFO with Cluster.Advertise value of {text}, err={error}")
+        })?,
+    };
+    let place = RouteUrl { host: host.clone(), port: said_port, login: None };
+    let ip = cluster.advertise.as_ref().map(|_| format!("nats-route://{}/", place.address()));
+    let permissions = cluster.permissions.as_ref();
+    let import = permissions.and_then(|permissions| permissions.import.as_ref());
+    let export = permissions.and_then(|permissions| permissions.export.as_ref());
+    Ok(PeerInfo {
+        id: info.server_id,
+        name: info.server_name,
+        version: info.version,
+        proto: PEER_PROTOCOL,
+        go: info.go,
+        host,
+        port: i32::from(said_port),
+        headers: info.headers,
+        auth_required: cluster.authorization.user.is_some(),
+        tls_required: cluster.tls.is_some(),
+        tls_verify: cluster.tls.is_some(),
+        max_payload: i64::from(info.max_payload),
+        ip: ip.unwrap_or_default(),
+        cluster: info.cluster,
+        domain: info.domain,
+        lnoc: true,
+        lnocu: true,
+        ln: true,
+        route_pool_size: i64::from(pool_size(cluster)),
+        import: import.map(filter),
+        export: export.map(filter),
+        ..PeerInfo::default()
     })
 }
 
@@ -344,7 +352,9 @@ impl MeshHost for Host {
             return;
         }
         told.clone_from(&news);
-        self.broker.update_info(|info| [info.connect_urls, info.ws_connect_urls] = news);
+        let [urls, websocket_urls] = news;
+        self.broker.set_websocket_urls(websocket_urls);
+        self.broker.update_info(|info| info.connect_urls = urls);
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Announce));
     }
 

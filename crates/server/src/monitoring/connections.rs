@@ -134,20 +134,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Interest of another server. Compat: the id of the subscription is what the reference finds it by.
+/// Interest of another server. Compat: its id is what the reference finds it by; `account` is none
+/// on a link that is dedicated to one.
 pub(super) fn remote_subscription(
-    account: &str,
+    account: Option<&str>,
     conn: &Conn,
     subject: &[u8],
     queue: Option<(&[u8], u32)>,
 ) -> SubSnapshot {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (subject, queue) = (text(subject), queue.map_or_else(String::new, |(queue, _)| text(queue)));
-    let sid = if queue.is_empty() {
-        format!("{account} {subject}")
-    } else {
-        format!("{account} {subject} {queue}")
-    };
+    let words = [Some("R"), account, Some(&subject), Some(&*queue).filter(|queue| !queue.is_empty())];
+    let sid = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
     SubSnapshot { subject, queue, sid, cid: conn.cid(), ..SubSnapshot::default() }
 }
 
@@ -162,8 +160,7 @@ pub(super) fn route(link: &LinkState) -> RouteSnapshot {
         remote_name: facts.remote_name,
         did_solicit: facts.did_solicit,
         is_configured: facts.is_explicit,
-        ip: endpoint.peer.ip().to_string(),
-        port: endpoint.peer.port(),
+        peer: endpoint.peer,
         start: timestamp(endpoint.start),
         last_activity: timestamp(conn.last_activity()),
         rtt: facts.rtt,

@@ -79,7 +79,7 @@ pub(crate) struct TlsListener<'l> {
     pub(crate) terms: &'l mut TlsTerms,
     /// The proof that it shows now.
     pub(crate) present: Option<Arc<Staple>>,
-    /// Who connects there, as the log names them.
+    /// Name in the log of those who connect there.
     kind: &'static str,
 }
 
@@ -185,7 +185,9 @@ impl Ocsp {
         (terms, present): (&TlsTerms, Option<Arc<Staple>>),
         staplings: &mut Vec<Stapling>,
     ) -> Result<(), String> {
-        let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else { return Ok(()) };
+        let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else {
+            return Ok(());
+        };
         if let Some(present) = present {
             terms.staple.inherit(&present);
         }

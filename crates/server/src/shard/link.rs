@@ -2,20 +2,28 @@
 //!
 //! A link is read like a connection of a client, but into a buffer of its own: there are few, and
 //! they are busy. Whoever has something for the other side stages it, as for a client.
+//!
+//! Where there is TLS its handshake comes before everything else, and runs where clients'
+//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe this
+//! port.
 
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};
+use super::handshake::{Ends, greet_server, handshake};
 use super::link_codec::{LinkPacker, LinkRead, PackedSocket};
-use super::link_handshake::LinkSecurity;
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
-use super::{Mail, Mailbox, ShardLocal};
+use super::{Mail, Mailbox, Permits, ShardLocal};
+use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
+use crate::tls::{LinkOffer, agreed, is_about_names, peer_certificate};
 use bytes::{Buf, BufMut, BytesMut};
 use myelin_broker::{Announcing, Endpoint, Level, Transport};
-use myelin_mesh::{LinkSession, LinkSide, Mesh, Next};
+use myelin_mesh::{LinkSession, LinkSide, Mesh, Next, PeerCertificate};
 use myelin_wire::error::CloseReason;
 use myelin_wire::s2::S2Level;
+use rustls::Connection;
+use rustls::pki_types::ServerName;
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
@@ -24,6 +32,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::time::timeout;
 
 /// A socket to another server, and who has dialled.
 pub(crate) struct NewLink {
@@ -51,9 +61,9 @@ enum LinkEvent {
 }
 
 /// A link's task.
-pub(super) struct LinkTask {
-    pub(super) local: Rc<ShardLocal>,
-    pub(super) handle: Rc<ConnHandle>,
+struct LinkTask {
+    local: Rc<ShardLocal>,
+    handle: Rc<ConnHandle>,
     session: LinkSession,
     read: LinkRead,
     packer: Arc<LinkPacker>,
@@ -324,4 +334,104 @@ impl Mailbox {
     pub(super) fn flush_link(&self, conn: &Arc<myelin_broker::Conn>) {
         self.post(Mail::FlushLink(Arc::clone(conn)));
     }
+}
+
+/// Bytes that a stranger may send in a handshake.
+const HANDSHAKE_BUDGET: usize = 256 * 1024;
+
+/// TLS for one link.
+pub(crate) struct LinkSecurity {
+    pub(crate) offer: Arc<LinkOffer>,
+    /// The name that the other server's certificate has to bear, where this one has dialled.
+    pub(crate) name: Option<String>,
+}
+
+impl LinkSecurity {
+    fn side(&self) -> &'static str {
+        if self.name.is_some() { "client" } else { "server" }
+    }
+}
+
+impl LinkTask {
+    /// Does the handshake; what the other side has shown is returned.
+    ///
+    /// # Errors
+    /// When it fails, takes too long, or the link is to end.
+    async fn secure(&mut self, security: LinkSecurity) -> Result<Option<PeerCertificate>, CloseReason> {
+        let log = |level, line: &str| {
+            self.local.broker.log_for(level, &self.handle.conn, format_args!("{line}"));
+        };
+        log(Level::Debug, &format!("Starting TLS route {} handshake", security.side()));
+        let (write, peer) = (Arc::clone(&self.handle.write), self.handle.conn.peer());
+        let (offer, permits) = (Arc::clone(&security.offer), self.local.permits.clone());
+        let (name, limit) = (security.name.clone(), security.offer.timeout);
+        let shaking = async move { timeout(limit, shake(&write, peer, (&offer, name), permits)).await };
+        let mut shaking = supervise::spawn_on(&self.local.control, SupervisedPart::Handshake, shaking);
+        let outcome = tokio::select! {
+            outcome = &mut shaking => outcome,
+            () = self.handle.kicked() => {
+                shaking.abort();
+                return Err(self.handle.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
+            }
+        };
+        let connection = match outcome {
+            Ok(Some(Ok(Ok(connection)))) => connection,
+            Ok(Some(Ok(Err(error)))) => {
+                if let Some(name) = security.name.filter(|_| is_about_names(&error)) {
+                    security.offer.is_not_called(&name);
+                }
+                log(Level::Error, &format!("TLS route handshake error: {error}"));
+                return Err(CloseReason::TlsHandshake);
+            }
+            Ok(Some(Err(_))) => {
+                let ends = Ends { ours: (*self.handle.write).as_ref().local_addr().ok(), peer };
+                log(Level::Error, &format!("TLS route handshake error: {}", ends.elapsed("read")));
+                return Err(CloseReason::TlsHandshake);
+            }
+            Ok(None) | Err(_) => return Err(CloseReason::InternalError),
+        };
+        self.has_shaken(connection, &security.offer)
+    }
+
+    /// Goes on over TLS, unless the other side's key is not one of those that are pinned.
+    fn has_shaken(
+        &mut self,
+        connection: Connection,
+        offer: &LinkOffer,
+    ) -> Result<Option<PeerCertificate>, CloseReason> {
+        let log = |level, line: &str| {
+            self.local.broker.log_for(level, &self.handle.conn, format_args!("{line}"));
+        };
+        let shown = peer_certificate(connection.peer_certificates());
+        if !offer.accepts(shown.as_ref()) {
+            log(Level::Error, "TLS route handshake error: certificate not pinned");
+            return Err(CloseReason::TlsHandshake);
+        }
+        log(Level::Debug, "TLS handshake complete");
+        log(Level::Debug, &agreed(&connection));
+        if let Some(tls) = &self.handle.tls {
+            tls.begin(connection);
+        }
+        Ok(shown)
+    }
+}
+
+/// The handshake, from either side.
+async fn shake(
+    write: &OwnedWriteHalf,
+    peer: SocketAddr,
+    (offer, name): (&LinkOffer, Option<String>),
+    permits: Permits,
+) -> Result<Connection, String> {
+    let stream = write.as_ref();
+    let mut budget = StrangerBudget::of(HANDSHAKE_BUDGET);
+    let Some(name) = name else {
+        let terms = (offer.terms.clone(), permits);
+        return handshake(stream, peer, terms, Vec::new(), &mut budget).await.map(Connection::Server);
+    };
+    let ends = Ends { ours: stream.local_addr().ok(), peer };
+    let name =
+        ServerName::try_from(name.clone()).map_err(|_| format!("tls: invalid server name {name:?}"))?;
+    let shaken = greet_server(stream, &ends, (&offer.dialling, name), &permits, &mut budget).await;
+    shaken.map(Connection::Client)
 }

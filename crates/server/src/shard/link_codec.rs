@@ -1,8 +1,8 @@
-//! What lies between a link and its socket: TLS, and S2 where both servers want it.
+//! Layers between a link and its socket: TLS, and S2 where both servers want it.
 //!
-//! Compression goes under the outbox, as TLS does, and around TLS where there is both. Whoever holds
-//! the outbox's claim compresses what is written at once into a stream of its own, at most a block;
-//! until all of it is in the socket, what it was made of stays at the front of the outbox.
+//! Compression goes under the outbox, as TLS does, and around TLS where there is both. Whoever
+//! holds the outbox's claim compresses what is written at once into a stream of its own, at most a
+//! block; until all of it is in the socket, what it was made of stays at the front of the outbox.
 
 use super::conn_handle::ConnHandle;
 use myelin_broker::{Conn, Transport};
@@ -18,8 +18,8 @@ use tokio::net::tcp::OwnedReadHalf;
 /// Compressed bytes that are read at once.
 const PACKED_READ: usize = 128 * 1024;
 
-/// The writing side of a link's compression. Its lock is never contended: whoever holds the claim of
-/// the outbox writes.
+/// The writing side of a link's compression. Its lock is never contended: whoever holds the claim
+/// of the outbox writes.
 #[derive(Default)]
 pub(super) struct LinkPacker(Mutex<Option<Packing>>);
 
@@ -165,11 +165,7 @@ impl LinkRead {
 }
 
 impl AsyncRead for LinkRead {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self { read, handle, unpacking } = self.get_mut();
         let Some(unpacking) = unpacking else { return handle.poll_read(cx, read, into) };
         loop {

@@ -23,7 +23,6 @@ mod drain;
 mod handshake;
 mod link;
 mod link_codec;
-mod link_handshake;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -55,8 +54,7 @@ use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub(crate) use handshake::{HANDSHAKE, handshake};
-pub(crate) use link::NewLink;
-pub(crate) use link_handshake::LinkSecurity;
+pub(crate) use link::{LinkSecurity, NewLink};
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.

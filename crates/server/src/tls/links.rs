@@ -1,9 +1,9 @@
 //! TLS between servers: what a link is offered, whichever side has dialled.
 
+use super::clients::{NAMES, NO_NAMES};
 use super::outbound::outbound_config;
 use super::peer::{describe, names};
 use super::suites::{suite_name, version_name};
-use super::clients::{NAMES, NO_NAMES};
 use super::{Offer, Peers, TlsTerms, offer};
 use myelin_conf::options::{ClusterOptions, TlsOptions};
 use myelin_mesh::PeerCertificate;
@@ -80,7 +80,15 @@ impl LinkOffer {
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
         let mut hosts = cluster.routes.iter().map(|route| route.host().to_owned());
         let borrowed = Mutex::new(hosts.find(|host| !is_address(host)));
-        Ok(Some(Self { options, terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed }))
+        Ok(Some(Self {
+            options,
+            terms,
+            dialling,
+            timeout,
+            pinned: tls.pinned_certs.clone(),
+            notes,
+            borrowed,
+        }))
     }
 
     /// The name that the certificate of the server at `host` has to bear.
@@ -89,7 +97,8 @@ impl LinkOffer {
         borrowed.as_ref().filter(|_| is_address(host)).map_or_else(|| host.to_owned(), String::clone)
     }
 
-    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now on.
+    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now
+    /// on.
     pub(crate) fn is_not_called(&self, name: &str) {
         let mut borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
         if borrowed.as_deref() == Some(name) {
@@ -107,7 +116,7 @@ fn is_address(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok()
 }
 
-/// What was shown in a handshake, if that can be read.
+/// Certificate that was shown in a handshake, if that can be read.
 pub(crate) fn peer_certificate(shown: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
     let first = shown?.first()?;
     let key = describe(first)?.spki_sha256;

@@ -8,10 +8,10 @@ mod interest;
 mod messages;
 mod operators;
 mod pages;
-mod tokens;
 mod permissions;
 mod reloading;
 mod secure;
+mod tokens;
 
 use crate::eventually;
 use crate::process::{PROGRAM, Server, Setup};
@@ -75,7 +75,7 @@ impl Member {
         Some(Self { server: setup.start(), port })
     }
 
-    /// What is shown of all links under one name.
+    /// Values that are shown of all links under one name.
     fn shown(&self, field: &str) -> Vec<String> {
         let page = self.server.page("/routez");
         let routes = page["routes"].as_array().cloned().unwrap_or_default();
@@ -112,7 +112,8 @@ impl Member {
 /// A configuration file. Where `inner` has routes, those on the ports are left out.
 fn config(name: &str, port: u16, routes: &[u16], inner: &str, more: &str) -> String {
     let routes: Vec<_> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-    let routes = if inner.contains("routes:") { String::new() } else { format!("routes: [{}]", routes.join(", ")) };
+    let routes =
+        if inner.contains("routes:") { String::new() } else { format!("routes: [{}]", routes.join(", ")) };
     format!(
         "server_name: {name}\ncluster {{ name: C, listen: \"127.0.0.1:{port}\"\n{routes}\n{inner} }}\n{more}"
     )

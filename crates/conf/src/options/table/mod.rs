@@ -474,7 +474,8 @@ mod tests {
         {
             assert!(report(alone).missing.is_empty(), "{alone}");
         }
-        for all in ["compression: s2_fast", "permissions { import: a }", "tls { cert_file: a, key_file: b }"] {
+        for all in ["compression: s2_fast", "permissions { import: a }", "tls { cert_file: a, key_file: b }"]
+        {
             assert!(report(&format!("cluster {{ port: 6222, {all} }}")).missing.is_empty(), "{all}");
         }
         let report = report("gateway { name: x, port: 7222 }");

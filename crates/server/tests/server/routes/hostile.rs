@@ -51,9 +51,9 @@ fn what_makes_no_sense_ends_the_link() {
             "No route for account",
         ),
         (format!("{CONNECT}{INFO}RMSG $G a 999999999\r\n"), "Maximum Payload Violation"),
-        (format!("{CONNECT}{INFO}RMSG $G a -1\r\n"), "Parse Error"),
-        (format!("{CONNECT}{INFO}HMSG $G a 9 2\r\nhi\r\n"), "Parse Error"),
-        (format!("{CONNECT}{INFO}RS+ $G\r\n"), "Parse Error"),
+        (format!("{CONNECT}{INFO}RMSG $G a -1\r\n"), ""),
+        (format!("{CONNECT}{INFO}HMSG $G a 9 2\r\nhi\r\n"), ""),
+        (format!("{CONNECT}{INFO}RS+ $G\r\n"), ""),
         (format!("{CONNECT}{INFO}RMSG $G a 2\r\nhixx"), "Unknown Protocol Operation"),
         (format!("INFO {}", "x".repeat(70_000)), "maximum control line exceeded"),
     ];
@@ -62,7 +62,9 @@ fn what_makes_no_sense_ends_the_link() {
         // It may close in the middle.
         let _ = stream.write_all(bytes.as_bytes());
         let said = said(stream);
-        assert!(said.contains(expected), "{bytes:.60}: {said}");
+        // Of some of it the other side is not told.
+        let is_told = if expected.is_empty() { !said.contains("-ERR") } else { said.contains(expected) };
+        assert!(is_told, "{bytes:.60}: {said}");
     }
     member.client().barrier();
     assert_eq!(member.links(), 0);

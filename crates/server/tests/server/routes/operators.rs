@@ -26,9 +26,8 @@ fn operator(members: &[Member], subjects: &[&str]) -> Raw {
     // The other server tells of itself once it knows.
     raw.subscribe("$SYS.SERVER.*.STATSZ", 3);
     raw.barrier();
-    let heard = |message: &crate::raw::Message| {
-        message.sid == "3" && json_of(message)["server"]["name"] == "S1"
-    };
+    let heard =
+        |message: &crate::raw::Message| message.sid == "3" && json_of(message)["server"]["name"] == "S1";
     eventually("the other server is heard", || raw.barrier().iter().any(heard));
     raw.send("UNSUB 3\r\n");
     raw.barrier();
@@ -64,7 +63,10 @@ fn clients_of_another_server_are_seen_to_come_and_go() {
         assert_eq!((&connected["server"]["name"], &connected["client"]["user"]), (&"S1".into(), &"a".into()));
         drop(client);
         let gone = event(&mut raw, ".DISCONNECT");
-        assert_eq!((&gone["server"]["name"], &gone["client"]["id"]), (&"S1".into(), &connected["client"]["id"]));
+        assert_eq!(
+            (&gone["server"]["name"], &gone["client"]["id"]),
+            (&"S1".into(), &connected["client"]["id"])
+        );
     }
 }
 

@@ -1,6 +1,8 @@
 //! Pages on which an operator sees a cluster.
 
-use super::{MIXES, Member, Ours, Raw, Reference, ServerKind, cluster, config, free_port, settle, wait_for_interest};
+use super::{
+    MIXES, Member, Ours, Raw, Reference, ServerKind, cluster, config, free_port, settle, wait_for_interest,
+};
 use crate::eventually;
 use serde_json::Value;
 
@@ -89,7 +91,7 @@ fn who_answers(member: &Member, count: usize) -> Vec<String> {
     found
 }
 
-/// What the other side wants, by subject and in detail, as the reference shows it.
+/// Interest of the other side, by subject and in detail, as the reference shows it.
 #[test]
 fn interest_of_links_is_listed() {
     for kinds in MIXES {
@@ -107,8 +109,12 @@ fn interest_of_links_is_listed() {
         assert!(subjects.iter().any(|subject| subject == "one"), "{kinds:?}: {subjects:?}");
         let details = of_all("subscriptions_list_detail", "/routez?subs=detail");
         let two = details.iter().find(|detail| detail["subject"] == "two").expect("such a detail");
-        assert_eq!((&two["qgroup"], &two["sid"]), (&Value::from("q"), &Value::from("$G two q")), "{kinds:?}");
-        assert_eq!(names(two), ["cid", "msgs", "qgroup", "sid", "subject"], "{kinds:?}");
+        assert_eq!(
+            (&two["qgroup"], &two["sid"]),
+            (&Value::from("q"), &Value::from("R $G two q")),
+            "{kinds:?}"
+        );
+        assert_eq!(names(two), ["subject", "qgroup", "sid", "msgs", "cid"], "{kinds:?}");
         assert!(of_all("subscriptions_list", "/routez").is_empty());
     }
 }
@@ -160,7 +166,8 @@ fn the_ports_file_has_the_port_for_routes() {
         let Some(member) = Member::start(kind, "S0", port, &[], &more) else { continue };
         eventually("the ports file", || {
             let files = std::fs::read_dir(folder.path()).expect("a folder");
-            let text = files.filter_map(Result::ok).find_map(|file| std::fs::read_to_string(file.path()).ok());
+            let text =
+                files.filter_map(Result::ok).find_map(|file| std::fs::read_to_string(file.path()).ok());
             let ports = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
             ports.is_some_and(|ports| ports["cluster"][0] == format!("nats://127.0.0.1:{port}"))
         });

@@ -26,7 +26,7 @@ fn routes_come_and_go() {
     }
 }
 
-/// What needs a restart is refused in the reference's words, and nothing else is changed.
+/// A change that needs a restart is refused in the reference's words, and nothing else is changed.
 #[test]
 fn the_address_stays() {
     for kind in [Ours, super::Reference] {
@@ -76,9 +76,7 @@ fn compression_changes() {
         assert_eq!(members[0].shown("compression"), ["s2_fast"; 4], "{kinds:?}");
         let reload = |to: &str| {
             members[0].server.reload(&config("S0", members[0].port, &[], &mode(to), ""));
-            eventually(to, || {
-                members[0].shown("compression") == vec![to; 4]
-            });
+            eventually(to, || members[0].shown("compression") == vec![to; 4]);
         };
         // Without a new negotiation.
         let rids = |member: &Member| member.server.page("/routez")["routes"][0]["rid"].clone();
@@ -161,7 +159,9 @@ fn accounts_move() {
         reload(0, "accounts: [A]");
         once("both have");
         eventually("a link of its own", || {
-            members.iter().all(|member| member.shown("account").iter().filter(|name| *name == "A").count() == 1)
+            members
+                .iter()
+                .all(|member| member.shown("account").iter().filter(|name| *name == "A").count() == 1)
         });
         reload(1, "");
         reload(0, "");
@@ -183,8 +183,7 @@ fn certificates_change() {
         let pinned = lab.block(&format!("ca_file: \"@ca.pem\", pinned_certs: [\"{last}\"]"));
         // The first server shows the new certificate from now on, and the second wants it.
         members[0].server.reload(&config("S0", members[0].port, &[], &plain, ""));
-        let lines =
-            members[1].server.reload(&config("S1", members[1].port, &[members[0].port], &pinned, ""));
+        let lines = members[1].server.reload(&config("S1", members[1].port, &[members[0].port], &pinned, ""));
         assert!(has(&lines, "Disconnect 4 clients due to pinned certs reload"), "{kinds:?}: {lines:?}");
         settle(&members);
     }

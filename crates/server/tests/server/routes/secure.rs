@@ -33,7 +33,9 @@ fn links_are_encrypted() {
             for (member, side) in members.iter().zip(["server", "client"]) {
                 let log = member.server.log();
                 let begins = format!("Starting TLS route {side} handshake");
-                for line in [&begins[..], "TLS handshake complete", "TLS version 1.3, cipher suite TLS_AES_128"] {
+                for line in
+                    [&begins[..], "TLS handshake complete", "TLS version 1.3, cipher suite TLS_AES_128"]
+                {
                     assert!(log.contains(line), "{kinds:?} {line}: {log}");
                 }
                 let expected = if compression == "accept" { "off" } else { "s2_fast" };
@@ -146,5 +148,7 @@ fn who_does_not_begin_a_handshake_is_closed() {
     assert_eq!(silent.read(&mut [0]).expect("the end"), 0);
     let mut plain = dial();
     plain.write_all(b"CONNECT {}\r\n").expect("it reads");
-    member.server.wait_for_log("TLS route handshake error: tls: first record does not look like a TLS handshake");
+    member
+        .server
+        .wait_for_log("TLS route handshake error: tls: first record does not look like a TLS handshake");
 }
