@@ -162,6 +162,7 @@ impl LinkSession {
             self.link.say(b"PING\r\n");
             self.timers.pinged(now);
         }
+        self.dial_place = None;
         self.state = LinkPhase::Ready(entered.next.map(Box::new));
         Ok(())
     }

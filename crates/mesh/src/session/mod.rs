@@ -10,7 +10,7 @@ mod handshake;
 mod timers;
 
 use crate::config::RouteUrl;
-use crate::gossip::Making;
+use crate::gossip::{DialPlace, Making};
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
 use myelin_broker::{Announcing, Conn, Level, Link, LinkRemoval, Shard};
@@ -75,6 +75,8 @@ pub struct LinkSession {
     limits: PeerLimits,
     timers: LinkTimers,
     making: Making,
+    /// Held until the link has its own place.
+    dial_place: Option<Arc<DialPlace>>,
     /// Announcements of interest here that the other side is still to get, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
@@ -100,12 +102,12 @@ impl LinkSession {
     /// Begins a link: says what has to be said first.
     pub fn open(mesh: &Arc<Mesh>, shard: &mut Shard, conn: &Arc<Conn>, side: LinkSide, now: Instant) -> Self {
         let config = mesh.config();
-        let (facts, making, state) = match side {
+        let (facts, making, state, dial_place) = match side {
             LinkSide::Accepted => {
                 let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
-                (LinkFacts::default(), making, LinkPhase::AwaitConnect)
+                (LinkFacts::default(), making, LinkPhase::AwaitConnect, None)
             }
-            LinkSide::Dialled(Dial { url, is_explicit, mode, account, .. }) => {
+            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, .. }) => {
                 let making = Making { did_solicit: true, is_explicit, mode };
                 let facts = LinkFacts {
                     did_solicit: true,
@@ -114,7 +116,7 @@ impl LinkSession {
                     url: Some(url),
                     ..LinkFacts::default()
                 };
-                (facts, making, LinkPhase::AwaitInfo)
+                (facts, making, LinkPhase::AwaitInfo, place)
             }
         };
         let needs_login = !making.did_solicit && config.login.is_some();
@@ -132,6 +134,7 @@ impl LinkSession {
             },
             timers: LinkTimers::new(config, needs_login, conn.cid(), now),
             making,
+            dial_place,
             announcing: None,
             end_is_logged: false,
             has_left: false,
@@ -385,6 +388,7 @@ impl LinkSession {
     }
 
     fn leave(&mut self) {
+        self.dial_place = None;
         if !std::mem::replace(&mut self.has_left, true) {
             self.mesh.leave(&self.known);
         }
