@@ -5,10 +5,62 @@
 //! reached over an explicit one, behind which others may be who have not heard.
 
 use crate::config::{MeshConfig, RouteUrl};
-use crate::peers::{Dial, LinkState, Mesh};
+use crate::peers::{Dial, LinkState, Mesh, lock};
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
+use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// Dials that gossip may have under way: a server that has gone mad must not make this one open
+/// sockets without end. A cluster of a hundred servers with 40 dedicated accounts needs as many at once.
+pub(crate) const MOST_DIALS: usize = 4096;
+
+/// Dials that gossip has brought about and that have led to nothing yet, by address and account.
+#[derive(Debug, Default)]
+pub(crate) struct GossipDials(Mutex<HashSet<(String, Option<String>)>>);
+
+/// Place among the dials of gossip.
+#[derive(Debug)]
+pub struct DialPlace {
+    dials: Arc<GossipDials>,
+    key: (String, Option<String>),
+}
+
+impl PartialEq for DialPlace {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for DialPlace {}
+
+impl Drop for DialPlace {
+    fn drop(&mut self) {
+        lock(&self.dials.0).remove(&self.key);
+    }
+}
+
+/// Why gossip is not followed.
+enum NotDialled {
+    /// That is under way.
+    Already,
+    TooMany,
+}
+
+impl GossipDials {
+    fn enter(self: &Arc<Self>, url: &RouteUrl, account: Option<&str>) -> Result<DialPlace, NotDialled> {
+        let key = (url.address(), account.map(str::to_owned));
+        let mut dials = lock(&self.0);
+        if dials.contains(&key) {
+            return Err(NotDialled::Already);
+        }
+        if dials.len() >= MOST_DIALS {
+            return Err(NotDialled::TooMany);
+        }
+        dials.insert(key.clone());
+        Ok(DialPlace { dials: Arc::clone(self), key })
+    }
+}
 
 /// How a link came to be, as far as gossip depends on it.
 #[derive(Debug, Clone, Copy)]
@@ -78,14 +130,26 @@ impl Mesh {
             url.login = config.login.as_ref().map(|login| (login.user.clone(), login.own.clone()));
         }
         let mode = GossipMode::from_number(info.gossip_mode);
-        let dial = Dial { url, is_explicit: false, is_first: true, mode, account };
+        let dial = Dial { url, is_explicit: false, is_first: true, mode, account, place: None };
         // Of a server without a pool nobody hears which accounts have their own links.
         let is_silent = from.has_no_pool() && dial.account.is_none();
         if is_silent {
             for account in &config.dedicated {
-                self.host().dial(Dial { account: Some(account.clone()), ..dial.clone() });
+                self.follow(Dial { account: Some(account.clone()), ..dial.clone() });
             }
         }
-        self.host().dial(dial);
+        self.follow(dial);
+    }
+
+    /// Dials a server that another has told of, unless that is under way.
+    fn follow(&self, dial: Dial) {
+        match self.gossip_dials.enter(&dial.url, dial.account.as_deref()) {
+            Ok(place) => self.host().dial(Dial { place: Some(Arc::new(place)), ..dial }),
+            Err(NotDialled::Already) => {}
+            Err(NotDialled::TooMany) => self.complain(format_args!(
+                "Not dialling route {:?}: {MOST_DIALS} routes that others tell of are being dialled",
+                dial.url.redacted()
+            )),
+        }
     }
 }

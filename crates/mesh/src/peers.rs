@@ -5,7 +5,7 @@
 //! dialled, so that whoever is to dial again does.
 
 use crate::config::{MeshConfig, RouteUrl};
-use crate::gossip::{self, Making};
+use crate::gossip::{self, DialPlace, GossipDials, Making};
 use myelin_broker::{Conn, LinkScope};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
@@ -32,6 +32,9 @@ pub struct Dial {
     pub mode: GossipMode,
     /// The account to which the link is to be dedicated.
     pub account: Option<String>,
+    /// Place among the dials of gossip, of which there are only so many: given back when the dial
+    /// has led to a link that has its place, or to nothing.
+    pub place: Option<Arc<DialPlace>>,
 }
 
 /// Services that the cluster needs from the server around it.
@@ -155,6 +158,9 @@ pub struct Mesh {
     pub(crate) config: RwLock<Arc<MeshConfig>>,
     host: Arc<dyn MeshHost>,
     state: Mutex<Servers>,
+    /// Held while clients are told addresses: what is older must not come later.
+    advertising: Mutex<()>,
+    pub(crate) gossip_dials: Arc<GossipDials>,
 }
 
 pub(crate) struct Servers {
@@ -186,7 +192,13 @@ impl Mesh {
             without_pool: HashSet::new(),
             dedicated: config.dedicated.iter().map(|account| (account.clone(), HashMap::new())).collect(),
         };
-        Arc::new(Self { config: RwLock::new(Arc::new(config)), host, state: Mutex::new(state) })
+        Arc::new(Self {
+            config: RwLock::new(Arc::new(config)),
+            host,
+            state: Mutex::new(state),
+            advertising: Mutex::default(),
+            gossip_dials: Arc::default(),
+        })
     }
 
     /// Configuration of the cluster, as it is now.
@@ -224,6 +236,7 @@ impl Mesh {
                     is_first: true,
                     mode: GossipMode::Default,
                     account: account.clone(),
+                    place: None,
                 });
             }
         }
@@ -354,6 +367,7 @@ impl Mesh {
                 is_first: true,
                 mode: making.mode,
                 account: Some(account),
+                place: None,
             });
         }
     }
@@ -463,6 +477,7 @@ impl Mesh {
             is_first: true,
             mode: making.mode,
             account: None,
+            place: None,
         });
         let entered = Entered { scope: LinkScope::Pooled(place as u32), place, next };
         Ok((entered, count == 1))
@@ -524,6 +539,7 @@ impl Mesh {
         if !self.config().advertises {
             return;
         }
+        let _one_after_another = lock(&self.advertising);
         let [mut urls, mut websocket_urls] = self.state().own_urls.clone();
         let mut links = self.links();
         links.sort_by_key(|link| link.conn.cid());
@@ -575,7 +591,8 @@ impl Mesh {
         }
         if let Some(url) = facts.url {
             let (is_explicit, account) = (facts.is_explicit, facts.account);
-            self.host.dial(Dial { url, is_explicit, is_first: false, mode: GossipMode::Default, account });
+            let mode = GossipMode::Default;
+            self.host.dial(Dial { url, is_explicit, is_first: false, mode, account, place: None });
         }
     }
 }
@@ -633,6 +650,6 @@ fn extend(all: &mut Vec<String>, more: &[String]) {
 }
 
 /// A poisoned lock only says that another thread panicked; the data is whole between calls.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -102,7 +102,7 @@ impl Mesh {
         for (url, is_explicit) in urls {
             let account = Some(account.to_owned());
             let mode = GossipMode::Default;
-            self.host().dial(Dial { url, is_explicit, is_first: true, mode, account });
+            self.host().dial(Dial { url, is_explicit, is_first: true, mode, account, place: None });
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::certificate::CertificateRules;
 use crate::config::{MeshConfig, RouteUrl};
+use crate::gossip::MOST_DIALS;
 use crate::peers::{Dial, Mesh, MeshHost};
 use crate::session::{LinkSession, LinkSide, Next};
 use myelin_auth::AuthConfig;
@@ -15,6 +16,7 @@ use std::fmt::Arguments;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -52,6 +54,13 @@ impl Log for NoLog {
 struct HostNotes {
     dials: Mutex<Vec<Dial>>,
     urls: Mutex<Vec<String>>,
+    gate: Mutex<Option<Gate>>,
+}
+
+/// Holds the next advertisement up.
+struct Gate {
+    begun: Sender<()>,
+    goes_on: Receiver<()>,
 }
 
 impl MeshHost for HostNotes {
@@ -60,6 +69,12 @@ impl MeshHost for HostNotes {
     }
 
     fn advertise(&self, urls: Vec<String>, _: Vec<String>) {
+        let gate = self.gate.lock().unwrap().take();
+        if let Some(gate) = gate {
+            gate.begun.send(()).unwrap();
+            // Nobody says so where the next one waits for this.
+            let _ = gate.goes_on.recv_timeout(Duration::from_millis(100));
+        }
         *self.urls.lock().unwrap() = urls;
     }
 
@@ -151,7 +166,7 @@ struct LinkPair {
 fn dial(account: Option<&str>) -> Dial {
     let url = RouteUrl { host: "10.0.0.9".into(), port: 1, login: None };
     let account = account.map(str::to_owned);
-    Dial { url, is_explicit: true, is_first: true, mode: GossipMode::Default, account }
+    Dial { url, is_explicit: true, is_first: true, mode: GossipMode::Default, account, place: None }
 }
 
 impl LinkPair {
@@ -310,6 +325,69 @@ fn a_third_server_is_told_of() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!((told[0].url.address().as_str(), told[0].is_explicit), ("10.0.0.9:1", false));
     assert_eq!(told[0].mode, GossipMode::Disabled, "those who dial it need not tell others");
+}
+
+/// INFO of a third server that was met at this place.
+fn gossip(id: &str, place: usize) -> String {
+    let ip = format!("nats-route://10.1.{}.{}:1/", place / 250, place % 250);
+    let info = PeerInfo { id: id.into(), cluster: "C".into(), ip, ..PeerInfo::default() };
+    String::from_utf8_lossy(&info.line()).into_owned()
+}
+
+#[test]
+fn gossip_is_followed_once_and_not_without_end() {
+    let (mut a, mut b) = (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1));
+    let mut pair = LinkPair::new(&mut b, &mut a, dial(None));
+    b.notes.take();
+    let mut hears = |b: &mut Node, id: &str, place| {
+        assert_eq!(told(b, &mut pair.dialler.0, &gossip(id, place)), None);
+        b.notes.take()
+    };
+    let first = hears(&mut b, "N0", 0);
+    assert_eq!(first.len(), 1);
+    assert!(hears(&mut b, "N0", 0).is_empty(), "it is under way");
+    let all: Vec<_> = (1..MOST_DIALS + 100).flat_map(|place| hears(&mut b, &format!("N{place}"), place)).collect();
+    assert_eq!(all.len(), MOST_DIALS - 1);
+    drop(first);
+    assert_eq!(hears(&mut b, "N0", 0).len(), 1, "it has come to nothing, and so there is room");
+}
+
+#[test]
+fn a_dial_of_gossip_is_over_when_its_link_has_a_place_or_is_refused() {
+    let [mut a, mut b] = ["A", "B"].map(|name| Node::new(name, "C", false, 1));
+    let mut pair = LinkPair::new(&mut b, &mut a, dial(None));
+    b.notes.take();
+    let mut hears = |b: &mut Node, id: &str| {
+        assert_eq!(told(b, &mut pair.dialler.0, &gossip(id, 0)), None);
+        b.notes.take()
+    };
+    let mut other = Node::new("D", "C", false, 1);
+    let dial = hears(&mut b, "ND").pop().expect("it is news");
+    let _linked = LinkPair::new(&mut b, &mut other, dial);
+    b.notes.take();
+    // The server there has another id now: it was started again.
+    let dial = hears(&mut b, "NE").pop().expect("the dial before has led to a link");
+    let mut stranger = Node::new("E", "another", false, 1);
+    let refused = LinkPair::new(&mut b, &mut stranger, dial);
+    assert!(refused.ends.iter().any(Option::is_some), "{:?}", refused.ends);
+    drop(refused);
+    b.notes.take();
+    assert_eq!(hears(&mut b, "NE").len(), 1);
+}
+
+#[test]
+fn older_addresses_do_not_come_to_clients_later() {
+    let [mut a, mut b] = ["A", "B"].map(|name| Node::new(name, "C", false, 1));
+    let (begun, has_begun) = channel();
+    let (go_on, goes_on) = channel();
+    *a.notes.gate.lock().unwrap() = Some(Gate { begun, goes_on });
+    let mesh = Arc::clone(&a.mesh);
+    let slow = std::thread::spawn(move || mesh.advertise());
+    has_begun.recv_timeout(Duration::from_secs(10)).expect("it tells of itself");
+    let _pair = LinkPair::new(&mut a, &mut b, dial(None));
+    let _ = go_on.send(());
+    slow.join().unwrap();
+    assert_eq!(*a.notes.urls.lock().unwrap(), ["A:4222", "B:4222"]);
 }
 
 #[test]

@@ -159,6 +159,32 @@ fn what_other_servers_want_is_counted_apart() {
     assert_eq!((account.subscriptions(), account.remote_subscriptions()), (0, (1, 2)));
 }
 
+#[test]
+fn members_behind_leaf_nodes_have_their_turn_where_no_client_is_one() {
+    let net = Net::new();
+    let [mut near, mut far] = [Wire::new(&net), Wire::new(&net)];
+    let mut publisher = net.peer(0);
+    let mut published = |near: &Wire, far: &Wire| {
+        publisher.send(&"PUB work 1\r\nx\r\n".repeat(50));
+        net.flush_all();
+        [near, far].map(|wire| wire.got().matches("RMSG $G work | q 1\r\nx\r\n").count())
+    };
+    far.hears(&net, "LS+ HUB $G work q 1000\r\n");
+    assert_eq!(published(&near, &far), [0, 50], "they are all that there are");
+    near.hears(&net, "RS+ $G work q 1\r\n");
+    assert_eq!(published(&near, &far), [50, 0], "a client of a server is preferred");
+    far.hears(&net, "RS+ $G work q 1\r\n");
+    let [one, other] = published(&near, &far);
+    assert!(one + other == 50 && one > 5 && other > 5, "{one} and {other}: clients have the same chance");
+    near.hears(&net, "RS- $G work q\r\n");
+    far.hears(&net, "RS- $G work q\r\n");
+    let mut client = net.peer(0);
+    client.send("SUB work q 1\r\n");
+    net.flush_all();
+    assert_eq!(published(&near, &far), [0, 0], "a client here is preferred");
+    assert_eq!(client.received().matches("MSG work 1 1").count(), 50);
+}
+
 struct NoTokens;
 
 impl Resolver for NoTokens {

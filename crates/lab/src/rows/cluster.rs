@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::connection::{Connection, PATIENCE};
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream::stream::Storage;
-use myelin_loadgen::latency::{self, LatencyMode};
 use myelin_loadgen::meter::{Meter, cpu_of};
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::churn;
@@ -23,7 +21,7 @@ use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{Interest, Prepared, RunEnds, ThroughputLoad};
 
 use crate::comparison::{Bench, Round};
-use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, times};
+use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, probe, times};
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 
@@ -32,15 +30,14 @@ pub(crate) const GROUP: &str = "cluster";
 
 const SERVERS: usize = 3;
 
-/// Subscriptions that a joining server is told of.
-const TOLD: usize = 100_000;
 /// Connections that share them.
 const SUBSCRIBERS: usize = 10;
 /// How long an idle cluster is watched.
 const WATCHED: Duration = Duration::from_secs(2);
-/// Messages a second of what must go on while a server joins, and for how long.
-const PROBED: u64 = 1000;
-const PROBE_TIME: Duration = Duration::from_secs(4);
+
+/// How long clients are watched while a server joins, and how much longer for each subscription.
+const PROBE_TIME: Duration = Duration::from_secs(3);
+const PROBE_TIME_EACH: Duration = Duration::from_micros(7);
 
 /// Which of three servers clients connect to, in turns.
 type Places = &'static [usize];
@@ -54,8 +51,8 @@ pub(crate) enum ClusterLoad {
     Compressed(ThroughputLoad),
     /// Requests from the first server to a service on the second.
     Requests { clients: usize, size: usize },
-    /// A third server joins two, of which the first has many subscriptions.
-    Join,
+    /// A third server joins two, of which the first has so many subscriptions.
+    Join { told: usize },
     /// Messages on the second server, while clients of the first come and go with interest.
     Churn(ThroughputLoad),
     /// Nothing.
@@ -75,7 +72,7 @@ impl fmt::Display for ClusterLoad {
             Self::Requests { clients, size } => {
                 write!(f, "{clients} clients request from a service on another server, {size} B")
             }
-            Self::Join => write!(f, "a server joins and is told of {TOLD} subscriptions"),
+            Self::Join { told } => write!(f, "a server joins and is told of {told} subscriptions"),
             Self::Churn(load) => {
                 write!(f, "{load} on a server, while another has 10,000 SUB/UNSUB pairs a second")
             }
@@ -104,6 +101,11 @@ pub(crate) fn rows() -> Vec<Row> {
     let cpu = |factor| times(Metric::Cpu, factor);
     let requests = |clients, size| ClusterLoad::Requests { clients, size };
     let median = times(Metric::LatencyMedian, 1.0);
+    let join = |name: &str, told| {
+        let latency = goal(Metric::Latency99, Bound::TimesAndAtMost(1.0, 20_000.0));
+        let goals = vec![times(Metric::JoinTime, 5.0), times(Metric::SubscriptionMemory, 4.0), latency];
+        row(name, ClusterLoad::Join { told }, goals)
+    };
     vec![
         row("cluster-1:1-16", apart(16), vec![times(Metric::MessageRate, 4.0), cpu(6.0)]),
         row("cluster-1:1-128", apart(128), vec![times(Metric::MessageRate, 3.0), cpu(4.0)]),
@@ -119,15 +121,8 @@ pub(crate) fn rows() -> Vec<Row> {
         row("cluster-request-1", requests(1, 16), vec![cpu(1.8), median]),
         row("cluster-request-50", requests(50, 128), vec![cpu(1.6), median]),
         row("cluster-queue9-128", over_all(load(1, 9, Interest::Queue, 128), &[0, 1, 2]), vec![cpu(4.0)]),
-        row(
-            "cluster-join",
-            ClusterLoad::Join,
-            vec![
-                times(Metric::JoinTime, 5.0),
-                times(Metric::SubscriptionMemory, 4.0),
-                goal(Metric::Latency99, Bound::TimesAndAtMost(1.0, 20_000.0)),
-            ],
-        ),
+        join("cluster-join", 100_000),
+        join("cluster-join-1M", 1_000_000),
         row("cluster-churn", ClusterLoad::Churn(load(1, 1, Interest::Star, 128)), vec![cpu(4.0)]),
         row("cluster-idle", ClusterLoad::Idle, vec![times(Metric::IdleCpu, 1.0)]),
     ]
@@ -153,7 +148,7 @@ impl ClusterLoad {
                 Some(Prepared::new(load, max_payload, backlog))
             }
             Self::Compressed(load) => Some(Prepared::of_json(load, max_payload, backlog)),
-            Self::Requests { .. } | Self::Join | Self::Idle => None,
+            Self::Requests { .. } | Self::Join { .. } | Self::Idle => None,
         };
         PreparedCluster { load: self, messages }
     }
@@ -162,7 +157,7 @@ impl ClusterLoad {
 impl PreparedCluster {
     /// Whether every round starts servers of its own.
     pub(crate) fn wants_fresh_servers(&self) -> bool {
-        self.load == ClusterLoad::Join
+        matches!(self.load, ClusterLoad::Join { .. })
     }
 
     /// Starts the servers and waits until they are linked.
@@ -216,7 +211,7 @@ impl PreparedCluster {
                 Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
             }
             ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
-            ClusterLoad::Join => Round::without_cpu(join(&mates.binary, bench)?),
+            ClusterLoad::Join { told } => Round::without_cpu(join(told, &mates.binary, bench)?),
         })
     }
 }
@@ -290,8 +285,9 @@ fn settle(addresses: &[Address]) -> Result<(), BenchError> {
 
 /// Has a third server join two: how long it takes until it knows all interest, what it costs there,
 /// and what clients of the first see meanwhile.
-fn join(binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
-    let told = TOLD.min(bench.settings.subscriptions);
+fn join(told: usize, binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
+    let told = told.min(bench.settings.subscriptions);
+    let watched = PROBE_TIME + PROBE_TIME_EACH * told as u32;
     let plan = ClusterPorts::free(SERVERS)?;
     let start = |number| plan.start(number, binary, bench.scratch, "off");
     let (first, second) = (start(0)?, start(1)?);
@@ -305,7 +301,7 @@ fn join(binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchErr
     let [_, _, http] = plan.0[2];
     let (outcome, joined) = thread::scope(|scope| {
         let joining = scope.spawn(|| {
-            thread::sleep(PROBE_TIME / 4);
+            thread::sleep(PROBE_TIME / 3);
             let start_of_third = Instant::now();
             let third = start(2)?;
             while subscriptions(http).unwrap_or(0) < told as u64 {
@@ -317,7 +313,7 @@ fn join(binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchErr
             let took = start_of_third.elapsed();
             Ok((took, third.meter().resident_at_rest()?))
         });
-        let outcome = probe(first.address());
+        let outcome = probe(first.address(), watched);
         let joined = joining.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok::<_, BenchError>((outcome?, joined?))
     })?;
@@ -357,22 +353,4 @@ fn subscriptions(http: u16) -> Option<u64> {
     stream.read_to_string(&mut answer).ok()?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
     serde_json::from_str::<serde_json::Value>(body).ok()?["subscriptions"].as_u64()
-}
-
-/// Messages at a steady rate between two clients of a server.
-fn probe(address: &Address) -> Result<latency::LatencyOutcome, BenchError> {
-    latency::run(&latency::LatencySettings {
-        server: address.into(),
-        mode: LatencyMode::PubSub,
-        size: 128,
-        rate: PROBED,
-        connections: 1,
-        outstanding: None,
-        warming: Duration::from_millis(200),
-        duration: PROBE_TIME,
-        subject: "probe".into(),
-        storage: Storage::Memory,
-        responders: 0,
-        meter: None,
-    })
 }

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use myelin_loadgen::connection::address::{Address, Credentials};
 use myelin_loadgen::connection::{Connection, PATIENCE};
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream::stream::Storage;
-use myelin_loadgen::latency::{self, LatencyMode};
+use myelin_loadgen::latency;
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
@@ -34,7 +33,6 @@ const ACCOUNTS: usize = 10_000;
 const CONNECTED: usize = 10_000;
 
 /// Messages a second of what must go on meanwhile.
-const PROBED: u64 = 1000;
 const PROBE_TIME: Duration = Duration::from_secs(2);
 
 /// Clients that log in at once, over and over.
@@ -233,24 +231,6 @@ fn compare_import(server: &Server, until: Until) -> Result<Readings, BenchError>
     })
 }
 
-/// Messages at a steady rate, by a user whose password costs nothing.
-fn probe(server: &Server) -> Result<latency::LatencyOutcome, BenchError> {
-    latency::run(&latency::LatencySettings {
-        server: (&address(server, "plain")).into(),
-        mode: LatencyMode::PubSub,
-        size: 128,
-        rate: PROBED,
-        connections: 1,
-        outstanding: None,
-        warming: Duration::from_millis(200),
-        duration: PROBE_TIME,
-        subject: "probe".into(),
-        storage: Storage::Memory,
-        responders: 0,
-        meter: None,
-    })
-}
-
 fn log_in(server: &Server) -> Result<Readings, BenchError> {
     let (stop, logins) = (AtomicBool::new(false), AtomicU64::new(0));
     let slow = address(server, "slow");
@@ -267,7 +247,8 @@ fn log_in(server: &Server) -> Result<Readings, BenchError> {
                 })
             })
             .collect();
-        let outcome = probe(server);
+        // By a user whose password costs nothing.
+        let outcome = probe(&address(server, "plain"), PROBE_TIME);
         stop.store(true, Ordering::Relaxed);
         for client in clients {
             client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -302,7 +283,7 @@ fn reload(server: &Server) -> Result<Readings, BenchError> {
             }
             Ok(start.elapsed())
         });
-        let outcome = probe(server);
+        let outcome = probe(&plain, PROBE_TIME);
         let took = reloading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok::<_, BenchError>((outcome?, took?))
     })?;

@@ -17,8 +17,13 @@ pub(crate) mod streams;
 pub(crate) mod tls_websocket;
 
 use std::fmt;
+use std::time::Duration;
 
+use myelin_loadgen::connection::address::Address;
+use myelin_loadgen::error::BenchError;
 use myelin_loadgen::jetstream;
+use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::latency::{self, LatencyMode, LatencyOutcome, LatencySettings};
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
@@ -29,6 +34,27 @@ use crate::compare::work::Latency;
 
 /// Subjects in rotation where a row does not say otherwise.
 pub(crate) const SUBJECTS: usize = 64;
+
+/// Messages a second of what must go on while something else is done to a server.
+const PROBED: u64 = 1000;
+
+/// Messages at a steady rate between two clients of a server.
+pub(crate) fn probe(address: &Address, duration: Duration) -> Result<LatencyOutcome, BenchError> {
+    latency::run(&LatencySettings {
+        server: address.into(),
+        mode: LatencyMode::PubSub,
+        size: 128,
+        rate: PROBED,
+        connections: 1,
+        outstanding: None,
+        warming: Duration::from_millis(200),
+        duration,
+        subject: "probe".into(),
+        storage: Storage::Memory,
+        responders: 0,
+        meter: None,
+    })
+}
 
 /// One workload of the table.
 #[derive(Clone, Debug)]

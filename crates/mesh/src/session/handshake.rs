@@ -197,6 +197,7 @@ impl LinkSession {
             self.link.log_out("PING");
             self.timers.pinged(now);
         }
+        self.dial_place = None;
         self.state = LinkPhase::Ready(entered.next.map(Box::new));
         Ok(())
     }

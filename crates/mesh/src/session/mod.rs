@@ -13,7 +13,7 @@ mod reload;
 mod timers;
 
 use crate::config::RouteUrl;
-use crate::gossip::Making;
+use crate::gossip::{DialPlace, Making};
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
 use compression::Negotiation;
@@ -93,6 +93,8 @@ pub struct LinkSession {
     their_pool: u32,
     /// User and password of the other side, which a reload may refuse.
     login: Option<(String, String)>,
+    /// Held until the link has its own place.
+    dial_place: Option<Arc<DialPlace>>,
     /// Announcements of interest here that the other side is still to get, which may take long.
     announcing: Option<Announcing>,
     end_is_logged: bool,
@@ -125,12 +127,12 @@ impl LinkSession {
         now: Instant,
     ) -> Self {
         let config = mesh.config();
-        let (facts, making, state) = match side {
+        let (facts, making, state, dial_place) = match side {
             LinkSide::Accepted => {
                 let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
-                (LinkFacts::default(), making, LinkPhase::AwaitConnect)
+                (LinkFacts::default(), making, LinkPhase::AwaitConnect, None)
             }
-            LinkSide::Dialled(Dial { url, is_explicit, mode, account, .. }) => {
+            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, .. }) => {
                 let making = Making { did_solicit: true, is_explicit, mode };
                 let facts = LinkFacts {
                     did_solicit: true,
@@ -139,7 +141,7 @@ impl LinkSession {
                     url: Some(url),
                     ..LinkFacts::default()
                 };
-                (facts, making, LinkPhase::AwaitInfo)
+                (facts, making, LinkPhase::AwaitInfo, place)
             }
         };
         Self {
@@ -162,6 +164,7 @@ impl LinkSession {
             dedicated: config.dedicated.clone(),
             their_pool: 0,
             login: None,
+            dial_place,
             announcing: None,
             end_is_logged: false,
             has_left: false,
@@ -437,6 +440,7 @@ impl LinkSession {
     }
 
     fn leave(&mut self) {
+        self.dial_place = None;
         if !std::mem::replace(&mut self.has_left, true) {
             self.mesh.leave(&self.known);
         }
