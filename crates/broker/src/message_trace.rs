@@ -283,8 +283,7 @@ impl MessageTrace {
 
     /// Another server gets it by this hop, or not; an empty hop is none.
     pub(crate) fn reached_server(&self, conn: &Conn, hop: String, error: Option<Withheld>) {
-        let (cid, name, sub, error) =
-            (conn.cid(), name_of(conn), String::new(), error.map(Withheld::text));
+        let (cid, name, sub, error) = (conn.cid(), name_of(conn), String::new(), error.map(Withheld::text));
         let (acc, queue) = (None, None);
         self.note("eg", What::Egress { kind: ROUTER, cid, name, hop, acc, sub, queue, error });
     }

@@ -79,9 +79,9 @@ impl RemoteRequests {
         let mut table = lock(table);
         if table.swept.is_none_or(|swept| asked.saturating_duration_since(swept) >= SWEEP_EVERY) {
             table.swept = Some(asked);
-            table.by_reply.retain(|_, request| {
-                asked.saturating_duration_since(request.asked) < request.threshold
-            });
+            table
+                .by_reply
+                .retain(|_, request| asked.saturating_duration_since(request.asked) < request.threshold);
         }
         if table.by_reply.len() < MOST {
             table.by_reply.insert(reply.into(), RemoteRequest { asked, threshold });
@@ -189,8 +189,9 @@ impl Responder {
         }
         match self {
             Self::Here(info) => info.rtt(),
-            Self::Elsewhere(info) => serde_json::from_str(info.get())
-                .map_or(0, |RoundTrip { rtt }| rtt.max(0).unsigned_abs()),
+            Self::Elsewhere(info) => {
+                serde_json::from_str(info.get()).map_or(0, |RoundTrip { rtt }| rtt.max(0).unsigned_abs())
+            }
             Self::Unknown => 0,
         }
     }

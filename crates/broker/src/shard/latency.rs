@@ -145,9 +145,8 @@ impl Broker {
     pub fn take_latency(&self, told: &[u8], now: Instant) -> Result<Option<LatencyEvent>, String> {
         let second: SecondPart = serde_json::from_slice(told).map_err(|error| error.to_string())?;
         let is_awaited = |second: &SecondPart| {
-            self.account(&second.account).is_some_and(|account| {
-                account.imports.replies.waiting(second.req_id.as_bytes()).is_some()
-            })
+            self.account(&second.account)
+                .is_some_and(|account| account.imports.replies.waiting(second.req_id.as_bytes()).is_some())
         };
         let Some((first, second)) = self.latency_parts.second(second, now, is_awaited) else {
             return Ok(None);

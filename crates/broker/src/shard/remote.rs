@@ -245,7 +245,9 @@ impl Fanout<'_> {
         address: &[u8],
     ) {
         match self.from.trace {
-            None => drop(self.stage_routed((conn, cached), groups, address, (self.message, self.shared_tail))),
+            None => {
+                drop(self.stage_routed((conn, cached), groups, address, (self.message, self.shared_tail)))
+            }
             Some(trace) => self.trace_remote(trace, (conn, cached), groups, address),
         }
     }

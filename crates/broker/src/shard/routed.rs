@@ -90,7 +90,9 @@ impl Shard {
         // There is nobody to be told that nobody listens: the other server thought that somebody
         // does.
         let published = self.publish_onward(from, message);
-        if imports::is_measured(reply) && let Published::Done { delivered: true, .. } = published {
+        if imports::is_measured(reply)
+            && let Published::Done { delivered: true, .. } = published
+        {
             self.note_remote_request(account, (message.address(), reply), now);
         }
     }

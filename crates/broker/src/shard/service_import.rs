@@ -14,9 +14,7 @@ use super::Shard;
 use super::fanout::traced::Marked;
 use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
-use crate::imports::{
-    self, Awaited, Cause, INFO_HEADER, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
-};
+use crate::imports::{self, Awaited, Cause, INFO_HEADER, Outcome, RequestInfo, ServiceLink, Ticket, Tracked};
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
 use crate::service::ServiceTarget;

@@ -4,8 +4,8 @@ use super::{LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::peers::{Entered, Refused};
 use myelin_broker::Level;
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
+use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::time::Instant;
 
 impl LinkSession {

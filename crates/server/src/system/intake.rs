@@ -2,8 +2,8 @@
 
 use super::{System, requests};
 use myelin_broker::{Conn, Reach, Service, ServiceBatch, Shard};
-use myelin_wire::header;
 use myelin_monitor::request::Topic;
+use myelin_wire::header;
 use serde::Deserialize;
 use std::sync::{Arc, Weak};
 

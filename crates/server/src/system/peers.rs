@@ -186,8 +186,7 @@ impl System {
         // Compat: what is not used here is not counted here.
         if let Some(account) = self.broker.account(&said.acc) {
             let number = |count: i64| u32::try_from(count.max(0)).unwrap_or(u32::MAX);
-            let count =
-                ConnectionCount { clients: number(said.conns), leaf_nodes: number(said.leafnodes) };
+            let count = ConnectionCount { clients: number(said.conns), leaf_nodes: number(said.leafnodes) };
             self.broker.count_elsewhere(&account, &said.server.id, count);
         }
         self.hear_server(&said.server.id, pace);

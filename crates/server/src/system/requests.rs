@@ -1,8 +1,8 @@
 //! Requests for pages, and which server they mean.
 
+use super::System;
 use super::envelope::RequestFault;
 use super::intake::SystemRequest;
-use super::System;
 use super::schedule::EventSchedule;
 use myelin_monitor::request::{self, Filter, Page, PageRequest, Topic};
 use myelin_wire::encoding::{self, Encoding};

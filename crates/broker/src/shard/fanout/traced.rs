@@ -98,13 +98,7 @@ impl Fanout<'_> {
     }
 
     /// The queue groups that another server has chosen here.
-    fn trace_chosen(
-        &mut self,
-        trace: &MessageTrace,
-        route: &Route,
-        queues: &QueueNames<'_>,
-        rng: &mut Rng,
-    ) {
+    fn trace_chosen(&mut self, trace: &MessageTrace, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
         let mut served = Vec::<&[u8]>::new();
         for group in &route.groups {
             let queue = group.first().and_then(|first| first.sub.queue());

@@ -26,9 +26,8 @@ fn operator(members: &[Member], subjects: &[&str]) -> Raw {
     // The other server tells of itself once it knows.
     raw.subscribe("$SYS.SERVER.*.STATSZ", 3);
     raw.barrier();
-    let heard = |message: &crate::raw::Message| {
-        message.sid == "3" && json_of(message)["server"]["name"] == "S1"
-    };
+    let heard =
+        |message: &crate::raw::Message| message.sid == "3" && json_of(message)["server"]["name"] == "S1";
     eventually("the other server is heard", || raw.barrier().iter().any(heard));
     raw.send("UNSUB 3\r\n");
     raw.barrier();
@@ -64,7 +63,10 @@ fn clients_of_another_server_are_seen_to_come_and_go() {
         assert_eq!((&connected["server"]["name"], &connected["client"]["user"]), (&"S1".into(), &"a".into()));
         drop(client);
         let gone = event(&mut raw, ".DISCONNECT");
-        assert_eq!((&gone["server"]["name"], &gone["client"]["id"]), (&"S1".into(), &connected["client"]["id"]));
+        assert_eq!(
+            (&gone["server"]["name"], &gone["client"]["id"]),
+            (&"S1".into(), &connected["client"]["id"])
+        );
     }
 }
 
@@ -100,6 +102,20 @@ fn another_server_is_asked_and_ordered() {
         assert_eq!((&answer["server"]["name"], answer.get("error")), (&"S1".into(), None), "{answer}");
         // Its connection ends, with whatever was said before.
         client.rest();
+    }
+}
+
+/// Pages by message show links as those by HTTP do.
+#[test]
+fn another_server_shows_its_links() {
+    for members in clusters() {
+        let mut raw = operator(&members, &[]);
+        let filter = r#"{"server_name":"S1","exact_match":true}"#;
+        let page = ask(&mut raw, "$SYS.REQ.SERVER.PING.ROUTEZ", filter);
+        let routes = page["data"]["routes"].as_array().map_or(0, Vec::len);
+        assert_eq!((&page["data"]["num_routes"], routes), (&4.into(), 4), "{page}");
+        let page = ask(&mut raw, "$SYS.REQ.SERVER.PING.VARZ", filter);
+        assert_eq!(page["data"]["connect_urls"].as_array().map(Vec::len), Some(2), "{page}");
     }
 }
 
