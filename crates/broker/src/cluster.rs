@@ -2,6 +2,7 @@
 //! One for the broker and all its accounts.
 
 use crate::conn::{Conn, lock};
+use crate::imports::{AnsweredRequest, LatencyParts};
 use arc_swap::{ArcSwap, Guard};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -13,6 +14,8 @@ pub(crate) struct Cluster {
     terms: OnceLock<LinkTerms>,
     node: OnceLock<String>,
     links: ArcSwap<Vec<Arc<Conn>>>,
+    /// Parts of reports on latencies that were measured on two servers.
+    pub(crate) latency_parts: LatencyParts<AnsweredRequest>,
     changing: Mutex<()>,
 }
 
@@ -55,7 +58,7 @@ impl Cluster {
         self.node.get().map(String::as_str)
     }
 
-    /// The same, if there are servers that may measure latencies together with this one.
+    /// Its short name, if there are servers that may measure latencies together with this one.
     pub(crate) fn measuring_node(&self) -> Option<&str> {
         self.node().filter(|_| self.terms().is_some())
     }

@@ -1,4 +1,4 @@
-//! What an operator sees and does at another server than the one it is connected to.
+//! Operators: what they see and do at another server than the one that they are connected to.
 
 use super::accounts::{json_of, login};
 use super::{Member, Ours, Reference, cluster};
