@@ -143,20 +143,20 @@ impl<F> LatencyParts<F> {
         None
     }
 
-    /// Takes the responder's part: gives both back if the other is there. `is_awaited`: the
-    /// response is still to come.
+    /// Takes the responder's part: gives both back if the other is there. `is_own`: its reply is
+    /// one that this server has made.
     pub(crate) fn second(
         &self,
         second: SecondPart,
         now: Instant,
-        is_awaited: impl FnOnce(&SecondPart) -> bool,
+        is_own: impl FnOnce(&SecondPart) -> bool,
     ) -> Option<(F, SecondPart)> {
         let mut parts = lock(&self.0);
         match parts.remove(second.req_id.as_bytes()) {
             Some(LatencyPart::First(first, _)) => return Some((first, second)),
             Some(LatencyPart::Second(..)) | None => {}
         }
-        if parts.len() < MOST && is_awaited(&second) {
+        if parts.len() < MOST && is_own(&second) {
             parts.insert(second.req_id.as_bytes().into(), LatencyPart::Second(second, now));
         }
         None
@@ -188,6 +188,25 @@ mod tests {
         assert_eq!(told_at(reply).unwrap(), b"$SYS.LATENCY.M2.sQnRv29R");
         assert!(!is_measured(b"_R_.abcdef.123456") && !is_measured(b"_INBOX.a.T"));
         assert_eq!(suffix("sQnRv29R"), b".sQnRv29R.T");
+    }
+
+    #[test]
+    fn parts_find_each_other_in_any_order() {
+        let part = || SecondPart {
+            account: "A".to_owned(),
+            req_id: "r".to_owned(),
+            m2: HeardPart { responder: None, service: 7 },
+        };
+        let (parts, start) = (LatencyParts::default(), Instant::now());
+        assert!(parts.first(b"r", 1, start).is_none());
+        let (first, second) = parts.second(part(), start, |_| true).expect("both are there");
+        assert_eq!((first, second.m2.service), (1, 7));
+        assert!(parts.second(part(), start, |_| true).is_none());
+        assert_eq!(parts.first(b"r", 2, start).expect("both are there").0, 2);
+        assert!(parts.second(part(), start, |_| false).is_none());
+        assert!(parts.first(b"r", 3, start).is_none(), "that one was of no request here");
+        assert!(parts.take_old(start).is_empty());
+        assert_eq!(parts.take_old(start + PATIENCE), [3]);
     }
 
     #[test]

@@ -144,11 +144,12 @@ impl Broker {
     /// When it is no measurement.
     pub fn take_latency(&self, told: &[u8], now: Instant) -> Result<Option<LatencyEvent>, String> {
         let second: SecondPart = serde_json::from_slice(told).map_err(|error| error.to_string())?;
-        let is_awaited = |second: &SecondPart| {
-            self.account(&second.account)
-                .is_some_and(|account| account.imports.replies.waiting(second.req_id.as_bytes()).is_some())
+        // The response may be on its way, or taken and not noted yet.
+        let is_own = |second: &SecondPart| {
+            let account = self.account(&second.account);
+            account.is_some_and(|account| account.imports.replies.owns(second.req_id.as_bytes()))
         };
-        let Some((first, second)) = self.cluster.latency_parts.second(second, now, is_awaited) else {
+        let Some((first, second)) = self.cluster.latency_parts.second(second, now, is_own) else {
             return Ok(None);
         };
         let (responder, service) = second.into_responder();
