@@ -97,6 +97,11 @@ impl Account {
         self.connections.load(Relaxed)
     }
 
+    /// Other servers that have clients or leaf nodes of the account.
+    pub fn servers_elsewhere(&self) -> usize {
+        self.elsewhere.servers()
+    }
+
     /// Subscriptions in it now.
     pub fn subscriptions(&self) -> usize {
         self.interest.len()

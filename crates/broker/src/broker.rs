@@ -7,7 +7,7 @@ use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
 use crate::cluster::{Cluster, LinkTerms};
 use crate::conn::{Conn, ConnShared, Endpoint, Origin, Transport, lock};
-use crate::imports::{AccountConfig, Awaited, Import, LatencyParts, ServiceLink, Ticket, UnansweredRequest};
+use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, Log, RateLimit};
@@ -53,8 +53,6 @@ pub struct Broker {
     pub(crate) cluster: Arc<Cluster>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
-    /// Parts of reports on latencies that were measured on two servers.
-    pub(crate) latency_parts: LatencyParts,
     /// By the name of an exporter, who has imported from it since the start.
     importers: Mutex<HashMap<String, HashSet<String>>>,
     next_id: AtomicU64,
@@ -103,7 +101,6 @@ impl Broker {
             name: info.server_name.clone(),
             asked: Mutex::default(),
             importers: Mutex::default(),
-            latency_parts: LatencyParts::default(),
             next_id: AtomicU64::new(0),
             ids: Unguessable::new(&*entropy),
             entropy,
@@ -284,11 +281,11 @@ impl Broker {
         link: &Arc<ServiceLink>,
         now: Instant,
         destination: &mut Vec<u8>,
-    ) -> Ticket {
+    ) {
         let (requester, reply) = trace.destination();
         let (exporter, link) = (Arc::clone(&link.exporter), Arc::clone(link));
         let awaited = Awaited { link, requester, reply, since: now, tracked: None, is_trace: true };
-        self.await_answer(&exporter, awaited, destination)
+        let _ = self.await_answer(&exporter, awaited, destination);
     }
 
     /// Forgets some of the answers that nobody waits for any more, now and then; answers which of

@@ -2,6 +2,7 @@
 //! One for the broker and all its accounts.
 
 use crate::conn::{Conn, lock};
+use crate::imports::{AnsweredRequest, LatencyParts};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -15,6 +16,8 @@ pub(crate) struct Cluster {
     links: ArcSwap<Vec<Arc<Conn>>>,
     /// Addresses of all servers for clients of WebSocket.
     websocket_urls: ArcSwap<Vec<String>>,
+    /// Parts of reports on latencies that were measured on two servers.
+    pub(crate) latency_parts: LatencyParts<AnsweredRequest>,
     changing: Mutex<()>,
 }
 
@@ -58,7 +61,7 @@ impl Cluster {
         self.node.get().map(String::as_str)
     }
 
-    /// The same, if there are servers that may measure latencies together with this one.
+    /// Its short name, if there are servers that may measure latencies together with this one.
     pub(crate) fn measuring_node(&self) -> Option<&str> {
         self.node().filter(|_| self.terms().is_some())
     }

@@ -5,12 +5,9 @@
 //! It is a moment old: two servers may each let in the last client that there is room for, and both
 //! end one then.
 
-use crate::account::Account;
-use crate::broker::Broker;
-use crate::conn::lock;
 use hashbrown::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Connections of one account on one server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,9 +33,18 @@ impl ConnectionsElsewhere {
         self.clients.load(Relaxed)
     }
 
+    /// Servers that have clients or leaf nodes of the account.
+    pub(crate) fn servers(&self) -> usize {
+        self.by_server().len()
+    }
+
+    fn by_server(&self) -> MutexGuard<'_, HashMap<String, ConnectionCount>> {
+        self.by_server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Replaces what is known of one server.
-    fn set(&self, server: &str, count: ConnectionCount) {
-        let mut by_server = lock(&self.by_server);
+    pub(crate) fn set(&self, server: &str, count: ConnectionCount) {
+        let mut by_server = self.by_server();
         if count == ConnectionCount::default() {
             by_server.remove(server);
         } else {
@@ -46,33 +52,6 @@ impl ConnectionsElsewhere {
         }
         let sum = by_server.values().map(|count| count.clients as usize).sum();
         self.clients.store(sum, Relaxed);
-    }
-}
-
-impl Account {
-    /// Other servers that have clients or leaf nodes of the account.
-    pub fn servers_elsewhere(&self) -> usize {
-        lock(&self.elsewhere.by_server).len()
-    }
-}
-
-impl Broker {
-    /// Notes how many connections of an account another server has. Of those here that are too
-    /// many now, the newest end.
-    pub fn count_elsewhere(&self, account: &Account, server: &str, count: ConnectionCount) {
-        account.elsewhere.set(server, count);
-        let Some(most) = account.limits().max_connections else { return };
-        let room = most.saturating_sub(account.elsewhere.clients());
-        if account.connections() > room {
-            self.close_newest(account.name(), room);
-        }
-    }
-
-    /// Forgets the connections of a server that has gone.
-    pub fn forget_elsewhere(&self, server: &str) {
-        for account in self.accounts() {
-            account.elsewhere.set(server, ConnectionCount::default());
-        }
     }
 }
 
@@ -87,8 +66,8 @@ mod tests {
         elsewhere.set("A", count(3, 0));
         elsewhere.set("B", count(0, 1));
         elsewhere.set("A", count(2, 0));
-        assert_eq!((elsewhere.clients(), lock(&elsewhere.by_server).len()), (2, 2));
+        assert_eq!((elsewhere.clients(), elsewhere.servers()), (2, 2));
         elsewhere.set("A", count(0, 0));
-        assert_eq!((elsewhere.clients(), lock(&elsewhere.by_server).len()), (0, 1));
+        assert_eq!((elsewhere.clients(), elsewhere.servers()), (0, 1));
     }
 }

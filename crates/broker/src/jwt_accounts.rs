@@ -14,6 +14,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;
 use crate::conn::lock;
+use crate::elsewhere::ConnectionCount;
 use crate::imports::{self, AccountConfig};
 use crate::log::Level;
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
@@ -315,6 +316,24 @@ impl Broker {
         };
         let due = due.iter().filter_map(|key| trusted.entry(key));
         due.for_each(|entry| self.apply_token(&entry, now));
+    }
+
+    /// Notes how many connections of an account another server has. Of those here that are too
+    /// many now, the newest end.
+    pub fn count_elsewhere(&self, account: &Account, server: &str, count: ConnectionCount) {
+        account.elsewhere.set(server, count);
+        let Some(most) = account.limits().max_connections else { return };
+        let room = most.saturating_sub(account.elsewhere.clients());
+        if account.connections() > room {
+            self.close_newest(account.name(), room);
+        }
+    }
+
+    /// Forgets the connections of a server that has gone.
+    pub fn forget_elsewhere(&self, server: &str) {
+        for account in self.accounts() {
+            account.elsewhere.set(server, ConnectionCount::default());
+        }
     }
 
     /// Ends the connections of an account that are too many.

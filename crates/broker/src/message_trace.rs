@@ -39,9 +39,9 @@ pub(crate) enum Withheld {
     Closed,
     Exhausted,
     Slow,
-    /// It gets the message and tells nothing of it.
+    /// Another server gets the message and tells nothing of it.
     Untold,
-    /// It would get a message that is only traced as any other.
+    /// Another server would deliver a message that is only traced.
     Unable,
 }
 

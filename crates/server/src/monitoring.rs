@@ -158,6 +158,7 @@ impl Monitor {
             tls_required: info.tls_required,
             tls_verify: info.tls_verify,
             tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,
+            connect_urls: info.connect_urls,
             ..ServerIdentity::default()
         }
     }

@@ -4,9 +4,10 @@
 //! requester but its round trip and its account, unless its import shares who asks.
 
 use super::info::{RequestInfo, moment};
-use super::latency_parts::Responder;
+use super::latency_parts::SecondPart;
 use myelin_wire::json::compact;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
@@ -158,8 +159,8 @@ struct LatencyReport<'a> {
 
 /// The report on a request, under an id that no other has.
 ///
-/// Compat: times are reckoned from the round trips of both clients, as they were measured last. What
-/// lies between two servers is the system's share; one server's own is not measured.
+/// Compat: times are reckoned from the round trips of both clients, as they were measured last. The
+/// system's share is what lies between two servers; one server's own is not measured.
 pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<u8> {
     let Measured { requestor, responder, service, cause, asked, now } = measured;
     let (status, description) = outcome.status();
@@ -191,6 +192,93 @@ pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<
         system,
         total,
     })
+}
+
+/// Part of a report that the responder's server tells, in the reference's order.
+#[derive(Serialize)]
+struct Told<'a> {
+    account: &'a str,
+    req_id: String,
+    m2: ToldPart,
+}
+
+#[derive(Serialize)]
+struct ToldPart {
+    r#type: &'static str,
+    id: &'static str,
+    timestamp: &'static str,
+    status: u16,
+    responder: RequestInfo,
+    start: String,
+    service: u64,
+    system: u64,
+    total: u64,
+}
+
+/// Message to the requester's server about a request that was answered here after `time`.
+pub(crate) fn told(
+    account: &str,
+    reply: &[u8],
+    responder: RequestInfo,
+    (asked, time): (SystemTime, Duration),
+) -> Vec<u8> {
+    let total = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    compact(&Told {
+        account,
+        req_id: String::from_utf8_lossy(reply).into_owned(),
+        m2: ToldPart {
+            r#type: "",
+            id: "",
+            timestamp: "0001-01-01T00:00:00Z",
+            status: 200,
+            service: total.saturating_sub(responder.rtt()),
+            responder,
+            start: moment(asked),
+            system: 0,
+            total,
+        },
+    })
+}
+
+impl SecondPart {
+    /// Takes the responder, in the words of its server, and how long it took.
+    pub(crate) fn into_responder(self) -> (Responder, Duration) {
+        let service = Duration::from_nanos(self.m2.service.max(0).unsigned_abs());
+        (self.m2.responder.map_or(Responder::Unknown, Responder::Elsewhere), service)
+    }
+}
+
+/// A responder in a report.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Responder {
+    /// A client of this server.
+    Here(Box<RequestInfo>),
+    /// A client of another, as that one tells it.
+    Elsewhere(Box<RawValue>),
+    Unknown,
+}
+
+impl Responder {
+    /// Round trip in nanoseconds; 0 where it is not known.
+    pub(crate) fn rtt(&self) -> u64 {
+        #[derive(Deserialize)]
+        struct RoundTrip {
+            #[serde(default)]
+            rtt: i64,
+        }
+        match self {
+            Self::Here(info) => info.rtt(),
+            Self::Elsewhere(info) => {
+                serde_json::from_str(info.get()).map_or(0, |RoundTrip { rtt }| rtt.max(0).unsigned_abs())
+            }
+            Self::Unknown => 0,
+        }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
 }
 
 #[cfg(test)]
@@ -255,5 +343,16 @@ mod tests {
             text(Outcome::Answered(Duration::from_nanos(7))),
             format!(r#"{head}"status":200,{tail}"service":7,"system":0,"total":1000000007}}"#)
         );
+    }
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let responder = RequestInfo::brief("A", Duration::from_nanos(10));
+        let told = told("A", b"_R_.a.b.n.T", responder, (SystemTime::UNIX_EPOCH, Duration::from_nanos(30)));
+        let text = r#"{"account":"A","req_id":"_R_.a.b.n.T","m2":{"type":"","id":"","timestamp":"0001-01-01T00:00:00Z","status":200,"responder":{"acc":"A","rtt":10},"start":"1970-01-01T00:00:00Z","service":20,"system":0,"total":30}}"#;
+        assert_eq!(String::from_utf8(told.clone()).unwrap(), text);
+        let heard: SecondPart = serde_json::from_slice(&told).unwrap();
+        let (responder, service) = heard.into_responder();
+        assert_eq!((responder.rtt(), service), (10, Duration::from_nanos(20)));
     }
 }

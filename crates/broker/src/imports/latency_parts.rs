@@ -3,21 +3,16 @@
 //! Each server measures one part. The requester's server lets the reply of a measured request end
 //! in `.<its node>.T`; so the responder's server knows that it is measured (`RemoteRequests`), and
 //! tells what it has measured at `$SYS.LATENCY.M2.<node>`, in the system account. The requester's
-//! server reports when it has both its own part and that one, whichever comes first (`LatencyParts`).
+//! server reports when it has both its own part and that one, whichever comes first
+//! (`LatencyParts`).
 //!
 //! Budget: a request that is not measured costs a look at the last two bytes of its reply.
 
-use super::info::{RequestInfo, moment};
-use super::link::ServiceLink;
-use super::replies::Tracked;
-use crate::account::Account;
-use crate::conn::lock;
 use hashbrown::HashMap;
-use myelin_wire::json::compact;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// End of the reply of a request that another server measures.
 const SUFFIX: &[u8] = b".T";
@@ -30,13 +25,17 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Time for the other part to come. Compat: the reference waits for ever, and reports nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Whether another server measures the request with this reply.
 #[inline]
 pub(crate) fn is_measured(reply: &[u8]) -> bool {
     reply.ends_with(SUFFIX) && reply.starts_with(b"_R_.")
 }
 
-/// What stands behind the reply of a request that the server with this node name measures.
+/// End of the reply of a request that the server with this node name measures.
 pub(crate) fn suffix(node: &str) -> Vec<u8> {
     [b".", node.as_bytes(), SUFFIX].concat()
 }
@@ -98,170 +97,81 @@ impl RemoteRequests {
     }
 }
 
-/// Part of a report that the responder's server tells, in the reference's order.
-#[derive(Serialize)]
-struct Told<'a> {
-    account: &'a str,
-    req_id: String,
-    m2: ToldPart,
-}
-
-#[derive(Serialize)]
-struct ToldPart {
-    r#type: &'static str,
-    id: &'static str,
-    timestamp: &'static str,
-    status: u16,
-    responder: RequestInfo,
-    start: String,
-    service: u64,
-    system: u64,
-    total: u64,
-}
-
-/// What the requester's server is told of a request that was answered here after `time`.
-pub(crate) fn told(
-    account: &str,
-    reply: &[u8],
-    responder: RequestInfo,
-    (asked, time): (SystemTime, Duration),
-) -> Vec<u8> {
-    let total = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    compact(&Told {
-        account,
-        req_id: String::from_utf8_lossy(reply).into_owned(),
-        m2: ToldPart {
-            r#type: "",
-            id: "",
-            timestamp: "0001-01-01T00:00:00Z",
-            status: 200,
-            service: total.saturating_sub(responder.rtt()),
-            responder,
-            start: moment(asked),
-            system: 0,
-            total,
-        },
-    })
-}
-
 /// The responder's part, as its server tells it.
 #[derive(Deserialize)]
 pub(crate) struct SecondPart {
     pub(crate) account: String,
     pub(crate) req_id: String,
-    m2: HeardPart,
+    pub(crate) m2: HeardPart,
 }
 
+/// Measurement of the responder's server.
 #[derive(Deserialize)]
-struct HeardPart {
+pub(crate) struct HeardPart {
     #[serde(default)]
-    responder: Option<Box<RawValue>>,
+    pub(crate) responder: Option<Box<RawValue>>,
+    /// Nanoseconds.
     #[serde(default)]
-    service: i64,
+    pub(crate) service: i64,
 }
 
-impl SecondPart {
-    /// Who responded, in the words of its server, and how long it took.
-    pub(crate) fn into_responder(self) -> (Responder, Duration) {
-        let service = Duration::from_nanos(self.m2.service.max(0).unsigned_abs());
-        (self.m2.responder.map_or(Responder::Unknown, Responder::Elsewhere), service)
-    }
-}
-
-/// A responder in a report.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum Responder {
-    /// A client of this server.
-    Here(RequestInfo),
-    /// A client of another, as that one tells it.
-    Elsewhere(Box<RawValue>),
-    Unknown,
-}
-
-impl Responder {
-    /// Round trip in nanoseconds; 0 where it is not known.
-    pub(crate) fn rtt(&self) -> u64 {
-        #[derive(Deserialize)]
-        struct RoundTrip {
-            #[serde(default)]
-            rtt: i64,
-        }
-        match self {
-            Self::Here(info) => info.rtt(),
-            Self::Elsewhere(info) => {
-                serde_json::from_str(info.get()).map_or(0, |RoundTrip { rtt }| rtt.max(0).unsigned_abs())
-            }
-            Self::Unknown => 0,
-        }
-    }
-
-    pub(crate) fn is_known(&self) -> bool {
-        !matches!(self, Self::Unknown)
-    }
-}
-
-/// The requester's part of a report.
-pub(crate) struct FirstPart {
-    pub(crate) link: Arc<ServiceLink>,
-    pub(crate) requester: Arc<Account>,
-    pub(crate) tracked: Arc<Tracked>,
-    pub(crate) asked: Instant,
-    pub(crate) answered: Instant,
-}
-
-enum Part {
-    First(FirstPart),
+enum LatencyPart<F> {
+    /// The requester's, and when it was answered.
+    First(F, Instant),
     Second(SecondPart, Instant),
 }
 
-/// Parts that wait for the other one, by the reply of their request.
-#[derive(Default)]
-pub(crate) struct LatencyParts(Mutex<HashMap<Box<[u8]>, Part>>);
+/// Parts that wait for the other one, by the reply of their request; `F` is the requester's.
+pub(crate) struct LatencyParts<F>(Mutex<HashMap<Box<[u8]>, LatencyPart<F>>>);
 
-impl LatencyParts {
+impl<F> Default for LatencyParts<F> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<F> LatencyParts<F> {
     /// Takes the requester's part: gives both back if the other is there.
-    pub(crate) fn first(&self, reply: &[u8], first: FirstPart) -> Option<(FirstPart, SecondPart)> {
+    pub(crate) fn first(&self, reply: &[u8], first: F, answered: Instant) -> Option<(F, SecondPart)> {
         let mut parts = lock(&self.0);
-        if let Some(Part::Second(second, _)) = parts.remove(reply) {
+        if let Some(LatencyPart::Second(second, _)) = parts.remove(reply) {
             return Some((first, second));
         }
         if parts.len() < MOST {
-            parts.insert(reply.into(), Part::First(first));
+            parts.insert(reply.into(), LatencyPart::First(first, answered));
         }
         None
     }
 
-    /// Takes the responder's part: gives both back if the other is there. `is_awaited`: the
-    /// response is still to come.
+    /// Takes the responder's part: gives both back if the other is there. `is_own`: its reply is
+    /// one that this server has made.
     pub(crate) fn second(
         &self,
         second: SecondPart,
         now: Instant,
-        is_awaited: impl FnOnce(&SecondPart) -> bool,
-    ) -> Option<(FirstPart, SecondPart)> {
+        is_own: impl FnOnce(&SecondPart) -> bool,
+    ) -> Option<(F, SecondPart)> {
         let mut parts = lock(&self.0);
         match parts.remove(second.req_id.as_bytes()) {
-            Some(Part::First(first)) => return Some((first, second)),
-            Some(Part::Second(..)) | None => {}
+            Some(LatencyPart::First(first, _)) => return Some((first, second)),
+            Some(LatencyPart::Second(..)) | None => {}
         }
-        if parts.len() < MOST && is_awaited(&second) {
-            parts.insert(second.req_id.as_bytes().into(), Part::Second(second, now));
+        if parts.len() < MOST && is_own(&second) {
+            parts.insert(second.req_id.as_bytes().into(), LatencyPart::Second(second, now));
         }
         None
     }
 
     /// Requesters' parts for which no other has come, and which are reported as they are.
-    pub(crate) fn take_old(&self, now: Instant) -> Vec<FirstPart> {
+    pub(crate) fn take_old(&self, now: Instant) -> Vec<F> {
         let mut parts = lock(&self.0);
         let is_old = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         let old = parts.extract_if(|_, part| match part {
-            Part::First(first) => is_old(first.answered),
-            Part::Second(_, since) => is_old(*since),
+            LatencyPart::First(_, since) | LatencyPart::Second(_, since) => is_old(*since),
         });
         old.filter_map(|(_, part)| match part {
-            Part::First(first) => Some(first),
-            Part::Second(..) => None,
+            LatencyPart::First(first, _) => Some(first),
+            LatencyPart::Second(..) => None,
         })
         .collect()
     }
@@ -281,14 +191,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_heard() {
-        let responder = RequestInfo::brief("A", Duration::from_nanos(10));
-        let told = told("A", b"_R_.a.b.n.T", responder, (SystemTime::UNIX_EPOCH, Duration::from_nanos(30)));
-        let text = r#"{"account":"A","req_id":"_R_.a.b.n.T","m2":{"type":"","id":"","timestamp":"0001-01-01T00:00:00Z","status":200,"responder":{"acc":"A","rtt":10},"start":"1970-01-01T00:00:00Z","service":20,"system":0,"total":30}}"#;
-        assert_eq!(String::from_utf8(told.clone()).unwrap(), text);
-        let heard: SecondPart = serde_json::from_slice(&told).unwrap();
-        let (responder, service) = heard.into_responder();
-        assert_eq!((responder.rtt(), service), (10, Duration::from_nanos(20)));
+    fn parts_find_each_other_in_any_order() {
+        let part = || SecondPart {
+            account: "A".to_owned(),
+            req_id: "r".to_owned(),
+            m2: HeardPart { responder: None, service: 7 },
+        };
+        let (parts, start) = (LatencyParts::default(), Instant::now());
+        assert!(parts.first(b"r", 1, start).is_none());
+        let (first, second) = parts.second(part(), start, |_| true).expect("both are there");
+        assert_eq!((first, second.m2.service), (1, 7));
+        assert!(parts.second(part(), start, |_| true).is_none());
+        assert_eq!(parts.first(b"r", 2, start).expect("both are there").0, 2);
+        assert!(parts.second(part(), start, |_| false).is_none());
+        assert!(parts.first(b"r", 3, start).is_none(), "that one was of no request here");
+        assert!(parts.take_old(start).is_empty());
+        assert_eq!(parts.take_old(start + PATIENCE), [3]);
     }
 
     #[test]

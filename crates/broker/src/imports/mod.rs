@@ -50,12 +50,10 @@ pub use config::{
 };
 pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
 pub use latency::LatencyConfig;
-pub(crate) use latency::{Cause, Measured, Outcome, report};
-pub(crate) use latency_parts::{
-    FirstPart, LatencyParts, RemoteRequests, Responder, SecondPart, is_measured, suffix, told, told_at,
-};
+pub(crate) use latency::{Cause, Measured, Outcome, Responder, report, told};
+pub(crate) use latency_parts::{LatencyParts, RemoteRequests, SecondPart, is_measured, suffix, told_at};
 pub(crate) use link::{ServiceLink, StreamLink};
-pub(crate) use replies::{Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
+pub(crate) use replies::{AnsweredRequest, Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
 pub(crate) use shadow_bindings::ShadowService;
 pub(crate) use system::furnish;
 

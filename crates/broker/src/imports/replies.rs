@@ -68,6 +68,15 @@ pub(crate) struct Tracked {
     pub(crate) cause: Cause,
 }
 
+/// A measured request that was answered: the requester's part of a report.
+pub(crate) struct AnsweredRequest {
+    pub(crate) link: Arc<ServiceLink>,
+    pub(crate) requester: Arc<Account>,
+    pub(crate) tracked: Arc<Tracked>,
+    pub(crate) asked: Instant,
+    pub(crate) answered: Instant,
+}
+
 /// A measured request that ended without an answer, and why.
 pub(crate) struct UnansweredRequest {
     pub(crate) awaited: Awaited,
@@ -124,7 +133,8 @@ impl Space {
     fn number(&self, subject: &[u8]) -> Option<u64> {
         let text = subject.strip_prefix(&self.prefix)?;
         let (number, rest) = text.split_at_checked(TOKEN)?;
-        if !rest.is_empty() && !(rest.starts_with(b".") && is_measured(subject)) {
+        let is_suffixed = rest.starts_with(b".") && is_measured(subject);
+        if !rest.is_empty() && !is_suffixed {
             return None;
         }
         read_number(number)

@@ -6,8 +6,8 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::imports::{
-    self, Awaited, Export, FirstPart, Measured, Outcome, RequestInfo, Responder, SecondPart, ServiceLink,
-    Tracked,
+    self, AnsweredRequest, Awaited, Export, Measured, Outcome, RequestInfo, Responder, SecondPart,
+    ServiceLink, Tracked,
 };
 use myelin_subject::matches;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -24,12 +24,12 @@ impl Shard {
         (link, requester, tracked): (Arc<ServiceLink>, Arc<Account>, Arc<Tracked>),
         asked: Instant,
     ) {
-        let first = FirstPart { link, requester, tracked, asked, answered: from.now };
+        let first = AnsweredRequest { link, requester, tracked, asked, answered: from.now };
         if !from.conn.is_link() {
             let responder = RequestInfo::of(&self.broker, from.account.name(), from.conn, true);
-            return self.report_first(&first, Responder::Here(responder), None);
+            return self.report_first(&first, Responder::Here(Box::new(responder)), None);
         }
-        if let Some((first, second)) = self.broker.latency_parts.first(reply, first) {
+        if let Some((first, second)) = self.broker.cluster.latency_parts.first(reply, first, from.now) {
             let (responder, service) = second.into_responder();
             self.report_first(&first, responder, Some(service));
         }
@@ -37,13 +37,13 @@ impl Shard {
 
     /// Reports what other servers have not told their part of.
     pub(super) fn report_old_parts(&mut self, now: Instant) {
-        for first in self.broker.latency_parts.take_old(now) {
+        for first in self.broker.cluster.latency_parts.take_old(now) {
             self.report_first(&first, Responder::Unknown, None);
         }
     }
 
     #[cold]
-    fn report_first(&mut self, first: &FirstPart, responder: Responder, service: Option<Duration>) {
+    fn report_first(&mut self, first: &AnsweredRequest, responder: Responder, service: Option<Duration>) {
         if let Some((subject, report)) = self.broker.report_on(first, responder, service) {
             self.publish_report(&first.link.exporter, &subject, &report, first.answered);
         }
@@ -115,11 +115,11 @@ impl Broker {
     /// The report on a request that was answered, and its subject.
     fn report_on(
         &self,
-        first: &FirstPart,
+        first: &AnsweredRequest,
         responder: Responder,
         service: Option<Duration>,
     ) -> Option<(String, Vec<u8>)> {
-        let FirstPart { link, requester, tracked, asked, answered } = first;
+        let AnsweredRequest { link, requester, tracked, asked, answered } = first;
         let latency = link.latency()?;
         let measured = Measured {
             requestor: self.requestor(requester, &tracked.conn, link),
@@ -144,11 +144,12 @@ impl Broker {
     /// When it is no measurement.
     pub fn take_latency(&self, told: &[u8], now: Instant) -> Result<Option<LatencyEvent>, String> {
         let second: SecondPart = serde_json::from_slice(told).map_err(|error| error.to_string())?;
-        let is_awaited = |second: &SecondPart| {
-            self.account(&second.account)
-                .is_some_and(|account| account.imports.replies.waiting(second.req_id.as_bytes()).is_some())
+        // The response may be on its way, or taken and not noted yet.
+        let is_own = |second: &SecondPart| {
+            let account = self.account(&second.account);
+            account.is_some_and(|account| account.imports.replies.owns(second.req_id.as_bytes()))
         };
-        let Some((first, second)) = self.latency_parts.second(second, now, is_awaited) else {
+        let Some((first, second)) = self.cluster.latency_parts.second(second, now, is_own) else {
             return Ok(None);
         };
         let (responder, service) = second.into_responder();

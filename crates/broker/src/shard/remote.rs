@@ -307,7 +307,8 @@ impl Fanout<'_> {
     ) {
         match self.from.trace {
             None => {
-                let _ = self.stage_routed((conn, cached), groups, address, (self.message, self.shared_tail));
+                let message = (self.message, self.shared_tail);
+                let _ = self.stage_routed((conn, cached), groups, address, message);
             }
             Some(trace) => self.trace_remote(trace, (conn, cached), groups, address),
         }

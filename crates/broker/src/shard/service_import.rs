@@ -225,7 +225,7 @@ impl Shard {
         // tell of it comes back by it.
         let mut destination = Vec::new();
         match link.filter(|_| self.broker.cluster.has_links()) {
-            Some(link) => drop(self.broker.await_traces(trace, link, there.now, &mut destination)),
+            Some(link) => self.broker.await_traces(trace, link, there.now, &mut destination),
             None => {
                 let id = self.broker.unique_id();
                 destination = format!("_R_.{}.{}", &id[..6], &id[6..12]).into_bytes();

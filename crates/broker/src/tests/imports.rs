@@ -566,6 +566,7 @@ fn a_flood_of_unanswered_requests_is_bounded() {
             reply: Box::default(),
             since: net.now() + Duration::from_micros(at as u64),
             tracked: None,
+            is_trace: false,
         };
         replies.open(awaited, &mut reply, &OsEntropy, |_| {});
     }

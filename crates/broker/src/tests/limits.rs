@@ -2,6 +2,7 @@
 
 use super::net::{Net, Setup, login, user};
 use crate::account::AccountLimits;
+use crate::elsewhere::ConnectionCount;
 use crate::imports::AccountConfig;
 use myelin_wire::error::CloseReason;
 
@@ -63,6 +64,31 @@ fn connections_of_an_account_are_limited() {
     assert_eq!(next.closed, None);
     next.leave();
     assert_eq!(net.broker.account("A").unwrap().connections(), 0);
+    assert_eq!(net.peer_as(0, &login("a")).closed, None);
+}
+
+#[test]
+fn connections_on_other_servers_count_too() {
+    let net = Net::with(account(AccountLimits { max_connections: Some(3), ..AccountLimits::default() }));
+    let account = net.broker.account("A").unwrap();
+    let elsewhere = |server: &str, clients| {
+        let count = ConnectionCount { clients, leaf_nodes: 1 };
+        net.broker.count_elsewhere(&account, server, count);
+    };
+    let [older, newer] = [net.peer_as(0, &login("a")), net.peer_as(1, &login("a"))];
+    elsewhere("S1", 1);
+    let mut refused = net.stranger(1);
+    refused.connect(&login("a"));
+    assert_eq!(refused.closed, Some(CloseReason::MaximumAccountConnections));
+    let closing = || [&older, &newer].map(|peer| peer.conn().close_requested());
+    assert_eq!(closing(), [None; 2], "three are not too many");
+    // Of those that are too many together the newest ends.
+    elsewhere("S2", 1);
+    assert_eq!(closing(), [None, Some(CloseReason::MaximumAccountConnections)]);
+    assert_eq!(account.servers_elsewhere(), 2);
+    net.broker.forget_elsewhere("S1");
+    net.broker.forget_elsewhere("S2");
+    assert_eq!(account.servers_elsewhere(), 0);
     assert_eq!(net.peer_as(0, &login("a")).closed, None);
 }
 

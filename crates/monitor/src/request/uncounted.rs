@@ -1,5 +1,6 @@
 //! A source that counts no requests: those that come by messages are none of `http_req_stats`.
 
+use crate::routez::RouteSnapshot;
 use crate::snapshot::{
     AccountSnapshot, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot, PageHeader,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
@@ -79,8 +80,16 @@ impl SnapshotSource for Uncounted<'_> {
         self.0.stored_accounts(account)
     }
 
+    fn waits_for_room(&self) -> Option<String> {
+        self.0.waits_for_room()
+    }
+
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         self.0.has_consumer(account, stream, consumer)
+    }
+
+    fn routes(&self) -> Vec<RouteSnapshot> {
+        self.0.routes()
     }
 
     fn queues(&self) -> Vec<QueueSnapshot> {

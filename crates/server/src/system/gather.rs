@@ -26,7 +26,7 @@ pub(super) struct Gathering {
 }
 
 /// A question that waits for answers.
-struct Waiting {
+struct OpenGathering {
     reply: Vec<u8>,
     count: i64,
     /// Servers that have not answered.
@@ -36,7 +36,7 @@ struct Waiting {
 
 /// Questions that wait for answers, by where these come.
 #[derive(Default)]
-pub(super) struct Gatherings(HashMap<String, Waiting>);
+pub(super) struct Gatherings(HashMap<String, OpenGathering>);
 
 impl Gatherings {
     /// When the first of them has waited long enough.
@@ -66,7 +66,7 @@ impl System {
         let body = compact(&Question { acc: &account, subject: &subject, queue });
         let inbox = self.peers.inbox(&myelin_stdx::id::unique(&OsEntropy, 8));
         self.request("$SYS.REQ.ACCOUNT.NSUBS", &inbox, &body);
-        pace.gatherings.0.insert(inbox, Waiting { reply, count, left, end: Instant::now() + PATIENCE });
+        pace.gatherings.0.insert(inbox, OpenGathering { reply, count, left, end: Instant::now() + PATIENCE });
     }
 
     /// Takes the answer of one server.

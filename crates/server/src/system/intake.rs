@@ -89,12 +89,12 @@ fn account_of(origin: &Conn, headers: &[u8]) -> String {
         return origin.with_details(|details| details.account.clone());
     }
     #[derive(Deserialize)]
-    struct RequestInfo {
+    struct Asker {
         #[serde(default)]
         acc: String,
     }
     let info = header::get(headers, REQUEST_INFO).and_then(|info| serde_json::from_slice(info).ok());
-    info.map_or(String::new(), |info: RequestInfo| info.acc)
+    info.map_or(String::new(), |info: Asker| info.acc)
 }
 
 impl Service for RequestIntake {

@@ -1,4 +1,4 @@
-//! What other servers of the cluster say by the system account: that they are there, that they go,
+//! Messages of other servers in the system account: that they are there, that they go,
 //! how many connections accounts have there.
 //!
 //! Listens only where there is a cluster. A server that is heard for the first time is told of this

@@ -13,7 +13,7 @@ pub(super) fn login(member: &Member, user: &str) -> Raw {
     raw
 }
 
-/// The same, with what the server says to it.
+/// Logs in, and gives what the server says to it.
 fn try_login(member: &Member, user: &str) -> (Raw, String) {
     let mut raw = Raw::open(member.server.address());
     let login = format!("\"user\":\"{user}\",\"pass\":\"{user}\",\"name\":\"{user}\"");
@@ -90,7 +90,7 @@ fn a_server_that_was_killed_counts_no_longer() {
     eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
 }
 
-/// What each server has let in before it knew of the other is too much together.
+/// Clients that each server has let in before it knew of the other are too many together.
 #[test]
 fn a_server_that_joins_learns_what_there_is() {
     for kinds in [[Ours, Ours], [Ours, Reference], [Reference, Ours]] {

@@ -1,4 +1,4 @@
-//! What an operator sees and does at another server than the one it is connected to.
+//! Operators: what they see and do at another server than the one that they are connected to.
 
 use super::accounts::{json_of, login};
 use super::{Member, Ours, Reference, cluster};
@@ -102,6 +102,20 @@ fn another_server_is_asked_and_ordered() {
         assert_eq!((&answer["server"]["name"], answer.get("error")), (&"S1".into(), None), "{answer}");
         // Its connection ends, with whatever was said before.
         client.rest();
+    }
+}
+
+/// Pages by message show links as those by HTTP do.
+#[test]
+fn another_server_shows_its_links() {
+    for members in clusters() {
+        let mut raw = operator(&members, &[]);
+        let filter = r#"{"server_name":"S1","exact_match":true}"#;
+        let page = ask(&mut raw, "$SYS.REQ.SERVER.PING.ROUTEZ", filter);
+        let routes = page["data"]["routes"].as_array().map_or(0, Vec::len);
+        assert_eq!((&page["data"]["num_routes"], routes), (&4.into(), 4), "{page}");
+        let page = ask(&mut raw, "$SYS.REQ.SERVER.PING.VARZ", filter);
+        assert_eq!(page["data"]["connect_urls"].as_array().map(Vec::len), Some(2), "{page}");
     }
 }
 
