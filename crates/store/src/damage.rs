@@ -11,7 +11,7 @@ use myelin_disk::is_full;
 /// Why a file, or a part of it, cannot be taken for what it should be.
 #[derive(Debug)]
 pub enum Damage {
-    /// The operating system could not read it.
+    /// The operating system could not read it, or not write to it.
     Io(io::Error),
     /// The file ends too early.
     Short(&'static str),
@@ -35,6 +35,9 @@ impl fmt::Display for Damage {
             // Nothing is wrong with the bytes: somebody else has them, or new ones do not fit.
             Self::Io(error) if error.kind() == io::ErrorKind::ResourceBusy || is_full(error) => {
                 f.write_str(&myelin_stdx::os_error::words(error))
+            }
+            Self::Io(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                write!(f, "cannot write to it: {}", myelin_stdx::os_error::words(error))
             }
             Self::Io(error) => write!(f, "cannot read it: {}", myelin_stdx::os_error::words(error)),
             Self::Short(what) => write!(f, "{what}: ends too early"),

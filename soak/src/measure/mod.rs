@@ -4,6 +4,7 @@
 //! rest, when every client has done what it began and the server has had time to tidy up, each
 //! table has the size that belongs to what is there.
 
+mod consumers;
 mod pages;
 mod process;
 mod removed;
@@ -37,6 +38,7 @@ const JOURNAL_MIB: f64 = 4.0 * 64.0;
 /// - closed clients: as many as the configuration lets the server remember, for `--only` may need
 ///   an hour to close so many;
 /// - what clients hold: one of those that were just closed may still be there;
+/// - consumers: a load that is slow just then uses those of a few turns for longer;
 /// - what streams hold: one turn of one load.
 pub(crate) const FIGURES: [Figure; 29] = [
     figure("rss", 4.0),

@@ -1,5 +1,6 @@
 //! The sizes of the server's tables, from its monitoring pages.
 
+use super::consumers;
 use crate::Error;
 use crate::world::World;
 use serde_json::Value;
@@ -14,9 +15,9 @@ pub(super) async fn tables(world: &World) -> Result<Vec<f64>, Error> {
     let subsz = world.page("/subsz").await?;
     let accounts = world.page("/accstatz?unused=1").await?;
     let queues = world.page("/ipqueuesz?all=1").await?;
-    let jsz = world.page("/jsz?accounts=1&streams=1&consumers=1&limit=1000").await?;
+    let jsz = world.page("/jsz?accounts=1&streams=1&consumers=1&config=1&limit=1000").await?;
     let streams = || rows(&jsz, "account_details").flat_map(|account| rows(account, "stream_detail"));
-    let consumers = || streams().flat_map(|stream| rows(stream, "consumer_detail"));
+    let details = || streams().flat_map(|stream| rows(stream, "consumer_detail"));
     let state = |name: &'static str| streams().map(|stream| number(&stream["state"], name)).sum::<f64>();
     Ok(vec![
         number(&varz, "connections"),
@@ -35,22 +36,22 @@ pub(super) async fn tables(world: &World) -> Result<Vec<f64>, Error> {
             .map(|queue| number(queue, "pending"))
             .sum(),
         number(&jsz, "streams"),
-        number(&jsz, "consumers"),
+        consumers::overdue(&jsz),
         state("messages"),
         state("bytes") / MIB,
         state("num_subjects"),
         state("num_deleted"),
-        consumers().map(|consumer| number(consumer, "num_ack_pending")).sum(),
-        consumers().map(|consumer| number(consumer, "num_waiting")).sum(),
+        details().map(|consumer| number(consumer, "num_ack_pending")).sum(),
+        details().map(|consumer| number(consumer, "num_waiting")).sum(),
     ])
 }
 
 /// The entries of a list, of which there may be none.
-fn rows<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn rows<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value[name].as_array().into_iter().flatten()
 }
 
 /// A number that is left out where it is zero.
-fn number(value: &Value, name: &str) -> f64 {
+pub(super) fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(0.0)
 }

@@ -105,7 +105,7 @@ struct BlockReader {
 impl BlockReader {
     fn scan_file(&mut self, file: Arc<dyn File>, path: PathBuf, store: u64) -> io::Result<Scanned> {
         let length = file.len()?;
-        self.window.resize(WINDOW, 0);
+        self.window.resize(usize::try_from(length).unwrap_or(WINDOW).min(WINDOW), 0);
         self.held = 0..0;
         let mut blocks: Vec<ScannedBlock> = Vec::new();
         let (mut offset, mut magics) = (0, 0);

@@ -7,21 +7,18 @@ use std::sync::Arc;
 use myelin_disk::{File, write_again};
 
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
-use crate::config::{Durability, Storage};
+use crate::config::Durability;
 use crate::damage::Damage;
-use crate::manifest::SegmentEntry;
 use crate::record::{Control, Entry, FileContext};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, ScanEnd, Scanned, SegmentHeader};
 use crate::stream::{
-    Active, Beginning, Closed, Files, Form, Rows, SEGMENT_SPAN, SealedFile, Segment, SegmentFile,
-    SegmentView, StreamShared, Times, segment_name, size_of,
+    Active, Beginning, Closed, Files, SEGMENT_SPAN, Segment, SegmentFile, StreamShared, segment_name,
 };
 use crate::watermarks::LogPosition;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
-use super::apply::{Applying, Passed};
+use super::apply::Applying;
 use super::directory::{place_aside, set_aside};
-use super::packed::{Sound, each_entry};
 use super::{Notice, OpenError, Recovering};
 
 /// How far later segments say that a file was synced.
@@ -239,13 +236,7 @@ impl Recovering<'_> {
     }
 
     fn report_damaged(&mut self, no: SegmentNo, damaged: &[Damaged], behind: &[SegmentNo]) {
-        // What lies behind the end of a file that was cut goes on where its last part is broken.
-        let touch = |one: &Damaged, next: &Damaged| {
-            one.bytes.end == next.bytes.start && one.first_seq == next.first_seq
-        };
-        for run in damaged.chunk_by(touch) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let place = Damaged { bytes: first.bytes.start..last.bytes.end, ..*last };
+        for place in runs(damaged) {
             let last = place.last_seq.or_else(|| self.last_before(behind, place.first_seq));
             // Bytes of another place of the file do not decrypt here: their messages are there.
             let is_there = |sequences: &RangeInclusive<Seq>| {
@@ -253,7 +244,7 @@ impl Recovering<'_> {
             };
             let sequences = last.map(|last| place.first_seq..=last).filter(|range| !is_there(range));
             self.lose(segment_name(no), sequences.clone(), place.bytes.end - place.bytes.start);
-            self.report.note(Notice::DamagedEntries { segment: no, bytes: place.bytes.clone(), sequences });
+            self.report.note(Notice::DamagedEntries { segment: no, bytes: place.bytes, sequences });
         }
     }
 
@@ -310,86 +301,20 @@ impl Recovering<'_> {
         copy.sync()?;
         Ok(path)
     }
-
-    /// A segment that the manifest covers and whose footer is gone: its table is made from its
-    /// entries.
-    pub(super) fn add_without_footer(
-        &mut self,
-        header: &SegmentHeader,
-        entry: &SegmentEntry,
-    ) -> Result<(), OpenError> {
-        let no = header.segment;
-        self.report.note(Notice::Damaged {
-            file: crate::stream::segment_name(no),
-            what: "it has lost its footer; its entries were read instead".to_owned(),
-        });
-        let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let (mut rows, mut passed) = (Rows::default(), Passed::default());
-        let mut times = Times::NONE;
-        let segment =
-            if header.packed { Some(self.packed_segment(header, None).map_err(fault)?) } else { None };
-        let catalog = &mut self.catalog;
-        let mut enter = |scanned: Scanned<'_>| {
-            let Entry::Message(message) = &scanned.entry else { return };
-            let size = size_of(Storage::File, message.subject, message.headers, message.payload);
-            let (Ok(delta), Ok(offset), Ok(size)) = (
-                u32::try_from(message.seq.wrapping_sub(header.first_seq)),
-                u32::try_from(scanned.offset),
-                u32::try_from(size),
-            ) else {
-                return passed.add(&scanned);
-            };
-            if rows.push_if_ascending(delta, offset, size, catalog.enter_subject(message.subject)) {
-                times.add(message.timestamp);
-            } else {
-                passed.add(&scanned);
-            }
-        };
-        let segment = if let Some(segment) = segment {
-            let mut sound = Sound::default();
-            let mut visit = |scanned: Scanned<'_>| {
-                sound.add(&segment, &scanned);
-                enter(scanned);
-            };
-            let damaged = each_entry(&segment, &mut visit).map_err(fault)?;
-            self.note_frames(header, &damaged);
-            for (bytes, sequences) in sound.gaps(header, segment.records_end(), Some(entry.last_seq)) {
-                self.lose_live(no, sequences, bytes);
-            }
-            segment
-        } else {
-            let path = self.files.segment_path(no);
-            let file = self.files.store_env.disk.open(&path).map_err(|error| fault(error.into()))?;
-            let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
-            let to = file.len().map_err(|error| fault(error.into()))?;
-            let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
-            let scan = walk(&*file, header, &context, extent, &mut enter).map_err(fault)?;
-            self.report_damaged(no, &scan.damaged, &[]);
-            let sealed = SealedFile::new(&path, &self.files.store_env.handles, scan.end.offset(), to);
-            Arc::new(Segment {
-                stream: self.id,
-                no,
-                generation: header.generation,
-                first_seq: header.first_seq,
-                context,
-                source: SegmentFile::Plain(sealed),
-            })
-        };
-        self.report_passed(no, passed);
-        self.catalog.add_sealed(SegmentView {
-            segment,
-            first_seq: entry.first_seq,
-            last_seq: entry.last_seq,
-            times,
-            reached: Timestamp::MIN,
-            form: Form::Closed(Arc::new(rows)),
-            removed: 0,
-        });
-        Ok(())
-    }
 }
 
-fn walk(
+/// Damaged places, those that touch taken as one: what lies behind the end of a file that was cut
+/// goes on where its last part is broken.
+pub(super) fn runs(damaged: &[Damaged]) -> impl Iterator<Item = Damaged> {
+    let touch =
+        |one: &Damaged, next: &Damaged| one.bytes.end == next.bytes.start && one.first_seq == next.first_seq;
+    damaged.chunk_by(touch).filter_map(|run| {
+        let (first, last) = (run.first()?, run.last()?);
+        Some(Damaged { bytes: first.bytes.start..last.bytes.end, ..*last })
+    })
+}
+
+pub(super) fn walk(
     file: &dyn File,
     header: &SegmentHeader,
     context: &FileContext,

@@ -12,6 +12,7 @@ mod apply;
 mod base;
 mod directory;
 mod entries;
+mod listed;
 mod loss;
 mod packed;
 mod report;

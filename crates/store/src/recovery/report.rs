@@ -76,14 +76,19 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cut { segment, at, kept: None } => {
-                write!(f, "segment {}: cut an incomplete batch at {at}", segment.0)
+                write!(f, "segment {}: cut an incomplete batch at byte {at}", segment.0)
             }
             Self::Cut { segment, at, kept: Some(path) } => {
-                write!(f, "segment {}: cut at {at}; what stood behind is in {}", segment.0, path.display())
+                write!(
+                    f,
+                    "segment {}: cut at byte {at}; what stood behind is in {}",
+                    segment.0,
+                    path.display()
+                )
             }
             Self::DamagedEntries { segment, bytes, sequences: Some(lost) } if !lost.is_empty() => write!(
                 f,
-                "segment {}: damaged at {}..{}: messages {} to {} may be lost",
+                "segment {}: bytes {} to {} are damaged or missing: messages {} to {} may be lost",
                 segment.0,
                 bytes.start,
                 bytes.end,
@@ -91,7 +96,11 @@ impl fmt::Display for Notice {
                 lost.end()
             ),
             Self::DamagedEntries { segment, bytes, .. } => {
-                write!(f, "segment {}: damaged at {}..{}", segment.0, bytes.start, bytes.end)
+                write!(
+                    f,
+                    "segment {}: bytes {} to {} are damaged or missing",
+                    segment.0, bytes.start, bytes.end
+                )
             }
             Self::EndLost { sequences } => write!(
                 f,

@@ -22,7 +22,8 @@ pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Resul
         [Ok(marker), Ok(_)] => return Ok(number(&marker)),
         [Ok(marker), Err(_)] | [Err(_), Ok(marker)] => marker,
         [Err(damage), Err(_)] if !is_new => {
-            return Err(OpenError::new("both copies of the store's marker", damage));
+            let what = "both copies of the store's marker, which `myelin store repair` makes again";
+            return Err(OpenError::new(what, damage));
         }
         [Err(_), Err(_)] => {
             if has_streams(disk, root).map_err(|error| OpenError::new("streams", error))? {

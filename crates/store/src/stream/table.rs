@@ -110,7 +110,7 @@ impl Rows {
     }
 
     /// The row of exactly `delta`.
-    fn row_of(&self, delta: u32) -> Option<usize> {
+    pub(crate) fn row_of(&self, delta: u32) -> Option<usize> {
         if self.is_gapless() {
             return Some(delta as usize).filter(|&row| row < self.len());
         }

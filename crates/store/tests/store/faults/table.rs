@@ -152,10 +152,10 @@ fn plain(words: &str) -> String {
         let is_number = |word: &str| word.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '.');
         let bare = word.trim_end_matches([' ', ':', ',', ';', '/']);
         let has_digit = bare.chars().any(|letter| letter.is_ascii_digit());
-        match bare.split_once("..") {
-            Some((from, to)) if is_number(from) && is_number(to) && has_digit => plain += "B..C",
-            _ if is_number(bare) && has_digit => plain.push('N'),
-            _ => plain += bare,
+        if is_number(bare) && has_digit {
+            plain.push('N')
+        } else {
+            plain += bare
         }
         plain += &word[bare.len()..];
     }
