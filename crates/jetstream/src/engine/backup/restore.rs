@@ -635,7 +635,15 @@ fn in_whole_millis(span: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, in_whole_millis};
+    use super::{Duration, MOST_HELD, Restores, in_whole_millis};
+
+    #[test]
+    fn what_found_no_room_is_not_held() {
+        let restores = Restores::default();
+        assert!(restores.hold(MOST_HELD) && !restores.hold(1), "there is room for so much");
+        restores.release(MOST_HELD);
+        assert!(restores.hold(MOST_HELD), "what was refused takes no room");
+    }
 
     #[test]
     fn a_restore_took_whole_milliseconds() {

@@ -107,7 +107,11 @@ impl ScheduleTable {
             self.rest = self.heap.len();
         }
         for _ in 0..some {
-            let Some(at) = self.rest.min(self.heap.len()).checked_sub(1) else { break };
+            let Some(at) = self.rest.min(self.heap.len()).checked_sub(1) else {
+                // The last that were to be looked at have been taken since.
+                self.rest = 0;
+                break;
+            };
             self.rest = at;
             let seq = self.heap.0[at].1;
             if !is_there(seq) {
@@ -197,6 +201,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_look_that_finds_nothing_left_is_over() {
+        let mut table = ScheduleTable::default();
+        (1..=4).for_each(|seq| table.push(0, seq));
+        table.sweep(1, |_| true);
+        while table.pop(0).is_some() {}
+        assert!(table.wants_sweep(), "there was more to be looked at");
+        table.sweep(1, |_| true);
+        assert!(!table.wants_sweep(), "nothing is there any more");
+    }
 
     proptest! {
         #[test]
