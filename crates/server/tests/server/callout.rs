@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const OPEN: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
 
-fn key(role: Role, n: u8) -> KeyPair {
+pub(crate) fn key(role: Role, n: u8) -> KeyPair {
     KeyPair::from_bytes(role, &[n; 32]).expect("a role that signs")
 }
 
@@ -33,8 +33,8 @@ fn signed(kind: &str, by: &KeyPair, mut claims: Value) -> String {
 }
 
 /// A question as a service hears it.
-struct Question {
-    reply: String,
+pub(crate) struct Question {
+    pub(crate) reply: String,
     claims: Value,
     xkey: Option<String>,
 }
@@ -45,7 +45,7 @@ impl Question {
     }
 
     /// The answer that lets in a user with these claims.
-    fn admit(&self, by: &KeyPair, user_by: &KeyPair, mut claims: Value) -> String {
+    pub(crate) fn admit(&self, by: &KeyPair, user_by: &KeyPair, mut claims: Value) -> String {
         claims["sub"] = self.user();
         let token = signed("user", user_by, claims);
         let server = self.claims["nats"]["server_id"]["id"].clone();
@@ -58,7 +58,7 @@ impl Question {
 }
 
 /// Hears the next question; sealed ones are opened with `curve`.
-fn hear(service: &mut Raw, curve: Option<&XKey>) -> Question {
+pub(crate) fn hear(service: &mut Raw, curve: Option<&XKey>) -> Question {
     let message = service.message();
     let has_headers = message.body.starts_with(b"NATS/1.0\r\n");
     let end = message.body.windows(4).position(|end| end == b"\r\n\r\n").filter(|_| has_headers);
@@ -75,7 +75,7 @@ fn hear(service: &mut Raw, curve: Option<&XKey>) -> Question {
     Question { reply: message.reply.expect("a reply"), claims, xkey }
 }
 
-fn publish(service: &mut Raw, reply: &str, body: &[u8]) {
+pub(crate) fn publish(service: &mut Raw, reply: &str, body: &[u8]) {
     let head = format!("PUB {reply} {}\r\n", body.len());
     service.send_bytes(&[head.as_bytes(), body, b"\r\n"].concat());
 }
@@ -85,7 +85,7 @@ fn raw(server: &Server) -> Raw {
 }
 
 /// A service that has connected as a user with this CONNECT.
-fn service(server: &Server, login: &str) -> Raw {
+pub(crate) fn service(server: &Server, login: &str) -> Raw {
     let mut raw = raw(server);
     raw.send(&format!(
         "CONNECT {{{login},\"verbose\":false,\"headers\":true}}\r\nSUB $SYS.REQ.USER.AUTH 1\r\nPING\r\n"
@@ -94,7 +94,7 @@ fn service(server: &Server, login: &str) -> Raw {
     raw
 }
 
-fn configured(more: &str, timeout: u32) -> String {
+pub(crate) fn configured(more: &str, timeout: u32) -> String {
     let issuer = key(Role::Account, 1).public();
     format!(
         "accounts {{ AUTH {{ users: [ {{user: auth, password: pwd}} ] }}, APP {{ users: [ {{user: app, password: pwd}} ] }} }}
@@ -102,7 +102,7 @@ fn configured(more: &str, timeout: u32) -> String {
     )
 }
 
-const AUTH: &str = "\"user\":\"auth\",\"pass\":\"pwd\"";
+pub(crate) const AUTH: &str = "\"user\":\"auth\",\"pass\":\"pwd\"";
 
 /// Questions are sealed for the service's key, and it may answer sealed or open.
 #[test]

@@ -2,6 +2,7 @@
 //! those of another.
 
 mod accounts;
+mod callouts;
 mod discovery;
 mod hostile;
 mod interest;
