@@ -334,7 +334,8 @@ fn gossip_is_followed_once_and_not_without_end() {
     let first = hears(&mut b, "N0", 0);
     assert_eq!(first.len(), 1);
     assert!(hears(&mut b, "N0", 0).is_empty(), "it is under way");
-    let all: Vec<_> = (1..MOST_DIALS + 100).flat_map(|place| hears(&mut b, &format!("N{place}"), place)).collect();
+    let all: Vec<_> =
+        (1..MOST_DIALS + 100).flat_map(|place| hears(&mut b, &format!("N{place}"), place)).collect();
     assert_eq!(all.len(), MOST_DIALS - 1);
     drop(first);
     assert_eq!(hears(&mut b, "N0", 0).len(), 1, "it has come to nothing, and so there is room");
