@@ -2,11 +2,12 @@
 //!
 //! Promised for any bytes, with and without the account in the line: the result does not depend on
 //! how they were split; the parser asks for more than it has, and never for more than the operation
-//! takes; the tail of a message is what would be rendered.
+//! takes; the tail of a message is what would be rendered; the quick way through the parser says
+//! what the long one does.
 
 use crate::pieces::pieces;
 use myelin_wire::encode;
-use myelin_wire::peer::parser::{Parsed, PeerError, PeerLimits, PeerOp, Routed, next};
+use myelin_wire::peer::parser::{Parsed, PeerError, PeerLimits, PeerOp, Routed, next, plain_message};
 
 const ROOMY: PeerLimits =
     PeerLimits { max_line: 4096, max_payload: 1 << 20, is_dedicated: false, names_origin: true };
@@ -30,6 +31,10 @@ fn replay<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &PeerLimits) -> Ou
     for piece in pieces {
         held.extend_from_slice(piece);
         loop {
+            if let Some((message, len)) = plain_message(&held, limits) {
+                let long_way = next(&held, limits);
+                assert_eq!(long_way, Ok(Parsed::Op(PeerOp::Message(message), len)), "both ways say the same");
+            }
             match next(&held, limits) {
                 Ok(Parsed::Op(op, len)) => {
                     assert!((1..=held.len()).contains(&len), "an operation of {len} bytes in {}", held.len());

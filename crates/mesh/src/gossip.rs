@@ -12,7 +12,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 /// Dials that gossip may have under way: a server that has gone mad must not make this one open
-/// sockets without end. A cluster of a hundred servers with 40 dedicated accounts needs as many at once.
+/// sockets without end. A cluster of a hundred servers with 40 dedicated accounts needs as many at
+/// once.
 pub(crate) const MOST_DIALS: usize = 4096;
 
 /// Dials that gossip has brought about and that have led to nothing yet, by address and account.

@@ -75,8 +75,8 @@ impl Shard {
             return self.publish_routed_traced(from, message);
         }
         // There is nobody to be told that nobody listens: the other server thought that somebody
-        // does. Perf: a copy of the whole way, without what only clients' messages need: 0.8 times the
-        // instructions of a message that is passed on to one client.
+        // does. Perf: a copy of the whole way, without what only clients' messages need; with the
+        // parser's quick way `cluster-1:1-16` takes 0.68 times the CPU.
         let published = self.publish(from, message);
         if imports::is_measured(reply)
             && let Published::Done { delivered: true, .. } = published

@@ -203,4 +203,13 @@ mod tests {
         options.monitoring.port = Some(Port::Fixed(8222));
         assert_eq!(limits(&options).http_port, 8222);
     }
+
+    #[test]
+    fn a_server_without_jetstream_has_no_place_to_store_in() {
+        let mut options = JetStreamOptions::default();
+        assert_eq!(jetstream(&options).store_dir, "");
+        options.enabled = true;
+        options.store_dir = Some("/somewhere".into());
+        assert_eq!(jetstream(&options).store_dir, "/somewhere/jetstream");
+    }
 }

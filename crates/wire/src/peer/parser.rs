@@ -204,13 +204,13 @@ pub fn next<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerEr
     Ok(Parsed::Op(op, after))
 }
 
-/// The message at the front of `buf` and its length, if it is whole, within the limits, for no queue
-/// groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF`, or the same
-/// with headers. Whatever else stands there is for [`next`], which says the same of such a message (a
-/// property test holds that).
+/// The message at the front of `buf` and its length, if it is whole, within the limits, for no
+/// queue groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF`, or the
+/// same with headers. Whatever else stands there is for [`next`], which says the same of such a
+/// message (a property test holds that).
 ///
-/// Perf: nearly all operations of a busy link; through the general path a fifth of what a message
-/// of 16 bytes costs the server that it comes to.
+/// Perf: nearly all operations of a busy link; the general path takes a fifth of what a message of
+/// 16 bytes costs both servers together.
 #[inline(always)]
 pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'a>, usize)> {
     let has_headers = match buf.first_chunk::<5>()? {

@@ -19,8 +19,8 @@ fn one<'a>(bytes: &'a [u8], limits: &PeerLimits) -> PeerOp<'a> {
     }
 }
 
-/// What the quick way through the parser says is what the long one says; answers whether it said
-/// anything.
+/// Checks that the quick way through the parser says what the long one says; answers whether it
+/// said anything.
 fn is_plain(bytes: &[u8], limits: &PeerLimits) -> bool {
     let Some((message, len)) = plain_message(bytes, limits) else { return false };
     assert_eq!(next(bytes, limits), Ok(Parsed::Op(PeerOp::Message(message), len)));
