@@ -43,13 +43,21 @@ func (s *Server) outside() *outside {
 	return outsides[s]
 }
 
+// outsidePorts are those that were handed out: the system gives a port again that is not used yet.
+var outsidePorts sync.Map
+
 func outsidePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		if _, taken := outsidePorts.LoadOrStore(port, true); !taken {
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 var (

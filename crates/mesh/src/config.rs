@@ -94,6 +94,10 @@ pub struct MeshConfig {
     pub connect_retries: u32,
     /// Whether attempts come less and less often.
     pub connect_backoff: bool,
+    /// One of so many failed attempts is an error in the log, before there was ever a link.
+    pub connect_error_reports: u32,
+    /// The like, where there was a link.
+    pub reconnect_error_reports: u32,
     /// Servers to dial.
     pub routes: Vec<RouteUrl>,
     /// Whether clients are told of other servers.

@@ -134,6 +134,8 @@ impl Node {
             permissions: None,
             connect_retries: 0,
             connect_backoff: false,
+            connect_error_reports: 3600,
+            reconnect_error_reports: 1,
             routes: Vec::new(),
             advertises: true,
             ping_interval: Duration::from_secs(30),

@@ -27,8 +27,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 const JITTER: u64 = 100;
 /// Time for the other side to accept.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Attempts of which one is reported, before there was ever a link.
-const REPORT_FIRST: u32 = 3600;
 
 /// Dials other servers on the control runtime.
 pub(super) struct Dialler {
@@ -96,7 +94,9 @@ impl Dialler {
                 Err(error) => error,
             };
             attempts += 1;
-            let is_reported = attempts == 1 || !dial.is_first || attempts % REPORT_FIRST == 0;
+            let one_of =
+                if dial.is_first { config.connect_error_reports } else { config.reconnect_error_reports };
+            let is_reported = attempts == 1 || attempts.is_multiple_of(one_of.max(1));
             self.report(is_reported, attempts, &error);
             if !dial.is_explicit && attempts > config.connect_retries {
                 return;

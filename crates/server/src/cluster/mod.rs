@@ -196,6 +196,8 @@ fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Re
         permissions: setup::route_permissions(cluster).map_err(|error| error.to_string())?.map(Arc::new),
         connect_retries: cluster.connect_retries,
         connect_backoff: cluster.connect_backoff,
+        connect_error_reports: options.logging.connect_error_reports,
+        reconnect_error_reports: options.logging.reconnect_error_reports,
         routes: cluster.routes.iter().map(|url| route_url(url, options)).collect(),
         advertises: !cluster.no_advertise,
         ping_interval: cluster.ping_interval.unwrap_or(options.limits.ping_interval),

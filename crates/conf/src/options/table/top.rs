@@ -3,7 +3,6 @@
 use super::{BlockTable, Class, OptionEntry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
-const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
 
 pub(super) static TOP: BlockTable = BlockTable {
     title: "Top level",
@@ -172,7 +171,6 @@ pub(super) static TOP: BlockTable = BlockTable {
             "3600",
             "How often failed attempts to link are logged.",
         )
-        .class(NO_LINKS)
         .live(),
         OptionEntry::new(
             &["reconnect_error_reports"],
@@ -180,7 +178,6 @@ pub(super) static TOP: BlockTable = BlockTable {
             "1",
             "The same for links that were up before.",
         )
-        .class(NO_LINKS)
         .live(),
         OptionEntry::new(
             &["proxy_protocol"],

@@ -1,6 +1,6 @@
 //! Which servers find each other, and which links stay.
 
-use super::{Member, Ours, Reference, free_port, settle};
+use super::{Member, Ours, Reference, config, free_port, settle};
 use crate::eventually;
 use crate::raw::Raw;
 use serde_json::Value;
@@ -109,4 +109,16 @@ fn a_password_is_asked_for() {
     drop(wrong);
     let right = setup.config(&with("u:p@")).start();
     eventually("the links are there", || right.page("/routez")["num_routes"] == 4);
+}
+
+#[test]
+fn one_of_so_many_failed_attempts_is_an_error() {
+    for (more, second) in [("connect_error_reports: 2", "[ERR]"), ("", "[DBG]")] {
+        let setup =
+            crate::process::Setup::default().config(&config("S0", free_port(), &[free_port()], "", more));
+        let server = setup.flags(&["-D"]).start();
+        for (attempt, level) in [(1, "[ERR]"), (2, second)] {
+            server.wait_for_log(&format!("{level} Error trying to connect to route (attempt {attempt})"));
+        }
+    }
 }
