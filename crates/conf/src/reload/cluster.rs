@@ -27,7 +27,8 @@ impl Changes<'_> {
             return self.refuse(NotReloadable::Field { field, old, new });
         }
         // Routes are told of by themselves.
-        if *old != (ClusterOptions { routes: old.routes.clone(), ..new.clone() }) {
+        let (routes, listener) = (old.routes.clone(), old.listener.clone());
+        if *old != (ClusterOptions { routes, listener, ..new.clone() }) {
             self.report("Reloaded: cluster".to_owned());
         }
     }

@@ -255,7 +255,7 @@ fn what_is_missing_is_never_ignored() {
     let needs = |feature: &str| format!("needs {feature}, which this version of Myelin does not have");
     assert_eq!(
         complaints(text),
-        format!("1:1: \"gateway\" {}\n2:1: \"mqtt\" {}", needs("gateways"), needs("MQTT"))
+        format!("1:0: \"gateway\" {}\n2:1: \"mqtt\" {}", needs("gateways"), needs("MQTT"))
     );
 }
 

@@ -10,6 +10,8 @@ use myelin_wire::s2::{S2Level, S2Reader, S2Writer, WRITTEN_BLOCK};
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -21,7 +23,11 @@ const PACKED_READ: usize = 128 * 1024;
 /// The writing side of a link's compression. Its lock is never contended: whoever holds the claim
 /// of the outbox writes.
 #[derive(Default)]
-pub(super) struct LinkPacker(Mutex<Option<Packing>>);
+pub(super) struct LinkPacker {
+    /// Perf: links that are not compressed take no lock.
+    is_on: AtomicBool,
+    packing: Mutex<Option<Packing>>,
+}
 
 struct Packing {
     writer: S2Writer,
@@ -34,13 +40,14 @@ struct Packing {
 
 impl LinkPacker {
     fn state(&self) -> MutexGuard<'_, Option<Packing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.packing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything that is written from here on is compressed. Nothing may be on its way.
     pub(super) fn begin(&self, level: S2Level) {
         let writer = S2Writer::new(level);
         *self.state() = Some(Packing { writer, packed: Vec::new(), sent: 0, ahead: 0 });
+        self.is_on.store(true, Release);
     }
 
     /// Changes the level of what is compressed from here on.
@@ -56,6 +63,9 @@ impl LinkPacker {
         out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut out = out;
+        if !self.is_on.load(Acquire) {
+            return out(bufs);
+        }
         match &mut *self.state() {
             None => out(bufs),
             Some(packing) => packing.try_write(bufs, out),

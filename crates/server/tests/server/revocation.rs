@@ -147,6 +147,28 @@ fn proof(server: &Server) -> Vec<u8> {
     proof.clone()
 }
 
+/// A server that dials the port for routes is shown a proof, too. The reference wants one of it in
+/// turn, which TLS as a client does not send here.
+#[test]
+fn other_servers_are_shown_a_proof() {
+    let lab = Lab::new(true);
+    let block = lab.config("", "");
+    let config = format!("server_name: S\ncluster {{ name: C, listen: \"127.0.0.1:-1\"\n{block} }}\n");
+    for program in programs() {
+        let server = Setup::default().program(&program).config(&config).start();
+        server.wait_for_log("OCSP Stapling enabled for Router connections");
+        let address = server.monitor("Listening for route connections on ");
+        let socket = TcpStream::connect(address).expect("it listens");
+        socket.set_read_timeout(Some(crate::PATIENCE)).expect("a time is set");
+        let (mut peer, proof) = shake(socket, Some(&lab.client(7)), &[&TLS13]);
+        let mut begin = [0; 5];
+        let read = peer.0.read_exact(&mut begin);
+        assert!(!proof.lock().expect("a proof").is_empty(), "{}", program.display());
+        let is_ours = program == Path::new(crate::process::PROGRAM);
+        assert_eq!(read.is_ok() && begin == *b"INFO ", is_ours, "{}: {read:?}", program.display());
+    }
+}
+
 #[test]
 fn proofs_are_fetched_shown_and_kept() {
     for program in programs() {
