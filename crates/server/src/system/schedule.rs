@@ -1,5 +1,5 @@
-//! Schedule of what the system account tells by time: statistics, counts of connections, and what has
-//! waited long enough for other servers.
+//! Schedule of what the system account tells by time: statistics, counts of connections, and what
+//! has waited long enough for other servers.
 
 use super::gather::Gatherings;
 use super::peers::KnownServers;
