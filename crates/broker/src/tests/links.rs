@@ -165,7 +165,7 @@ fn members_behind_leaf_nodes_have_their_turn_where_no_client_is_one() {
     let [mut near, mut far] = [Wire::new(&net), Wire::new(&net)];
     let mut publisher = net.peer(0);
     let mut published = |near: &Wire, far: &Wire| {
-        publisher.send(&"PUB work 1\r\nx\r\n".repeat(50));
+        publisher.send("PUB work 1\r\nx\r\n".repeat(50));
         net.flush_all();
         [near, far].map(|wire| wire.got().matches("RMSG $G work | q 1\r\nx\r\n").count())
     };

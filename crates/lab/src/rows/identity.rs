@@ -20,7 +20,7 @@ use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{self, Interest, Prepared};
 
-use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, times};
+use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, probe, times};
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 use crate::table::connections;
