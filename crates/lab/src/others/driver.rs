@@ -1,4 +1,4 @@
-//! Driver of a system that does not speak NATS: what its clients can do, and what payloads are like.
+//! Driver of a system that does not speak NATS: what its clients can do, what payloads are like.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
