@@ -268,7 +268,6 @@ fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
 
 /// The tables were first tried on nats-server 2.15.2 by raw sockets and `/connz`; unless said
 /// otherwise the rows are what it did.
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,8 +8,10 @@
 
 mod compare;
 mod comparison;
+mod file_limit;
 mod others;
 mod report;
+mod round;
 mod rows;
 mod servers;
 mod store;

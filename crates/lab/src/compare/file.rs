@@ -14,7 +14,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::compare::work::Work;
-use crate::rows::{Amount, Row};
+use crate::rows::row::{Amount, Row};
 use crate::servers::system::SystemKind;
 
 /// The studies, by the names of their plans.
@@ -274,7 +274,7 @@ fn named(row: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Workload;
+    use crate::rows::row::Workload;
     use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
 
     const HEAD: &str = "name = 'x'\ntitle = 'X'\nbaseline = 'a'\ncontrol = 'a'\n\

@@ -27,10 +27,10 @@ use myelin_loadgen::workloads::null;
 use crate::compare::document::Document;
 use crate::compare::file::Plan;
 use crate::comparison::{self, Comparison, ComparisonSettings};
-use crate::rows::{self, Workload};
+use crate::file_limit::connections;
+use crate::rows::row::{FULL_STREAM, Workload};
 use crate::servers::scratch::{self, Scratch};
 use crate::servers::system::{self, System};
-use crate::table::connections;
 
 pub(crate) const HELP: &str = "\
 Compare the systems of a plan, row by row.
@@ -227,7 +227,7 @@ impl CompareArguments {
     }
 
     fn settings(&self, plan: &Plan) -> ComparisonSettings {
-        let full = rows::FULL_STREAM as f64;
+        let full = FULL_STREAM as f64;
         ComparisonSettings {
             rounds: plan.head.rounds,
             duration: Duration::from_secs_f64(plan.head.seconds),

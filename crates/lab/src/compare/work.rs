@@ -2,26 +2,18 @@
 //!
 //! Owns names, defaults and limits. Every key that a kind of work does not have is an error.
 
-use std::fmt;
-use std::path::Path;
-use std::time::Duration;
-
-use myelin_loadgen::connection::address::Address;
-use myelin_loadgen::error::BenchError;
 use myelin_loadgen::jetstream::consumers::pull::{Acks, How};
 use myelin_loadgen::jetstream::fast::Flow;
 use myelin_loadgen::jetstream::stream::Storage;
 use myelin_loadgen::jetstream::{self, StreamMode, WINDOW, consumers};
-use myelin_loadgen::latency;
-use myelin_loadgen::meter::Meter;
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::rows::{SUBJECTS, Workload};
-use crate::servers::process::{Server, Syncing};
-use crate::servers::scratch::Scratch;
+use crate::rows::latency::{FromTo, Latency};
+use crate::rows::row::Workload;
+use crate::rows::subjects::SUBJECTS;
 
 /// Messages that a batched get asks for, as `nats bench` does.
 const GET_BATCH: u64 = 500;
@@ -189,20 +181,6 @@ pub(crate) enum Stored {
     FileAsync,
 }
 
-/// From where to where a latency is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum FromTo {
-    /// From a request to its answer of the same size.
-    Request,
-    /// From publishing to a subscriber, without a stream.
-    Subscriber,
-    /// From publishing into a stream to its acknowledgement.
-    Ack,
-    /// From publishing into a stream to its consumer.
-    Consumer,
-}
-
 impl From<Stored> for Storage {
     fn from(stored: Stored) -> Self {
         match stored {
@@ -289,84 +267,6 @@ impl Work {
             Self::KvGet {} => Workload::Consumers(consumers::ConsumerLoad::KvGet),
             Self::Start {} => Workload::Start,
         })
-    }
-}
-
-/// Messages at planned times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Latency {
-    pub(crate) from_to: FromTo,
-    /// Messages per second, all connections together.
-    pub(crate) rate: u64,
-    pub(crate) connections: usize,
-    pub(crate) storage: Storage,
-    pub(crate) synced: bool,
-    /// Bytes of every payload.
-    pub(crate) size: usize,
-}
-
-/// What messages warm up before they are counted, of the time that is measured.
-const WARMING: u32 = 10;
-
-impl Latency {
-    /// Starts a NATS server that is as the load needs it.
-    pub(crate) fn server(&self, binary: &Path, scratch: &Scratch) -> Result<Server, BenchError> {
-        match self.from_to {
-            FromTo::Request | FromTo::Subscriber => Server::start(binary),
-            FromTo::Ack | FromTo::Consumer => {
-                let syncing = if self.synced { Syncing::Always } else { Syncing::AsItLikes };
-                Server::with_streams(binary, scratch, syncing)
-            }
-        }
-    }
-
-    /// What the driver alone adds to latencies at such a load, behind what the load is called.
-    pub(crate) fn null(&self) -> Result<(String, String), BenchError> {
-        let settings = self.settings(&Address::loopback(0), latency::null::LONGEST, None);
-        Ok((format!("driver alone, {}", settings.load()), latency::null::of(&settings)?))
-    }
-
-    /// A run of this long against a NATS server.
-    pub(crate) fn settings(
-        &self,
-        server: &Address,
-        duration: Duration,
-        meter: Option<Meter>,
-    ) -> latency::LatencySettings {
-        let mode = match self.from_to {
-            FromTo::Request => latency::LatencyMode::Request,
-            FromTo::Subscriber => latency::LatencyMode::PubSub,
-            FromTo::Ack => latency::LatencyMode::JsAck,
-            FromTo::Consumer => latency::LatencyMode::JsConsume,
-        };
-        latency::LatencySettings {
-            server: server.into(),
-            mode,
-            size: self.size,
-            rate: self.rate,
-            connections: self.connections,
-            outstanding: mode.usual_outstanding(),
-            warming: duration / WARMING,
-            duration,
-            subject: "latency".into(),
-            storage: self.storage,
-            responders: 1,
-            meter,
-        }
-    }
-}
-
-impl fmt::Display for Latency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from_to, rate, connections, storage, synced, size } = self;
-        let synced = if *synced { ", synced before acknowledgements" } else { "" };
-        let place = match from_to {
-            FromTo::Request => "request to answer".to_owned(),
-            FromTo::Subscriber => "publisher to subscriber".to_owned(),
-            FromTo::Ack => format!("publisher to acknowledgement, {storage:?}{synced}"),
-            FromTo::Consumer => format!("publisher to consumer, {storage:?}{synced}"),
-        };
-        write!(f, "latency, {place}, {rate}/s over {connections} connections, {size} B")
     }
 }
 

@@ -19,7 +19,7 @@ use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::Record;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::others::{Broker, Place, Publisher, Subscriber};
+use crate::others::driver::{Broker, Place, Publisher, Subscriber};
 use crate::servers::process::{Launch, Server, free_port};
 use crate::servers::scratch::Scratch;
 

@@ -15,12 +15,12 @@ use myelin_loadgen::meter::Meter;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::script;
 
-use crate::compare::work::{FromTo, Latency};
-use crate::comparison::Round;
-use crate::others::{
+use crate::others::driver::{
     Broker, END, NUMBER, Place, Publisher, Sort, Subscriber, joined, new_place, number_of, numbered,
 };
-use crate::rows::Amount;
+use crate::round::Round;
+use crate::rows::latency::{FromTo, Latency};
+use crate::rows::row::Amount;
 use crate::servers::system::SystemKind;
 
 /// The part of the time that warms up.

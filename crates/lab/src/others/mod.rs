@@ -7,6 +7,7 @@
 //! Blocking and plain: what is compared are the systems with their clients, and the clients cost
 //! more than our driver of NATS servers.
 
+pub(crate) mod driver;
 pub(crate) mod kafka;
 pub(crate) mod latency;
 pub(crate) mod rabbitmq;
@@ -24,9 +25,13 @@ use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::script;
 use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+use myelin_loadgen::results::program_version;
 
-use crate::comparison::Round;
-use crate::rows::{Amount, Workload};
+use crate::others::driver::{
+    Broker, END, NUMBER, Publisher, Sort, Subscriber, joined, new_place, number_of, numbered,
+};
+use crate::round::Round;
+use crate::rows::row::{Amount, Workload};
 use crate::servers::process::Server;
 use crate::servers::scratch::Scratch;
 use crate::servers::system::{System, SystemKind};
@@ -35,53 +40,8 @@ use crate::servers::system::{System, SystemKind};
 /// fall behind.
 const WINDOW: u64 = 8 << 20;
 
-/// The payload behind the last message. Others are longer.
-const END: &[u8] = b".";
-
-/// Bytes of the number at the start of a payload.
-const NUMBER: usize = 8;
-
-/// Where messages go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    name: String,
-    sort: Sort,
-}
-
-/// What becomes of messages there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
-    /// Each subscriber gets every message that comes after it; nothing is acknowledged.
-    Topic,
-    /// One reader, who may come later; nothing is acknowledged.
-    Queue,
-    /// Messages are kept in the most lasting way that the system has as it is, and acknowledged.
-    Log,
-}
-
-/// A running system that clients can be made of.
-trait Broker: Send + Sync {
-    fn publisher(&self, place: &Place) -> Result<Box<dyn Publisher>, BenchError>;
-
-    /// It gets everything that is published after this returns.
-    fn subscriber(&self, place: &Place) -> Result<Box<dyn Subscriber>, BenchError>;
-}
-
-trait Publisher: Send {
-    /// Takes a message, and may keep it back until `flush`.
-    fn publish(&mut self, payload: &[u8]) -> Result<(), BenchError>;
-
-    /// Sends what was kept back; in a log, waits until all is acknowledged.
-    fn flush(&mut self) -> Result<(), BenchError>;
-}
-
-trait Subscriber: Send {
-    /// Waits for messages and gives them away one by one. Fails if none comes for long.
-    fn next(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BenchError>) -> Result<(), BenchError>;
-}
-
 /// Whether there is a driver for this.
-pub(crate) fn can(kind: SystemKind, workload: &Workload) -> bool {
+fn can(kind: SystemKind, workload: &Workload) -> bool {
     match workload {
         Workload::Throughput(load) => {
             let is_plain = load.interest == Interest::Star && load.publishers == 1 && load.receivers > 0;
@@ -104,7 +64,7 @@ pub(crate) fn start(system: &System, scratch: &Scratch) -> Result<Server, BenchE
 }
 
 /// What the system says about itself, where `--version` does not.
-pub(crate) fn version(system: &System) -> Option<String> {
+fn version(system: &System) -> Option<String> {
     match system.kind {
         SystemKind::RabbitMq => rabbitmq::version(&system.program),
         SystemKind::Kafka => kafka::version(&system.program),
@@ -136,13 +96,6 @@ pub(crate) fn measure(
         Workload::Latency(load) => latency::measure(broker.as_ref(), load, amount, meter),
         workload => Err(BenchError::Usage(format!("there is no driver for {workload}"))),
     }
-}
-
-/// A place that no other run has.
-fn new_place(sort: Sort) -> Place {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    Place { name: format!("bench-{}-{number}", std::process::id()), sort }
 }
 
 /// How far everybody is.
@@ -233,10 +186,6 @@ fn relay(
     Ok(Round { readings, cpu: Some(cpu), ..Round::default() })
 }
 
-fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// Publishes, and the end behind it; gives the number of messages and when the last was taken.
 fn publish(
     publisher: &mut dyn Publisher,
@@ -266,21 +215,6 @@ fn publish(
     Ok((sent, finished))
 }
 
-/// Writes the payload of the message with this number.
-fn numbered(payload: &mut Vec<u8>, text: &[u8], number: u64, size: usize) {
-    payload.clear();
-    payload.extend_from_slice(&number.to_be_bytes());
-    payload.extend_from_slice(&script::payload(text, number as usize, size)[NUMBER..]);
-}
-
-/// The number of a message of this size.
-fn number_of(payload: &[u8], size: usize) -> Result<u64, BenchError> {
-    let number = payload.first_chunk().filter(|_| payload.len() == size);
-    number
-        .map(|number| u64::from_be_bytes(*number))
-        .ok_or_else(|| BenchError::Protocol(format!("a payload of {} bytes", payload.len())))
-}
-
 /// Receives until the end; gives the number of messages and when the last was there.
 fn receive(
     subscriber: &mut dyn Subscriber,
@@ -306,4 +240,18 @@ fn receive(
         count.store(expected, Ordering::Relaxed);
     }
     Ok((expected, last))
+}
+
+impl SystemKind {
+    /// Whether such a server can do it.
+    pub(crate) fn can(self, workload: &Workload) -> bool {
+        self == Self::Nats || can(self, workload)
+    }
+}
+
+impl System {
+    /// What it says about itself, on one line.
+    pub(crate) fn version(&self) -> String {
+        version(self).unwrap_or_else(|| program_version(&self.program))
+    }
 }

@@ -22,7 +22,7 @@ use myelin_loadgen::connection::PATIENCE;
 use myelin_loadgen::error::BenchError;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::others::{Broker, Place, Publisher, Sort, Subscriber};
+use crate::others::driver::{Broker, Place, Publisher, Sort, Subscriber};
 use crate::servers::process::{Launch, Server, free_port};
 use crate::servers::scratch::Scratch;
 

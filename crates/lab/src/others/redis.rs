@@ -11,7 +11,7 @@ use myelin_loadgen::connection::PATIENCE;
 use myelin_loadgen::error::BenchError;
 use redis::{Client, Connection, Pipeline, Value};
 
-use crate::others::{Broker, Place, Publisher, Sort, Subscriber};
+use crate::others::driver::{Broker, Place, Publisher, Sort, Subscriber};
 use crate::servers::process::{Launch, Server, free_port};
 use crate::servers::scratch::Scratch;
 

@@ -18,10 +18,11 @@ use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::churn;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
-use myelin_loadgen::pubsub::throughput::{Interest, Prepared, RunEnds, ThroughputLoad};
+use myelin_loadgen::pubsub::throughput::{Prepared, RunEnds, ThroughputLoad};
 
-use crate::comparison::{Bench, Round};
-use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, probe, times};
+use crate::round::Round;
+use crate::rows::probe::probe;
+use crate::rows::subjects::SUBJECTS;
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 
@@ -81,51 +82,14 @@ impl fmt::Display for ClusterLoad {
     }
 }
 
-/// The rows, with the goals of the issue.
-pub(crate) fn rows() -> Vec<Row> {
-    let row =
-        |name: &str, load, goals: Vec<Goal>| Row { goals, ..Row::new(name, GROUP, Workload::Cluster(load)) };
-    let load = |publishers, receivers, interest, size| ThroughputLoad {
-        publishers,
-        receivers,
-        interest,
-        subjects: SUBJECTS,
-        size,
-    };
-    let apart = |size| ClusterLoad::Throughput {
-        load: load(1, 1, Interest::Star, size),
-        publishers: &[0],
-        receivers: &[1],
-    };
-    let over_all = |load, receivers| ClusterLoad::Throughput { load, publishers: &[0, 1, 2], receivers };
-    let cpu = |factor| times(Metric::Cpu, factor);
-    let requests = |clients, size| ClusterLoad::Requests { clients, size };
-    let median = times(Metric::LatencyMedian, 1.0);
-    let join = |name: &str, told| {
-        let latency = goal(Metric::Latency99, Bound::TimesAndAtMost(1.0, 20_000.0));
-        let goals = vec![times(Metric::JoinTime, 5.0), times(Metric::SubscriptionMemory, 4.0), latency];
-        row(name, ClusterLoad::Join { told }, goals)
-    };
-    vec![
-        row("cluster-1:1-16", apart(16), vec![times(Metric::MessageRate, 4.0), cpu(6.0)]),
-        row("cluster-1:1-128", apart(128), vec![times(Metric::MessageRate, 3.0), cpu(4.0)]),
-        row("cluster-1:1-16K", apart(16 << 10), vec![cpu(1.5)]),
-        // At most one and a half times the reference's.
-        row(
-            "cluster-1:1-16K-s2",
-            ClusterLoad::Compressed(load(1, 1, Interest::Star, 16 << 10)),
-            vec![cpu(0.67)],
-        ),
-        row("cluster-1:12-128", over_all(load(1, 12, Interest::Star, 128), &[0, 1, 2]), vec![cpu(5.0)]),
-        row("cluster-4x4-128", over_all(load(4, 4, Interest::Pairs, 128), &[1, 2, 0]), vec![cpu(4.0)]),
-        row("cluster-request-1", requests(1, 16), vec![cpu(1.8), median]),
-        row("cluster-request-50", requests(50, 128), vec![cpu(1.6), median]),
-        row("cluster-queue9-128", over_all(load(1, 9, Interest::Queue, 128), &[0, 1, 2]), vec![cpu(4.0)]),
-        join("cluster-join", 100_000),
-        join("cluster-join-1M", 1_000_000),
-        row("cluster-churn", ClusterLoad::Churn(load(1, 1, Interest::Star, 128)), vec![cpu(4.0)]),
-        row("cluster-idle", ClusterLoad::Idle, vec![times(Metric::IdleCpu, 1.0)]),
-    ]
+/// Context of a run, from the settings of the comparison.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClusterContext<'a> {
+    /// Whether receivers look at every payload.
+    pub(crate) verify: bool,
+    /// Subscriptions of rows that measure them.
+    pub(crate) subscriptions: usize,
+    pub(crate) scratch: &'a Scratch,
 }
 
 /// A load with its messages encoded.
@@ -180,13 +144,13 @@ impl PreparedCluster {
         first: &Server,
         mates: &Mates,
         until: Until,
-        bench: &Bench<'_>,
+        context: ClusterContext<'_>,
     ) -> Result<Round, BenchError> {
         let servers: Vec<&Server> = [first].into_iter().chain(&mates.servers).collect();
         let addresses: Vec<Address> = servers.iter().map(|server| server.address().clone()).collect();
         let meters: Vec<Meter> = servers.iter().map(|server| server.meter()).collect();
         let settled = || settle(&addresses);
-        let verify = bench.settings.verify && !matches!(self.load, ClusterLoad::Compressed(_));
+        let verify = context.verify && !matches!(self.load, ClusterLoad::Compressed(_));
         let messages = |publishers: Places, receivers: Places| {
             let at =
                 |places: Places| places.iter().map(|place| addresses[*place].clone()).collect::<Vec<_>>();
@@ -211,7 +175,7 @@ impl PreparedCluster {
                 Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
             }
             ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
-            ClusterLoad::Join { told } => Round::without_cpu(join(told, &mates.binary, bench)?),
+            ClusterLoad::Join { told } => Round::without_cpu(join(told, &mates.binary, context)?),
         })
     }
 }
@@ -285,11 +249,11 @@ fn settle(addresses: &[Address]) -> Result<(), BenchError> {
 
 /// Has a third server join two: how long it takes until it knows all interest, what it costs there,
 /// and what clients of the first see meanwhile.
-fn join(told: usize, binary: &Path, bench: &Bench<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
-    let told = told.min(bench.settings.subscriptions);
+fn join(told: usize, binary: &Path, context: ClusterContext<'_>) -> Result<Vec<(Metric, f64)>, BenchError> {
+    let told = told.min(context.subscriptions);
     let watched = PROBE_TIME + PROBE_TIME_EACH * told as u32;
     let plan = ClusterPorts::free(SERVERS)?;
-    let start = |number| plan.start(number, binary, bench.scratch, "off");
+    let start = |number| plan.start(number, binary, context.scratch, "off");
     let (first, second) = (start(0)?, start(1)?);
     let before = {
         let third = start(2)?;

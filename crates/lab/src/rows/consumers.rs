@@ -7,7 +7,7 @@ use myelin_loadgen::jetstream::consumers::{ConsumerLoad, SIZE};
 use myelin_loadgen::jetstream::stream::Storage;
 use myelin_loadgen::metric::Metric;
 
-use crate::rows::{Bound, Goal, Row, Workload, goal, times};
+use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 
 /// What `--rows` calls the table.
 pub(crate) const GROUP: &str = "consumers";

@@ -20,10 +20,11 @@ use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{self, Interest, Prepared};
 
-use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, goal, probe, times};
+use crate::file_limit::connections;
+use crate::rows::probe::probe;
+use crate::rows::subjects::SUBJECTS;
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
-use crate::table::connections;
 
 /// What `--rows` calls them.
 pub(crate) const GROUP: &str = "identity";
@@ -32,7 +33,7 @@ const RULES: usize = 100;
 const ACCOUNTS: usize = 10_000;
 const CONNECTED: usize = 10_000;
 
-/// Messages a second of what must go on meanwhile.
+/// How long clients are watched meanwhile.
 const PROBE_TIME: Duration = Duration::from_secs(2);
 
 /// Clients that log in at once, over and over.
@@ -74,29 +75,6 @@ impl fmt::Display for IdentityLoad {
             Self::Reload => write!(f, "a reload with {CONNECTED} connections, beside messages"),
         }
     }
-}
-
-/// The rows, with the goals of the issue.
-pub(crate) fn rows() -> Vec<Row> {
-    let row =
-        |name: &str, load, goals: Vec<Goal>| Row { goals, ..Row::new(name, GROUP, Workload::Identity(load)) };
-    let kept = || vec![goal(Metric::RateKept, Bound::AtLeast(85.0))];
-    vec![
-        row("rules-pub-16", IdentityLoad::Rules { receivers: 0, size: 16 }, kept()),
-        row("rules-1:1-128", IdentityLoad::Rules { receivers: 1, size: 128 }, kept()),
-        row("import", IdentityLoad::Import, vec![times(Metric::RateKept, 1.0)]),
-        row(
-            "accounts",
-            IdentityLoad::Accounts,
-            vec![times(Metric::ProcessMemory, 3.0), times(Metric::StartTime, 3.0)],
-        ),
-        row("logins", IdentityLoad::Logins, vec![times(Metric::Latency99, 1.0)]),
-        row(
-            "reload",
-            IdentityLoad::Reload,
-            vec![times(Metric::ReloadTime, 1.0), times(Metric::LatencyMost, 1.0)],
-        ),
-    ]
 }
 
 type Readings = Vec<(Metric, f64)>;

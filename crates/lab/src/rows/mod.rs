@@ -11,181 +11,23 @@ pub(crate) mod cluster;
 pub(crate) mod consumers;
 pub(crate) mod footprint;
 pub(crate) mod identity;
+pub(crate) mod latency;
 pub(crate) mod origins;
+pub(crate) mod probe;
+pub(crate) mod row;
 pub(crate) mod small;
 pub(crate) mod streams;
+pub(crate) mod subjects;
+pub(crate) mod tables;
 pub(crate) mod tls_websocket;
 
-use std::fmt;
-use std::time::Duration;
-
-use myelin_loadgen::connection::address::Address;
-use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream;
-use myelin_loadgen::jetstream::stream::Storage;
-use myelin_loadgen::latency::{self, LatencyMode, LatencyOutcome, LatencySettings};
 use myelin_loadgen::metric::Metric;
-use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
 
-use crate::compare;
-use crate::compare::work::Latency;
-
-/// Subjects in rotation where a row does not say otherwise.
-pub(crate) const SUBJECTS: usize = 64;
-
-/// Messages a second of what must go on while something else is done to a server.
-const PROBED: u64 = 1000;
-
-/// Messages at a steady rate between two clients of a server.
-pub(crate) fn probe(address: &Address, duration: Duration) -> Result<LatencyOutcome, BenchError> {
-    latency::run(&LatencySettings {
-        server: address.into(),
-        mode: LatencyMode::PubSub,
-        size: 128,
-        rate: PROBED,
-        connections: 1,
-        outstanding: None,
-        warming: Duration::from_millis(200),
-        duration,
-        subject: "probe".into(),
-        storage: Storage::Memory,
-        responders: 0,
-        meter: None,
-    })
-}
-
-/// One workload of the table.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    /// What `--rows` matches.
-    pub(crate) name: String,
-    /// What `--rows` matches as well, for all rows of a group.
-    pub(crate) group: &'static str,
-    pub(crate) workload: Workload,
-    pub(crate) goals: Vec<Goal>,
-    /// How much is done, where it is not as the settings say.
-    pub(crate) amount: Option<Amount>,
-    /// The systems that it is for; all, if there are none.
-    pub(crate) systems: Vec<String>,
-}
-
-/// How much of a row is done.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Amount {
-    /// The end of a round.
-    pub(crate) until: Until,
-    pub(crate) warm_up: Until,
-    pub(crate) rounds: usize,
-}
-
-/// What is done to the servers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Workload {
-    Throughput(ThroughputLoad),
-    Requests(RequestLoad),
-    /// This load, with SUB/UNSUB churn on another connection and without.
-    Churn(ThroughputLoad),
-    /// Memory of 1,000,000 subscriptions.
-    Subscriptions,
-    /// Memory of idle connections.
-    IdleConnections,
-    /// A process that has just been started.
-    Start,
-    /// JetStream.
-    Streams(jetstream::StreamLoad),
-    /// Consumers of JetStream, and what clients build on them.
-    Consumers(jetstream::consumers::ConsumerLoad),
-    /// Messages at planned times.
-    Latency(Latency),
-    /// TLS and WebSocket.
-    Edges(tls_websocket::TlsWebSocketLoad),
-    /// Rules, accounts, logins, reloads.
-    Identity(identity::IdentityLoad),
-    /// Small servers, and thousands of streams.
-    Small(small::SmallLoad),
-    /// Three servers that form a cluster.
-    Cluster(cluster::ClusterLoad),
-}
-
-/// Messages of a stream that is read at scale 1.
-pub(crate) const FULL_STREAM: u64 = 1_000_000;
-
-impl fmt::Display for Workload {
-    /// One line for people.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Throughput(load) => write!(f, "{load}"),
-            Self::Requests(RequestLoad { clients, services, size, .. }) => {
-                write!(f, "{clients} clients request, {services} services echo, {size} B")
-            }
-            Self::Churn(load) => {
-                write!(f, "{load}, with and without 10,000 SUB/UNSUB pairs a second beside it")
-            }
-            Self::Subscriptions => write!(f, "memory of subscriptions"),
-            Self::IdleConnections => write!(f, "memory of idle connections"),
-            Self::Start => write!(f, "a process that has just been started"),
-            Self::Streams(load) => write!(f, "{load}"),
-            Self::Consumers(load) => write!(f, "{load}"),
-            Self::Latency(load) => write!(f, "{load}"),
-            Self::Edges(load) => write!(f, "{load}"),
-            Self::Identity(load) => write!(f, "{load}"),
-            Self::Small(load) => write!(f, "{load}"),
-            Self::Cluster(load) => write!(f, "{load}"),
-        }
-    }
-}
-
-impl Workload {
-    /// Whether it sends at a rate of its own, for as long as it is told.
-    pub(crate) fn has_rate(&self) -> bool {
-        matches!(self, Self::Latency(_))
-    }
-}
-
-/// What a figure must reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Goal {
-    pub(crate) metric: Metric,
-    pub(crate) bound: Bound,
-}
-
-/// How a goal is judged.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Bound {
-    /// At least this many times better than the reference.
-    Times(f64),
-    AtLeast(f64),
-    AtMost(f64),
-    /// Both.
-    TimesAndAtMost(f64, f64),
-}
-
-impl Bound {
-    /// Judges our median, given how many times better than the reference it is (if that is known).
-    pub(crate) fn holds(self, ours: f64, times_better: Option<f64>) -> bool {
-        match self {
-            Self::Times(goal) => times_better.is_some_and(|times| times >= goal),
-            Self::AtLeast(goal) => ours >= goal,
-            Self::AtMost(goal) => ours <= goal,
-            Self::TimesAndAtMost(factor, most) => {
-                Self::Times(factor).holds(ours, times_better) && Self::AtMost(most).holds(ours, None)
-            }
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Times(goal) => write!(f, "{goal}x"),
-            Self::AtLeast(goal) => write!(f, ">= {goal}"),
-            Self::AtMost(goal) => write!(f, "<= {goal}"),
-            Self::TimesAndAtMost(factor, most) => write!(f, "{factor}x, <= {most}"),
-        }
-    }
-}
+use crate::compare::file::Plan;
+use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
+use crate::rows::subjects::SUBJECTS;
 
 /// What `--rows` calls the rows about the core server.
 const CORE: &str = "core";
@@ -198,9 +40,19 @@ pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins,small";
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (streams::issue(), consumers::rows());
     let origins = origins::rows();
-    let edges = tls_websocket::rows();
-    [core(), streams, consumers, origins, edges, identity::rows(), small::rows(), cluster::rows(), study()]
-        .concat()
+    let edges = tables::edges();
+    [
+        core(),
+        streams,
+        consumers,
+        origins,
+        edges,
+        tables::identity(),
+        tables::small(),
+        tables::cluster(),
+        study(),
+    ]
+    .concat()
 }
 
 /// What `--rows` calls the study of publishing to streams.
@@ -208,8 +60,7 @@ const STUDY: &str = "s1";
 
 /// The rows of that study's plan; how much of them is done, the table says.
 fn study() -> Vec<Row> {
-    let plan =
-        compare::file::Plan::built_in(STUDY).expect("the plan is part of the program, and tests read it");
+    let plan = Plan::built_in(STUDY).expect("the plan is part of the program, and tests read it");
     let row = |row: Row| Row { name: format!("{STUDY}-{}", row.name), group: STUDY, amount: None, ..row };
     plan.rows.into_iter().map(row).collect()
 }
@@ -280,14 +131,6 @@ fn row(name: &'static str, workload: Workload, goals: Vec<Goal>) -> Row {
     Row { goals, ..Row::new(name, CORE, workload) }
 }
 
-pub(crate) fn goal(metric: Metric, bound: Bound) -> Goal {
-    Goal { metric, bound }
-}
-
-pub(crate) fn times(metric: Metric, factor: f64) -> Goal {
-    goal(metric, Bound::Times(factor))
-}
-
 fn throughput(name: &'static str, load: ThroughputLoad, rate: f64, cpu: f64) -> Row {
     row(name, Workload::Throughput(load), vec![times(Metric::MessageRate, rate), times(Metric::Cpu, cpu)])
 }
@@ -298,36 +141,10 @@ fn requests(name: &'static str, clients: usize, size: usize, latency: &[Goal], r
     row(name, Workload::Requests(load), goals)
 }
 
-impl Row {
-    /// A row without goals, for all systems, of which as much is done as the settings say.
-    pub(crate) fn new(name: &str, group: &'static str, workload: Workload) -> Self {
-        let (goals, systems) = (Vec::new(), Vec::new());
-        Self { name: name.to_owned(), group, workload, goals, amount: None, systems }
-    }
-
-    /// Whether one of these comma-separated patterns matches the row's name or is its group.
-    pub(crate) fn is_among(&self, patterns: &str) -> bool {
-        patterns
-            .split(',')
-            .map(str::trim)
-            .any(|pattern| pattern == self.group || matches(pattern, &self.name))
-    }
-}
-
-/// Whether a row's name matches a pattern in which `*` stands for anything.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            let mut ends = (0..=name.len()).filter(|&from| name.is_char_boundary(from));
-            ends.any(|from| matches(rest, &name[from..]))
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::row::matches;
 
     #[test]
     fn patterns_match_names() {
@@ -351,13 +168,13 @@ mod tests {
                 + streams::issue().len()
                 + consumers
                 + origins::rows().len()
-                + tls_websocket::rows().len()
-                + identity::rows().len()
-                + small::rows().len()
+                + tables::edges().len()
+                + tables::identity().len()
+                + tables::small().len()
         );
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), study().len());
-        assert_eq!(chosen(cluster::GROUP), cluster::rows().len());
+        assert_eq!(chosen(cluster::GROUP), tables::cluster().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());
     }

@@ -6,7 +6,7 @@ use myelin_loadgen::jetstream::consumers::ConsumerLoad;
 use myelin_loadgen::jetstream::consumers::origins::Copying;
 use myelin_loadgen::metric::Metric;
 
-use crate::rows::{Bound, Row, Workload, goal, times};
+use crate::rows::row::{Bound, Row, Workload, goal, times};
 
 /// What `--rows` calls them.
 pub(crate) const GROUP: &str = "origins";

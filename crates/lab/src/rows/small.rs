@@ -22,9 +22,7 @@ use myelin_loadgen::metric::Metric;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Bound, Goal, Row, Workload, goal, times};
-use crate::compare::work::{FromTo, Latency};
-use crate::rows::streams;
+use crate::rows::latency::{FromTo, Latency};
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
 
@@ -35,7 +33,7 @@ pub(crate) const GROUP: &str = "small";
 const STREAMS: usize = 5_000;
 const CONSUMERS: usize = 900;
 /// Clients that make streams at once.
-const TOGETHER: usize = 64;
+pub(super) const TOGETHER: usize = 64;
 /// How long a server may take to serve all streams after a restart.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes that the other process writes in a second, with a sync behind each piece.
@@ -55,35 +53,6 @@ pub(crate) enum SmallLoad {
     Start { with_streams: bool },
     /// Publishes while the disk is busy for another.
     Pressure,
-}
-
-/// The rows.
-pub(crate) fn rows() -> Vec<Row> {
-    use SmallLoad::{Creation, Disk, Pressure, Restart, Start};
-    let at_most = |metric, most| goal(metric, Bound::AtMost(most));
-    let row = |name, load, goals: Vec<Goal>| Row { goals, ..Row::new(name, GROUP, Workload::Small(load)) };
-    let restart = |name, is_killed| row(name, Restart { is_killed }, vec![times(Metric::RestartTime, 4.0)]);
-    let start = |name, with_streams, most| {
-        let goals = vec![at_most(Metric::AnonymousMemory, most), times(Metric::ProcessMemory, 1.0 / 0.6)];
-        row(name, Start { with_streams }, goals)
-    };
-    let mut rows = vec![
-        row("small-create", Creation { together: 1 }, vec![times(Metric::StreamCreationRate, 2.0)]),
-        row(
-            "small-create-64",
-            Creation { together: TOGETHER },
-            vec![goal(Metric::StreamCreationRate, Bound::AtLeast(5_000.0))],
-        ),
-        row("small-disk", Disk, vec![at_most(Metric::StreamDisk, 8.0), at_most(Metric::FreshDisk, 1024.0)]),
-        restart("small-restart-kill", true),
-        restart("small-restart-stop", false),
-        start("small-start-js", true, 1.5),
-        start("small-start", false, 1.2),
-        row("small-pressure", Pressure, vec![times(Metric::Latency999, 1.0)]),
-    ];
-    let subjects = streams::issue().into_iter().filter(|row| row.name == "js-subjects-file");
-    rows.extend(subjects.map(|row| Row { name: "small-subjects".to_owned(), group: GROUP, ..row }));
-    rows
 }
 
 impl fmt::Display for SmallLoad {

@@ -7,7 +7,7 @@ use myelin_loadgen::jetstream::stream::Storage;
 use myelin_loadgen::jetstream::{StreamLoad, StreamMode, WINDOW};
 use myelin_loadgen::metric::Metric;
 
-use crate::rows::{Bound, Goal, Row, Workload, goal, times};
+use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 
 /// What `--rows` calls the table of the issue.
 pub(crate) const ISSUE: &str = "js";

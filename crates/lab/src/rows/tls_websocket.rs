@@ -16,13 +16,13 @@ use myelin_loadgen::connection::transport::Transport;
 use myelin_loadgen::connection::{Connection, PATIENCE};
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::meter::{CpuTime, Meter};
-use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::flow::{Delivery, Flow};
 use myelin_loadgen::pubsub::publisher::{self, Until};
 use myelin_loadgen::pubsub::script::{Script, Sizes, Subjects};
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::rows::{Bound, Goal, Row, SUBJECTS, Workload, footprint, goal, times};
+use crate::rows::footprint;
+use crate::rows::subjects::SUBJECTS;
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 
@@ -70,21 +70,6 @@ impl fmt::Display for TlsWebSocketLoad {
             Self::Idle => write!(f, "memory of idle TLS connections"),
         }
     }
-}
-
-/// The rows, with the goals of the issue.
-pub(crate) fn rows() -> Vec<Row> {
-    let cpu = |factor| vec![times(Metric::Cpu, factor)];
-    let row =
-        |name: &str, load, goals: Vec<Goal>| Row { goals, ..Row::new(name, GROUP, Workload::Edges(load)) };
-    vec![
-        row("tls-1:1-128", TlsWebSocketLoad::Pair { over: Over::Tls, size: 128 }, cpu(1.5)),
-        row("tls-1:1-16K", TlsWebSocketLoad::Pair { over: Over::Tls, size: 16 * 1024 }, cpu(1.0)),
-        row("tls-handshakes", TlsWebSocketLoad::Handshakes, cpu(1.2)),
-        row("tls-idle", TlsWebSocketLoad::Idle, vec![goal(Metric::ConnectionMemory, Bound::Times(2.0))]),
-        row("ws-1:1-128", TlsWebSocketLoad::Pair { over: Over::WebSocket, size: 128 }, cpu(2.0)),
-        row("ws-deflate-1:1-128", TlsWebSocketLoad::Pair { over: Over::Deflate, size: 128 }, cpu(1.0)),
-    ]
 }
 
 /// What a run gave.

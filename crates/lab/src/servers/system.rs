@@ -7,11 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use myelin_loadgen::results::program_version;
 use serde::Deserialize;
-
-use crate::others;
-use crate::rows::Workload;
 
 /// A server program with the name that reports use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,22 +28,10 @@ pub(crate) enum SystemKind {
     Kafka,
 }
 
-impl SystemKind {
-    /// Whether such a server can do it.
-    pub(crate) fn can(self, workload: &Workload) -> bool {
-        self == Self::Nats || others::can(self, workload)
-    }
-}
-
 impl System {
     /// A server that speaks NATS.
     pub(crate) fn nats(name: &str, program: &Path) -> Self {
         Self { name: name.to_owned(), kind: SystemKind::Nats, program: program.to_path_buf() }
-    }
-
-    /// What it says about itself, on one line.
-    pub(crate) fn version(&self) -> String {
-        others::version(self).unwrap_or_else(|| program_version(&self.program))
     }
 
     /// Bytes of the program; of a directory, of all files in it.

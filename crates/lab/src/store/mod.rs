@@ -27,7 +27,7 @@ use std::time::Duration;
 use clap::Args;
 use myelin_loadgen::error::BenchError;
 
-use crate::rows::matches;
+use crate::rows::row::matches;
 use crate::servers::scratch::Scratch;
 use crate::store::figure::Figure;
 pub(crate) use crate::store::recovery::Part;

@@ -12,17 +12,14 @@ use std::time::Duration;
 use clap::Args;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::jetstream::consumers::Scale;
-use myelin_loadgen::meter;
 use myelin_loadgen::present::write;
 use myelin_loadgen::pubsub::flow;
 
 use crate::comparison::{self, Comparison, ComparisonSettings, Measured};
+use crate::file_limit::connections;
 use crate::rows;
 use crate::servers::scratch::{self, Scratch};
 use crate::servers::system::System;
-
-/// Descriptors that the driver needs besides one per connection.
-const SPARE_FILES: u64 = 500;
 
 pub(crate) const HELP: &str = "\
 Compare two server programs side by side, workload by workload.
@@ -92,7 +89,8 @@ pub(crate) struct TableArguments {
 
 /// Runs the command. The exit code says whether the goals were reached.
 pub(crate) fn run(arguments: &TableArguments) -> Result<ExitCode, BenchError> {
-    let rows: Vec<rows::Row> = rows::rows().into_iter().filter(|row| row.is_among(&arguments.rows)).collect();
+    let rows: Vec<rows::row::Row> =
+        rows::rows().into_iter().filter(|row| row.is_among(&arguments.rows)).collect();
     if rows.is_empty() {
         let names: Vec<String> = rows::rows().into_iter().map(|row| row.name).collect();
         let text = format!("no row matches {:?}; there are {}", arguments.rows, names.join(", "));
@@ -121,13 +119,6 @@ pub(crate) fn run(arguments: &TableArguments) -> Result<ExitCode, BenchError> {
     let failed =
         measured.iter().any(|measured| report::judge(measured).iter().any(report::JudgedFigure::failed));
     Ok(ExitCode::from(u8::from(failed)))
-}
-
-/// Connections that a process may open besides the files that it needs otherwise, of those that are
-/// wanted.
-pub(crate) fn connections(wanted: usize) -> usize {
-    let files = meter::raise_file_limit().saturating_sub(SPARE_FILES);
-    wanted.min(usize::try_from(files).unwrap_or(usize::MAX))
 }
 
 impl TableArguments {

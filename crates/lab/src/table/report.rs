@@ -12,7 +12,7 @@ use myelin_loadgen::units::figure;
 use serde_json::{Value, json};
 
 use crate::comparison::{Comparison, ComparisonSettings, Measured, SystemIndex};
-use crate::rows::Bound;
+use crate::rows::row::Bound;
 
 /// Who is who in the table: two systems, and the second once more.
 const REFERENCE: SystemIndex = SystemIndex(0);

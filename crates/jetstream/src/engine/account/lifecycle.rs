@@ -207,7 +207,7 @@ impl AccountStreams {
             ..stream::StreamSettings::default()
         };
         let server = jetstream.identity();
-        let sourcing = SourceReaders::new(&self.jetstream);
+        let sourcing = SourceReaders::of_stream(&self.jetstream);
         let last = store.state().totals.last_seq;
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());

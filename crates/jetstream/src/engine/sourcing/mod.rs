@@ -70,7 +70,7 @@ pub(super) struct SourceReaders {
 
 impl SourceReaders {
     /// Readers of a stream of this server, which copies nothing yet.
-    pub(super) fn new(jetstream: &Weak<JetStream>) -> Box<dyn Sourcing> {
+    pub(super) fn of_stream(jetstream: &Weak<JetStream>) -> Box<dyn Sourcing> {
         let (readers, looked_through) = (Mutex::default(), Arc::default());
         Box::new(Self { jetstream: Weak::clone(jetstream), readers, looked_through })
     }

@@ -262,3 +262,16 @@ fn an_update_to_interest_removes_what_nobody_needs() {
         assert!(bench.core.next_due().is_none_or(|at| at > bench.now));
     }
 }
+
+#[test]
+fn what_a_round_has_passed_is_looked_at_once_more() {
+    let (mut bench, consumers) = with(Retention::Interest, &[">"]);
+    bench.fill(&["a"; 100], 40);
+    bench.reconcile();
+    assert!(bench.core.next_due().is_some_and(|at| at <= bench.now), "the round is not through");
+    // These are behind it.
+    consumers.settle(1..=10);
+    bench.reconcile();
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 3990);
+}
