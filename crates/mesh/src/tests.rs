@@ -394,6 +394,23 @@ fn older_addresses_do_not_come_to_clients_later() {
 }
 
 #[test]
+fn much_interest_is_taken_in_slices() {
+    let [mut a, mut b] = ["A", "B"].map(|name| Node::new(name, "C", false, 1));
+    let (mut session, _) = LinkPair::new(&mut a, &mut b, dial(None)).dialler;
+    let before = session.known().facts().subscriptions;
+    let said: String = (0..2000).map(|n| format!("RS+ $G subject.{n}\r\n")).collect();
+    let (mut rest, mut slices) = (said.as_bytes(), 0);
+    while !rest.is_empty() {
+        let ingested = session.ingest(&mut a.shard, rest, None, Instant::now());
+        rest = &rest[ingested.bytes..];
+        slices += 1;
+        assert!(rest.is_empty() || matches!(ingested.next, Next::Flush), "{:?}", ingested.next);
+    }
+    assert_eq!(session.known().facts().subscriptions - before, 2000);
+    assert!(slices >= 4, "{slices}");
+}
+
+#[test]
 fn a_silent_peer_is_given_up() {
     let mut a = Node::new("A", "C", false, 3);
     let now = Instant::now();
