@@ -2,6 +2,9 @@
 //! the input is a message: subject and reply subject, then whatever is to stand in the header
 //! block, with `|` for the end of a line.
 //!
+//! The stream discards the old ones, or the new ones: that follows from the bytes, for two streams
+//! cost twice as much as one.
+//!
 //! Promised: nothing panics; what is said and stored is the same whether messages come in one
 //! buffer or each in its own; the limits of the stream hold; a message without a batch that has a
 //! reply subject gets one answer.
@@ -15,13 +18,12 @@ use std::sync::Arc;
 const NOW: Timestamp = 1_700_000_000_000_000_000;
 const MAX: i64 = 5;
 
-/// Any lines as messages for streams that allow everything.
+/// Any lines as messages for a stream that allows everything.
 pub fn publish(data: &[u8]) {
     let lines: Vec<_> = data.split(|byte| *byte == b'\n').map(Line::read).collect();
-    for discard in [Discard::Old, Discard::New] {
-        let together = run(&lines, discard, lines.len());
-        assert_eq!(run(&lines, discard, 1), together);
-    }
+    let discard = if crc32c::crc32c(data).is_multiple_of(2) { Discard::Old } else { Discard::New };
+    let together = run(&lines, discard, lines.len());
+    assert_eq!(run(&lines, discard, 1), together);
 }
 
 /// One message.

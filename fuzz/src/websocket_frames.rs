@@ -9,11 +9,21 @@ use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{
     BufferSpan, Ending, Extensions, FrameFault, FrameReader, FrameWriter, InflateLimits,
 };
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 
 const BUDGET: u64 = 1 << 16;
 
 type Outcome = (Vec<u8>, Option<Ending>);
+
+thread_local! {
+    /// Room for a piece and what comes out of it. Zeros are written once and not for each piece:
+    /// nobody reads what they have not written.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Windows of compression, which a shard's connections share as well.
+    static INFLATERS: RefCell<Inflaters> = RefCell::default();
+    static DEFLATER: RefCell<Deflater> = RefCell::default();
+}
 
 /// Any bytes as frames, and as the content of frames.
 pub fn websocket_frames(data: &[u8]) {
@@ -50,19 +60,32 @@ fn is_prefix(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Messages are gathered in the first `unknown` bytes, unless that is all.
-fn receive(mut receiver: FrameReader, bytes: &[u8], read: usize, most: usize, unknown: usize) -> Outcome {
-    let mut pool = Inflaters::default();
+fn receive(receiver: FrameReader, bytes: &[u8], read: usize, most: usize, unknown: usize) -> Outcome {
+    INFLATERS.with_borrow_mut(|pool| {
+        ROOM.with_borrow_mut(|room| receive_in((room, pool), receiver, bytes, read, (most, unknown)))
+    })
+}
+
+fn receive_in(
+    (room, pool): (&mut Vec<u8>, &mut Inflaters),
+    mut receiver: FrameReader,
+    bytes: &[u8],
+    read: usize,
+    (most, unknown): (usize, usize),
+) -> Outcome {
     let (mut content, mut answers) = (Vec::new(), 0);
     let (from, most) = if receiver.may_compress() { (most, most) } else { (0, most.max(read)) };
     for (i, piece) in bytes.chunks(read).enumerate() {
         let gathered = (unknown < usize::MAX && i * read < unknown).then_some(1 << 20);
         let allowed = InflateLimits { content: BUDGET, gathered };
-        let mut buf = vec![0; from + read + bytes.len()];
+        let length = from + read + bytes.len();
+        room.resize(room.len().max(length), 0);
+        let buf = &mut room[..length];
         buf[from..from + piece.len()].copy_from_slice(piece);
-        let n = receiver.decode(&mut buf, BufferSpan { from, len: piece.len(), most }, allowed, &mut pool);
+        let n = receiver.decode(buf, BufferSpan { from, len: piece.len(), most }, allowed, pool);
         content.extend_from_slice(&buf[..n]);
         while receiver.has_rest() {
-            let n = receiver.resume(&mut buf, from, most, allowed, &mut pool);
+            let n = receiver.resume(buf, from, most, allowed, pool);
             content.extend_from_slice(&buf[..n]);
         }
         let taken = receiver.take_answers().unwrap_or_default().len();
@@ -80,7 +103,7 @@ fn send(content: &[u8], choice: u8, allowed: usize) {
         takes_whole_messages: choice & 8 != 0,
         compresses: choice & 16 != 0,
     };
-    let (mut sender, mut deflater) = (FrameWriter::new(extensions), Deflater::default());
+    let mut sender = FrameWriter::new(extensions);
     let (mut wire, mut at, mut turn) = (Vec::new(), 0, 0);
     while at < content.len() {
         turn += 1;
@@ -92,7 +115,8 @@ fn send(content: &[u8], choice: u8, allowed: usize) {
         };
         let middle = at + (content.len() - at) / 2;
         let bufs = [IoSlice::new(&content[at..middle]), IoSlice::new(&content[middle..])];
-        match sender.write(&bufs, Some(&mut deflater), &mut out) {
+        let wrote = DEFLATER.with_borrow_mut(|deflater| sender.write(&bufs, Some(deflater), &mut out));
+        match wrote {
             Ok(n) => at += n,
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }

@@ -98,7 +98,7 @@ fn frame(bytes: &[u8]) -> Result<&[u8], String> {
     let end = position(bytes, b"\r\n").ok_or("a line without end")?;
     let (line, rest) = (&bytes[..end], &bytes[end + 2..]);
     let bad = |what: &str| Err(format!("{what}: {}", line.escape_ascii()));
-    if line.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+    if memchr::memchr2(b'\r', b'\n', line).is_some() {
         return bad("a line end inside a line");
     }
     if let Some(json) = line.strip_prefix(b"INFO ") {
@@ -150,7 +150,7 @@ fn number(word: &[u8]) -> Option<usize> {
 }
 
 fn position(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|window| window == what)
+    memchr::memmem::find(bytes, what)
 }
 
 #[cfg(test)]

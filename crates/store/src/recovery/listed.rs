@@ -58,7 +58,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// What was read of a segment.
+/// Result of reading a segment.
 struct Found {
     rows: Rows,
     times: Times,

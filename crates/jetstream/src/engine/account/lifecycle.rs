@@ -57,10 +57,7 @@ impl AccountStreams {
         };
         match jetstream.store.open_stream_before(found.id, settings, self.host.now(), &mut visit) {
             Ok((store, report)) => {
-                for notice in &report.notices {
-                    let line = format_args!("  Stream '{account} > {name}': {notice}");
-                    self.host.log(Level::Warn, line);
-                }
+                report.notices.iter().for_each(|notice| log(Level::Warn, notice));
                 let messages = store.state().totals.messages;
                 let listener = Arc::default();
                 let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
