@@ -6,13 +6,30 @@ use std::path::Path;
 use myelin_disk::Disk;
 
 use crate::StreamId;
-use crate::meta::{Meta, MetaCopies, MetaFault, read_copies};
+use crate::damage::Damage;
+use crate::meta::{META_COPIES, Meta, MetaCopies, MetaFault, read_copies};
 use crate::recovery::{Notice, move_aside};
+use crate::register::Register;
 
 use super::{FoundStream, StoreReport};
 
-/// Reads the names of stream `id` in `directory`, and repairs one copy from the other.
-pub(super) fn list(disk: &dyn Disk, directory: &Path, id: StreamId, report: &mut StoreReport) {
+/// Reads the names of stream `id` in `directory`, and repairs one copy from the other, or both from
+/// the register.
+pub(super) fn list(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: StreamId,
+    register: &Register,
+    report: &mut StoreReport,
+) {
+    match restore_older(disk, directory, id, register) {
+        Ok(notices) => report.notices.extend(notices),
+        Err(error) => {
+            report.notices.push(left(directory, META_COPIES[0], &error));
+            report.streams.extend(register.meta(id).map(|meta| FoundStream { id, meta }));
+            return;
+        }
+    }
     let copies = read_copies(disk, directory, id);
     let words = copies.words();
     let MetaCopies { best, faults } = copies;
@@ -23,6 +40,51 @@ pub(super) fn list(disk: &dyn Disk, directory: &Path, id: StreamId, report: &mut
         }
         Err(_) => report.unreadable.push((id, words)),
     }
+}
+
+/// Writes both copies as the register has them, if it has something newer.
+pub(super) fn restore_older(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: StreamId,
+    register: &Register,
+) -> io::Result<Vec<Notice>> {
+    let Some(meta) = register.meta(id) else { return Ok(Vec::new()) };
+    let copies = read_copies(disk, directory, id);
+    let is_whole = !is_older(&copies, &meta) && copies.faults.is_empty();
+    if is_whole || matches!(copies.best, Err(Damage::Version(..))) {
+        return Ok(Vec::new());
+    }
+    restore(disk, directory, &meta, &copies)
+}
+
+/// Whether what the register says of a stream is newer than what its directory does.
+fn is_older(copies: &MetaCopies, meta: &Meta) -> bool {
+    copies.best.as_ref().map_or(true, |best| best.generation < meta.generation)
+}
+
+/// Writes both copies as the register has them. What a crash leaves of copies that were being
+/// written is worth no word.
+fn restore(disk: &dyn Disk, directory: &Path, meta: &Meta, copies: &MetaCopies) -> io::Result<Vec<Notice>> {
+    for (name, fault) in &copies.faults {
+        if matches!(fault, MetaFault::Elsewhere(_)) {
+            // It may be the only one that the other stream has.
+            move_aside(disk, &directory.join(name), name)?;
+        }
+    }
+    for name in META_COPIES {
+        meta.write_copy(disk, directory, name)?;
+    }
+    let is_told = |(_, fault): &&(&'static str, MetaFault)| match fault {
+        MetaFault::Missing { .. } | MetaFault::Older { .. } => false,
+        MetaFault::Damaged(damage) => !matches!(damage, Damage::Short(_) | Damage::Magic(_)),
+        MetaFault::Differs | MetaFault::Elsewhere(_) => true,
+    };
+    let told = copies.faults.iter().filter(is_told).map(|(name, fault)| Notice::Repaired {
+        file: format!("{name} of stream {} of account {}", meta.name, meta.account),
+        what: format!("{fault}; written again from the register"),
+    });
+    Ok(told.collect())
 }
 
 /// Makes both copies say what `best` does. What was done is said; only a first second copy is not
