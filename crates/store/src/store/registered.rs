@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use myelin_disk::headroom::Headroom;
-use myelin_disk::{Disk, is_full};
+use myelin_disk::{Disk, is_full, write_again};
 
 use crate::StreamId;
 use crate::entropy::Entropy;
@@ -36,6 +36,16 @@ pub(crate) fn notices(contents: &RegisterContents) -> Vec<Notice> {
 pub(crate) fn hide_removed(disk: &dyn Disk, streams: &Path, contents: &RegisterContents) -> io::Result<()> {
     if contents.removed.is_empty() {
         return Ok(());
+    }
+    // A process that was killed may have written that they were removed, and not synced it: nothing
+    // goes before that is durable.
+    let root = streams.parent().unwrap_or(streams);
+    for name in NAMES {
+        match disk.open(&root.join(name)) {
+            Ok(file) => write_again(&*file, 0, file.len()?)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
     for entry in disk.list(streams)? {
         if stream_number(&entry.name).is_some_and(|id| contents.removed.contains(&id)) {
