@@ -475,7 +475,7 @@ impl Journal {
     /// The journal had failed before.
     pub(crate) fn drop_stream(&self, stream: StreamId) -> Result<(), JournalFailed> {
         self.with_files(&mut Vec::new(), |running| {
-            self.shared.dirty.of_stream(stream).iter().for_each(|file| file.abandon());
+            self.dirty_of(stream).iter().for_each(|file| file.abandon());
             running.files.abandon_stream(stream);
             Ok(())
         })

@@ -465,6 +465,8 @@ fn sync_names(disk: &dyn Disk, root: &Path, streams: &Path) -> Result<(), OpenEr
     }
     // So have those of streams that a process made or removed before it was killed.
     disk.sync_directory(streams).map_err(io("streams"))
+}
+
 /// What the root and the register have: which streams there are, before the journal is replayed.
 fn find_streams(
     disk: &Arc<dyn Disk>,

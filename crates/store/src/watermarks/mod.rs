@@ -349,8 +349,8 @@ impl WatermarkState {
             "a free slot is one of the file"
         );
         debug_assert!(
-            self.open.keys().all(|id| self.slot_of.contains_key(id)),
-            "a stream that is open is stated"
+            self.open.iter().all(|(id, open)| open.unstated.is_some() || self.slot_of.contains_key(id)),
+            "a stream that is open and has files is stated"
         );
         debug_assert!(
             self.found.keys().all(|id| !self.open.contains_key(id)),
