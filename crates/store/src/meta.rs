@@ -25,6 +25,11 @@ pub const MARKER: &str = "store";
 const META_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELMETA", version: 2, what: "meta" };
 const MARKER_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELSTOR", version: 2, what: "store marker" };
 
+/// The bytes of a copy of `meta`, whatever they are.
+pub(crate) fn read_bytes(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Damage> {
+    META_FILE.read(disk, path)
+}
+
 /// Facts about a stream that do not change with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {

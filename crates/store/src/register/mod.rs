@@ -14,7 +14,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -149,6 +149,12 @@ impl Register {
     /// Whether a stream is there and has no files.
     pub(crate) fn is_without_files(&self, id: StreamId) -> bool {
         self.streams().there.get(&id).is_some_and(|stream| !stream.has_files)
+    }
+
+    /// Streams that are there and have no files.
+    pub(crate) fn without_files(&self) -> BTreeSet<StreamId> {
+        let streams = self.streams();
+        streams.there.iter().filter(|(_, stream)| !stream.has_files).map(|(id, _)| *id).collect()
     }
 
     /// Whether it is stated that a stream was removed.

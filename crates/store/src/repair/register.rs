@@ -4,6 +4,7 @@
 use std::io;
 
 use crate::meta::{MARKER, Marker};
+use crate::recovery::stream_directory;
 use crate::register::{Register, read};
 use crate::store::{COPY, restore_registered};
 
@@ -20,7 +21,12 @@ pub(super) fn repair(repairing: &mut Repairing<'_>, store: u64) -> io::Result<()
             // What such a file holds may be for a stream that has no directory yet.
             let journal = disk.list(&root.join("journal")).unwrap_or_default();
             let has_kept = journal.iter().any(|entry| entry.name.starts_with("kept-"));
-            restore_registered(&**disk, root, &register, &contents, has_kept)
+            for restored in restore_registered(&**disk, root, &register, &contents, has_kept)? {
+                let path = stream_directory(root, restored.meta.stream).join(restored.name);
+                let what = format!("{}; written again from the register", restored.fault);
+                repairing.emit(RepairAction::new(RepairOutcome::Repaired, path, what));
+            }
+            Ok(())
         }
         Err(damage) => {
             let what = format!("{damage}: use a server of that version");

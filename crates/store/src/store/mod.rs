@@ -164,6 +164,7 @@ impl Store {
         sync_names(&*disk, &root, &streams)?;
         let mut report = StoreReport { notices, ..StoreReport::default() };
         let (contents, register) = find_streams(&disk, &root, &marker, &mut report)?;
+        let without_files = register.without_files();
         let config =
             JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
         let sizes = (*headroom::DEFAULT_BYTES.start()).min(headroom_bytes)..=headroom_bytes;
@@ -176,7 +177,7 @@ impl Store {
         let (journal, replayed) = headroom.with_room(open_journal).map_err(io("journal"))?;
         report.notices.extend(corrected(&replayed));
         report.replay = replayed;
-        let directories = directories(&*disk, &root, &contents).map_err(io("streams"))?;
+        let directories = directories(&*disk, &root, &contents, without_files).map_err(io("streams"))?;
         let (watermarks, notices) = Watermarks::open(&disk, &root, (store_id, reserve), &directories)?;
         report.notices.extend(notices);
         report.notices.extend(watermarks.misses_journal(&report.replay));
@@ -553,6 +554,8 @@ pub(crate) struct Directories {
     pub(crate) unfinished: BTreeSet<StreamId>,
     /// Streams that the register says are there.
     pub(crate) registered: BTreeSet<StreamId>,
+    /// Those of them that had no directory before the journal was replayed.
+    pub(crate) without_files: BTreeSet<StreamId>,
 }
 
 /// Lists them; there are none where the store has no `streams`.
@@ -560,19 +563,20 @@ pub(crate) fn directories(
     disk: &dyn Disk,
     root: &Path,
     contents: &RegisterContents,
+    without_files: BTreeSet<StreamId>,
 ) -> io::Result<Directories> {
-    let registered = contents.ids().collect();
-    let removed = contents.removed.iter().copied();
     let entries = match disk.list(&root.join("streams")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Directories { registered, unfinished: removed.collect(), ..Directories::default() });
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         entries => entries?,
     };
     let named =
         |number: fn(&str) -> Option<StreamId>| entries.iter().filter_map(move |entry| number(&entry.name));
-    let unfinished = named(unfinished_number).chain(removed).collect();
-    Ok(Directories { there: named(stream_number).collect(), unfinished, registered })
+    Ok(Directories {
+        there: named(stream_number).collect(),
+        unfinished: named(unfinished_number).chain(contents.removed.iter().copied()).collect(),
+        registered: contents.ids().collect(),
+        without_files,
+    })
 }
 
 fn remove_unfinished(disk: &dyn Disk, streams: &Path, report: &mut StoreReport) -> io::Result<()> {

@@ -15,7 +15,8 @@ use crate::recovery::{Notice, stream_directory};
 use crate::register::{NAMES, Register, RegisterContents};
 use crate::watermarks::Watermarks;
 
-use super::{FoundStream, StoreReport, metas, stream_number};
+use super::metas::{self, Restored};
+use super::{FoundStream, StoreReport, stream_number};
 
 /// What an operator should know of the files of the register.
 pub(crate) fn notices(contents: &RegisterContents) -> Vec<Notice> {
@@ -57,25 +58,27 @@ pub(crate) fn hide_removed(disk: &dyn Disk, streams: &Path, contents: &RegisterC
 }
 
 /// Gives streams of the register that have a directory their `meta`, where that is not as new, and
-/// the others a directory if `all` are to have one. For who looks at a store that is not open.
+/// the others a directory if `all` are to have one. Answers which copies had been damaged. For who
+/// looks at a store that is not open.
 pub(crate) fn restore(
     disk: &dyn Disk,
     root: &Path,
     register: &Register,
     contents: &RegisterContents,
     all: bool,
-) -> io::Result<()> {
+) -> io::Result<Vec<Restored>> {
+    let mut restored = Vec::new();
     for id in contents.ids() {
         let directory = stream_directory(root, id);
         let is_there = disk.list(&directory).is_ok();
         if is_there {
             register.note_files(id);
-            metas::restore_older(disk, &directory, id, register)?;
+            restored.extend(metas::restore_older(disk, &directory, id, register)?);
         } else if all {
             register.make_files(id)?;
         }
     }
-    Ok(())
+    Ok(restored)
 }
 
 /// The last steps of a start: adds streams that have no directory, and writes the register anew.

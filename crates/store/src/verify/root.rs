@@ -16,7 +16,7 @@ use crate::entropy::SeededEntropy;
 use crate::journal::{Journal, JournalConfig};
 use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
-use crate::recovery::{Notice, QUARANTINE};
+use crate::recovery::{Notice, QUARANTINE, stream_directory};
 use crate::register::{self, Register};
 use crate::store::{
     COPY, OURS, find_misplaced, hide_removed, is_unfinished, number, register_notices, restore_registered,
@@ -174,10 +174,15 @@ fn store_env(
     }
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
         hide_removed(&**overlay, &root.join("streams"), &contents)?;
-        restore_registered(&**overlay, root, &register, &contents, false)?;
+        for restored in restore_registered(&**overlay, root, &register, &contents, false)? {
+            let meaning = "The register has what it said; the next start writes it again.";
+            let path = stream_directory(root, restored.meta.stream).join(restored.name);
+            reporter.emit(Finding::damage(path, restored.fault, meaning));
+        }
+        let without_files = register.without_files();
         let report = crate::store::replay_journal(&**overlay, root, &register, &mut replay)?;
         let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0..=0)?;
-        let directories = crate::store::directories(&**overlay, root, &contents)?;
+        let directories = crate::store::directories(&**overlay, root, &contents, without_files)?;
         let watermarks = Watermarks::open(overlay, root, (store, Reserve::Nothing), &directories);
         let (watermarks, notices) = watermarks.map_err(|error| io::Error::other(error.to_string()))?;
         if let Some(missed) = watermarks.misses_journal(&report) {

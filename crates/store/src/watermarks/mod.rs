@@ -399,10 +399,10 @@ impl WatermarkState {
         state
     }
 
-    /// Frees the slots of streams that have no directory. One that was deleted has none either, but
+    /// Frees the slots of streams that have no directory, or that only a replay gave one. One that was deleted has none either, but
     /// its slot is free, or its directory still has the name under which it is removed.
     fn forget_vanished(&mut self, streams: &Directories) -> Vec<Notice> {
-        let is_gone = |id: &StreamId| !streams.there.contains(id);
+        let is_gone = |id: &StreamId| !streams.there.contains(id) || streams.without_files.contains(id);
         let gone: BTreeMap<StreamId, Statement> =
             self.found.iter().filter(|(id, _)| is_gone(id)).map(|(id, one)| (*id, *one)).collect();
         let mut notices = Vec::new();
