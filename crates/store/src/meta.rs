@@ -21,6 +21,8 @@ pub(crate) use copies::{MetaCopies, MetaFault, read as read_copies};
 
 /// The file of a store.
 pub const MARKER: &str = "store";
+/// Its second copy.
+pub(crate) const MARKER_COPY: &str = "store.copy";
 
 const META_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELMETA", version: 2, what: "meta" };
 const MARKER_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELSTOR", version: 2, what: "store marker" };

@@ -24,9 +24,8 @@ use myelin_disk::{Disk, File};
 
 use crate::StreamId;
 use crate::entropy::Entropy;
-use crate::meta::{MARKER, META_COPIES, Marker, Meta};
+use crate::meta::{MARKER, MARKER_COPY, META_COPIES, Marker, Meta};
 use crate::recovery::stream_directory;
-use crate::store::COPY;
 
 use format::{RegisterEntry, RegisterHeader};
 pub(crate) use read::{RegisterContents, read};
@@ -509,9 +508,11 @@ pub(crate) fn write_files(disk: &dyn Disk, root: &Path, meta: &Meta) -> io::Resu
 
 /// From here on an earlier version does not open the store: it would miss the streams.
 fn announce(disk: &dyn Disk, root: &Path) -> io::Result<()> {
-    let marker = [MARKER, COPY].iter().find_map(|name| Marker::read(disk, root, name).ok());
+    let marker = [MARKER, MARKER_COPY].iter().find_map(|name| Marker::read(disk, root, name).ok());
     let marker = marker.ok_or_else(|| io::Error::other("the store has no marker"))?;
-    [MARKER, COPY].iter().try_for_each(|name| Marker { has_register: true, ..marker }.write(disk, root, name))
+    [MARKER, MARKER_COPY]
+        .iter()
+        .try_for_each(|name| Marker { has_register: true, ..marker }.write(disk, root, name))
 }
 
 fn in_room<T>(headroom: Option<&Headroom>, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -44,7 +44,7 @@ fn filled(ids: std::ops::RangeInclusive<u64>) -> FaultyDisk {
     let disk = FaultyDisk::new(1);
     disk.make_directory(&root().join("streams")).unwrap();
     disk.sync_directory(Path::new("/")).unwrap();
-    for name in [MARKER, COPY] {
+    for name in [MARKER, MARKER_COPY] {
         Marker { id: [7; 16], has_register: false }.write(&disk, root(), name).unwrap();
     }
     let register = open(&disk);

@@ -12,8 +12,7 @@ use crate::meta::{MARKER, Marker};
 use crate::recovery::OpenError;
 use crate::register;
 
-/// The second copy.
-pub(crate) const COPY: &str = "store.copy";
+pub(crate) use crate::meta::MARKER_COPY as COPY;
 
 /// The store's marker; a new store gets one. A missing copy is made again, and one that does not know
 /// of the register yet.

@@ -92,9 +92,8 @@ fn restore(disk: &dyn Disk, directory: &Path, meta: &Meta, copies: &MetaCopies) 
         MetaFault::Differs | MetaFault::Elsewhere(_) => true,
     };
     let told = copies.faults.iter().filter(|(name, fault)| is_told(name, fault));
-    let told: Vec<Restored> = told
-        .map(|(name, fault)| Restored { meta: meta.clone(), name, fault: fault.to_string() })
-        .collect();
+    let told: Vec<Restored> =
+        told.map(|(name, fault)| Restored { meta: meta.clone(), name, fault: fault.to_string() }).collect();
     for (name, fault) in &copies.faults {
         if matches!(fault, MetaFault::Elsewhere(_)) {
             // It may be the only one that the other stream has.

@@ -163,8 +163,7 @@ impl Store {
         let store_id = number(&marker);
         sync_names(&*disk, &root, &streams)?;
         let mut report = StoreReport { notices, ..StoreReport::default() };
-        let (contents, register) = find_streams(&disk, &root, &marker, &mut report)?;
-        let without_files = register.without_files();
+        let (contents, register, without_files) = find_streams(&disk, &root, &marker, &mut report)?;
         let config =
             JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
         let sizes = (*headroom::DEFAULT_BYTES.start()).min(headroom_bytes)..=headroom_bytes;
@@ -468,13 +467,14 @@ fn sync_names(disk: &dyn Disk, root: &Path, streams: &Path) -> Result<(), OpenEr
     disk.sync_directory(streams).map_err(io("streams"))
 }
 
-/// What the root and the register have: which streams there are, before the journal is replayed.
+/// What the root and the register have: which streams there are, before the journal is replayed, and
+/// which of them have no files.
 fn find_streams(
     disk: &Arc<dyn Disk>,
     root: &Path,
     marker: &Marker,
     report: &mut StoreReport,
-) -> Result<(RegisterContents, Register), OpenError> {
+) -> Result<(RegisterContents, Register, BTreeSet<StreamId>), OpenError> {
     let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
     list_root(&**disk, root, report).map_err(io("the store directory"))?;
     let store = number(marker);
@@ -484,7 +484,8 @@ fn find_streams(
     let register = Register::resume(disk, root, store, &contents, marker.has_register);
     registered::hide_removed(&**disk, &root.join("streams"), &contents).map_err(io("streams"))?;
     list_streams(&**disk, root, &register, report).map_err(io("streams"))?;
-    Ok((contents, register))
+    let without_files = register.without_files();
+    Ok((contents, register, without_files))
 }
 
 /// Bits of the journal that were not what was written.
