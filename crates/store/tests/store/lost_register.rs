@@ -117,18 +117,16 @@ fn one_copy_is_enough() {
     }
 }
 
+/// After a loss of power, before a start has made its `meta` durable, only the register has a stream's
+/// name: without both copies it is told as one that cannot be read.
 #[test]
 fn without_both_streams_come_back_from_their_files_and_it_is_told() {
-    for end in ENDS {
+    for end in [End::Stop, End::Kill] {
         let (disk, _) = left(end);
         COPIES.iter().for_each(|name| replace(&disk, name, None));
         let (streams, told, is_damaged) = look(&disk, 2);
-        // After a loss of power `FULL` has its directory from the journal's block alone.
-        assert!(is_damaged, "{end:?}");
+        assert_eq!((&streams[..], is_damaged), (&all()[1..], true), "{end:?}");
         assert!(told.iter().any(|one| one.contains("may be missing")), "{end:?}: {told:?}");
-        if end != End::PowerLoss {
-            assert_eq!(streams, all()[1..], "{end:?}");
-        }
         // Said once: what is there now is written down again.
         let (again, told, is_damaged) = look(&disk, 3);
         assert_eq!((again, is_damaged), (streams, false), "{end:?}: {told:?}");
