@@ -59,7 +59,7 @@ impl Meta {
         META_FILE.frame(&self.body())
     }
 
-    /// What stands in the file, without its frame.
+    /// Content of the file, without its frame.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend_from_slice(&self.stream.0.to_le_bytes());

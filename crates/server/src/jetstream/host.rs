@@ -231,8 +231,8 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
     }
 }
 
-/// Answers a request, and with it those that wait and make streams, too: all are as durable as their
-/// answers say with one sync. Gives back a call of another kind that came meanwhile.
+/// Answers a request, and with it those that wait and make streams, too: all are as durable as
+/// their answers say with one sync. Gives back a call of another kind that came meanwhile.
 fn answer_all(
     jetstream: &Arc<JetStream>,
     threads: &Threads,

@@ -36,13 +36,13 @@ pub(super) struct RegisterHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
     Damaged,
-    /// It belongs to another store.
+    /// The file belongs to another store.
     Elsewhere,
     /// A later version wrote it.
     Version(u32),
 }
 
-/// What an entry says.
+/// Statement of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RegisterEntry {
     /// A stream was made, or has another configuration: the body of a `meta`.

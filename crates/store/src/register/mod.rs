@@ -6,8 +6,8 @@
 //! ([`Register::make_files`]), without a sync: until a start has found them durable
 //! ([`Register::settle`]), the register says what they have to.
 //!
-//! It must never say that a stream is there before its entry is durable, nor let an entry go whose
-//! stream has no durable `meta`.
+//! The register must never say that a stream is there before its entry is durable, nor let an entry
+//! go whose stream has no durable `meta`.
 
 mod format;
 mod read;
@@ -51,7 +51,7 @@ pub(crate) struct Register {
     /// Files, and where they end. Not held over a sync of an entry.
     state: Mutex<RegisterState>,
     /// Streams. Its lock is a leaf.
-    streams: Mutex<Streams>,
+    streams: Mutex<RegisteredStreams>,
     /// One makes the files of streams at a time.
     making: Mutex<()>,
     /// One syncs at a time; those who wait find theirs synced.
@@ -77,7 +77,7 @@ struct RegisterState {
 }
 
 #[derive(Debug, Default)]
-struct Streams {
+struct RegisteredStreams {
     there: HashMap<StreamId, RegisteredStream>,
     /// Streams that were removed, as long as files of theirs may be left.
     removed: HashSet<StreamId>,
@@ -95,14 +95,14 @@ struct RegisteredStream {
 
 /// Place of an entry that was written.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct WrittenEntry {
     number: u64,
     end: u64,
 }
 
 impl Register {
-    /// Goes on with what was [read]; [`Register::settle`] writes it anew. `is_announced`: the marker
-    /// of the store says that there is a register.
+    /// Goes on with what was [read]; [`Register::settle`] writes it anew. `is_announced`: the
+    /// marker of the store says that there is a register.
     pub(crate) fn resume(
         disk: &Arc<dyn Disk>,
         root: &Path,
@@ -120,7 +120,7 @@ impl Register {
         let there = contents.streams.iter().map(|(id, body)| {
             (*id, RegisteredStream { body: body.as_slice().into(), has_files: false, has_safe_name: false })
         });
-        let streams = Streams { there: there.collect(), removed: contents.removed.clone() };
+        let streams = RegisteredStreams { there: there.collect(), removed: contents.removed.clone() };
         Self {
             disk: Arc::clone(disk),
             root: root.to_path_buf(),
@@ -133,14 +133,14 @@ impl Register {
         }
     }
 
-    /// What is stated about a stream, if that may not stand in a durable `meta`: then nothing newer
+    /// Statement about a stream, if that may not stand in a durable `meta`: then nothing newer
     /// does.
     pub(crate) fn meta(&self, id: StreamId) -> Option<Meta> {
         let body = Arc::clone(&self.streams().there.get(&id)?.body);
         Meta::from_body(&body).ok()
     }
 
-    /// What is stated about a stream that has no files.
+    /// Statement about a stream that has no files.
     pub(crate) fn meta_without_files(&self, id: StreamId) -> Option<Meta> {
         if self.is_without_files(id) { self.meta(id) } else { None }
     }
@@ -171,7 +171,7 @@ impl Register {
     /// States that a stream is there, or what it is like from now on; durable on return.
     ///
     /// # Errors
-    /// Those of the disk: what was stated before is, unless not even that could be written again.
+    /// Of the disk: what was stated before is, unless not even that could be written again.
     pub(crate) fn state_stream(&self, meta: &Meta, entropy: &dyn Entropy) -> io::Result<()> {
         self.enter_stream(meta, entropy, true)
     }
@@ -189,11 +189,11 @@ impl Register {
     /// Makes durable what was noted.
     ///
     /// # Errors
-    /// Those of the disk: nobody knows what is there.
+    /// Of the disk: nobody knows what is there.
     pub(crate) fn complete(&self, entropy: &dyn Entropy) -> io::Result<()> {
         let (written, is_synced) = {
             let state = self.state();
-            (Written { number: state.number, end: state.end }, state.synced >= state.end)
+            (WrittenEntry { number: state.number, end: state.end }, state.synced >= state.end)
         };
         if is_synced {
             return Ok(());
@@ -230,7 +230,7 @@ impl Register {
     /// stream can be left.
     ///
     /// # Errors
-    /// Those of the disk. `true`: the stream is there as it was; `false`: the disk does not say.
+    /// Of the disk. `true`: the stream is there as it was; `false`: the disk does not say.
     pub(crate) fn state_removed(
         &self,
         id: StreamId,
@@ -261,21 +261,21 @@ impl Register {
         dead: u64,
         entropy: &dyn Entropy,
         headroom: Option<&Headroom>,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WrittenEntry> {
         let mut state = self.state();
         state.dead += dead;
         let is_full_of_dead = state.dead > MOST_DEAD && state.dead > state.end / 2;
         if state.files.is_none() || is_full_of_dead {
             // The entry is among what is written, durably.
             in_room(headroom, || self.write_anew(&mut state, entropy))?;
-            return Ok(Written { number: state.number, end: state.end });
+            return Ok(WrittenEntry { number: state.number, end: state.end });
         }
         in_room(headroom, || state.reserve(entry.length() as u64))?;
         state.append(entry).inspect_err(|_| state.files = None)
     }
 
     /// Makes an entry durable that was written.
-    fn sync(&self, written: Written) -> io::Result<()> {
+    fn sync(&self, written: WrittenEntry) -> io::Result<()> {
         let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, end) = {
             let state = self.state();
@@ -300,7 +300,7 @@ impl Register {
         synced
     }
 
-    /// What was written last does not count: writes anew what does, if it was written at all.
+    /// Takes back what was written last: writes anew what does, if it was written at all.
     /// Whether that is durable.
     fn take_back(&self, entropy: &dyn Entropy) -> bool {
         let mut state = self.state();
@@ -383,7 +383,7 @@ impl Register {
         // was answered.
         let noted = {
             let state = self.state();
-            (state.synced < state.end).then_some(Written { number: state.number, end: state.end })
+            (state.synced < state.end).then_some(WrittenEntry { number: state.number, end: state.end })
         };
         noted.map_or(Ok(()), |written| self.sync(written))?;
         write_files(&*self.disk, &self.root, &meta)?;
@@ -391,8 +391,8 @@ impl Register {
         Ok(())
     }
 
-    /// Makes the name of a stream's directory durable, if it is new: before anything in it is called
-    /// durable.
+    /// Makes the name of a stream's directory durable, if it is new: before anything in it is
+    /// called durable.
     pub(crate) fn make_name_safe(&self, id: StreamId) -> io::Result<()> {
         let is_new = |stream: &RegisteredStream| stream.has_files && !stream.has_safe_name;
         if !self.streams().there.get(&id).is_some_and(is_new) {
@@ -457,7 +457,7 @@ impl Register {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+    fn streams(&self) -> MutexGuard<'_, RegisteredStreams> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -478,7 +478,7 @@ impl RegisterState {
         Ok(())
     }
 
-    fn append(&mut self, entry: &RegisterEntry) -> io::Result<Written> {
+    fn append(&mut self, entry: &RegisterEntry) -> io::Result<WrittenEntry> {
         let mut bytes = Vec::with_capacity(entry.length());
         entry.encode(self.seed, self.next_serial, &mut bytes);
         for file in self.files.iter().flatten() {
@@ -486,7 +486,7 @@ impl RegisterState {
         }
         self.next_serial += 1;
         self.end += bytes.len() as u64;
-        Ok(Written { number: self.number, end: self.end })
+        Ok(WrittenEntry { number: self.number, end: self.end })
     }
 }
 

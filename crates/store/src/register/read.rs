@@ -19,7 +19,7 @@ use super::format::{self, HEADER_BYTES, HeaderFault, RegisterEntry, RegisterHead
 /// Streams of a register, as its files have them.
 #[derive(Debug, Default)]
 pub(crate) struct RegisterContents {
-    /// What is stated about each stream that was not removed.
+    /// Statements about each stream that was not removed.
     pub(super) streams: HashMap<StreamId, Vec<u8>>,
     /// Streams that were removed.
     pub(crate) removed: HashSet<StreamId>,

@@ -1,4 +1,4 @@
-//! What the register says after damage and after syncs that fail; crashes are tried in
+//! Statements of the register after damage and after syncs that fail; crashes are tried in
 //! `tests/store/crash/register.rs`.
 
 use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};

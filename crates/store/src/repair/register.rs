@@ -1,5 +1,5 @@
-//! Names of streams that only the register has for sure: into their directories, before anybody asks
-//! for them.
+//! Names of streams that only the register has for sure: into their directories, before anybody
+//! asks for them.
 
 use std::io;
 

@@ -14,8 +14,8 @@ use crate::register;
 
 pub(crate) use crate::meta::MARKER_COPY as COPY;
 
-/// The store's marker; a new store gets one. A missing copy is made again, and one that does not know
-/// of the register yet.
+/// The store's marker; a new store gets one. A missing copy is made again, and one that does not
+/// know of the register yet.
 pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Result<Marker, OpenError> {
     let copies = [MARKER, COPY].map(|name| Marker::read(disk, root, name));
     let is_new = copies.iter().all(|copy| matches!(copy, Err(error) if is_missing(error)));

@@ -393,7 +393,7 @@ impl Store {
         self.write_meta(&directory, Meta { config: blob.to_vec(), ..meta })
     }
 
-    /// What is written about a stream.
+    /// Text that is written about a stream.
     fn meta(&self, directory: &Path, id: StreamId) -> Result<Meta, OpenError> {
         match self.store_env.register.meta(id) {
             Some(meta) => Ok(meta),
@@ -467,8 +467,8 @@ fn sync_names(disk: &dyn Disk, root: &Path, streams: &Path) -> Result<(), OpenEr
     disk.sync_directory(streams).map_err(io("streams"))
 }
 
-/// What the root and the register have: which streams there are, before the journal is replayed, and
-/// which of them have no files.
+/// Streams of the root and of the register before the journal is replayed, and which of them have
+/// no files.
 fn find_streams(
     disk: &Arc<dyn Disk>,
     root: &Path,
@@ -555,7 +555,7 @@ pub(crate) struct Directories {
     pub(crate) unfinished: BTreeSet<StreamId>,
     /// Streams that the register says are there.
     pub(crate) registered: BTreeSet<StreamId>,
-    /// Those of them that had no directory before the journal was replayed.
+    /// Streams of the register that had no directory before the journal was replayed.
     pub(crate) without_files: BTreeSet<StreamId>,
 }
 

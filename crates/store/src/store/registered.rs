@@ -18,7 +18,7 @@ use crate::watermarks::Watermarks;
 use super::metas::{self, Restored};
 use super::{FoundStream, StoreReport, stream_number};
 
-/// What an operator should know of the files of the register.
+/// Notices about the files of the register, for an operator.
 pub(crate) fn notices(contents: &RegisterContents) -> Vec<Notice> {
     let healed = contents.healed.iter().map(|(name, what)| Notice::Repaired {
         file: (*name).to_owned(),

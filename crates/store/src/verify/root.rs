@@ -17,7 +17,7 @@ use crate::journal::{Journal, JournalConfig};
 use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::{Notice, QUARANTINE, stream_directory};
-use crate::register::{self, Register};
+use crate::register::{self, Register, RegisterContents};
 use crate::store::{
     COPY, OURS, find_misplaced, hide_removed, is_unfinished, number, register_notices, restore_registered,
     stream_number,
@@ -159,19 +159,7 @@ fn store_env(
 ) -> Option<Arc<StoreEnv>> {
     let config = JournalConfig { store_id: store, ..JournalConfig::default() };
     let directory = root.join("journal");
-    let contents = register::read(&**overlay, root, store, is_announced(&**overlay, root));
-    let contents = match contents {
-        Ok(contents) => contents,
-        Err(damage) => {
-            let meaning = "The server does not start with it.";
-            reporter.emit(Finding::damage(root.join(register::NAMES[0]), damage.to_string(), meaning));
-            return None;
-        }
-    };
-    let register = Register::resume(overlay, root, store, &contents, true);
-    for notice in register_notices(&contents) {
-        stated_streams(&notice, root, reporter);
-    }
+    let (contents, register) = read_register(overlay, root, store, reporter)?;
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
         hide_removed(&**overlay, &root.join("streams"), &contents)?;
         for restored in restore_registered(&**overlay, root, &register, &contents, false)? {
@@ -220,6 +208,28 @@ fn store_env(
             None
         }
     }
+}
+
+/// Reads the register, and reports what is wrong with it. `None`: nobody can go on with it.
+fn read_register(
+    overlay: &Arc<dyn Disk>,
+    root: &Path,
+    store: u64,
+    reporter: &mut Reporter<'_>,
+) -> Option<(RegisterContents, Register)> {
+    let contents = match register::read(&**overlay, root, store, is_announced(&**overlay, root)) {
+        Ok(contents) => contents,
+        Err(damage) => {
+            let meaning = "The server does not start with it.";
+            reporter.emit(Finding::damage(root.join(register::NAMES[0]), damage.to_string(), meaning));
+            return None;
+        }
+    };
+    for notice in register_notices(&contents) {
+        stated_streams(&notice, root, reporter);
+    }
+    let register = Register::resume(overlay, root, store, &contents, true);
+    Some((contents, register))
 }
 
 /// Whether the marker says that there is a register.

@@ -399,8 +399,9 @@ impl WatermarkState {
         state
     }
 
-    /// Frees the slots of streams that have no directory, or that only a replay gave one. One that was deleted has none either, but
-    /// its slot is free, or its directory still has the name under which it is removed.
+    /// Frees the slots of streams that have no directory, or that only a replay gave one. One that
+    /// was deleted has none either, but its slot is free, or its directory still has the name under
+    /// which it is removed.
     fn forget_vanished(&mut self, streams: &Directories) -> Vec<Notice> {
         let is_gone = |id: &StreamId| !streams.there.contains(id) || streams.without_files.contains(id);
         let gone: BTreeMap<StreamId, Statement> =

@@ -19,7 +19,7 @@ use crate::enumeration::{Loss, Script};
 #[derive(Clone, Debug)]
 pub(super) struct Workload;
 
-/// What is promised of a stream.
+/// Promises about a stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Promise {
     is_made: bool,
