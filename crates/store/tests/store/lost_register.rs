@@ -40,8 +40,8 @@ enum End {
 
 const ENDS: [End; 3] = [End::Stop, End::Kill, End::PowerLoss];
 
-/// A store with `FULL`, which has messages, `EMPTY`, and one that was removed; and the two copies as
-/// they were when there was `FULL` only.
+/// A store with `FULL`, which has messages, `EMPTY`, and one that was removed; and the two copies
+/// as they were when there was `FULL` only.
 fn left(end: End) -> (FaultyDisk, [Vec<u8>; 2]) {
     let disk = FaultyDisk::new(3);
     let (store, _) = open(&disk, 1);
@@ -117,8 +117,8 @@ fn one_copy_is_enough() {
     }
 }
 
-/// After a loss of power, before a start has made its `meta` durable, only the register has a stream's
-/// name: without both copies it is told as one that cannot be read.
+/// After a loss of power, before a start has made its `meta` durable, only the register has a
+/// stream's name: without both copies it is told as one that cannot be read.
 #[test]
 fn without_both_streams_come_back_from_their_files_and_it_is_told() {
     for end in [End::Stop, End::Kill] {

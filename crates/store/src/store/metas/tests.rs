@@ -31,8 +31,8 @@ fn create(store: &Store, name: &str) -> Stream {
     store.create_stream("A", name, b"first", StreamConfig::default(), 1).unwrap()
 }
 
-/// A store with one stream whose text was written twice, and which the register knows no more; where
-/// its copies are, and what they were before.
+/// A store with one stream whose text was written twice, and which the register knows no more;
+/// where its copies are, and what they were before.
 fn store_env() -> (FaultyDisk, StreamId, [PathBuf; 2], Vec<u8>) {
     let disk = FaultyDisk::new(1);
     let (store, _) = open(&disk, 1);
