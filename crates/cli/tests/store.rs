@@ -20,7 +20,11 @@ fn store(root: &Path, keys: Option<Keys>) {
         journal_file_bytes: 1 << 16,
         ..StoreOptions::new(root)
     };
-    let (store, _) = Store::open(Arc::new(RealDisk), options, Arc::new(SeededEntropy::new(1))).unwrap();
+    let open = |turn| {
+        let entropy = Arc::new(SeededEntropy::new(turn));
+        Store::open(Arc::new(RealDisk), options.clone(), entropy).unwrap().0
+    };
+    let store = open(1);
     let mut stream = store.create_stream("A", "ORDERS", b"", StreamConfig::default(), 1).unwrap();
     for at in 1..=10 {
         let message = NewMessage {
@@ -38,6 +42,9 @@ fn store(root: &Path, keys: Option<Keys>) {
         stream.finish(job.run(), 12).unwrap();
     }
     store.journal().round_now(&|| 13).unwrap();
+    drop((stream, store));
+    // Another start: its name stands in its own files only.
+    open(2).close(&|| 14).unwrap();
 }
 
 fn myelin(arguments: &[&str], directory: &Path) -> Output {

@@ -102,19 +102,6 @@ impl DocumentFormat {
         disk.sync_directory(directory)
     }
 
-    /// Writes equal files with this body into a directory that nobody refers to yet. They are
-    /// synced on return, their names are when the caller has synced the directory.
-    pub(crate) fn write_in_unfinished(
-        &self,
-        disk: &dyn Disk,
-        directory: &Path,
-        names: &[&str],
-        body: &[u8],
-    ) -> io::Result<()> {
-        let bytes = self.frame(body);
-        names.iter().try_for_each(|name| write_new(disk, &directory.join(name), &bytes))
-    }
-
     /// The bytes of a whole file.
     pub(crate) fn read(&self, disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Damage> {
         let file = disk.open(path)?;

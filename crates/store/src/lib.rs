@@ -74,6 +74,7 @@ mod flipped;
 mod id;
 mod jobs;
 mod recovery;
+mod register;
 pub mod repair;
 mod store;
 mod stream;

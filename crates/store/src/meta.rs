@@ -21,9 +21,16 @@ pub(crate) use copies::{MetaCopies, MetaFault, read as read_copies};
 
 /// The file of a store.
 pub const MARKER: &str = "store";
+/// Its second copy.
+pub(crate) const MARKER_COPY: &str = "store.copy";
 
 const META_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELMETA", version: 2, what: "meta" };
-const MARKER_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELSTOR", version: 1, what: "store marker" };
+const MARKER_FILE: DocumentFormat = DocumentFormat { magic: *b"MYELSTOR", version: 2, what: "store marker" };
+
+/// The bytes of a copy of `meta`, whatever they are.
+pub(crate) fn read_bytes(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Damage> {
+    META_FILE.read(disk, path)
+}
 
 /// Facts about a stream that do not change with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +59,8 @@ impl Meta {
         META_FILE.frame(&self.body())
     }
 
-    fn body(&self) -> Vec<u8> {
+    /// Content of the file, without its frame.
+    pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend_from_slice(&self.stream.0.to_le_bytes());
         body.extend_from_slice(&self.created.to_le_bytes());
@@ -69,6 +77,15 @@ impl Meta {
     /// What is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let (version, body) = META_FILE.versioned(bytes)?;
+        Self::of_body(body, version)
+    }
+
+    /// Reads what [`Meta::body`] gave.
+    pub(crate) fn from_body(body: &[u8]) -> Result<Self, Damage> {
+        Self::of_body(body, META_FILE.version)
+    }
+
+    fn of_body(body: &[u8], version: u32) -> Result<Self, Damage> {
         let mut fields = Fields(body);
         let meta = Self::take(&mut fields, version).filter(|_| fields.0.is_empty());
         meta.ok_or(Damage::Content(META_FILE.what))
@@ -84,12 +101,6 @@ impl Meta {
             sealed_keys: fields.blob()?.to_vec(),
             generation: if version == 1 { 0 } else { fields.u64()? },
         })
-    }
-
-    /// Makes it both copies in a directory that nobody refers to yet, whose names the caller makes
-    /// durable.
-    pub(crate) fn write_in_unfinished(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-        META_FILE.write_in_unfinished(disk, directory, &META_COPIES, &self.body())
     }
 
     /// Makes it the next generation of both copies in a stream's directory. Durable on return.
@@ -132,13 +143,21 @@ fn text(fields: &mut Fields<'_>) -> Option<String> {
 pub struct Marker {
     /// Random, given when the store was made.
     pub id: [u8; 16],
+    /// Whether streams may stand in the store's register only: an earlier version, which does not
+    /// know it, does not open the store then.
+    pub has_register: bool,
 }
 
 impl Marker {
     /// The file's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        MARKER_FILE.frame(&self.body())
+        self.format().frame(&self.body())
+    }
+
+    /// Version 1 of the marker says that there is no register.
+    fn format(&self) -> DocumentFormat {
+        DocumentFormat { version: if self.has_register { 2 } else { 1 }, ..MARKER_FILE }
     }
 
     fn body(&self) -> [u8; 44] {
@@ -152,9 +171,9 @@ impl Marker {
     /// # Errors
     /// What is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        let body = MARKER_FILE.body(bytes)?;
+        let (version, body) = MARKER_FILE.versioned(bytes)?;
         match body.split_first_chunk() {
-            Some((id, rest)) if rest == [0; 28] => Ok(Self { id: *id }),
+            Some((id, rest)) if rest == [0; 28] => Ok(Self { id: *id, has_register: version == 2 }),
             _ => Err(Damage::Content(MARKER_FILE.what)),
         }
     }
@@ -164,7 +183,7 @@ impl Marker {
     /// # Errors
     /// Those of the disk.
     pub fn write(&self, disk: &dyn Disk, directory: &Path, name: &str) -> io::Result<()> {
-        MARKER_FILE.replace(disk, directory, name, &self.body())
+        self.format().replace(disk, directory, name, &self.body())
     }
 
     /// Reads the marker in `directory`.
@@ -222,12 +241,14 @@ mod tests {
 
     #[test]
     fn a_marker_has_64_bytes() {
-        let marker = Marker { id: *b"0123456789abcdef" };
-        let good = marker.encode();
-        assert_eq!(good.len(), 64);
-        assert_eq!(Marker::decode(&good).unwrap(), marker);
+        let marker = Marker { id: *b"0123456789abcdef", has_register: false };
+        for has_register in [false, true] {
+            let marker = Marker { has_register, ..marker };
+            assert_eq!(marker.encode().len(), 64);
+            assert_eq!(Marker::decode(&marker.encode()).unwrap(), marker);
+        }
         assert!(matches!(Marker::decode(&meta().encode()), Err(Damage::Magic(_))));
-        let newer = DocumentFormat { version: 2, ..MARKER_FILE }.frame(&marker.body());
-        assert!(matches!(Marker::decode(&newer), Err(Damage::Version(_, 2))));
+        let newer = DocumentFormat { version: 3, ..MARKER_FILE }.frame(&marker.body());
+        assert!(matches!(Marker::decode(&newer), Err(Damage::Version(_, 3))));
     }
 }

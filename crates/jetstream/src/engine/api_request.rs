@@ -21,6 +21,12 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
+    /// Whether it is to make a stream: such requests share a sync.
+    pub fn makes_stream(&self) -> bool {
+        const VERB: &[u8] = b".STREAM.CREATE.";
+        self.subject.windows(VERB.len()).any(|part| part == VERB)
+    }
+
     /// Keeps a message that must not be answered on a shard.
     pub(super) fn new(account: &Arc<Account>, msg: MessageRef<'_>, origin: Option<&Arc<Conn>>) -> Self {
         Self {

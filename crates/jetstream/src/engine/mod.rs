@@ -284,6 +284,15 @@ impl JetStream {
         self.store.close(&|| self.host.now().unsigned_abs())
     }
 
+    /// Makes durable what answers say was made: one sync for all that were given since the last
+    /// call.
+    ///
+    /// # Errors
+    /// Nobody knows what the disk has of it: the answers must not be given.
+    pub fn settle(&self) -> io::Result<()> {
+        self.store.settle_streams()
+    }
+
     /// Sleeps until streams have changed and a little longer, so that what comes meanwhile is
     /// stated together. For a thread of its own. [`JetStream::wake_watermarks`] ends the sleep.
     pub fn wait_for_changes(&self) {

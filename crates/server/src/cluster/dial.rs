@@ -80,7 +80,7 @@ impl Dialler {
                 .debug(format_args!("Attempting reconnect for solicited route {:?}", dial.url.redacted()));
             tokio::time::sleep(again + Duration::from_millis(jitter)).await;
         }
-        let (mut attempts, mut pause) = (0, PAUSE);
+        let (mut attempts, mut pause) = (0_u32, PAUSE);
         while let Some(mesh) = self.mesh() {
             if dial.is_explicit && mesh.has_removed(&dial.url) {
                 return;

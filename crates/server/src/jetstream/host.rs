@@ -4,7 +4,7 @@ use super::{alarms, disk};
 use crate::logging::Logger;
 use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
-use crate::supervise::{self, SupervisedPart};
+use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Service};
 use myelin_jetstream::{ApiRequest, Host, JetStream, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
@@ -18,6 +18,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
+
+/// Requests that share a sync, at most: so long the first of them waits for the others.
+const MOST_TOGETHER: usize = 64;
 
 /// Order to the API's thread.
 enum Call {
@@ -215,14 +218,10 @@ impl Queues {
 }
 
 fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>) {
-    while let Ok(call) = calls.recv() {
+    let mut next = None;
+    while let Some(call) = next.take().or_else(|| calls.recv().ok()) {
         match call {
-            Call::Answer(request) => {
-                let account = Arc::clone(&request.account);
-                let out = supervise::guard(SupervisedPart::JsApi, || jetstream.answer(&request));
-                threads.waiting.fetch_sub(1, Relaxed);
-                threads.publish(&account, out.unwrap_or_default());
-            }
+            Call::Answer(request) => next = answer_all(jetstream, threads, calls, request),
             Call::Repair(account, stream) => {
                 // A panic was logged, and there is no answer to give.
                 let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));
@@ -231,6 +230,44 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
             Call::Stop => return,
         }
     }
+}
+
+/// Answers a request, and with it those that wait and make streams, too: all are as durable as
+/// their answers say with one sync. Gives back a call of another kind that came meanwhile.
+fn answer_all(
+    jetstream: &Arc<JetStream>,
+    threads: &Threads,
+    calls: &Receiver<Call>,
+    first: ApiRequest,
+) -> Option<Call> {
+    let (mut request, mut answers, mut other) = (first, Vec::new(), None);
+    loop {
+        let makes_stream = request.makes_stream();
+        let account = Arc::clone(&request.account);
+        let out = supervise::guard(SupervisedPart::JsApi, || jetstream.answer(&request));
+        answers.push((account, out.unwrap_or_default()));
+        if !makes_stream || answers.len() == MOST_TOGETHER {
+            break;
+        }
+        match calls.try_recv() {
+            Ok(Call::Answer(next)) if next.makes_stream() => request = next,
+            Ok(call) => {
+                other = Some(call);
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    if let Err(error) = jetstream.settle() {
+        threads.log.error(format_args!("JetStream cannot make streams durable, the server ends: {error}"));
+        threads.log.flush();
+        std::process::exit(JOURNAL_FAILED);
+    }
+    for (account, out) in answers {
+        threads.waiting.fetch_sub(1, Relaxed);
+        threads.publish(&account, out);
+    }
+    other
 }
 
 fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<ReadOrder>) {

@@ -144,6 +144,11 @@ impl AppendFile {
         self.id
     }
 
+    /// Whether nothing of it reaches a disk.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.journal.is_none()
+    }
+
     /// Which rewrite of the file this is.
     pub fn generation(&self) -> u64 {
         self.generation

@@ -153,8 +153,10 @@ impl AppendFile {
         })?;
         debug_assert!(end <= self.end(), "what is synced was appended");
         self.file.sync().map_err(failed)?;
-        if let Some(directory) = self.path.parent().filter(|_| is_new) {
-            disk.sync_directory(directory).map_err(failed)?;
+        if is_new {
+            // The directory of a stream's first file is as new as the file.
+            let mut above = self.path.ancestors().skip(1).take(2);
+            above.try_for_each(|directory| disk.sync_directory(directory)).map_err(failed)?;
         }
         // Perf: appends hold this lock as well, and each wait for it makes the round longer.
         if !is_noted {

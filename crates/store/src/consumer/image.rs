@@ -81,8 +81,6 @@ pub(super) fn write(disk: &dyn Disk, temporary: &Path, image: &[u8]) -> io::Resu
 /// Gives a file that was written its name. After an error it may have it or not.
 pub(super) fn name(disk: &dyn Disk, temporary: &Path, path: &Path) -> io::Result<()> {
     disk.rename(temporary, path)?;
-    match path.parent() {
-        Some(directory) => disk.sync_directory(directory),
-        None => Ok(()),
-    }
+    // The directory may be as new as the file.
+    path.ancestors().skip(1).take(2).try_for_each(|directory| disk.sync_directory(directory))
 }

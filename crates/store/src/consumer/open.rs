@@ -201,7 +201,12 @@ fn nothing() -> ReplayResult {
 
 fn list(place: &LogStorage, opened: &mut OpenedConsumers) -> Result<Vec<Candidate>, OpenError> {
     let mut candidates = Vec::new();
-    for entry in place.disk.list(&place.directory)? {
+    let entries = match place.disk.list(&place.directory) {
+        // A stream that has stored nothing has no directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        entries => entries?,
+    };
+    for entry in entries {
         if entry.is_directory {
             continue;
         }

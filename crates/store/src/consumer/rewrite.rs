@@ -81,6 +81,10 @@ impl Rewrite {
     /// Of the disk.
     pub fn write(&mut self) -> io::Result<Arc<dyn File>> {
         debug_assert!(self.rest.is_empty(), "it was drawn");
+        match self.tails.prepare() {
+            Err(error) if is_full(&error) && self.tails.give_room() => self.tails.prepare()?,
+            prepared => prepared?,
+        }
         let image = self.image.end();
         match image::write(&*self.disk, &self.temporary, image) {
             Err(error) if is_full(&error) && self.tails.give_room() => {

@@ -44,6 +44,14 @@ pub trait Tails: Send + Sync + Debug {
     /// Of the disk.
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>>;
 
+    /// Makes the place where logs are, before the first one is made there.
+    ///
+    /// # Errors
+    /// Of the disk.
+    fn prepare(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The disk is full: gives up space that was kept for this. Whether trying again has a point.
     fn give_room(&self) -> bool {
         false

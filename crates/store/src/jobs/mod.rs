@@ -108,7 +108,9 @@ impl Job {
     /// syncs them.
     pub fn run(self) -> Done {
         let Self { env, guard } = self;
-        let result = env.check().and_then(|()| match guard.task() {
+        let register = &env.files.store_env.register;
+        let begun = env.check().and_then(|()| Ok(register.make_name_safe(env.shared.id)?));
+        let result = begun.and_then(|()| match guard.task() {
             Task::Seal(sealing) => sealing.run(&env).map(|sealed| Finished::Sealed(Box::new(sealed))),
             Task::Merge(merging) => merging.run(&env).map(|merged| Finished::Merged(Box::new(merged))),
             Task::Compact(compaction) => {

@@ -69,15 +69,18 @@ struct Bench {
     shape: Shape,
     config: StreamConfig,
     seed: u64,
+    id: crate::StreamId,
     open: Option<(Store, Stream)>,
 }
 
 impl Bench {
     fn new(disk: Arc<dyn Disk>, root: &Path, shape: Shape, segment_bytes: u32) -> Self {
         let config = shape.config(segment_bytes);
-        let mut bench = Self { disk, root: root.to_owned(), shape, config, seed: 0, open: None };
+        let id = crate::StreamId(0);
+        let mut bench = Self { disk, root: root.to_owned(), shape, config, seed: 0, id, open: None };
         let store = bench.open_store();
         let stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+        bench.id = stream.id();
         bench.open = Some((store, stream));
         bench
     }
@@ -96,9 +99,7 @@ impl Bench {
     fn reopen(&mut self) {
         self.open = None;
         let store = self.open_store();
-        let name = self.disk.list(&self.root.join("streams")).unwrap().remove(0).name;
-        let id = crate::StreamId(u64::from_str_radix(&name, 16).unwrap());
-        let (stream, mut report) = store.open_stream(id, self.config, 1).unwrap();
+        let (stream, mut report) = store.open_stream(self.id, self.config, 1).unwrap();
         // Power was lost between the two copies of a first manifest.
         report
             .notices
@@ -116,12 +117,11 @@ impl Bench {
     }
 
     fn directory(&self) -> PathBuf {
-        let streams = self.root.join("streams");
-        streams.join(&self.disk.list(&streams).unwrap()[0].name)
+        crate::recovery::stream_directory(&self.root, self.id)
     }
 
     fn names(&self) -> Vec<String> {
-        self.disk.list(&self.directory()).unwrap().into_iter().map(|entry| entry.name).collect()
+        self.disk.list(&self.directory()).unwrap_or_default().into_iter().map(|entry| entry.name).collect()
     }
 
     fn segments(&self) -> Vec<u64> {

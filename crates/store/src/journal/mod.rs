@@ -468,6 +468,20 @@ impl Journal {
         full.map_or(Ok(()), Err)
     }
 
+    /// A stream was deleted on purpose, which is stated durably elsewhere: rounds leave alone its
+    /// files that are known here.
+    ///
+    /// # Errors
+    /// The journal had failed before.
+    pub(crate) fn drop_stream(&self, stream: StreamId) -> Result<(), JournalFailed> {
+        self.with_files(&mut Vec::new(), |running| {
+            self.dirty_of(stream).iter().for_each(|file| file.abandon());
+            running.files.abandon_stream(stream);
+            Ok(())
+        })
+        .map(drop)
+    }
+
     /// Lets go of files of `stream`, so that they can be opened anew: between two rounds, what is
     /// in memory only is written to them. `files` are those that the caller knows; the journal adds
     /// what it knows itself.

@@ -20,6 +20,7 @@ use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 use super::apply::Applying;
 use super::directory::{place_aside, set_aside};
 use super::{Notice, OpenError, Recovering};
+use crate::stream::Stream;
 
 /// How far later segments say that a file was synced.
 pub(super) type Durables = BTreeMap<SegmentNo, u64>;
@@ -346,6 +347,12 @@ pub(super) fn resume(
     // twice.
     let no = SegmentNo(last.0 + 1);
     let first_seq: Seq = shared.catalog().next_seq();
+    if open.is_none() && last == SegmentNo(0) && stated == LogPosition::START {
+        // Nothing was ever stored.
+        let active = Stream::placeholder(shared.id, Beginning::anew(no, first_seq), now);
+        shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
+        return Ok(Resumed { active, closed: None });
+    }
     let before = open.as_ref().map_or(0, |open| open.file.end());
     let at = Beginning { no, first_seq, before };
     let begun = files

@@ -127,7 +127,7 @@ pub(crate) fn open_stream(
     let (active, closed) = resumed.with(closed);
     let appended = closed.iter().filter(|closed| !closed.active.segment.is_sealed());
     let unsealed = appended.map(|closed| &closed.active.file).chain([&active.file]);
-    let unsealed: Vec<_> = unsealed.cloned().collect();
+    let unsealed: Vec<_> = unsealed.filter(|file| !file.is_in_memory()).cloned().collect();
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
     if let Some(uncertain) = report.uncertain.as_ref().filter(|_| config.is_copy) {

@@ -11,6 +11,7 @@ use crate::damage::Damage;
 use crate::flipped;
 use crate::journal::store_number;
 use crate::meta::{MARKER, Marker};
+use crate::register;
 use crate::store::{COPY, number};
 use crate::watermarks;
 
@@ -56,13 +57,15 @@ fn found(repairing: &Repairing<'_>) -> io::Result<(Marker, &'static str)> {
     }
     let mut id = [0; 16];
     repairing.options.entropy.fill(&mut id);
+    let names = repairing.disk.list(repairing.root)?;
+    let has_register = names.iter().any(|entry| register::NAMES.contains(&entry.name.as_str()));
     if let Some(number) = watermarks::store_number(&*repairing.disk, repairing.root) {
         id[..8].copy_from_slice(&number.to_le_bytes());
-        return Ok((Marker { id }, "made again from what the watermarks say"));
+        return Ok((Marker { id, has_register }, "made again from what the watermarks say"));
     }
     if let Some(number) = store_number(&*repairing.disk, &repairing.root.join("journal"))? {
         id[..8].copy_from_slice(&number.to_le_bytes());
-        return Ok((Marker { id }, "made again from what the journal's checksums say"));
+        return Ok((Marker { id, has_register }, "made again from what the journal's checksums say"));
     }
-    Ok((Marker { id }, "made anew; the journal holds nothing that needs the old one"))
+    Ok((Marker { id, has_register }, "made anew; the journal holds nothing that needs the old one"))
 }

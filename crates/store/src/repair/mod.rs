@@ -15,6 +15,7 @@ mod kept;
 mod manifests;
 mod markers;
 mod metas;
+mod register;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -103,6 +104,9 @@ pub fn repair(
         repairing.emit(RepairAction::new(RepairOutcome::Repaired, name, what));
     }
     let store = markers::repair(&mut repairing)?;
+    if let Some(store) = store {
+        register::repair(&mut repairing, store)?;
+    }
     metas::repair(&mut repairing)?;
     let renewed = manifests::repair(&mut repairing)?;
     if let Some(store) = store {

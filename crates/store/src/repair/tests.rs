@@ -60,7 +60,7 @@ fn put(stream: &mut Stream, n: u64) {
 /// Two streams: the first with sealed segments, a manifest and a consumer, the second with little.
 fn build(keys: Option<Keys>, compression: Compression) -> (FaultyDisk, [StreamId; 2]) {
     let disk = FaultyDisk::new(3);
-    let store = open(&disk, keys, 1);
+    let store = open(&disk, keys.clone(), 1);
     let create = |name| store.create_stream("A", name, name.as_bytes(), config(compression), 1).unwrap();
     let mut streams = [create("ONE"), create("TWO")];
     for n in 1..=60 {
@@ -85,6 +85,9 @@ fn build(keys: Option<Keys>, compression: Compression) -> (FaultyDisk, [StreamId
     store.journal().round_now(&|| 100).unwrap();
     drop((streams, consumers));
     store.journal().close(&|| 101).unwrap();
+    drop(store);
+    // Another start: the register lets go of streams whose names are durable.
+    open(&disk, keys, 2).journal().close(&|| 102).unwrap();
     (disk.power_cycle(Survival::None), ids)
 }
 

@@ -40,7 +40,12 @@ impl Store {
             disk: Arc::clone(&self.store_env.disk),
             directory,
             stream: id,
-            tails: Arc::new(WithHeadroom { tails, store_env: Arc::clone(&self.store_env), _claim: claim }),
+            tails: Arc::new(WithHeadroom {
+                tails,
+                store_env: Arc::clone(&self.store_env),
+                stream: id,
+                _claim: claim,
+            }),
             entropy: Arc::clone(&self.store_env.entropy),
             key: kind.zip(key),
         };
@@ -87,6 +92,7 @@ fn set_aside(disk: &dyn Disk, path: &Path) -> io::Result<Notice> {
 struct WithHeadroom {
     tails: JournalTails,
     store_env: Arc<StoreEnv>,
+    stream: StreamId,
     /// Held for as long as the consumers are.
     _claim: Claimed,
 }
@@ -95,6 +101,10 @@ impl Tails for WithHeadroom {
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>> {
         let tail = self.tails.attach(id, path, file, end)?;
         Ok(Box::new(RoomyTail { tail, store_env: Arc::clone(&self.store_env) }))
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.store_env.make_files(self.stream)
     }
 
     fn give_room(&self) -> bool {

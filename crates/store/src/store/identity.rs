@@ -10,16 +10,18 @@ use crate::damage::Damage;
 use crate::entropy::Entropy;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::OpenError;
+use crate::register;
 
-/// The second copy.
-pub(crate) const COPY: &str = "store.copy";
+pub(crate) use crate::meta::MARKER_COPY as COPY;
 
-/// The store's number; a new store gets one. A missing copy is made again.
-pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Result<u64, OpenError> {
+/// The store's marker; a new store gets one. A missing copy is made again, and one that does not
+/// know of the register yet.
+pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Result<Marker, OpenError> {
     let copies = [MARKER, COPY].map(|name| Marker::read(disk, root, name));
     let is_new = copies.iter().all(|copy| matches!(copy, Err(error) if is_missing(error)));
     let marker = match copies {
-        [Ok(marker), Ok(_)] => return Ok(number(&marker)),
+        [Ok(marker), Ok(copy)] if marker.has_register == copy.has_register => return Ok(marker),
+        [Ok(marker), Ok(_)] => Marker { has_register: true, ..marker },
         [Ok(marker), Err(_)] | [Err(_), Ok(marker)] => marker,
         [Err(damage), Err(_)] if !is_new => {
             let what = "both copies of the store's marker, which `myelin store repair` makes again";
@@ -34,13 +36,13 @@ pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Resul
             }
             let mut id = [0; 16];
             entropy.fill(&mut id);
-            Marker { id }
+            Marker { id, has_register: false }
         }
     };
     for name in [MARKER, COPY] {
         marker.write(disk, root, name).map_err(|error| OpenError::new("the store's marker", error))?;
     }
-    Ok(number(&marker))
+    Ok(marker)
 }
 
 fn is_missing(damage: &Damage) -> bool {
@@ -48,7 +50,8 @@ fn is_missing(damage: &Damage) -> bool {
 }
 
 fn has_streams(disk: &dyn Disk, root: &Path) -> io::Result<bool> {
-    Ok(!disk.list(&root.join("streams"))?.is_empty())
+    let has_register = disk.list(root)?.iter().any(|entry| register::NAMES.contains(&entry.name.as_str()));
+    Ok(has_register || !disk.list(&root.join("streams"))?.is_empty())
 }
 
 pub(crate) fn number(marker: &Marker) -> u64 {

@@ -6,13 +6,30 @@ use std::path::Path;
 use myelin_disk::Disk;
 
 use crate::StreamId;
-use crate::meta::{Meta, MetaCopies, MetaFault, read_copies};
+use crate::damage::Damage;
+use crate::meta::{self, META_COPIES, Meta, MetaCopies, MetaFault, read_copies};
 use crate::recovery::{Notice, move_aside};
+use crate::register::Register;
 
 use super::{FoundStream, StoreReport};
 
-/// Reads the names of stream `id` in `directory`, and repairs one copy from the other.
-pub(super) fn list(disk: &dyn Disk, directory: &Path, id: StreamId, report: &mut StoreReport) {
+/// Reads the names of stream `id` in `directory`, and repairs one copy from the other, or both from
+/// the register.
+pub(super) fn list(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: StreamId,
+    register: &Register,
+    report: &mut StoreReport,
+) {
+    match restore_older(disk, directory, id, register) {
+        Ok(restored) => report.notices.extend(restored.into_iter().map(Restored::notice)),
+        Err(error) => {
+            report.notices.push(left(directory, META_COPIES[0], &error));
+            report.streams.extend(register.meta(id).map(|meta| FoundStream { id, meta }));
+            return;
+        }
+    }
     let copies = read_copies(disk, directory, id);
     let words = copies.words();
     let MetaCopies { best, faults } = copies;
@@ -23,6 +40,79 @@ pub(super) fn list(disk: &dyn Disk, directory: &Path, id: StreamId, report: &mut
         }
         Err(_) => report.unreadable.push((id, words)),
     }
+}
+
+/// A damaged copy that was written again from the register.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    pub(crate) meta: Meta,
+    pub(crate) name: &'static str,
+    /// Fault, in words.
+    pub(crate) fault: String,
+}
+
+impl Restored {
+    fn notice(self) -> Notice {
+        let Self { meta: Meta { name: stream, account, .. }, name, fault } = self;
+        Notice::Repaired {
+            file: format!("{name} of stream {stream} of account {account}"),
+            what: format!("{fault}; written again from the register"),
+        }
+    }
+}
+
+/// Writes both copies as the register has them, if it has something newer. Answers those that were
+/// damaged.
+pub(super) fn restore_older(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: StreamId,
+    register: &Register,
+) -> io::Result<Vec<Restored>> {
+    let Some(meta) = register.meta(id) else { return Ok(Vec::new()) };
+    let copies = read_copies(disk, directory, id);
+    let is_whole = !is_older(&copies, &meta) && copies.faults.is_empty();
+    if is_whole || matches!(copies.best, Err(Damage::Version(..))) {
+        return Ok(Vec::new());
+    }
+    restore(disk, directory, &meta, &copies)
+}
+
+/// Whether what the register says of a stream is newer than what its directory does.
+fn is_older(copies: &MetaCopies, meta: &Meta) -> bool {
+    copies.best.as_ref().map_or(true, |best| best.generation < meta.generation)
+}
+
+/// Writes both copies as the register has them. What a crash leaves of copies that were being
+/// written is worth no word.
+fn restore(disk: &dyn Disk, directory: &Path, meta: &Meta, copies: &MetaCopies) -> io::Result<Vec<Restored>> {
+    let is_told = |name: &str, fault: &MetaFault| match fault {
+        MetaFault::Missing { .. } | MetaFault::Older { .. } => false,
+        MetaFault::Damaged(_) => !is_unfinished(disk, &directory.join(name), meta),
+        MetaFault::Differs | MetaFault::Elsewhere(_) => true,
+    };
+    let told = copies.faults.iter().filter(|(name, fault)| is_told(name, fault));
+    let told: Vec<Restored> =
+        told.map(|(name, fault)| Restored { meta: meta.clone(), name, fault: fault.to_string() }).collect();
+    for (name, fault) in &copies.faults {
+        if matches!(fault, MetaFault::Elsewhere(_)) {
+            // It may be the only one that the other stream has.
+            move_aside(disk, &directory.join(name), name)?;
+        }
+    }
+    for name in META_COPIES {
+        meta.write_copy(disk, directory, name)?;
+    }
+    Ok(told)
+}
+
+/// Whether a copy is what a crash may leave of one that was being written: the beginning of it, or
+/// with sectors of zeros.
+fn is_unfinished(disk: &dyn Disk, path: &Path, meta: &Meta) -> bool {
+    const SECTOR: usize = 512;
+    let Ok(bytes) = meta::read_bytes(disk, path) else { return false };
+    let has_empty_sector = bytes.chunks(SECTOR).any(|sector| sector.iter().all(|byte| *byte == 0));
+    meta.encode().starts_with(&bytes) || has_empty_sector
 }
 
 /// Makes both copies say what `best` does. What was done is said; only a first second copy is not

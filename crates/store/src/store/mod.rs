@@ -8,14 +8,17 @@
 //! ROOT/lock                 locked while a process has the store open
 //! ROOT/journal/             rounds that are not in the streams' files yet
 //! ROOT/headroom             space for what must still be written on a full disk
-//! ROOT/streams/ID/          one directory per stream
+//! ROOT/register             which streams there are that have stored nothing yet, and a copy
+//! ROOT/streams/ID/          one directory per stream that has
 //! ROOT/quarantine/          what was moved aside; never read, never removed
 //! ```
 
 mod consumers;
 mod identity;
+mod lifecycle;
 mod metas;
 mod misplaced;
+mod registered;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -38,18 +41,17 @@ use crate::flipped;
 use crate::id::StreamPart;
 use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
-use crate::meta::Meta;
+use crate::meta::{Marker, Meta};
 use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
-use crate::stream::{
-    Active, Beginning, Blocks, Catalog, Claimed, Files, SegmentStorage, StoreEnv, Stream, StreamShared,
-    TableCache,
-};
+use crate::register::{self, Register, RegisterContents};
+use crate::stream::{Blocks, Claimed, Files, StoreEnv, Stream, TableCache};
 pub use crate::watermarks::Reserve;
-use crate::watermarks::{self, OpenedStream, Watermarks};
-use crate::{SegmentNo, Storage, StreamId, Timestamp};
+use crate::watermarks::{self, Watermarks};
+use crate::{Storage, StreamId, Timestamp};
 
 pub(crate) use identity::{COPY, number};
 pub(crate) use misplaced::{find as find_misplaced, set_all_aside};
+pub(crate) use registered::{hide_removed, notices as register_notices, restore as restore_registered};
 pub(crate) use replay::run as replay_journal;
 
 /// How a store is opened.
@@ -157,11 +159,11 @@ impl Store {
         let streams = root.join("streams");
         let (lock, notices) = take_possession(&*disk, &root)?;
         disk.make_directory(&streams).map_err(io("streams"))?;
-        let store_id = identity::load(&*disk, &root, &*entropy)?;
+        let marker = identity::load(&*disk, &root, &*entropy)?;
+        let store_id = number(&marker);
         sync_names(&*disk, &root, &streams)?;
         let mut report = StoreReport { notices, ..StoreReport::default() };
-        list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
-        list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
+        let (contents, register, without_files) = find_streams(&disk, &root, &marker, &mut report)?;
         let config =
             JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
         let sizes = (*headroom::DEFAULT_BYTES.start()).min(headroom_bytes)..=headroom_bytes;
@@ -169,16 +171,12 @@ impl Store {
         let headroom = headroom.map_err(io("headroom"))?;
         let open_journal = || {
             let (journal, mut replay) = Journal::open(Arc::clone(&disk), &root.join("journal"), config)?;
-            replay::run(&*disk, &root, &mut replay).map(|report| (journal, report))
+            replay::run(&*disk, &root, &register, &mut replay).map(|report| (journal, report))
         };
         let (journal, replayed) = headroom.with_room(open_journal).map_err(io("journal"))?;
-        let corrected = replayed.corrected.iter().map(|(path, bit)| Notice::Repaired {
-            file: path.display().to_string(),
-            what: format!("{}; it was read as it was", flipped::words(*bit as usize)),
-        });
-        report.notices.extend(corrected);
+        report.notices.extend(corrected(&replayed));
         report.replay = replayed;
-        let directories = directories(&*disk, &root).map_err(io("streams"))?;
+        let directories = directories(&*disk, &root, &contents, without_files).map_err(io("streams"))?;
         let (watermarks, notices) = Watermarks::open(&disk, &root, (store_id, reserve), &directories)?;
         report.notices.extend(notices);
         report.notices.extend(watermarks.misses_journal(&report.replay));
@@ -186,6 +184,9 @@ impl Store {
         journal.set_marks(&watermarks);
         // Only now: their names say that the streams were deleted, and not lost.
         remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
+        let found = (&register, &contents);
+        registered::finish(&*disk, &root, found, &watermarks, (&*entropy, &headroom), &mut report)
+            .map_err(io("the register of streams"))?;
         let store_env = Arc::new(StoreEnv {
             handles: Arc::new(Handles::new(Arc::clone(&disk), open_files)),
             slots: Arc::new(TableCache::new(table_bytes)),
@@ -194,6 +195,7 @@ impl Store {
             journal,
             headroom,
             watermarks,
+            register,
             entropy,
             keys,
             unsealed,
@@ -241,6 +243,7 @@ impl Store {
         self.store_env.journal.close(clock)?;
         let stated = self.store_env.watermarks.write(self.store_env.journal.shared().changed());
         stated
+            .and_then(|()| self.store_env.register.close())
             .and_then(|()| self.store_env.watermarks.close())
             .map_err(|error| JournalFailed::at_stop(&self.root.join(watermarks::NAMES[0]), &error))
     }
@@ -261,87 +264,6 @@ impl Store {
     #[must_use]
     pub fn block_bytes(&self) -> usize {
         self.store_env.blocks.bytes()
-    }
-
-    /// Makes a stream. It is there for good when this returns.
-    ///
-    /// # Errors
-    /// Nothing was made.
-    pub fn create_stream(
-        &self,
-        account: &str,
-        name: &str,
-        blob: &[u8],
-        config: StreamConfig,
-        now: Timestamp,
-    ) -> Result<Stream, OpenError> {
-        let mut number = [0; 8];
-        self.store_env.entropy.fill(&mut number);
-        let id = StreamId(u64::from_le_bytes(number).max(1));
-        let claim = self.claim(id, StreamPart::Messages)?;
-        let config = StreamConfig { storage: Storage::File, ..config };
-        let (key, sealed_keys) = self.new_key(id);
-        let meta = Meta {
-            stream: id,
-            created: now,
-            account: account.to_owned(),
-            name: name.to_owned(),
-            config: blob.to_vec(),
-            sealed_keys,
-            generation: 1,
-        };
-        let directory = stream_directory(&self.root, id);
-        let io = |error: io::Error| OpenError::new("a new stream", error);
-        let made = self.make_directory(&directory, &meta);
-        made.inspect_err(|_| self.unmake_directory(&directory)).map_err(io)?;
-        let files = Files { store_env: Arc::clone(&self.store_env), directory, key, _claim: claim };
-        let catalog = Catalog::new(self.index_seed, Arc::clone(&self.store_env.slots), config.first_seq);
-        let first_seq = catalog.next_seq();
-        let shared = StreamShared::new(id, Storage::File, catalog, Arc::clone(&self.store_env.blocks));
-        let listener = Some(Arc::clone(&shared));
-        let active = files.begin_segment(
-            id,
-            Beginning::anew(SegmentNo(1), first_seq),
-            config.durability,
-            listener,
-            now,
-        );
-        let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
-        let active: Active = active.map_err(|error| io(error.into_io()))?;
-        shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
-        let found = first_seq.saturating_sub(1);
-        let opened = OpenedStream { found, durability: config.durability };
-        self.store_env.watermarks.attach(id, &shared, &[&active.file], opened);
-        Ok(Stream::assemble(shared, config, SegmentStorage::Files(files), active, Vec::new(), None))
-    }
-
-    fn new_key(&self, id: StreamId) -> (Option<StreamKey>, Vec<u8>) {
-        let Some(keys) = &self.store_env.keys else { return (None, Vec::new()) };
-        let key = StreamKey::generate(&*self.store_env.entropy);
-        let sealed = key.seal(keys.kind, &keys.current, id, &*self.store_env.entropy);
-        (Some(key), sealed)
-    }
-
-    /// A directory is complete before it gets the name by which it is found.
-    fn make_directory(&self, directory: &Path, meta: &Meta) -> io::Result<()> {
-        let disk = &*self.store_env.disk;
-        let unfinished = directory.with_extension("tmp");
-        disk.make_directory(&unfinished)?;
-        meta.write_in_unfinished(disk, &unfinished)?;
-        disk.sync_directory(&unfinished)?;
-        disk.rename(&unfinished, directory)?;
-        disk.sync_directory(&self.root.join("streams"))
-    }
-
-    /// Removes a directory that could not be made in full and must not be found. What cannot be
-    /// removed now is removed at the next start, unless a loss of power brings the name back: then
-    /// it is an empty stream.
-    fn unmake_directory(&self, directory: &Path) {
-        let disk = &*self.store_env.disk;
-        let unfinished = directory.with_extension("tmp");
-        let _ = disk.rename(directory, &unfinished);
-        let _ = remove_files(disk, &unfinished);
-        let _ = disk.sync_directory(&self.root.join("streams"));
     }
 
     /// Opens a stream that the report of [`Store::open`] names, or one whose [`Stream`] was dropped
@@ -378,6 +300,10 @@ impl Store {
         // Only the journal knows what a stream that was dropped had not written yet.
         let left = self.store_env.journal.leave(id, StreamPart::Messages, Vec::new());
         left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
+        if self.store_env.register.is_without_files(id) {
+            let config = StreamConfig { storage: Storage::File, ..config };
+            return Ok((self.begin_stream(id, config, key, claim, now), StreamReport::default()));
+        }
         let files = Files { store_env: Arc::clone(&self.store_env), directory, key, _claim: claim };
         let config = StreamConfig { storage: Storage::File, ..config };
         recovery::open_stream(id, files, config, (self.index_seed, now), visitor)
@@ -415,6 +341,9 @@ impl Store {
         }
         let Some(files) = stream.files().cloned() else { return Err(refused("it is in memory only")) };
         stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
+        // What has failed may have been its first file.
+        let made = self.store_env.make_files(id);
+        made.map_err(|error| OpenError::new("a failed stream", error))?;
         let (anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
         stream.hand_on(&anew);
         *stream = anew;
@@ -436,8 +365,7 @@ impl Store {
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is
     /// sealed anew.
     fn open_key(&self, directory: &Path, id: StreamId) -> Result<Option<StreamKey>, OpenError> {
-        let meta = Meta::read(&*self.store_env.disk, directory, id)
-            .map_err(|damage| OpenError::new("meta", damage))?;
+        let meta = self.meta(directory, id)?;
         if meta.sealed_keys.is_empty() {
             return Ok(None);
         }
@@ -449,8 +377,7 @@ impl Store {
             opened.map_err(|error| OpenError::new("meta", io::Error::other(error.to_string())))?;
         if reseal == NeedsReseal::Yes {
             let sealed_keys = key.seal(keys.kind, &keys.current, meta.stream, &*self.store_env.entropy);
-            let meta = Meta { sealed_keys, ..meta };
-            meta.write(&*self.store_env.disk, directory).map_err(|error| OpenError::new("meta", error))?;
+            self.write_meta(directory, Meta { sealed_keys, ..meta })?;
         }
         Ok(Some(key))
     }
@@ -462,82 +389,34 @@ impl Store {
     /// or the new one.
     pub fn write_blob(&self, id: StreamId, blob: &[u8]) -> Result<(), OpenError> {
         let directory = stream_directory(&self.root, id);
-        let disk = &*self.store_env.disk;
-        let meta = Meta::read(disk, &directory, id).map_err(|damage| OpenError::new("meta", damage))?;
-        let meta = Meta { config: blob.to_vec(), ..meta };
-        meta.write(disk, &directory).map_err(|error| OpenError::new("meta", error))
+        let meta = self.meta(&directory, id)?;
+        self.write_meta(&directory, Meta { config: blob.to_vec(), ..meta })
     }
 
-    /// Removes a stream and all its data. It is gone for good once this returns, even if files are
-    /// left over: those go at the next start. Its consumers must not be used any more.
-    ///
-    /// # Errors
-    /// The stream is still there as it was, and this may be repeated. But if [`Stream::failure`]
-    /// says that it was deleted, the disk does not say which: the next start finds all of it or
-    /// nothing.
-    pub fn delete_stream(&self, stream: &mut Stream) -> Result<(), OpenError> {
-        self.delete(stream.id(), &mut || stream.abandon())
-    }
-
-    /// Removes a stream that nobody has opened, as [`Store::delete_stream`] does.
-    ///
-    /// # Errors
-    /// The stream is open; or as [`Store::delete_stream`].
-    pub fn delete_unopened(&self, id: StreamId) -> Result<(), OpenError> {
-        let _claim = self.claim(id, StreamPart::Messages)?;
-        self.delete(id, &mut || {})
-    }
-
-    /// Removes a stream; `abandon` is called when its files are not to be used any more.
-    fn delete(&self, id: StreamId, abandon: &mut dyn FnMut()) -> Result<(), OpenError> {
-        let directory = stream_directory(&self.root, id);
-        let doomed = directory.with_extension("tmp");
-        let failed = |error| OpenError::new("a stream to delete", error);
-        let disk = &*self.store_env.disk;
-        disk.rename(&directory, &doomed).map_err(failed)?;
-        let streams = self.root.join("streams");
-        if let Err(error) = disk.sync_directory(&streams) {
-            // Back for sure, or else nothing more may be promised of it.
-            let back = disk.rename(&doomed, &directory).and_then(|()| disk.sync_directory(&streams));
-            back.unwrap_or_else(|_| abandon());
-            return Err(failed(error));
+    /// Text that is written about a stream.
+    fn meta(&self, directory: &Path, id: StreamId) -> Result<Meta, OpenError> {
+        match self.store_env.register.meta(id) {
+            Some(meta) => Ok(meta),
+            None => Meta::read(&*self.store_env.disk, directory, id)
+                .map_err(|damage| OpenError::new("meta", damage)),
         }
-        // From here on nothing needs its files, nor could they be made durable: the directory has
-        // another name.
-        abandon();
-        let has_note = self.note_dropped(id);
-        self.store_env.slots.forget_stream(id);
-        self.store_env.blocks.forget_stream(id);
-        // What cannot be removed now is removed at the next start.
-        self.store_env.watermarks.remove(id);
-        let _ = self.remove_content(&directory, &doomed);
-        if has_note {
-            // Without a note it has to tell a replay that the stream is gone.
-            let _ = disk.remove_directory(&doomed);
-        }
-        Ok(())
     }
 
-    /// Removes the files of the stream that was in `directory` and is in `doomed`.
-    fn remove_content(&self, directory: &Path, doomed: &Path) -> io::Result<()> {
-        for entry in self.store_env.disk.list(doomed)? {
-            // It was opened under its old name.
-            self.store_env.handles.forget(&directory.join(&entry.name));
-            self.store_env.disk.remove_file(&doomed.join(&entry.name))?;
-        }
-        Ok(())
-    }
-
-    /// Whether the journal says that the stream is gone. One that has failed says so to everybody.
-    fn note_dropped(&self, id: StreamId) -> bool {
-        let journal = &self.store_env.journal;
-        let noted = journal.note_dropped(id).is_ok();
-        noted || (self.store_env.headroom.release().unwrap_or(false) && journal.note_dropped(id).is_ok())
+    /// Makes it what is written about a stream. Durable on return.
+    fn write_meta(&self, directory: &Path, meta: Meta) -> Result<(), OpenError> {
+        let StoreEnv { register, disk, entropy, .. } = &*self.store_env;
+        let written = if register.meta(meta.stream).is_some() {
+            let next = Meta { generation: meta.generation + 1, ..meta };
+            register.state_stream(&next, &**entropy)
+        } else {
+            meta.write(&**disk, directory)
+        };
+        written.map_err(|error| OpenError::new("meta", error))
     }
 }
 
 /// Names in the root that are ours.
-pub(crate) const OURS: [&str; 9] = [
+pub(crate) const OURS: [&str; 11] = [
     "store",
     "store.copy",
     LOCK,
@@ -547,6 +426,8 @@ pub(crate) const OURS: [&str; 9] = [
     recovery::QUARANTINE,
     watermarks::NAMES[0],
     watermarks::NAMES[1],
+    register::NAMES[0],
+    register::NAMES[1],
 ];
 
 /// The file in the root that an open store has locked.
@@ -586,6 +467,35 @@ fn sync_names(disk: &dyn Disk, root: &Path, streams: &Path) -> Result<(), OpenEr
     disk.sync_directory(streams).map_err(io("streams"))
 }
 
+/// Streams of the root and of the register before the journal is replayed, and which of them have
+/// no files.
+fn find_streams(
+    disk: &Arc<dyn Disk>,
+    root: &Path,
+    marker: &Marker,
+    report: &mut StoreReport,
+) -> Result<(RegisterContents, Register, BTreeSet<StreamId>), OpenError> {
+    let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
+    list_root(&**disk, root, report).map_err(io("the store directory"))?;
+    let store = number(marker);
+    let contents = register::read(&**disk, root, store, marker.has_register)
+        .map_err(|damage| OpenError::new("the register of streams", damage))?;
+    report.notices.extend(registered::notices(&contents));
+    let register = Register::resume(disk, root, store, &contents, marker.has_register);
+    registered::hide_removed(&**disk, &root.join("streams"), &contents).map_err(io("streams"))?;
+    list_streams(&**disk, root, &register, report).map_err(io("streams"))?;
+    let without_files = register.without_files();
+    Ok((contents, register, without_files))
+}
+
+/// Bits of the journal that were not what was written.
+fn corrected(replayed: &ReplayReport) -> impl Iterator<Item = Notice> {
+    replayed.corrected.iter().map(|(path, bit)| Notice::Repaired {
+        file: path.display().to_string(),
+        what: format!("{}; it was read as it was", flipped::words(*bit as usize)),
+    })
+}
+
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {
         if !OURS.contains(&entry.name.as_str()) && !entry.name.ends_with(".tmp") {
@@ -596,7 +506,12 @@ fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Resu
     Ok(())
 }
 
-fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
+fn list_streams(
+    disk: &dyn Disk,
+    root: &Path,
+    register: &Register,
+    report: &mut StoreReport,
+) -> io::Result<()> {
     let streams = root.join("streams");
     for entry in disk.list(&streams)? {
         let path = streams.join(&entry.name);
@@ -609,7 +524,8 @@ fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::R
             }
             continue;
         };
-        metas::list(disk, &path, id, report);
+        register.note_files(id);
+        metas::list(disk, &path, id, register, report);
     }
     Ok(())
 }
@@ -634,20 +550,34 @@ fn unfinished_number(name: &str) -> Option<StreamId> {
 pub(crate) struct Directories {
     /// Of streams that are there, readable or not.
     pub(crate) there: BTreeSet<StreamId>,
-    /// Of streams that were being made or removed when a process ended.
+    /// Of streams that were being made or removed when a process ended, and those that the register
+    /// says were removed.
     pub(crate) unfinished: BTreeSet<StreamId>,
+    /// Streams that the register says are there.
+    pub(crate) registered: BTreeSet<StreamId>,
+    /// Streams of the register that had no directory before the journal was replayed.
+    pub(crate) without_files: BTreeSet<StreamId>,
 }
 
 /// Lists them; there are none where the store has no `streams`.
-pub(crate) fn directories(disk: &dyn Disk, root: &Path) -> io::Result<Directories> {
+pub(crate) fn directories(
+    disk: &dyn Disk,
+    root: &Path,
+    contents: &RegisterContents,
+    without_files: BTreeSet<StreamId>,
+) -> io::Result<Directories> {
     let entries = match disk.list(&root.join("streams")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Directories::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         entries => entries?,
     };
-    let named = |number: fn(&str) -> Option<StreamId>| {
-        entries.iter().filter_map(|entry| number(&entry.name)).collect()
-    };
-    Ok(Directories { there: named(stream_number), unfinished: named(unfinished_number) })
+    let named =
+        |number: fn(&str) -> Option<StreamId>| entries.iter().filter_map(move |entry| number(&entry.name));
+    Ok(Directories {
+        there: named(stream_number).collect(),
+        unfinished: named(unfinished_number).chain(contents.removed.iter().copied()).collect(),
+        registered: contents.ids().collect(),
+        without_files,
+    })
 }
 
 fn remove_unfinished(disk: &dyn Disk, streams: &Path, report: &mut StoreReport) -> io::Result<()> {

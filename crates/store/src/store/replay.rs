@@ -9,14 +9,29 @@ use myelin_disk::Disk;
 use crate::journal::{JournalReplay, ReplayReport, ReplayTarget, Resolution};
 use crate::manifest;
 use crate::recovery::stream_directory;
+use crate::register::Register;
 use crate::segment::SegmentHeader;
 use crate::stream::segment_name;
 use crate::{FileKind, SegmentNo, StreamId};
 
 /// Writes what the journal holds into the streams' files.
-pub(crate) fn run(disk: &dyn Disk, root: &Path, replay: &mut JournalReplay) -> io::Result<ReplayReport> {
+pub(crate) fn run(
+    disk: &dyn Disk,
+    root: &Path,
+    register: &Register,
+    replay: &mut JournalReplay,
+) -> io::Result<ReplayReport> {
     let mut covered = HashMap::new();
-    replay.run(&mut |target| resolve(disk, root, &mut covered, target))
+    replay.run(&mut |target| {
+        if register.is_removed(target.file.stream) {
+            return Ok(Resolution::Skip);
+        }
+        if target.offset == 0 {
+            // Only the journal made its first bytes durable, and with them that it has a directory.
+            register.make_durable_files(target.file.stream)?;
+        }
+        resolve(disk, root, &mut covered, target)
+    })
 }
 
 fn resolve(

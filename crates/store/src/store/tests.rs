@@ -6,6 +6,7 @@ use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
 use myelin_disk::interrupted::{Interrupted, Moment};
 
 use super::*;
+use crate::SegmentNo;
 use crate::config::Durability;
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
@@ -307,8 +308,9 @@ fn a_stream_with_a_job_out_is_not_opened_anew() {
 
 #[test]
 fn a_stream_that_could_not_be_deleted_goes_on() {
-    // The rename, and the sync behind it.
-    for point in 0..2 {
+    // Behind the two steps for room, which are tried twice: both copies of the register, and the
+    // sync of the first.
+    for point in 2..5 {
         let disk = Arc::new(FaultyDisk::new(9));
         let (store, _) = open(&disk, 1);
         let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };

@@ -440,11 +440,41 @@ impl Stream {
         }
     }
 
+    /// A segment that a stream in files shows as long as it has stored nothing.
+    pub(crate) fn placeholder(id: StreamId, at: Beginning, now: Timestamp) -> Active {
+        segment_storage::begin_in_memory(id, at, now)
+    }
+
+    /// Whether the active segment is a [`Stream::placeholder`].
+    fn has_placeholder(&self) -> bool {
+        self.active.file.is_in_memory() && !self.segment_storage.is_memory()
+    }
+
+    /// Begins the first segment in a file: something is to be stored.
+    fn begin_first(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let Segment { no, first_seq, .. } = *self.active.segment;
+        debug_assert!(self.active.file.end() == crate::segment::HEADER_BYTES as u64, "it takes nothing");
+        let listener = Some(Arc::clone(&self.shared));
+        let at = Beginning::anew(no, first_seq);
+        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
+        let begun = begun.map_err(|error| match error {
+            StoreError::Failed(why) => self.fail(&why),
+            error => error,
+        })?;
+        self.shared.catalog_mut().replace_active(Arc::clone(&begun.segment));
+        self.durable_mark = (no.0, 0);
+        self.active = begun;
+        Ok(())
+    }
+
     /// Sees to it that the active segment takes `bytes` more.
     fn make_room(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
         // Tables say in 32 bits where an entry begins.
         if bytes > u64::from(u32::MAX) - crate::segment::HEADER_BYTES as u64 {
             return Err(StoreError::TooLarge);
+        }
+        if self.has_placeholder() {
+            self.begin_first(now)?;
         }
         let end = self.active.file.end();
         let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;

@@ -65,6 +65,9 @@ impl Stream {
     /// out again. The old one ends with an entry that says so, and its footer does: what it cut off
     /// stays away, though the new segment be lost.
     pub(super) fn roll_behind(&mut self, last: Option<Seq>, now: Timestamp) -> Result<Removed, StoreError> {
+        if self.has_placeholder() {
+            self.begin_first(now)?;
+        }
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
         let is_memory = self.segment_storage.is_memory();

@@ -1,5 +1,6 @@
 //! Where a stream's segments are made: in memory, or as files of a store.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::id::{StreamPart, nanos};
 use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
 use crate::record::FileContext;
+use crate::register::Register;
 use crate::segment::SegmentHeader;
 use crate::watermarks::Watermarks;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
@@ -43,6 +45,7 @@ pub(crate) struct StoreEnv {
     pub(crate) journal: Arc<Journal>,
     pub(crate) headroom: Headroom,
     pub(crate) watermarks: Arc<Watermarks>,
+    pub(crate) register: Register,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
     pub(crate) unsealed: Unsealed,
@@ -50,6 +53,17 @@ pub(crate) struct StoreEnv {
     pub(crate) claims: ClaimSet<(StreamId, StreamPart)>,
     /// On the store's directory, for as long as anything of the store may write.
     pub(crate) _lock: Box<dyn Lock>,
+}
+
+impl StoreEnv {
+    /// Gives a stream its directory, if it has none, and has it stated from now on.
+    pub(crate) fn make_files(&self, id: StreamId) -> io::Result<()> {
+        if self.register.is_without_files(id) {
+            self.register.make_files(id)?;
+            self.watermarks.begin_stating(id);
+        }
+        Ok(())
+    }
 }
 
 /// Storage in which a stream's segments are made.
@@ -117,8 +131,8 @@ impl Beginning {
 }
 
 /// Segments in memory have a header like those in files, so that offsets mean the same and 0 is
-/// never a message's.
-pub(super) fn begin_in_memory(stream: StreamId, at: Beginning, now: Timestamp) -> Active {
+/// never a message's. A stream in files begins with one that is never written to.
+pub(crate) fn begin_in_memory(stream: StreamId, at: Beginning, now: Timestamp) -> Active {
     let header = header(stream, at, [0; 16], None);
     let id = FileId { stream, kind: FileKind::Segment(at.no) };
     let file = AppendFile::in_memory(id, Arc::new(MemoryFile::new()));
@@ -192,7 +206,8 @@ impl Files {
         let no = at.no;
         let context = self.context(&header).expect("a new segment is encrypted with the key at hand");
         let path = self.segment_path(no);
-        let made = self.store_env.disk.create(&path).map_err(StoreError::from_io)?;
+        let made = self.store_env.make_files(stream).and_then(|()| self.store_env.disk.create(&path));
+        let made = made.map_err(StoreError::from_io)?;
         let id = FileId { stream, kind: FileKind::Segment(no) };
         let on_durable = listener.map(|shared| shared as Arc<dyn OnDurable>);
         let journal = &self.store_env.journal;

@@ -131,7 +131,10 @@ impl Disk for Overlay {
             Err(_) if matches!(changes.get(directory), Some(OverlayEntry::Directory)) => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        for (path, change) in changes.iter().filter(|(path, _)| path.parent() == Some(directory)) {
+        // Paths below a directory stand together.
+        let below =
+            changes.range(directory.to_path_buf()..).take_while(|(path, _)| path.starts_with(directory));
+        for (path, change) in below.filter(|(path, _)| path.parent() == Some(directory)) {
             let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else {
                 continue;
             };

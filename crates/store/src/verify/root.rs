@@ -16,8 +16,12 @@ use crate::entropy::SeededEntropy;
 use crate::journal::{Journal, JournalConfig};
 use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
-use crate::recovery::{Notice, QUARANTINE};
-use crate::store::{COPY, OURS, find_misplaced, is_unfinished, number, stream_number};
+use crate::recovery::{Notice, QUARANTINE, stream_directory};
+use crate::register::{self, Register, RegisterContents};
+use crate::store::{
+    COPY, OURS, find_misplaced, hide_removed, is_unfinished, number, register_notices, restore_registered,
+    stream_number,
+};
 use crate::stream::{Blocks, StoreEnv, TableCache};
 use crate::watermarks::{self, After, Mark, Reserve, Statement, Watermarks};
 
@@ -123,7 +127,7 @@ fn markers(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> Option<
         reporter.emit(Finding::damage(root.join(name), damage.to_string(), meaning));
     }
     if let [first, second] = &valid[..]
-        && first != second
+        && first.id != second.id
     {
         let meaning = "One of them came from another store: the journal belongs to the one that opens it.";
         reporter.emit(Finding::damage(root.join(COPY), "it differs from the other copy", meaning));
@@ -155,10 +159,18 @@ fn store_env(
 ) -> Option<Arc<StoreEnv>> {
     let config = JournalConfig { store_id: store, ..JournalConfig::default() };
     let directory = root.join("journal");
+    let (contents, register) = read_register(overlay, root, store, reporter)?;
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
-        let report = crate::store::replay_journal(&**overlay, root, &mut replay)?;
+        hide_removed(&**overlay, &root.join("streams"), &contents)?;
+        for restored in restore_registered(&**overlay, root, &register, &contents, false)? {
+            let meaning = "The register has what it said; the next start writes it again.";
+            let path = stream_directory(root, restored.meta.stream).join(restored.name);
+            reporter.emit(Finding::damage(path, restored.fault, meaning));
+        }
+        let without_files = register.without_files();
+        let report = crate::store::replay_journal(&**overlay, root, &register, &mut replay)?;
         let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0..=0)?;
-        let directories = crate::store::directories(&**overlay, root)?;
+        let directories = crate::store::directories(&**overlay, root, &contents, without_files)?;
         let watermarks = Watermarks::open(overlay, root, (store, Reserve::Nothing), &directories);
         let (watermarks, notices) = watermarks.map_err(|error| io::Error::other(error.to_string()))?;
         if let Some(missed) = watermarks.misses_journal(&report) {
@@ -166,6 +178,7 @@ fn store_env(
                 "Messages that were acknowledged just before the end may be lost; all others are not.";
             reporter.emit(Finding::damage(&directory, missed.to_string(), meaning));
         }
+        restore_registered(&**overlay, root, &register, &contents, true)?;
         Ok((journal, headroom, report, watermarks, notices))
     });
     match opened {
@@ -180,6 +193,7 @@ fn store_env(
                 journal,
                 headroom,
                 watermarks: Arc::new(watermarks),
+                register,
                 // What it is needed for is written to the overlay only.
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),
@@ -194,6 +208,49 @@ fn store_env(
             None
         }
     }
+}
+
+/// Reads the register, and reports what is wrong with it. `None`: nobody can go on with it.
+fn read_register(
+    overlay: &Arc<dyn Disk>,
+    root: &Path,
+    store: u64,
+    reporter: &mut Reporter<'_>,
+) -> Option<(RegisterContents, Register)> {
+    let contents = match register::read(&**overlay, root, store, is_announced(&**overlay, root)) {
+        Ok(contents) => contents,
+        Err(damage) => {
+            let meaning = "The server does not start with it.";
+            reporter.emit(Finding::damage(root.join(register::NAMES[0]), damage.to_string(), meaning));
+            return None;
+        }
+    };
+    for notice in register_notices(&contents) {
+        stated_streams(&notice, root, reporter);
+    }
+    let register = Register::resume(overlay, root, store, &contents, true);
+    Some((contents, register))
+}
+
+/// Whether the marker says that there is a register.
+fn is_announced(disk: &dyn Disk, root: &Path) -> bool {
+    let markers = [MARKER, COPY].map(|name| Marker::read(disk, root, name));
+    markers.into_iter().flatten().any(|marker| marker.has_register)
+}
+
+/// Reports what is wrong with the register.
+fn stated_streams(notice: &Notice, root: &Path, reporter: &mut Reporter<'_>) {
+    let (file, what, meaning) = match notice {
+        Notice::Repaired { file, what } => {
+            (file.as_str(), what.clone(), "The other copy is good; the next start writes both again.")
+        }
+        other => (
+            register::NAMES[0],
+            other.to_string(),
+            "What had stored nothing and is not found otherwise is lost unless the file can be restored from a backup.",
+        ),
+    };
+    reporter.emit(Finding::damage(root.join(file), what, meaning));
 }
 
 /// Reports what is wrong with the watermarks, or with what they say.

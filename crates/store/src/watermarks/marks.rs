@@ -84,6 +84,13 @@ pub(super) struct MarkState {
     rests: bool,
 }
 
+impl MarkState {
+    /// Of a stream that is not stated yet.
+    pub(super) fn resting() -> Self {
+        Self { rests: true, ..Self::default() }
+    }
+}
+
 /// Requests of streams about their marks.
 #[derive(Debug, Default)]
 pub(super) struct MarkRequests {

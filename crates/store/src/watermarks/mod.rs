@@ -89,6 +89,8 @@ struct OpenStream {
     /// How many consumers there are.
     consumers: Weak<AtomicU32>,
     marked: MarkState,
+    /// How it was opened, if it is not stated as long as it has no files.
+    unstated: Option<OpenedStream>,
 }
 
 impl Watermarks {
@@ -191,9 +193,10 @@ impl Watermarks {
         let (log, consumers) = before.map(|open| (open.log, open.consumers)).unwrap_or_default();
         let segments =
             files.iter().filter_map(|file| Some((segment_of(file)?, Arc::downgrade(file)))).collect();
-        state
-            .open
-            .insert(id, OpenStream { stream: Arc::downgrade(stream), segments, log, consumers, marked });
+        state.open.insert(
+            id,
+            OpenStream { stream: Arc::downgrade(stream), segments, log, consumers, marked, unstated: None },
+        );
         if let Some(found) = found {
             // What is no fact now must not be taken for one when the consumers are opened.
             state.slots[at].log_written = found.log.1;
@@ -208,6 +211,42 @@ impl Watermarks {
             // An older statement that a loss of power brings back would be taken for damage.
             let _ = state.copies.sync();
         }
+    }
+
+    /// A stream without files was opened: it is stated once it has some.
+    pub(crate) fn attach_without_files(
+        &self,
+        id: StreamId,
+        stream: &Arc<StreamShared>,
+        opened: OpenedStream,
+    ) {
+        let stream = Arc::downgrade(stream);
+        let marked = MarkState::resting();
+        let (segments, log, consumers, unstated) = (Vec::new(), None, Weak::new(), Some(opened));
+        let open = OpenStream { stream, segments, log, consumers, marked, unstated };
+        self.lock().open.insert(id, open);
+    }
+
+    /// A stream gets its first file. Its first message waits until its mark is stated: as long as
+    /// no slot states the stream, nothing of it was given out.
+    pub(crate) fn begin_stating(&self, id: StreamId) {
+        let mut state = self.lock();
+        let Some(open) = state.open.get_mut(&id) else { return };
+        let (Some(opened), Some(stream)) = (open.unstated.take(), open.stream.upgrade()) else { return };
+        let at = state.place(id);
+        state.slots[at].reserved = Some(opened.found);
+        let marked = self.begin_mark(&mut state, at, (&stream, opened), None);
+        if let Some(open) = state.open.get_mut(&id) {
+            open.marked = marked;
+        }
+        state.sample(id, self.boot);
+        // What cannot be written now is written with what comes.
+        let _ = self.write_out(&mut state);
+    }
+
+    /// Whether a slot states a stream.
+    pub(crate) fn is_stated(&self, id: StreamId) -> bool {
+        self.lock().slot_of.contains_key(&id)
     }
 
     /// The consumers of a stream are open: they are counted from now on.
@@ -310,8 +349,8 @@ impl WatermarkState {
             "a free slot is one of the file"
         );
         debug_assert!(
-            self.open.keys().all(|id| self.slot_of.contains_key(id)),
-            "a stream that is open is stated"
+            self.open.iter().all(|(id, open)| open.unstated.is_some() || self.slot_of.contains_key(id)),
+            "a stream that is open and has files is stated"
         );
         debug_assert!(
             self.found.keys().all(|id| !self.open.contains_key(id)),
@@ -360,10 +399,11 @@ impl WatermarkState {
         state
     }
 
-    /// Frees the slots of streams that have no directory. One that was deleted has none either, but
-    /// its slot is free, or its directory still has the name under which it is removed.
+    /// Frees the slots of streams that have no directory, or that only a replay gave one. One that
+    /// was deleted has none either, but its slot is free, or its directory still has the name under
+    /// which it is removed.
     fn forget_vanished(&mut self, streams: &Directories) -> Vec<Notice> {
-        let is_gone = |id: &StreamId| !streams.there.contains(id);
+        let is_gone = |id: &StreamId| !streams.there.contains(id) || streams.without_files.contains(id);
         let gone: BTreeMap<StreamId, Statement> =
             self.found.iter().filter(|(id, _)| is_gone(id)).map(|(id, one)| (*id, *one)).collect();
         let mut notices = Vec::new();
@@ -373,7 +413,10 @@ impl WatermarkState {
                 let what = format!("its directory is missing; its last message was {}", stated.last_seq);
                 notices.push(Notice::Damaged { file: format!("streams/{:016x}", id.0), what });
             }
-            self.forget(id);
+            // Of one that is there without its directory, who opens it misses what is stated.
+            if !streams.registered.contains(&id) {
+                self.forget(id);
+            }
         }
         notices
     }

@@ -9,6 +9,7 @@
 mod consumers;
 mod metas;
 mod promise;
+mod register;
 mod script;
 
 use std::collections::BTreeSet;
@@ -101,6 +102,11 @@ fn through_the_journal() {
 #[test]
 fn names_and_configurations() {
     enumerate("metas", &metas::Workload);
+}
+
+#[test]
+fn streams_that_come_and_go() {
+    enumerate("register", &register::Workload);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod enumeration;
 mod faults;
 mod flips;
 mod kill;
+mod lost_register;
 mod model;
 mod power;
 mod subjects;

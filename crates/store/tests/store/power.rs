@@ -223,23 +223,26 @@ fn what_is_behind_the_mark_waits_for_it_and_is_told() {
     let (store, mut stream) = created(&disk, StreamConfig::default());
     let told = Arc::new(Told::default());
     stream.on_release(Arc::clone(&told) as Arc<dyn OnRelease>);
-    assert_eq!(put(&mut stream, 4096), Some(4096));
-    assert_eq!(stream.released(), 4096, "without a mark, and without a round");
-    assert_eq!(put(&mut stream, 1), Some(4097));
+    assert_eq!(put(&mut stream, 1), Some(1));
+    assert_eq!(stream.released(), 0, "nothing states that the stream has files");
+    store.journal().round(&|| 4).expect("a healthy disk");
+    assert_eq!(put(&mut stream, 4096), Some(4097));
+    assert_eq!(stream.released(), 4097, "without a round");
     assert_eq!(put(&mut stream, 1), Some(4098));
+    assert_eq!(put(&mut stream, 1), Some(4099));
     let ticket = stream.ticket();
-    assert_eq!((stream.released(), stream.release().is_released(ticket)), (4096, false));
+    assert_eq!((stream.released(), stream.release().is_released(ticket)), (4097, false));
     assert_eq!(store.journal().next_due(5), Some(std::time::Duration::ZERO), "somebody waits");
-    store.journal().round(&|| 5).expect("a healthy disk");
-    assert_eq!((stream.released(), stream.release().is_released(ticket)), (4098, true));
-    assert_eq!(*told.0.lock().expect("nobody panics"), [4098]);
+    store.journal().round(&|| SECOND).expect("a healthy disk");
+    assert_eq!((stream.released(), stream.release().is_released(ticket)), (4099, true));
+    assert_eq!(*told.0.lock().expect("nobody panics"), [1, 4099]);
     // Nobody waits where the mark moves in time.
     for burst in 1..=20 {
         put(&mut stream, 2000);
-        assert_eq!(stream.released(), 4098 + 2000 * burst);
-        store.journal().round(&|| 5 + burst * SECOND).expect("a healthy disk");
+        assert_eq!(stream.released(), 4099 + 2000 * burst);
+        store.journal().round(&|| (burst + 1) * SECOND).expect("a healthy disk");
     }
-    assert_eq!(told.0.lock().expect("nobody panics").len(), 1);
+    assert_eq!(told.0.lock().expect("nobody panics").len(), 2);
 }
 
 #[test]

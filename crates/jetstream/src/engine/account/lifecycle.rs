@@ -90,7 +90,8 @@ impl AccountStreams {
         }
     }
 
-    /// Makes a stream whose configuration was checked.
+    /// Makes a stream whose configuration was checked. It is there for good with
+    /// [`JetStream::settle`].
     pub(crate) fn create(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
@@ -108,7 +109,7 @@ impl AccountStreams {
             Storage::File => {
                 let blob = Stored { created: now, config: config.clone(), ..Stored::default() }.encode();
                 let made =
-                    jetstream.store.create_stream(self.account.name(), &config.name, &blob, settings, now);
+                    jetstream.store.note_stream(self.account.name(), &config.name, &blob, settings, now);
                 made.map_err(ApiError::stream_create)?
             }
         };

@@ -55,7 +55,7 @@ struct CallResponse {
 
 impl JetStream {
     /// Does what a request asks for. What there is to be said is for the request's account, in this
-    /// order.
+    /// order, once [`JetStream::settle`] has returned.
     pub fn answer(self: &Arc<Self>, request: &ApiRequest) -> MessageBuf {
         let Some(account) = self.account(request.account.name()) else { return MessageBuf::default() };
         let mut call = Call {

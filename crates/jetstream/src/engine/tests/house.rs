@@ -218,6 +218,7 @@ impl House {
     pub(super) fn make(&mut self, config: StreamConfig) {
         let now = self.host.now();
         self.streams().create(&self.jetstream, config, now).expect("it can be made");
+        self.jetstream.settle().expect("a healthy disk");
     }
 
     pub(super) fn create(&mut self, config: StreamConfig) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{Notice, Reserve, Store, StoreOptions, StoreReport, StreamConfig};
+use myelin_store::{Admission, NewMessage, Notice, Reserve, Store, StoreOptions, StoreReport, StreamConfig};
 
 use super::script::{begun, is_the_same_twice};
 use crate::enumeration::{Loss, Script};
 
-const TEXTS: u8 = 9;
+const TEXTS: u8 = 5;
 
 /// Script that makes a stream's `meta` and writes it again.
 #[derive(Clone, Debug)]
@@ -69,11 +69,28 @@ impl Script for Workload {
     fn work(&self, disk: &FaultyDisk, promises: &mut Promises) {
         let Some((store, _)) = begun(disk, |turn| Self::open(disk, turn)) else { return };
         promises.begun = 1;
-        let Ok(stream) = store.create_stream("A", "S", &text(1), StreamConfig::default(), 1) else { return };
+        let Ok(mut stream) = store.create_stream("A", "S", &text(1), StreamConfig::default(), 1) else {
+            return;
+        };
         promises.sure = 1;
+        // By the register, as long as it knows the stream, without files and with them.
         for number in 2..=TEXTS {
             promises.begun = number;
             if store.write_blob(stream.id(), &text(number)).is_ok() {
+                promises.sure = number;
+            }
+            if number == TEXTS / 2 {
+                let message = NewMessage { subject: b"a", ..NewMessage::default() };
+                let _ = stream.append(&[message], Admission::Check, 1, &mut Vec::new());
+            }
+        }
+        let id = stream.id();
+        drop((stream, store));
+        // By both copies, once a start has found them durable.
+        let Ok((store, _)) = Self::open(disk, 8) else { return };
+        for number in TEXTS + 1..=2 * TEXTS {
+            promises.begun = number;
+            if store.write_blob(id, &text(number)).is_ok() {
                 promises.sure = number;
             }
         }

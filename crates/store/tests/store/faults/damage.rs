@@ -170,6 +170,8 @@ pub(super) fn targets(root: &Path) -> Vec<Target> {
         ("`headroom`", "headroom"),
         ("`watermarks`", "watermarks"),
         ("`watermarks.copy`", "watermarks.copy"),
+        ("`register`", "register"),
+        ("`register.copy`", "register.copy"),
     ];
     for (kind, below) in roots {
         targets.push(Target { kind, stream: None, below: below.into() });

@@ -115,6 +115,10 @@ impl Images {
         working.write(&mut images.truth, 3, false);
         images.take(&root, OLD[1]);
         working.write(&mut images.truth, 6, false);
+        // Nothing is ever stored in it.
+        let empty = working.store.create_stream("A", "EMPTY", b"first", config("EMPTY"), NOW);
+        drop(empty.expect("a healthy disk"));
+        images.truth.insert("EMPTY", Truth::default());
         working.rest();
         images.take(&root, "killed");
         for (name, consumers) in &working.consumers {

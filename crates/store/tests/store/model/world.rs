@@ -159,6 +159,7 @@ impl World {
             let store = self.store.as_ref().expect("it is open");
             store.journal().close(&|| clock).map_err(|error| failed(&error))?;
         }
+        let id = self.stream.as_ref().expect("it is open").id();
         self.upkeep = None;
         self.stream = None;
         self.store = None;
@@ -166,7 +167,6 @@ impl World {
             return Err("the stream was not found".into());
         }
         let store = self.store.as_ref().expect("it was opened");
-        let id = stream_id(store, &*self.disk);
         let (stream, report) =
             store.open_stream(id, self.config, self.now).map_err(|error| failed(&error))?;
         if !report.notices.is_empty() {
@@ -388,12 +388,6 @@ impl World {
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
-}
-
-fn stream_id(_store: &Store, disk: &dyn Disk) -> myelin_store::StreamId {
-    let streams = disk.list(std::path::Path::new("/store/streams")).expect("it is there");
-    let name = &streams.first().expect("one stream").name;
-    myelin_store::StreamId(u64::from_str_radix(name, 16).expect("a number"))
 }
 
 /// The bytes of a message.

@@ -1,0 +1,164 @@
+//! How streams come and go: an entry of the register each, before there are files and after.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::StreamConfig;
+use crate::id::StreamPart;
+use crate::keys::StreamKey;
+use crate::meta::Meta;
+use crate::recovery::{OpenError, stream_directory};
+use crate::stream::{Beginning, Catalog, Claimed, Files, SegmentStorage, StoreEnv, Stream, StreamShared};
+use crate::watermarks::OpenedStream;
+use crate::{SegmentNo, Storage, StreamId, Timestamp};
+
+use super::Store;
+
+impl Store {
+    /// Makes a stream. It is there for good when this returns.
+    ///
+    /// # Errors
+    /// Nothing was made.
+    pub fn create_stream(
+        &self,
+        account: &str,
+        name: &str,
+        blob: &[u8],
+        config: StreamConfig,
+        now: Timestamp,
+    ) -> Result<Stream, OpenError> {
+        let stream = self.note_stream(account, name, blob, config, now)?;
+        match self.settle_streams() {
+            Ok(()) => Ok(stream),
+            Err(error) => {
+                self.store_env.register.forget(stream.id());
+                Err(OpenError::new("a new stream", error))
+            }
+        }
+    }
+
+    /// Makes durable what [`Store::note_stream`] has made.
+    ///
+    /// # Errors
+    /// Nobody knows what the disk has of it.
+    pub fn settle_streams(&self) -> io::Result<()> {
+        self.store_env.register.complete(&*self.store_env.entropy)
+    }
+
+    /// Makes a stream that is there for good with [`Store::settle_streams`]: so several share its
+    /// sync.
+    ///
+    /// # Errors
+    /// Nothing was made.
+    pub fn note_stream(
+        &self,
+        account: &str,
+        name: &str,
+        blob: &[u8],
+        config: StreamConfig,
+        now: Timestamp,
+    ) -> Result<Stream, OpenError> {
+        let mut number = [0; 8];
+        self.store_env.entropy.fill(&mut number);
+        let id = StreamId(u64::from_le_bytes(number).max(1));
+        let claim = self.claim(id, StreamPart::Messages)?;
+        let config = StreamConfig { storage: Storage::File, ..config };
+        let (key, sealed_keys) = self.new_key(id);
+        let meta = Meta {
+            stream: id,
+            created: now,
+            account: account.to_owned(),
+            name: name.to_owned(),
+            config: blob.to_vec(),
+            sealed_keys,
+            generation: 1,
+        };
+        let noted = self.store_env.register.note_stream(&meta, &*self.store_env.entropy);
+        noted.map_err(|error| OpenError::new("a new stream", error))?;
+        Ok(self.begin_stream(id, config, key, claim, now))
+    }
+
+    /// A stream that is there and has stored nothing: its files are made when it does.
+    pub(super) fn begin_stream(
+        &self,
+        id: StreamId,
+        config: StreamConfig,
+        key: Option<StreamKey>,
+        claim: Claimed,
+        now: Timestamp,
+    ) -> Stream {
+        let directory = stream_directory(&self.root, id);
+        let files = Files { store_env: Arc::clone(&self.store_env), directory, key, _claim: claim };
+        let catalog = Catalog::new(self.index_seed, Arc::clone(&self.store_env.slots), config.first_seq);
+        let first_seq = catalog.next_seq();
+        let shared = StreamShared::new(id, Storage::File, catalog, Arc::clone(&self.store_env.blocks));
+        let active = Stream::placeholder(id, Beginning::anew(SegmentNo(1), first_seq), now);
+        shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
+        let opened = OpenedStream { found: first_seq.saturating_sub(1), durability: config.durability };
+        self.store_env.watermarks.attach_without_files(id, &shared, opened);
+        Stream::assemble(shared, config, SegmentStorage::Files(files), active, Vec::new(), None)
+    }
+
+    fn new_key(&self, id: StreamId) -> (Option<StreamKey>, Vec<u8>) {
+        let Some(keys) = &self.store_env.keys else { return (None, Vec::new()) };
+        let key = StreamKey::generate(&*self.store_env.entropy);
+        let sealed = key.seal(keys.kind, &keys.current, id, &*self.store_env.entropy);
+        (Some(key), sealed)
+    }
+
+    /// Removes a stream and all its data. It is gone for good once this returns, even if files are
+    /// left over: those go at the next start. Its consumers must not be used any more.
+    ///
+    /// # Errors
+    /// The stream is still there as it was, and this may be repeated. But if [`Stream::failure`]
+    /// says that it was deleted, the disk does not say which: the next start finds all of it or
+    /// nothing.
+    pub fn delete_stream(&self, stream: &mut Stream) -> Result<(), OpenError> {
+        self.delete(stream.id(), &mut || stream.abandon())
+    }
+
+    /// Removes a stream that nobody has opened, as [`Store::delete_stream`] does.
+    ///
+    /// # Errors
+    /// The stream is open; or as [`Store::delete_stream`].
+    pub fn delete_unopened(&self, id: StreamId) -> Result<(), OpenError> {
+        let _claim = self.claim(id, StreamPart::Messages)?;
+        self.delete(id, &mut || {})
+    }
+
+    /// Removes a stream; `abandon` is called when its files are not to be used any more.
+    fn delete(&self, id: StreamId, abandon: &mut dyn FnMut()) -> Result<(), OpenError> {
+        let directory = stream_directory(&self.root, id);
+        let doomed = directory.with_extension("tmp");
+        let StoreEnv { register, entropy, headroom, .. } = &*self.store_env;
+        register.state_removed(id, &**entropy, headroom).map_err(|(error, is_there)| {
+            if !is_there {
+                abandon();
+            }
+            OpenError::new("a stream to delete", error)
+        })?;
+        // From here on nothing needs its files.
+        abandon();
+        // A journal that has failed says so to everybody.
+        let _ = self.store_env.journal.drop_stream(id);
+        self.store_env.slots.forget_stream(id);
+        self.store_env.blocks.forget_stream(id);
+        self.store_env.watermarks.remove(id);
+        // What cannot be removed now is removed at the next start.
+        let _ = self.remove_content(&directory, &doomed);
+        Ok(())
+    }
+
+    /// Removes the files of a stream, under a name by which nobody finds it.
+    fn remove_content(&self, directory: &Path, doomed: &Path) -> io::Result<()> {
+        let disk = &*self.store_env.disk;
+        disk.rename(directory, doomed)?;
+        for entry in disk.list(doomed)? {
+            // It was opened under its old name.
+            self.store_env.handles.forget(&directory.join(&entry.name));
+            disk.remove_file(&doomed.join(&entry.name))?;
+        }
+        disk.remove_directory(doomed)
+    }
+}
