@@ -11,6 +11,7 @@ mod flips;
 mod kill;
 mod model;
 mod power;
+mod read_only;
 mod subjects;
 mod toy;
 mod twin;
