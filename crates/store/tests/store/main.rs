@@ -12,6 +12,7 @@ mod kill;
 mod lost_register;
 mod model;
 mod power;
+mod read_only;
 mod subjects;
 mod toy;
 mod twin;
