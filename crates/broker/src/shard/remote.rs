@@ -214,7 +214,8 @@ impl Fanout<'_> {
         let head = &remote.heads[link.head.start as usize..link.head.end as usize];
         let message = self.message;
         let has_headers = message.header_len > 0;
-        if !message.to.is_empty() || self.shared_tail.is_some() || has_headers && !conn.headers() {
+        let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers());
+        if !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
         let verb: &[u8] = if has_headers { b"H" } else { b"R" };

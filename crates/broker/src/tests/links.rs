@@ -125,7 +125,7 @@ fn what_a_client_leaves_behind_is_told_once_for_each_group() {
     stays.send("SUB both q 1\r\n");
     let mut goes = net.peer(0);
     for sid in 0..100 {
-        goes.send(&format!("SUB both q {sid}\r\nSUB own q 1{sid:02}\r\n"));
+        goes.send(format!("SUB both q {sid}\r\nSUB own q 1{sid:02}\r\n"));
     }
     goes.send("SUB plain 300\r\n");
     net.flush_all();

@@ -219,7 +219,7 @@ impl System {
             let stays = is_linked || *was_linked;
             *was_linked = is_linked;
             if !stays {
-                self.log.debug(format_args!("Detected orphan remote server: {id:?}"));
+                self.log.debug(format_args!("Detected orphan remote server: \"{id}\""));
                 self.broker.forget_elsewhere(id);
             }
             stays

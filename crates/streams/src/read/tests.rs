@@ -21,13 +21,13 @@ type Answer = Vec<(String, String)>;
 struct Bench {
     stream: Stream,
     disk: cold::Cold,
-    _store: Option<Store>,
+    store: Option<Store>,
 }
 
 impl Bench {
     fn in_memory() -> Self {
         let stream = Stream::in_memory(StreamConfig::default(), 1, 1);
-        Self { stream, disk: cold::Cold::default(), _store: None }
+        Self { stream, disk: cold::Cold::default(), store: None }
     }
 
     fn in_files() -> Self {
@@ -37,7 +37,7 @@ impl Bench {
         let (store, _) = Store::open(Arc::new(disk.clone()), options, entropy).unwrap();
         let config = StreamConfig { segment_bytes: Some(600), ..StreamConfig::default() };
         let stream = store.create_stream("A", "S", b"", config, 1).unwrap();
-        Self { stream, disk, _store: Some(store) }
+        Self { stream, disk, store: Some(store) }
     }
 
     fn put(&mut self, subject: &str, headers: &str, payload: &str, timestamp: Timestamp) {
@@ -47,6 +47,8 @@ impl Bench {
         let mut outcomes = Vec::new();
         self.stream.append(&[message], Admission::Check, timestamp, &mut outcomes).unwrap();
         outcomes[0].unwrap();
+        // The first messages of a stream in files wait for this.
+        self.store.iter().for_each(|store| drop(store.journal().round(&|| 1).unwrap()));
     }
 
     fn delete(&mut self, seq: Seq) {

@@ -312,13 +312,27 @@ impl House {
     /// Does what there is to do, until there is nothing.
     pub(super) fn settle(&mut self) {
         loop {
-            if self.step_without_jobs() {
+            if self.step_without_jobs() || self.run_job() {
                 continue;
             }
-            if !self.run_job() {
+            if !self.state_first_marks() {
                 return;
             }
         }
+    }
+
+    /// Has the journal state how far streams may come of which the first messages wait for that.
+    /// Answers whether there were any.
+    fn state_first_marks(&self) -> bool {
+        let waits = |live: &Arc<LiveStream>| {
+            let reader = live.reader();
+            reader.release().seq() == 0 && reader.state().totals.last_seq > 0
+        };
+        let now = self.host.now().unsigned_abs();
+        let is_stated = || self.jetstream.journal().round(&|| now).is_ok();
+        self.streams().streams().iter().any(waits)
+            && is_stated()
+            && !self.streams().streams().iter().any(waits)
     }
 
     /// Runs one job of a store. Answers whether there was one.

@@ -6,8 +6,10 @@ use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
 
-/// Sequences that a stream gives out before its first mark.
+/// Sequences that a stream may give out behind the last one of which a mark was made.
 const AHEAD: u64 = 4096;
+/// The same, where that was the first.
+const FIRST_MARK: u64 = 1 + AHEAD;
 
 #[test]
 fn a_publisher_hears_of_what_is_behind_the_mark_when_that_has_moved() {
@@ -15,22 +17,21 @@ fn a_publisher_hears_of_what_is_behind_the_mark_when_that_has_moved() {
     let mut house = House::on(&disk);
     house.create(stream("S"));
     let heard = house.hear("inbox");
-    for _ in 0..AHEAD + 3 {
+    for _ in 0..FIRST_MARK + 3 {
         house.say("S.x", "inbox", "");
         house.settle();
     }
-    assert_eq!((lock(&heard).len() as u64, house.stream("S").reader().release().seq()), (AHEAD, AHEAD));
+    let heard_and_released =
+        |house: &House| (lock(&heard).len() as u64, house.stream("S").reader().release().seq());
+    assert_eq!(heard_and_released(&house), (FIRST_MARK, FIRST_MARK));
     let now = house.host.now().unsigned_abs();
     house.jetstream.journal().round(&|| now).expect("the disk works");
     house.settle();
-    assert_eq!(
-        (lock(&heard).len() as u64, house.stream("S").reader().release().seq()),
-        (AHEAD + 3, AHEAD + 3)
-    );
+    assert_eq!(heard_and_released(&house), (FIRST_MARK + 3, FIRST_MARK + 3));
     drop(house);
     // None of what was acknowledged is there, or it may not be: its sequences are not used again.
     let house = House::on(&disk.power_cycle(Survival::None));
-    assert!(house.contents("S").1 >= AHEAD + 3);
+    assert!(house.contents("S").1 >= FIRST_MARK + 3);
 }
 
 #[test]

@@ -189,6 +189,8 @@ impl Env {
             let seq = outcomes.remove(0).expect("nothing refuses it");
             self.twin.messages.insert(seq, Stored { subject, size, time: self.now });
         }
+        // The first messages of a stream in files wait for this.
+        self.store.iter().for_each(|store| drop(store.journal().round(&|| 1).expect("a healthy disk")));
         self.stream_changed();
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use myelin_store::{Seq, Wait};
 use myelin_wire::message_buf::MessageRef;
 
-use super::release::on_disk;
+use super::release::{has_begun, on_disk};
 use super::{Bench, block, config, error, msg};
 use crate::stream::{Interest, StorageBudget, StreamSettings};
 use myelin_jsapi::config::{Discard, Republish, Retention, StreamConfig, SubjectTransform};
@@ -251,14 +251,15 @@ fn the_subject_under_which_it_would_be_stored_counts() {
 fn on_a_full_disk_what_came_before_is_answered_as_it_is() {
     let settings = interested(&Consumers::want(&["a"]));
     let config = StreamConfig { retention: Retention::Interest, ..config() };
-    let (mut bench, _store, disk) = on_disk(config, settings);
+    let (mut bench, store, disk) = on_disk(config, settings);
+    has_begun(&mut bench, &store);
     disk.set_capacity(Some(disk.used()));
     let payload = vec![b'x'; 4 << 20];
     let large = MessageRef { payload: &payload, ..msg("a", "r") };
     let said = bench.msgs(&[msg("b", "r"), large, msg("b", "r")]);
     let refused = error(503, 10023, "insufficient resources");
-    assert_eq!(said, [ack(1), refused.clone(), refused].map(|line| format!("r {line}")));
+    assert_eq!(said, [ack(2), refused.clone(), refused].map(|line| format!("r {line}")));
     disk.set_capacity(None);
-    assert_eq!(bench.publish("a", &[], "x"), ack(2));
-    assert_eq!(bench.stored(), [2]);
+    assert_eq!(bench.publish("a", &[], "x"), ack(3));
+    assert_eq!(bench.stored(), [3]);
 }

@@ -6,7 +6,7 @@ use myelin_store::{Purge, Seq};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
-use super::release::on_disk;
+use super::release::{on_disk, state_first_mark};
 use super::upkeep::pass;
 use super::{Bench, config, msg};
 use myelin_jsapi::config::{Retention, StreamConfig};
@@ -74,9 +74,10 @@ fn what_another_consumer_needs_stays_until_it_is_settled_there_too() {
 fn many_go_with_one_write_and_too_many_in_slices() {
     let consumers = Consumers::want(&[">"]);
     let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
-    let (mut bench, _store, disk) = on_disk(config, interested(&consumers));
+    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
     pass(&mut bench, 0);
     bench.fill(&["a"; 100], 25);
+    state_first_mark(&mut bench, &store);
     let before = disk.points();
     bench.acknowledge(&consumers, &(1..=500).collect::<Vec<_>>());
     assert_eq!(bench.core.state().totals.messages, 2000);
@@ -96,6 +97,7 @@ fn on_a_full_disk_it_is_tried_again() {
     let (mut bench, store, disk) = on_disk(config, interested(&consumers));
     pass(&mut bench, 0);
     bench.fill(&["a"; 100], 10);
+    state_first_mark(&mut bench, &store);
     store.headroom().release().unwrap();
     disk.set_capacity(Some(disk.used()));
     // What the log's file has reserved is filled up.

@@ -37,6 +37,19 @@ pub(super) fn on_disk(config: StreamConfig, settings: StreamSettings) -> (Bench,
     (Bench { core, now: NOW, effects: Effects::default() }, store, disk)
 }
 
+/// Gives out the first sequence, for a message that nobody wants: it waits, which later ones do not.
+pub(super) fn has_begun(bench: &mut Bench, store: &Store) {
+    bench.msgs(&[msg("b", "r")]);
+    state_first_mark(bench, store);
+    assert_eq!(bench.said().len(), 1);
+}
+
+/// Has the journal state how far the stream may come, for which its first messages wait.
+pub(super) fn state_first_mark(bench: &mut Bench, store: &Store) {
+    round(store);
+    bench.core.released(&mut bench.effects);
+}
+
 fn round(store: &Store) {
     store.journal().round_now(&|| NOW as u64).expect("the disk works");
 }
