@@ -112,8 +112,8 @@ impl Account {
         self.interest.inserted()
     }
 
-    /// Subscriptions of other servers: now, and ever. There is one for all of a server's clients that
-    /// want the same.
+    /// Subscriptions of other servers: now, and ever. There is one for all of a server's clients
+    /// that want the same.
     pub fn remote_subscriptions(&self) -> (usize, u64) {
         self.remote.get().map_or((0, 0), |remote| (remote.len(), remote.inserted()))
     }

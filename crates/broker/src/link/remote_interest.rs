@@ -1,8 +1,8 @@
 //! Remote interest: what the other side of a link wants, in the indexes of the accounts.
 //!
-//! It has an index of its own in each account, so that limits and lists of subscriptions are of this
-//! server alone; only the sums of `/varz` and `/subsz` are of both. Routes are outdated by the epochs
-//! of the account's first index: what publishers without other servers check stays the same.
+//! It has an index of its own in each account, so that limits and lists of subscriptions are of
+//! this server alone; only the sums of `/varz` and `/subsz` are of both. Routes are outdated by the
+//! epochs of the account's first index: what publishers without other servers check stays the same.
 
 use crate::account::Account;
 use crate::conn::Conn;

@@ -173,8 +173,8 @@ impl LinkSession {
         self.rules.clone_from(&config.permissions);
         self.link.set_rules(config.permissions.clone());
         self.note_filters(info);
-        self.dedicated.clone_from(&config.dedicated);
-        self.their_pool = u32::try_from(info.route_pool_size).unwrap_or(0);
+        self.spread.dedicated.clone_from(&config.dedicated);
+        self.spread.their_pool = u32::try_from(info.route_pool_size).unwrap_or(0);
         let headers = config.info.headers && info.headers;
         match self.link.begin(entered.scope, headers) {
             Ok(announcing) => self.announcing = Some(announcing),

@@ -1,9 +1,9 @@
 //! One link: what its bytes mean, as states that hold only what is valid in them.
 //!
 //! Who dialled says CONNECT, and both sides say INFO; who accepted says its INFO first, for the
-//! other needs it to find out which place the link gets. Before CONNECT nothing else is listened to.
-//! Interest and messages go to the broker's [`Link`]. Compat: also those that come before INFO; what
-//! is wanted here is announced after it.
+//! other needs it to find out which place the link gets. Before CONNECT nothing else is listened
+//! to. Interest and messages go to the broker's [`Link`]. Compat: also those that come before INFO;
+//! what is wanted here is announced after it.
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
@@ -87,10 +87,8 @@ pub struct LinkSession {
     compression: Negotiation,
     /// Permissions that the link has now.
     rules: reload::Rules,
-    /// Accounts with links of their own, as far as this link knows.
-    dedicated: Vec<String>,
-    /// Size of the other side's pool.
-    their_pool: u32,
+    /// How accounts are spread over links, as far as this one knows.
+    spread: Spread,
     /// User and password of the other side, which a reload may refuse.
     login: Option<(String, String)>,
     /// Held until the link has its own place.
@@ -100,6 +98,14 @@ pub struct LinkSession {
     end_is_logged: bool,
     /// The place of the link is free again.
     has_left: bool,
+}
+
+/// How accounts are spread over the links to the other server.
+struct Spread {
+    /// Accounts with links of their own.
+    dedicated: Vec<String>,
+    /// Size of the other side's pool.
+    their_pool: u32,
 }
 
 enum LinkPhase {
@@ -161,8 +167,7 @@ impl LinkSession {
             certificate: None,
             compression: Negotiation::default(),
             rules: None,
-            dedicated: config.dedicated.clone(),
-            their_pool: 0,
+            spread: Spread { dedicated: config.dedicated.clone(), their_pool: 0 },
             login: None,
             dial_place,
             announcing: None,

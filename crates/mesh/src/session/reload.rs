@@ -42,13 +42,13 @@ impl LinkSession {
     /// Accounts get links of their own, or lose them: what was said of them here holds no more, or
     /// is said again.
     fn move_accounts(&mut self, config: &MeshConfig) {
-        let before = std::mem::replace(&mut self.dedicated, config.dedicated.clone());
+        let before = std::mem::replace(&mut self.spread.dedicated, config.dedicated.clone());
         let facts = self.known.facts();
         let Some(place) = facts.place.filter(|_| facts.account.is_none() && !facts.has_no_pool) else {
             return;
         };
         for account in config.dedicated.iter().filter(|account| !before.contains(account)) {
-            if place == pool_index(self.their_pool, account) as usize {
+            if place == pool_index(self.spread.their_pool, account) as usize {
                 self.link.forget_account(account);
             }
             if place == pool_index(config.pool_size, account) as usize {

@@ -8,7 +8,7 @@ use myelin_stdx::sync::lock;
 
 /// Sequences that a stream may give out behind the last one of which a mark was made.
 const AHEAD: u64 = 4096;
-/// The same, where that was the first.
+/// Sequences that a stream has given out when its first message has made a mark.
 const FIRST_MARK: u64 = 1 + AHEAD;
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn on_disk(config: StreamConfig, settings: StreamSettings) -> (Bench,
     (Bench { core, now: NOW, effects: Effects::default() }, store, disk)
 }
 
-/// Gives out the first sequence, for a message that nobody wants: it waits, which later ones do not.
+/// Gives out the first sequence, for a message that nobody wants: it waits, and later ones do not.
 pub(super) fn has_begun(bench: &mut Bench, store: &Store) {
     bench.msgs(&[msg("b", "r")]);
     state_first_mark(bench, store);
