@@ -35,6 +35,12 @@ pub trait Host: Send + Sync {
     /// Has `service` served on some shard soon.
     fn wake(&self, service: Arc<dyn Service>);
 
+    /// Has `service` served soon, and not before what was given to [`publish`](Host::publish) until
+    /// now is on its way.
+    fn wake_behind(&self, service: Arc<dyn Service>) {
+        self.wake(service);
+    }
+
     /// Publishes messages from some shard soon; those of one caller keep their order.
     fn publish(&self, account: &Arc<Account>, msgs: MessageBuf);
 

@@ -198,7 +198,7 @@ fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Re
         connect_backoff: cluster.connect_backoff,
         connect_error_reports: options.logging.connect_error_reports,
         reconnect_error_reports: options.logging.reconnect_error_reports,
-        routes: cluster.routes.iter().map(|url| route_url(url, options)).collect(),
+        routes: cluster.routes.iter().map(route_url).collect(),
         advertises: !cluster.no_advertise,
         ping_interval: cluster.ping_interval.unwrap_or(options.limits.ping_interval),
         ping_max: cluster.ping_max.unwrap_or(options.limits.ping_max),
@@ -293,18 +293,14 @@ fn compression(cluster: &ClusterOptions) -> Result<(CompressionMode, Vec<Duratio
     Ok((mode, Vec::new()))
 }
 
-/// A configured route. Compat: without a user in it, the cluster's own is taken.
-fn route_url(url: &myelin_conf::Url, options: &Options) -> RouteUrl {
-    let authorization = &options.cluster.authorization;
-    let own = || {
-        let password = authorization.password.as_ref().map_or("", |password| password.reveal());
-        authorization.user.clone().map(|user| (user, password.to_owned()))
-    };
+/// A configured route. Compat: who has no user in it logs in without one, whatever the cluster's own
+/// user is.
+fn route_url(url: &myelin_conf::Url) -> RouteUrl {
     let login = url.login().map(|(user, password)| {
         (user, password.map(|password| password.reveal().to_owned()).unwrap_or_default())
     });
     let port = url.port().and_then(|port| port.parse().ok()).unwrap_or(0);
-    RouteUrl { host: url.host().to_owned(), port, login: login.or_else(own) }
+    RouteUrl { host: url.host().to_owned(), port, login }
 }
 
 /// Accepts other servers until it is dropped, each on the shard with the fewest connections.

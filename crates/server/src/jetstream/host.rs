@@ -290,6 +290,9 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::try_from(since.as_nanos()).unwrap_or(Timestamp::MAX)
 }
 
+/// The shard that publishes for the threads of JetStream: so what one of them says keeps its order.
+const PUBLISHES: usize = 0;
+
 impl Host for Threads {
     fn now(&self) -> Timestamp {
         now()
@@ -307,9 +310,13 @@ impl Host for Threads {
         self.mailboxes[at].post(Mail::Serve(service));
     }
 
+    fn wake_behind(&self, service: Arc<dyn Service>) {
+        self.mailboxes[PUBLISHES].post(Mail::Serve(service));
+    }
+
     fn publish(&self, account: &Arc<Account>, msgs: MessageBuf) {
         if !msgs.is_empty() {
-            self.mailboxes[0].post(Mail::Publish(Arc::clone(account), msgs));
+            self.mailboxes[PUBLISHES].post(Mail::Publish(Arc::clone(account), msgs));
         }
     }
 

@@ -301,6 +301,13 @@ impl LiveConsumer {
         wakeup::wake(&*self.host, &self.me);
     }
 
+    /// Has a shard look at it soon, behind what was published so far.
+    pub(super) fn wake_behind(&self) {
+        if let Some(me) = self.me.upgrade() {
+            self.host.wake_behind(me);
+        }
+    }
+
     /// Whether everything it has to say is on its way.
     pub(in crate::engine) fn is_flushed(&self) -> bool {
         self.outbox.is_flushed()

@@ -131,7 +131,7 @@ impl StreamConsumers {
         // Behind the answer to the request that made it: clients want to know its name before its
         // messages come.
         let woken = Arc::clone(&live);
-        self.host.spawn_api(Box::new(move || woken.wake()));
+        self.host.spawn_api(Box::new(move || woken.wake_behind()));
         live
     }
 

@@ -107,6 +107,10 @@ fn a_password_is_asked_for() {
     a.wait_for_log("authentication error");
     wrong.wait_for_log("Authorization Violation");
     drop(wrong);
+    // Compat: the cluster's own user is not taken where the route names none.
+    let unnamed = setup.clone().config(&config(free_port(), &format!("\"nats://127.0.0.1:{port}\""))).start();
+    unnamed.wait_for_log("Authorization Violation");
+    drop(unnamed);
     let right = setup.config(&with("u:p@")).start();
     eventually("the links are there", || right.page("/routez")["num_routes"] == 4);
 }
