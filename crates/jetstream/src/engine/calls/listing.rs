@@ -63,9 +63,23 @@ impl Call<'_> {
         Ok(StreamInfo { paging, info: Some(info) })
     }
 
-    /// A stream by the name in the subject.
+    /// A stream by the name in the subject, as whoever has published to it without an acknowledgement
+    /// expects it.
     pub(super) fn find(&self, name: &str) -> Result<Arc<LiveStream>, ApiError> {
-        self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)
+        let stream = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
+        self.state_mark(&stream);
+        Ok(stream)
+    }
+
+    /// Has the mark of a stream stated for which messages wait: the first ones do, for a moment.
+    /// Where messages are synced before they are released, they wait for more than that.
+    fn state_mark(&self, stream: &LiveStream) {
+        let reader = stream.reader();
+        if !self.jetstream.settings.sync_always && reader.release().seq() < reader.state().totals.last_seq {
+            let now = self.jetstream.host.now().unsigned_abs();
+            // A round that fails tells the streams that it concerns.
+            let _ = self.jetstream.journal().round_now(&|| now);
+        }
     }
 
     /// Info of a stream, as all answers have it.

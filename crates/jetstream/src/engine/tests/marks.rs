@@ -2,9 +2,11 @@
 
 use super::house::{House, copy, source, stream};
 use crate::engine::Host;
+use crate::engine::api_request::ApiRequest;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::MessageRef;
 
 /// Sequences that a stream may give out behind the last one of which a mark was made.
 const AHEAD: u64 = 4096;
@@ -54,4 +56,20 @@ fn a_mirror_passes_over_nothing() {
     house.jetstream.journal().round_now(&|| 2).expect("the disk works");
     house.settle();
     assert_eq!([house.contents("S"), house.contents("M")], [(2, last + 1), (2, last + 1)]);
+}
+
+/// Whoever publishes and does not wait for the acknowledgement finds the message all the same.
+#[test]
+fn the_first_message_is_there_for_who_asks() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.say("S.x", "", "one");
+    house.flush();
+    while house.step_without_jobs() {}
+    assert_eq!(house.stream("S").reader().release().seq(), 0, "its mark is not stated yet");
+    let (subject, reply, payload) = (&b"$JS.API.STREAM.MSG.GET.S"[..], &b"inbox"[..], &br#"{"seq":1}"#[..]);
+    let request = MessageRef { subject, reply, payload, ..MessageRef::default() };
+    let answers = house.jetstream.answer(&ApiRequest::new(&house.account, request, None));
+    let answer = answers.iter().next().expect("there is one");
+    assert!(String::from_utf8_lossy(answer.payload).contains(r#""data":"b25l""#));
 }
