@@ -293,8 +293,8 @@ fn compression(cluster: &ClusterOptions) -> Result<(CompressionMode, Vec<Duratio
     Ok((mode, Vec::new()))
 }
 
-/// A configured route. Compat: who has no user in it logs in without one, whatever the cluster's own
-/// user is.
+/// A configured route. Compat: without a user in it this server logs in without one, whatever the
+/// cluster's own user is.
 fn route_url(url: &myelin_conf::Url) -> RouteUrl {
     let login = url.login().map(|(user, password)| {
         (user, password.map(|password| password.reveal().to_owned()).unwrap_or_default())

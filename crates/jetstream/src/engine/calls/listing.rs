@@ -63,8 +63,8 @@ impl Call<'_> {
         Ok(StreamInfo { paging, info: Some(info) })
     }
 
-    /// A stream by the name in the subject, as whoever has published to it without an acknowledgement
-    /// expects it.
+    /// A stream by the name in the subject, as whoever has published to it without an
+    /// acknowledgement expects it.
     pub(super) fn find(&self, name: &str) -> Result<Arc<LiveStream>, ApiError> {
         let stream = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
         self.state_mark(&stream);
