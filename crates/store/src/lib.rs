@@ -45,6 +45,7 @@
 //!
 //! - What a byte on disk means: `docs/formats/` first, then `record/`, `segment/`, `base/`,
 //!   `manifest/`, `journal/`, `consumer/`.
+//! - Which streams were made and removed, before they have files: `register/`.
 //! - What survives which crash: `store/tests/store/crash.rs` first.
 //! - What a damaged store can be made of again: `repair/`; one wrong bit: `flipped.rs`.
 //!   What `myelin store repair` says of it: `cli/src/store/repair.rs`,
