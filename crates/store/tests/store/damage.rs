@@ -120,7 +120,8 @@ fn reopen(disk: &FaultyDisk, durability: Durability, turn: u64) -> Found {
     Found { store, stream, report, notices }
 }
 
-fn sequences(stream: &Stream) -> Vec<Seq> {
+/// Sequences of the messages that can be read.
+pub(super) fn sequences(stream: &Stream) -> Vec<Seq> {
     let reader = stream.reader();
     let mut cursor = reader.cursor(Filter::All, 0);
     let mut seqs = Vec::new();

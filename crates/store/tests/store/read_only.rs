@@ -10,9 +10,10 @@ use myelin_disk::Disk;
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{
-    Admission, Filter, NewMessage, OpenError, Reserve, Seq, Store, StoreOptions, StoreReport, Stream,
-    StreamConfig, Wait, verify,
+    Admission, NewMessage, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream, StreamConfig, verify,
 };
+
+use crate::damage::sequences;
 
 const ROOT: &str = "/store";
 const STREAMS: [&str; 2] = ["one", "other"];
@@ -57,16 +58,6 @@ fn left() -> FaultyDisk {
         store.write_watermarks().expect("the disk works");
     }
     disk.kill()
-}
-
-fn sequences(stream: &Stream) -> Vec<Seq> {
-    let reader = stream.reader();
-    let mut cursor = reader.cursor(Filter::All, 0);
-    let mut seqs = Vec::new();
-    while let Some(message) = cursor.next(Wait::Allowed).expect("what is there can be read") {
-        seqs.push(message.seq);
-    }
-    seqs
 }
 
 /// Starts with the store, uses each stream, and is killed. Answers what the start, the streams or
