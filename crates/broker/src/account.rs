@@ -1,7 +1,6 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::cluster::Cluster;
-use crate::conn::lock;
 use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, ImportsAndExports};
 use crate::link::announcements::Announced;
@@ -12,6 +11,7 @@ use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};

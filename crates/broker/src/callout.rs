@@ -10,7 +10,6 @@
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::lock;
 use crate::service::Service;
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
@@ -19,6 +18,7 @@ use myelin_auth::callout::{AuthRequest, ClientInfo, RequestingServer, SUBJECT, S
 use myelin_auth::{Identity, Permissions, Reject};
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
+use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -22,12 +22,13 @@ use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
 use myelin_stdx::base_n;
 use myelin_stdx::mem::{Accountant, MemKind};
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The transport under a connection. Implemented by the server over a socket.
@@ -635,10 +636,4 @@ impl Slots {
         free.released.push(slot);
         free.check();
     }
-}
-
-/// A poisoned lock only says that another thread panicked; the data behind ours is whole between
-/// calls.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

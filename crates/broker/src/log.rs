@@ -1,7 +1,7 @@
 //! The seam through which the broker speaks to the log, so that it needs no logging library; and
 //! what keeps a flood of equal lines out of it.
 
-use crate::conn::lock;
+use myelin_stdx::sync::lock;
 use std::collections::HashMap;
 use std::fmt::{self, Arguments};
 use std::sync::Mutex;

@@ -15,13 +15,14 @@
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::imports::moment;
 use crate::server_info::ServerInfo;
 use crate::service::Service;
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
+use myelin_stdx::sync::lock;
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};

@@ -7,11 +7,11 @@
 
 use super::link::StreamLink;
 use crate::account::Account;
-use crate::conn::lock;
 use crate::message_trace::Traced;
 use crate::service::{Binding, Service, ServiceTarget, TraceRole};
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
+use myelin_stdx::sync::lock;
 use myelin_subject::{Subscribed as _, matches};
 use myelin_wire::message_buf::MessageRef;
 use std::borrow::Cow;

@@ -22,7 +22,7 @@ mod rules;
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::log::Level;
 use crate::outbox::{AppendCounts, Queued, Segment, Staged};
 use crate::shard::Shard;
@@ -33,6 +33,7 @@ use hashbrown::HashMap;
 use myelin_auth::Permissions;
 use myelin_stdx::id;
 use myelin_stdx::nkey::Role;
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
