@@ -38,6 +38,7 @@ mod client_events;
 mod closed;
 mod cluster;
 mod conn;
+mod conn_details;
 mod elsewhere;
 mod imports;
 mod jwt_accounts;
@@ -70,7 +71,8 @@ pub use callout::PendingCallout;
 pub use client_events::ClientEvents;
 pub use closed::{ClosedConn, ClosedSub, PastTraffic};
 pub use cluster::LinkTerms;
-pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, TlsDetails, Transport};
+pub use conn::{Conn, Transport};
+pub use conn_details::{ConnDetails, Endpoint, PeerCertificate, TlsDetails};
 pub use elsewhere::ConnectionCount;
 pub use imports::{
     Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,

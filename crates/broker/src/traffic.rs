@@ -1,6 +1,5 @@
 //! Counters of messages and bytes, one set per shard: written by one thread, read by any.
 
-use crate::conn::Conn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter with a single writer.
@@ -108,8 +107,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counter of slow connections of this one's kind.
-    pub fn slow(&self, conn: &Conn) -> &AtomicU64 {
-        if conn.link().is_some() { &self.slow_links } else { &self.slow_consumers }
+    /// Counter of slow links, or of slow clients.
+    pub fn slow(&self, is_link: bool) -> &AtomicU64 {
+        if is_link { &self.slow_links } else { &self.slow_consumers }
     }
 }

@@ -349,7 +349,7 @@ impl Shard {
     /// Ends a receiver that is too far behind.
     fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
-            self.broker.counters().slow(conn).fetch_add(1, Relaxed);
+            self.broker.counters().slow(conn.is_link()).fetch_add(1, Relaxed);
             let max = self.settings.max_pending;
             let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
             self.broker.log_for(Level::Info, conn, line);
