@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::elsewhere::ConnectionsElsewhere;
-use crate::imports::{AccountConfig, ImportsAndExports};
+use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announcements::Announced;
 use crate::link::remote_interest::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
@@ -15,17 +15,6 @@ use myelin_stdx::sync::lock;
 use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-
-/// Limits of an account; `None` is unlimited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AccountLimits {
-    /// Client connections at once, on all servers of the cluster together.
-    pub max_connections: Option<usize>,
-    /// Subscriptions of each connection at once.
-    pub max_subscriptions: Option<usize>,
-    /// Largest payload in bytes, below the server's own limit.
-    pub max_payload: Option<u32>,
-}
 
 /// Messages published in an account reach subscriptions of that account, and of others only by what
 /// it exports and they import.

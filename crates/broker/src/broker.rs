@@ -292,7 +292,7 @@ impl Broker {
 
     /// Forgets some of the answers that nobody waits for any more, now and then; answers which of
     /// them were measured.
-    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest> {
+    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest<Awaited>> {
         let accounts = {
             let mut asked = lock(&self.asked);
             if asked.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {

@@ -40,6 +40,7 @@ mod cluster;
 mod conn;
 mod conn_details;
 mod elsewhere;
+mod go_time;
 mod imports;
 mod jwt_accounts;
 mod link;
@@ -64,7 +65,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, AccountLimits};
+pub use account::Account;
 pub use auth_and_accounts::{SetupError, StagedAuthAndAccounts};
 pub use broker::Broker;
 pub use callout::PendingCallout;
@@ -75,15 +76,15 @@ pub use conn::{Conn, Transport};
 pub use conn_details::{ConnDetails, Endpoint, PeerCertificate, TlsDetails};
 pub use elsewhere::ConnectionCount;
 pub use imports::{
-    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
-    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AccountLimits, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import,
+    LatencyConfig, ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
 pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use link::announcements::Announcing;
 pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
-pub use message_trace::{MessageTrace, TraceDestination, Traced};
+pub use message_trace::{MessageTrace, Traced};
 pub use outbox::{Drained, Segment};
 pub use server_info::{Labels, ServerInfo};
 pub use service::{Binding, Reach, Service, TraceRole};

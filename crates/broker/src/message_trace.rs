@@ -16,7 +16,7 @@
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::Conn;
-use crate::imports::moment;
+use crate::go_time::moment;
 use crate::server_info::ServerInfo;
 use crate::service::Service;
 use crate::service_batch::ServiceBatch;
@@ -59,24 +59,6 @@ impl Withheld {
             }
             Self::Unable => "Not delivered because remote does not support message tracing",
         }
-    }
-}
-
-/// Where an account has messages reported that other systems trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceDestination {
-    /// A subject without wildcards.
-    pub subject: String,
-    /// Of a hundred messages, so many; 100 are all.
-    pub sampling: u8,
-}
-
-impl TraceDestination {
-    /// Whether a message is one of those. `drawn` is a number below 100.
-    ///
-    /// Compat: of a hundred it is one more.
-    pub(crate) fn samples(&self, drawn: u64) -> bool {
-        self.sampling >= 100 || drawn <= u64::from(self.sampling)
     }
 }
 

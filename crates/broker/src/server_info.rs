@@ -1,7 +1,7 @@
 //! Identity of the server, as it says in events: one document for all of them.
 
 use crate::broker::Broker;
-use crate::imports::moment;
+use crate::go_time::moment;
 use myelin_wire::REFERENCE_VERSION;
 use serde::Serialize;
 use std::collections::BTreeMap;

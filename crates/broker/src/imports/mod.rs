@@ -38,6 +38,7 @@ mod info;
 mod latency;
 mod latency_parts;
 mod link;
+mod measuring;
 mod naming;
 mod replies;
 mod shadow_bindings;
@@ -45,15 +46,15 @@ mod system;
 
 pub(crate) use claims::{is_activated, next_turn};
 pub use config::{
-    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
-    ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
+    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
-pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
-pub use latency::LatencyConfig;
-pub(crate) use latency::{Cause, Measured, Outcome, Responder, report, told};
+pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo};
+pub(crate) use latency::{Measured, Responder, report, told};
 pub(crate) use latency_parts::{LatencyParts, RemoteRequests, SecondPart, is_measured, suffix, told_at};
-pub(crate) use link::{ServiceLink, StreamLink};
-pub(crate) use replies::{AnsweredRequest, Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
+pub(crate) use link::{AnsweredRequest, Awaited, ServiceLink, StreamLink, Tracked};
+pub(crate) use measuring::{Cause, Outcome};
+pub(crate) use replies::{AwaitedReplies, Ticket, UnansweredRequest};
 pub(crate) use shadow_bindings::ShadowService;
 pub(crate) use system::furnish;
 
@@ -86,7 +87,7 @@ pub(crate) struct ImportsAndExports {
     /// The services that are imported.
     services: Mutex<Vec<Arc<Binding>>>,
     /// Responses that this account's services owe to others.
-    pub(crate) replies: AwaitedReplies,
+    pub(crate) replies: AwaitedReplies<Awaited>,
     /// Requests from other servers, which measure them.
     pub(crate) remote_requests: RemoteRequests,
 }

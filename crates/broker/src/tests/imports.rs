@@ -559,7 +559,7 @@ fn a_flood_of_unanswered_requests_is_bounded() {
     let link = Arc::new(ServiceLink::new(&Arc::new(import), "B", &a).unwrap());
     let replies = AwaitedReplies::default();
     let mut reply = Vec::new();
-    for at in 0..AwaitedReplies::MOST + 100_000 {
+    for at in 0..AwaitedReplies::<Awaited>::MOST + 100_000 {
         let awaited = Awaited {
             link: Arc::clone(&link),
             requester: Arc::clone(&b),
@@ -570,6 +570,6 @@ fn a_flood_of_unanswered_requests_is_bounded() {
         };
         replies.open(awaited, &mut reply, &OsEntropy, |_| {});
     }
-    assert!(replies.len() <= AwaitedReplies::MOST);
+    assert!(replies.len() <= AwaitedReplies::<Awaited>::MOST);
     assert!(replies.waiting(&reply).is_some(), "the last one is there");
 }

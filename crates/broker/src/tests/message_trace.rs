@@ -2,7 +2,8 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::imports::AccountConfig;
-use crate::message_trace::{TraceDestination, Traced};
+use crate::imports::TraceDestination;
+use crate::message_trace::Traced;
 use crate::service::{Service, TraceRole};
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
