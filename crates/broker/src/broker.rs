@@ -14,7 +14,7 @@ use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, Log, RateLimit};
 use crate::message_trace::MessageTrace;
 use crate::registry::Registry;
-use crate::server_info::Labels;
+use crate::server_info::{Labels, ServerIdentity, ServerInfo};
 use crate::service::ServiceTarget;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
@@ -28,8 +28,8 @@ use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Broker: what all shards share.
@@ -39,19 +39,16 @@ pub struct Broker {
     pub(crate) trusted: OnceLock<JwtAccounts>,
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
     client_events: OnceLock<Arc<dyn ClientEvents>>,
-    info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<ConnShared>,
     counters: Counters,
     shards: Mutex<Vec<Arc<Traffic>>>,
     next_cid: AtomicU64,
-    lame_duck: AtomicBool,
     log: Arc<dyn Log>,
     /// Stands for whatever publishes and is no client.
     services: Arc<Conn>,
     pub(crate) rate_limit: RateLimit,
-    /// The server's name, which never changes.
-    name: String,
+    pub(crate) identity: Arc<ServerIdentity>,
     pub(crate) cluster: Arc<Cluster>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
@@ -61,11 +58,6 @@ pub struct Broker {
     /// Source of what nobody can guess: nonces, keys, names.
     entropy: Arc<dyn Entropy>,
     ids: Unguessable,
-    /// See [`Broker::wall`].
-    clock: OnceLock<(Instant, SystemTime)>,
-    labels: ArcSwap<Labels>,
-    /// Events so far.
-    events: AtomicU64,
 }
 
 /// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
@@ -100,29 +92,24 @@ impl Broker {
         auth_and_accounts.cluster.set_name(&info.cluster);
         Ok(Arc::new(Self {
             cluster: Arc::clone(&auth_and_accounts.cluster),
-            name: info.server_name.clone(),
+            identity: ServerIdentity::new(info),
             asked: Mutex::default(),
             importers: Mutex::default(),
             next_id: AtomicU64::new(0),
             ids: Unguessable::new(&*entropy),
             entropy,
-            clock: OnceLock::new(),
-            labels: ArcSwap::default(),
-            events: AtomicU64::new(0),
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             auth_and_accounts: ArcSwap::from_pointee(auth_and_accounts),
             trusted: OnceLock::new(),
             callouts: OnceLock::new(),
             client_events: OnceLock::new(),
-            info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
             commons,
             counters: Counters::default(),
             shards: Mutex::default(),
             next_cid: AtomicU64::new(1),
-            lame_duck: AtomicBool::new(false),
             log,
         }))
     }
@@ -244,22 +231,23 @@ impl Broker {
 
     /// Labels of the server that events show beside its name.
     pub fn labels(&self) -> Arc<Labels> {
-        self.labels.load_full()
+        self.identity.labels()
     }
 
     /// Replaces that.
     pub fn set_labels(&self, labels: Labels) {
-        self.labels.store(Arc::new(labels));
+        self.identity.set_labels(labels);
     }
 
-    /// The number of the next thing that the server says of itself.
-    pub(crate) fn next_event(&self) -> u64 {
-        self.events.fetch_add(1, Relaxed) + 1
+    /// The server, as it speaks `now`. Events and answers are one sequence: each has the next
+    /// number.
+    pub fn server_info(&self, now: SystemTime) -> ServerInfo {
+        self.identity.server_info(now)
     }
 
     /// The server's name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.identity.name()
     }
 
     /// Notes that `exporter` is asked by another account, and writes where its answer is to go.
@@ -323,19 +311,9 @@ impl Broker {
         hashes.into_iter().flat_map(digits).map(char::from).collect()
     }
 
-    /// From the first connection on it is known what time it is: a moment, and what the clock on
-    /// the wall said.
-    pub(crate) fn set_clock(&self, now: Instant, wall: SystemTime) {
-        self.clock.get_or_init(|| (now, wall));
-    }
-
     /// Time of day at that moment. It is not set anew when the machine's is.
     pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
-        let Some((known, wall)) = self.clock.get() else { return SystemTime::UNIX_EPOCH };
-        match moment.checked_duration_since(*known) {
-            Some(later) => *wall + later,
-            None => *wall - known.duration_since(moment),
-        }
+        self.identity.wall(moment)
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to
@@ -349,12 +327,12 @@ impl Broker {
 
     /// INFO as it is for everybody. Fields about one connection are empty.
     pub fn info(&self) -> Info {
-        self.info.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.identity.info()
     }
 
     /// Changes what INFO says from now on.
     pub fn update_info(&self, update: impl FnOnce(&mut Info)) {
-        update(&mut self.info.write().unwrap_or_else(std::sync::PoisonError::into_inner));
+        self.identity.update_info(update);
     }
 
     /// The name of the server's cluster; empty for none.
@@ -371,12 +349,7 @@ impl Broker {
 
     /// Enters lame duck mode: INFO says so from now on.
     pub fn enter_lame_duck(&self) {
-        self.lame_duck.store(true, Relaxed);
-        self.update_info(|info| info.ldm = true);
-    }
-
-    pub(crate) fn is_lame_duck(&self) -> bool {
-        self.lame_duck.load(Relaxed)
+        self.identity.enter_lame_duck();
     }
 
     /// The server is one of a cluster. To be called before anybody can subscribe: what was

@@ -14,10 +14,9 @@
 //! trace is a `Service`: being served is how it publishes itself.
 
 use crate::account::Account;
-use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::go_time::moment;
-use crate::server_info::ServerInfo;
+use crate::server_info::{ServerIdentity, ServerInfo};
 use crate::service::Service;
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
@@ -64,6 +63,7 @@ impl Withheld {
 
 /// Trace of one message, filled in on the way and published in the end.
 pub struct MessageTrace {
+    server: Arc<ServerIdentity>,
     /// The publisher's; its name is that of the first event.
     account: Arc<Account>,
     destination: Vec<u8>,
@@ -180,7 +180,7 @@ struct TraceReport<'a> {
 impl MessageTrace {
     /// Begins the trace of a message of `size` bytes that `conn` publishes.
     pub(crate) fn begin(
-        broker: &Broker,
+        server: &Arc<ServerIdentity>,
         (conn, account): (&Conn, &Arc<Account>),
         asked: TraceHeaders,
         destination: Vec<u8>,
@@ -188,13 +188,14 @@ impl MessageTrace {
         now: Instant,
     ) -> Arc<Self> {
         let trace = Self {
+            server: Arc::clone(server),
             account: Arc::clone(account),
             destination,
             is_only: asked.is_only,
             hop: asked.value(HOP).filter(|_| conn.is_link()).unwrap_or_default().to_owned(),
             encoding: Encoding::accepted(asked.value(encoding::ACCEPT).unwrap_or_default().as_bytes()),
             now,
-            ts: moment(broker.wall(now)),
+            ts: moment(server.wall(now)),
             story: Mutex::new(Story {
                 request: TracedRequest { header: asked.headers, msgsize: size },
                 hops: 0,
@@ -295,8 +296,8 @@ impl MessageTrace {
         story.open == 0
     }
 
-    fn report(&self, broker: &Broker) -> Vec<u8> {
-        let server = broker.server_info(broker.wall(self.now));
+    fn report(&self) -> Vec<u8> {
+        let server = self.server.server_info(self.server.wall(self.now));
         let Story { request, hops, events, .. } = &*lock(&self.story);
         compact(&TraceReport { server, request, hops: *hops, events })
     }
@@ -349,7 +350,7 @@ impl Traced {
 
 impl Service for MessageTrace {
     fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
-        let report = self.report(shard.broker());
+        let report = self.report();
         let (headers, payload) = match self.encoding {
             None => (&b""[..], report),
             Some(encoding) => (encoding.headers(), encoding.encode(&report)),

@@ -234,7 +234,7 @@ impl Session {
         greeting: Option<Greeting>,
     ) -> (Self, SessionStatus) {
         let broker = Arc::clone(shard.broker());
-        broker.set_clock(now, conn.endpoint().start);
+        broker.identity.set_clock(now, conn.endpoint().start);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {
             limits: ParserLimits {
@@ -521,7 +521,7 @@ impl Session {
         let subs = self.conn.take_subscriptions();
         let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));
         // Compat: a server that stops does not care for subscriptions.
-        if reason != CloseReason::ServerShutdown || self.broker.is_lame_duck() {
+        if reason != CloseReason::ServerShutdown || self.broker.identity.is_lame_duck() {
             self.log_delsubs(&subs);
         }
         let removal = match state {
