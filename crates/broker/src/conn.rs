@@ -10,9 +10,10 @@
 
 use crate::account::Account;
 use crate::conn_details::{ConnDetails, Endpoint};
-use crate::link::LinkEnd;
+use crate::link::end::LinkEnd;
 use crate::listener_info::WebSocketOrigin;
-use crate::outbox::{AppendCounts, Outbox, Queued, Staged};
+use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
+use crate::service::Waiter;
 use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -80,7 +81,7 @@ pub struct Conn {
     /// Address behind the peer, if that is a proxy and says so.
     client: OnceLock<Box<SocketAddr>>,
     origin: Origin,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Outbox<Waiter>,
     sink: Box<dyn Transport>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its
     /// subscriptions.
@@ -470,8 +471,14 @@ impl Conn {
     pub(crate) fn queue(&self, segments: &mut Staged, load: AppendCounts) -> Queued {
         match self.link() {
             None => self.outbox.append(segments, load, self.memory()),
-            Some(link) => link.queue(self, segments, load),
+            Some(link) => link.queue(&self.outbox, self.memory(), segments, load),
         }
+    }
+
+    /// Writes what waits for the socket. The caller holds the claim. Emptied buffers go to
+    /// `recycle`.
+    pub(crate) fn drain(&self, recycle: &mut dyn FnMut(Vec<u8>)) -> Drained {
+        self.outbox.drain(|slices| self.sink.try_write(slices), self.memory(), recycle)
     }
 }
 

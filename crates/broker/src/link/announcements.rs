@@ -8,7 +8,7 @@
 //!
 //! Budget: an account of a server without a cluster pays one load per change.
 
-use super::LinkEnd;
+use super::end::LinkEnd;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;

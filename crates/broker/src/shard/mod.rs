@@ -26,7 +26,7 @@ mod staging;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::log::Level;
-use crate::outbox::{Drained, Queued, drain};
+use crate::outbox::{Drained, Queued};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::subscription::Subscription;
@@ -284,7 +284,7 @@ impl Shard {
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner
     /// shard when the socket takes bytes again. A blocked socket is handed to its owner shard.
     fn resume(&mut self, conn: &Arc<Conn>) {
-        let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        let drained = conn.drain(&mut |buffer| self.pool.put(buffer));
         self.relieved(conn);
         match drained {
             Drained::Empty => {}
@@ -296,7 +296,7 @@ impl Shard {
     /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
     /// Services that have waited for it are woken: then the shard [is dirty](Self::is_dirty).
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
-        let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        let drained = conn.drain(&mut |buffer| self.pool.put(buffer));
         self.relieved(conn);
         if let Drained::Failed(error) = drained {
             self.give_up(conn, error);

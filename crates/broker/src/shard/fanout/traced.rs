@@ -7,7 +7,7 @@ use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTar
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::ShadowService;
-use crate::link::LinkEnd;
+use crate::link::end::LinkEnd;
 use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
