@@ -6,10 +6,9 @@ use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announcements::Announced;
 use crate::link::remote_interest::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
-use crate::service::{Binding, Reach, Service, ServiceTarget};
-use crate::shard::Shard;
+use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
-use crate::watch::{Watch, Watcher, Watches};
+use crate::watch::{Watch, Watches};
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use myelin_subject::{Interest, Matched, Member};
@@ -31,7 +30,7 @@ pub struct Account {
     remote: OnceLock<Box<Interest<Arc<RemoteSub>>>>,
     /// Interest that other servers are told of.
     pub(crate) announced: Announced,
-    watches: Arc<Watches>,
+    watches: Arc<Watches<dyn Watcher>>,
     /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the
     /// prefix of replies, of each kind.
     suffix_inspectors: [AtomicUsize; 2],
@@ -138,7 +137,7 @@ impl Account {
 
     pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: ServiceTarget) -> Arc<Binding> {
         let binding = self.place(subject, receiver);
-        self.watches.changed(subject, None);
+        self.notify_watches(subject, None);
         binding
     }
 
@@ -246,7 +245,7 @@ impl Account {
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.displace(binding);
-        self.watches.changed(binding.subject(), None);
+        self.notify_watches(binding.subject(), None);
         self.imports.unlisten(binding);
     }
 
@@ -261,7 +260,7 @@ impl Account {
     }
 
     /// Lets a subscription in, on `shard`.
-    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut Shard) {
+    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut ServiceShard) {
         self.insert(sub);
         self.notify_watches(sub.subject(), Some(&mut *shard));
         self.add_shadows(sub, Some(shard));
@@ -285,8 +284,11 @@ impl Account {
     }
 
     /// Tells those who watch that interest in what `pattern` matches may have changed.
-    pub(crate) fn notify_watches(&self, pattern: &[u8], shard: Option<&mut Shard>) {
-        self.watches.changed(pattern, shard);
+    #[inline]
+    pub(crate) fn notify_watches(&self, pattern: &[u8], mut shard: Option<&mut ServiceShard>) {
+        for watcher in self.watches.who_watches(pattern) {
+            watcher.interest_changed(shard.as_deref_mut());
+        }
     }
 
     /// Something about a subscription has changed: routes that lead to it are outdated.
@@ -301,7 +303,7 @@ impl Account {
     }
 
     /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
-    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut Shard>) -> bool {
+    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut ServiceShard>) -> bool {
         let removed = self.take_out(sub);
         self.notify_watches(sub.subject(), shard.as_deref_mut());
         self.remove_shadows(sub, shard);
@@ -310,7 +312,7 @@ impl Account {
 
     /// Takes many out, which have ended together: other servers hear once how many members a queue
     /// group has left.
-    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut Shard>) {
+    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut ServiceShard>) {
         let mut members: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
         for sub in subs {
             let removed = self.interest.remove(sub);

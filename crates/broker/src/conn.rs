@@ -13,9 +13,8 @@ use crate::conn_details::{ConnDetails, Endpoint};
 use crate::link::end::LinkEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
-use crate::service::Waiter;
+use crate::service::{ServiceShard, Waiter};
 use crate::settings::Settings;
-use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::traffic::ShardCounter;
 use bytes::Bytes;
@@ -448,7 +447,7 @@ impl Conn {
         &self,
         account: &Account,
         sub: &Arc<Subscription>,
-        shard: Option<&mut Shard>,
+        shard: Option<&mut ServiceShard>,
     ) -> bool {
         let removed = {
             let mut subs = lock(&self.subs);

@@ -84,11 +84,11 @@ pub use link::announcements::Announcing;
 pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
-pub use message_trace::{MessageTrace, Traced};
+pub use message_trace::MessageTrace;
 pub use outbox::{Drained, Segment};
 pub use server_info::{Labels, ServerInfo};
-pub use service::{Binding, Reach, Service, TraceRole};
-pub use service_batch::ServiceBatch;
+pub use service::{Binding, Reach, Service, ServiceShard, Serving, TraceRole, Watcher};
+pub use service_batch::{ServiceBatch, TraceRecord, Traced};
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
@@ -96,4 +96,4 @@ pub use settings::{LinkWrites, ProtocolLogSettings, Settings};
 pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
-pub use watch::{Watch, Watcher};
+pub use watch::Watch;

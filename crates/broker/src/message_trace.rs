@@ -17,9 +17,8 @@ use crate::account::Account;
 use crate::conn::Conn;
 use crate::go_time::moment;
 use crate::server_info::{ServerIdentity, ServerInfo};
-use crate::service::Service;
-use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
+use crate::service::{Service, ServiceShard};
+use crate::service_batch::{ServiceBatch, TraceRecord, Traced};
 use crate::subscription::Subscription;
 use myelin_stdx::sync::lock;
 use myelin_wire::encoding::{self, Encoding};
@@ -285,7 +284,7 @@ impl MessageTrace {
         let mut story = lock(&self.story);
         story.open += 1;
         story.events.push(TraceEvent { kind: "js", ts: self.ts.clone(), what });
-        Traced { trace: Arc::clone(self), event: story.events.len() - 1 }
+        Traced::new(Arc::clone(self) as Arc<dyn TraceRecord>, story.events.len() - 1)
     }
 
     /// The message has been everywhere. Answers what [`Traced::settled`] does.
@@ -303,36 +302,15 @@ impl MessageTrace {
     }
 }
 
-/// A traced message in the hands of one stream, which is to say what it does with it. Streams of
-/// one name in two accounts each have their own.
-#[derive(Clone)]
-pub struct Traced {
-    trace: Arc<MessageTrace>,
-    /// The number of the event that is this stream's.
-    pub(crate) event: usize,
-}
-
-impl Traced {
-    /// The trace that this is a part of.
-    #[must_use]
-    pub fn trace(&self) -> &Arc<MessageTrace> {
-        &self.trace
+impl TraceRecord for MessageTrace {
+    fn is_only(&self) -> bool {
+        self.is_only
     }
 
-    /// Whether nobody is to get the message.
-    #[must_use]
-    pub fn is_only(&self) -> bool {
-        self.trace.is_only
-    }
-
-    /// Notes what the stream did with the message: stored it under a subject, unless nobody is
-    /// interested, or refused it. Returns whether the trace is complete: then it is to be
-    /// [served](Service) on some shard.
-    #[must_use]
-    pub fn settled(&self, outcome: Result<(&[u8], bool), String>) -> bool {
-        let mut story = lock(&self.trace.story);
+    fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool {
+        let mut story = lock(&self.story);
         let Some(TraceEvent { what: What::JetStream { subject, nointerest, error, is_open, .. }, .. }) =
-            story.events.get_mut(self.event)
+            story.events.get_mut(event)
         else {
             return false;
         };
@@ -349,7 +327,7 @@ impl Traced {
 }
 
 impl Service for MessageTrace {
-    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
         let report = self.report();
         let (headers, payload) = match self.encoding {
             None => (&b""[..], report),

@@ -9,7 +9,7 @@
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::StreamLink;
-use crate::shard::Shard;
+use crate::service::ServiceShard;
 use myelin_subject::Subscribed;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -89,7 +89,7 @@ impl Subscription {
 
     /// Ends the client's subscription, which was found in the index of `account`; false when it had
     /// ended already.
-    pub(crate) fn end(self: &Arc<Self>, account: &Account, shard: Option<&mut Shard>) -> bool {
+    pub(crate) fn end(self: &Arc<Self>, account: &Account, shard: Option<&mut ServiceShard>) -> bool {
         match &self.shadowed {
             None => self.conn.unsubscribe(account, self, shard),
             Some(shadowed) => {

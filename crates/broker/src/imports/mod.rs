@@ -61,8 +61,7 @@ pub(crate) use system::furnish;
 use self::shadow_bindings::ShadowBindings;
 use crate::account::Account;
 use crate::cluster::Cluster;
-use crate::service::{Binding, ServiceTarget};
-use crate::shard::Shard;
+use crate::service::{Binding, ServiceShard, ServiceTarget};
 use crate::subscription::Subscription;
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
@@ -164,7 +163,7 @@ fn remove(shadow: Arc<Subscription>) -> Option<Moved> {
     Some((exporter, shadow))
 }
 
-fn notify_watches(moved: &[Moved], mut shard: Option<&mut Shard>) {
+fn notify_watches(moved: &[Moved], mut shard: Option<&mut ServiceShard>) {
     for (account, shadow) in moved {
         account.notify_watches(shadow.subject(), shard.as_deref_mut());
     }
@@ -390,7 +389,7 @@ impl Account {
 
     /// A subscription has come: it may reach streams of other accounts.
     #[inline]
-    pub(crate) fn add_shadows(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+    pub(crate) fn add_shadows(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
             let mut streams = lock(&self.imports.streams);
@@ -403,7 +402,7 @@ impl Account {
 
     /// A subscription has gone.
     #[inline]
-    pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+    pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
             lock(&self.imports.streams).take(sub, &mut moved);

@@ -7,10 +7,8 @@
 
 use super::link::StreamLink;
 use crate::account::Account;
-use crate::message_trace::Traced;
-use crate::service::{Binding, Service, ServiceTarget, TraceRole};
-use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
+use crate::service::{Binding, Service, ServiceShard, ServiceTarget, TraceRole};
+use crate::service_batch::{ServiceBatch, Traced};
 use myelin_stdx::sync::lock;
 use myelin_subject::{Subscribed as _, matches};
 use myelin_wire::message_buf::MessageRef;
@@ -75,7 +73,7 @@ impl Debug for ShadowService {
 }
 
 impl Service for ShadowService {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         let mut named = ServiceBatch::default();
         for (at, msg) in msgs.iter().enumerate() {
             let trace = if msgs.is_traced() { msgs.trace(at) } else { None };
@@ -98,11 +96,11 @@ impl Service for ShadowService {
 }
 
 /// Ends the part in a trace of a service that does not get the message after all.
-fn give_up_trace(traced: Option<&Traced>, shard: &mut Shard) {
+fn give_up_trace(traced: Option<&Traced>, shard: &mut ServiceShard) {
     if let Some(traced) = traced
         && traced.settled(Err("stream closed".to_owned()))
     {
-        shard.wake(&(Arc::clone(traced.trace()) as Arc<dyn Service>));
+        shard.wake(&traced.trace());
     }
 }
 

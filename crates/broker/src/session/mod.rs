@@ -32,6 +32,7 @@ use crate::broker::Broker;
 use crate::closed::{ClosedConn, ClosedSub};
 use crate::conn::{Conn, DeliveryPermissions};
 use crate::log::{Level, Span};
+use crate::service::ServiceShard;
 use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -205,7 +206,7 @@ impl Removal {
         self.run_on(None);
     }
 
-    fn run_on(self, shard: Option<&mut Shard>) {
+    fn run_on(self, shard: Option<&mut ServiceShard>) {
         self.account.unsubscribe_all(&self.subs, shard);
     }
 }

@@ -21,6 +21,7 @@ mod rules;
 mod send;
 mod service_import;
 mod service_queue;
+mod serving;
 mod staging;
 
 use crate::broker::Broker;

@@ -1,9 +1,8 @@
 //! The service queue: messages of this shard for services, until the next flush.
 
 use crate::conn::Conn;
-use crate::message_trace::Traced;
 use crate::service::Service;
-use crate::service_batch::ServiceBatch;
+use crate::service_batch::{ServiceBatch, Traced};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
