@@ -1,6 +1,7 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::cluster::Cluster;
+use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announcements::Announced;
@@ -112,7 +113,7 @@ impl Account {
     }
 
     /// Visits what other servers want: the link that says so, subject, queue group and its members.
-    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<crate::conn::Conn>, &[u8], Option<(&[u8], u32)>)) {
+    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<Conn>, &[u8], Option<(&[u8], u32)>)) {
         if let Some(remote) = self.remote.get() {
             remote.for_each(|sub| {
                 let queue = sub.queue().map(|queue| (queue, sub.weight()));
@@ -308,6 +309,19 @@ impl Account {
         self.notify_watches(sub.subject(), shard.as_deref_mut());
         self.remove_shadows(sub, shard);
         removed
+    }
+
+    /// Ends one subscription of a client, on `shard` if on one; `false` when it had ended already.
+    pub(crate) fn end(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) -> bool {
+        sub.conn().forget(sub) && self.unsubscribe(sub, shard)
+    }
+
+    /// A deny rule cuts into a subscription of `conn` from now on: routes that lead to any of its
+    /// subscriptions are outdated.
+    pub(crate) fn filter(&self, conn: &Conn) {
+        if conn.begin_filtering() {
+            conn.subscriptions().iter().for_each(|sub| self.touch(sub));
+        }
     }
 
     /// Takes many out, which have ended together: other servers hear once how many members a queue

@@ -8,12 +8,11 @@
 //! when the last reference to the connection is gone, so that nothing that was staged for an old
 //! connection can reach a new one.
 
-use crate::account::Account;
 use crate::conn_details::{ConnDetails, Endpoint};
 use crate::link::end::LinkEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
-use crate::service::{ServiceShard, Waiter};
+use crate::service::Waiter;
 use crate::settings::Settings;
 use crate::subscription::Subscription;
 use crate::traffic::ShardCounter;
@@ -382,12 +381,10 @@ impl Conn {
         self.is_filtered.load(Relaxed)
     }
 
-    /// A deny rule cuts into a subscription from now on.
+    /// A deny rule cuts into a subscription from now on; false when one did before.
     #[cold]
-    pub(crate) fn set_filtered(&self, account: &Account) {
-        if !self.is_filtered.swap(true, Relaxed) {
-            self.subscriptions().iter().for_each(|sub| account.touch(sub));
-        }
+    pub(crate) fn begin_filtering(&self) -> bool {
+        !self.is_filtered.swap(true, Relaxed)
     }
 
     /// Asks the owner shard to end this connection. The first reason stays.
@@ -442,24 +439,11 @@ impl Conn {
         lock(&self.subs).table.insert_unique(sid_hash(sub.sid()), sub, |s| sid_hash(s.sid()));
     }
 
-    /// Ends one subscription, on `shard` if on one; `false` when it had ended already.
-    pub(crate) fn unsubscribe(
-        &self,
-        account: &Account,
-        sub: &Arc<Subscription>,
-        shard: Option<&mut ServiceShard>,
-    ) -> bool {
-        let removed = {
-            let mut subs = lock(&self.subs);
-            match subs.table.find_entry(sid_hash(sub.sid()), |s| Arc::ptr_eq(s, sub)) {
-                Ok(entry) => {
-                    entry.remove();
-                    true
-                }
-                Err(_) => false,
-            }
-        };
-        removed && account.unsubscribe(sub, shard)
+    /// Forgets one subscription, which is still in the index; `false` when it had ended already.
+    pub(crate) fn forget(&self, sub: &Arc<Subscription>) -> bool {
+        let mut subs = lock(&self.subs);
+        let found = subs.table.find_entry(sid_hash(sub.sid()), |known| Arc::ptr_eq(known, sub));
+        found.map(|entry| drop(entry.remove())).is_ok()
     }
 
     /// Forgets all subscriptions and returns them, still in the index.

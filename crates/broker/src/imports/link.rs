@@ -8,11 +8,11 @@ use super::config::{
     Access, AccountConfig, Export, LatencyConfig, ResponseType, ServiceExport, ServiceImport, StreamImport,
 };
 use super::measuring::Cause;
-use super::naming::{ImportNames, Naming};
+use super::naming::{ImportNames, ImportedStream, Naming};
 use super::replies::{AwaitedAnswers, AwaitedReplies, Waiting};
 use crate::account::Account;
 use crate::conn::Conn;
-use myelin_subject::{has_wildcard, intersection, is_subset, is_valid_pattern};
+use myelin_subject::{has_wildcard, is_subset, is_valid_pattern};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,7 @@ const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct StreamLink {
     /// Weak: its shadows stand in the exporter's index.
     pub(crate) exporter: Weak<Account>,
-    /// Name of the account that imports.
-    importer: Box<str>,
-    import: StreamImport,
-    names: ImportNames,
+    pub(crate) stream: Arc<ImportedStream>,
 }
 
 impl StreamLink {
@@ -47,50 +44,18 @@ impl StreamLink {
         {
             return None;
         }
-        let names = ImportNames::of_stream(&import.subject, &import.to).ok()?;
-        let (exporter, importer) = (Arc::downgrade(exporter), importer.into());
-        Some(Self { exporter, importer, import: import.clone(), names })
-    }
-
-    /// Translates `pattern`, to which somebody subscribes here, into the pattern there, if there is
-    /// anything.
-    pub(crate) fn reach(&self, pattern: &[u8]) -> Option<Vec<u8>> {
-        let both = intersection(pattern, &self.names.here)?;
-        match &self.names.outward {
-            Some(outward) => Some(outward.name(&both).into_owned()),
-            // Too much, but whoever does not want it does not get it either.
-            None => Some(self.import.subject.as_bytes().to_vec()),
-        }
-    }
-
-    /// The name here.
-    pub(crate) fn naming(&self) -> &Naming {
-        &self.names.inward
-    }
-
-    /// Whether what is [reached](Self::reach) is nothing but what was asked for.
-    pub(crate) fn is_exact(&self) -> bool {
-        self.names.outward.is_some()
-    }
-
-    /// Name of the account that imports.
-    pub(crate) fn importer(&self) -> &str {
-        &self.importer
-    }
-
-    /// Whether traces come along.
-    pub(crate) fn allows_trace(&self) -> bool {
-        self.import.allow_trace
+        let stream = Arc::new(ImportedStream::new(import, importer)?);
+        Some(Self { exporter: Arc::downgrade(exporter), stream })
     }
 
     /// Whether it comes of this import.
     pub(super) fn is_of(&self, import: &StreamImport) -> bool {
-        self.import == *import
+        self.stream.import == *import
     }
 
     /// Whether nothing about it has changed.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.import == other.import && self.exporter.ptr_eq(&other.exporter)
+        self.stream.import == other.stream.import && self.exporter.ptr_eq(&other.exporter)
     }
 }
 

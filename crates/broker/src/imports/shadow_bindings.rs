@@ -6,6 +6,7 @@
 //! import allows that.
 
 use super::link::StreamLink;
+use super::naming::ImportedStream;
 use crate::account::Account;
 use crate::service::{Binding, Service, ServiceShard, ServiceTarget, TraceRole};
 use crate::service_batch::{ServiceBatch, Traced};
@@ -48,9 +49,9 @@ pub struct ShadowService {
 }
 
 impl ShadowService {
-    /// The import by which messages come.
-    pub(crate) fn link(&self) -> &StreamLink {
-        &self.link
+    /// The imported stream by which messages come.
+    pub(crate) fn stream(&self) -> &ImportedStream {
+        &self.link.stream
     }
 
     /// The service that gets the messages.
@@ -60,9 +61,9 @@ impl ShadowService {
 
     /// Name of a subject here, if the service asks for it.
     pub(crate) fn name<'a>(&'a self, subject: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let name = self.link.naming().name(subject);
+        let name = self.link.stream.naming().name(subject);
         let is_wanted = || lock(&self.patterns).iter().any(|pattern| matches(pattern, &name));
-        (self.link.is_exact() || is_wanted()).then_some(name)
+        (self.link.stream.is_exact() || is_wanted()).then_some(name)
     }
 }
 
@@ -160,7 +161,8 @@ impl Listeners {
         let ServiceTarget::Service(to) = listener.receiver() else { return Vec::new() };
         let mut moved = Vec::new();
         for link in links {
-            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.reach(listener.subject()))
+            let (Some(exporter), Some(subject)) =
+                (link.exporter.upgrade(), link.stream.reach(listener.subject()))
             else {
                 continue;
             };

@@ -259,7 +259,13 @@ impl Shard {
     fn end_finished(&mut self, account: &Account) {
         let mut finished = std::mem::take(&mut self.finished);
         for sub in finished.drain(..) {
-            sub.end(account, Some(&mut *self));
+            match sub.shadowed() {
+                None => account.end(&sub, Some(&mut *self)),
+                Some((own, stream)) => {
+                    let home = self.broker.account(stream.importer());
+                    home.is_some_and(|home| home.end(own, Some(&mut *self)))
+                }
+            };
         }
         self.finished = finished;
     }
@@ -623,7 +629,12 @@ impl Fanout<'_> {
     fn end_finished(&mut self) {
         for sub in self.finished.drain(..) {
             // The shard is at work: who watches finds another way.
-            sub.end(self.from.account, None);
+            match sub.shadowed() {
+                None => self.from.account.end(&sub, None),
+                Some((own, stream)) => {
+                    self.broker.account(stream.importer()).is_some_and(|home| home.end(own, None))
+                }
+            };
             self.broker.log_delsub(&sub);
         }
     }
