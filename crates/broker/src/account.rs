@@ -319,7 +319,7 @@ impl Account {
     /// A deny rule cuts into a subscription of `conn` from now on: routes that lead to any of its
     /// subscriptions are outdated.
     pub(crate) fn filter(&self, conn: &Conn) {
-        if conn.begin_filtering() {
+        if conn.rights.begin_filtering() {
             conn.subscriptions().iter().for_each(|sub| self.touch(sub));
         }
     }

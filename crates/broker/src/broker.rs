@@ -6,19 +6,20 @@ use crate::callout::Callouts;
 use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
 use crate::cluster::{Cluster, LinkTerms};
-use crate::conn::{Conn, ConnShared, Origin, Transport};
+use crate::conn::{Conn, Origin, Transport};
 use crate::conn_details::Endpoint;
+use crate::conn_shared::ConnShared;
 use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
 use crate::listener_info::WebSocketOrigin;
-use crate::log::{Level, Log, RateLimit};
+use crate::log::{Level, LimitedLog, Log};
 use crate::message_trace::MessageTrace;
 use crate::registry::Registry;
-use crate::server_info::{Labels, ServerIdentity, ServerInfo};
+use crate::server_info::{Labels, OwnIdentity, ServerInfo};
 use crate::service::ServiceTarget;
 use crate::settings::Settings;
-use crate::traffic::{Counters, RouteCounts, Traffic};
-use crate::unguessable::Unguessable;
+use crate::traffic::{AllTraffic, Counters, RouteCounts, Traffic};
+use crate::unguessable::UniqueNames;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
@@ -41,23 +42,19 @@ pub struct Broker {
     client_events: OnceLock<Arc<dyn ClientEvents>>,
     pub(crate) registry: Registry,
     commons: Arc<ConnShared>,
-    counters: Counters,
-    shards: Mutex<Vec<Arc<Traffic>>>,
+    traffic: AllTraffic,
     next_cid: AtomicU64,
-    log: Arc<dyn Log>,
+    pub(crate) log: LimitedLog,
     /// Stands for whatever publishes and is no client.
     services: Arc<Conn>,
-    pub(crate) rate_limit: RateLimit,
-    pub(crate) identity: Arc<ServerIdentity>,
+    pub(crate) identity: Arc<OwnIdentity>,
     pub(crate) cluster: Arc<Cluster>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
     /// By the name of an exporter, who has imported from it since the start.
     importers: Mutex<HashMap<String, HashSet<String>>>,
-    next_id: AtomicU64,
     /// Source of what nobody can guess: nonces, keys, names.
-    entropy: Arc<dyn Entropy>,
-    ids: Unguessable,
+    names: UniqueNames,
 }
 
 /// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
@@ -66,8 +63,6 @@ struct AskedAccounts {
     accounts: Vec<Weak<Account>>,
     swept: Option<Instant>,
 }
-
-const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// How often answers that nobody waits for are looked for: each time in a part of them.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -92,13 +87,10 @@ impl Broker {
         auth_and_accounts.cluster.set_name(&info.cluster);
         Ok(Arc::new(Self {
             cluster: Arc::clone(&auth_and_accounts.cluster),
-            identity: ServerIdentity::new(info),
+            identity: OwnIdentity::new(info),
             asked: Mutex::default(),
             importers: Mutex::default(),
-            next_id: AtomicU64::new(0),
-            ids: Unguessable::new(&*entropy),
-            entropy,
-            rate_limit: RateLimit::default(),
+            names: UniqueNames::new(entropy),
             settings: ArcSwap::from_pointee(settings),
             auth_and_accounts: ArcSwap::from_pointee(auth_and_accounts),
             trusted: OnceLock::new(),
@@ -107,10 +99,9 @@ impl Broker {
             registry: Registry::default(),
             services: Conn::of_services(&commons),
             commons,
-            counters: Counters::default(),
-            shards: Mutex::default(),
+            traffic: AllTraffic::default(),
             next_cid: AtomicU64::new(1),
-            log,
+            log: LimitedLog::new(log),
         }))
     }
 
@@ -257,7 +248,7 @@ impl Broker {
         awaited: Awaited,
         reply: &mut Vec<u8>,
     ) -> Ticket {
-        exporter.imports.replies.open(awaited, reply, &*self.entropy, |pattern| {
+        exporter.imports.replies.open(awaited, reply, self.entropy(), |pattern| {
             exporter.bind_receiver(pattern, ServiceTarget::Requesters);
             lock(&self.asked).accounts.push(Arc::downgrade(exporter));
         })
@@ -296,19 +287,12 @@ impl Broker {
 
     /// Where nonces, keys and names come from.
     pub(crate) fn entropy(&self) -> &dyn Entropy {
-        &*self.entropy
+        self.names.entropy()
     }
 
     /// A name of 22 characters that no other has, for what is published once.
     pub(crate) fn unique_id(&self) -> String {
-        let number = self.next_id.fetch_add(1, Relaxed);
-        let hashes = [self.ids.number(number, 0), self.ids.number(number, 1)];
-        let digits = |hash: u64| {
-            std::iter::successors(Some(hash), |rest| Some(rest / 62))
-                .take(11)
-                .map(|rest| BASE62[(rest % 62) as usize])
-        };
-        hashes.into_iter().flat_map(digits).map(char::from).collect()
+        self.names.unique()
     }
 
     /// Time of day at that moment. It is not set anew when the machine's is.
@@ -429,35 +413,22 @@ impl Broker {
 
     /// Rare events.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.traffic.counters
     }
 
     /// Messages and bytes in, then out, over all shards.
     pub fn traffic(&self) -> [u64; 4] {
-        let mut sum = [0; 4];
-        for shard in lock(&self.shards).iter() {
-            let counts = [&shard.in_msgs, &shard.in_bytes, &shard.out_msgs, &shard.out_bytes];
-            for (sum, count) in sum.iter_mut().zip(counts) {
-                *sum += count.get();
-            }
-        }
-        sum
+        self.traffic.sum()
     }
 
     /// Of [`traffic`](Self::traffic), what comes from and goes to other servers.
     pub fn link_traffic(&self) -> [u64; 4] {
-        let mut sum = [0; 4];
-        for shard in lock(&self.shards).iter() {
-            sum.iter_mut().zip(&shard.links).for_each(|(sum, count)| *sum += count.get());
-        }
-        sum
+        self.traffic.links()
     }
 
     /// How the route caches of all shards do together.
     pub fn route_counts(&self) -> RouteCounts {
-        let mut sum = RouteCounts::default();
-        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
-        sum
+        self.traffic.routes()
     }
 
     /// Memory that the data path holds at the moment.
@@ -466,29 +437,28 @@ impl Broker {
     }
 
     pub(crate) fn add_shard(&self) -> Arc<Traffic> {
-        let traffic = Arc::new(Traffic::default());
-        lock(&self.shards).push(Arc::clone(&traffic));
-        traffic
+        self.traffic.add_shard()
     }
 
     /// Where lines go.
     pub fn log(&self) -> &dyn Log {
-        &*self.log
+        self.log.sink()
     }
 
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
-        if self.log.enabled(level) {
+        let log = self.log();
+        if log.enabled(level) {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
                 None if conn.link().is_some() => {
-                    self.log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
+                    log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
                 }
-                None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
+                None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);
-                    self.log.write(level, format_args!("{name}{label} - {line}"));
+                    log.write(level, format_args!("{name}{label} - {line}"));
                 }
             }
         }

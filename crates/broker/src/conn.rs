@@ -8,26 +8,30 @@
 //! when the last reference to the connection is gone, so that nothing that was staged for an old
 //! connection can reach a new one.
 
+use crate::abilities::Abilities;
+use crate::closing::Closing;
 use crate::conn_details::{ConnDetails, Endpoint};
+use crate::conn_shared::ConnShared;
+use crate::delivery_rights::{DeliveryPermissions, DeliveryRights};
 use crate::link::end::LinkEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
 use crate::service::Waiter;
 use crate::settings::Settings;
 use crate::subscription::Subscription;
-use crate::traffic::ShardCounter;
+use crate::traffic::ConnTraffic;
 use bytes::Bytes;
 use hashbrown::HashTable;
-use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
-use myelin_stdx::mem::{Accountant, MemKind};
+use myelin_auth::{ClientCertificate, ConnectionType, Permissions};
+use myelin_stdx::mem::Accountant;
 use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// The transport under a connection. Implemented by the server over a socket.
 pub trait Transport: Send + Sync {
@@ -81,48 +85,15 @@ pub struct Conn {
     origin: Origin,
     pub(crate) outbox: Outbox<Waiter>,
     sink: Box<dyn Transport>,
-    /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its
-    /// subscriptions.
-    headers: AtomicBool,
-    /// Whether it wants to know when nobody receives its requests.
-    no_responders: AtomicBool,
-    /// Whether it has shown that it takes an INFO out of turn.
-    accepts_async_info: AtomicBool,
-    closing: Mutex<Option<CloseReason>>,
-    is_closing: AtomicBool,
+    abilities: Abilities,
+    closing: Closing,
     details: Mutex<ConnDetails>,
     /// Text behind the client id in each line of the log.
     label: OnceLock<Box<str>>,
     subs: Mutex<Subs>,
-    rights: RightsCell,
-    /// Perf: spares routes the lock of `rights` for connections without any.
-    has_rights: AtomicBool,
-    /// Whether a deny rule cuts into one of its subscriptions: changes outdate the routes of all of
-    /// them.
-    is_filtered: AtomicBool,
-    pub(crate) in_msgs: ShardCounter,
-    pub(crate) in_bytes: ShardCounter,
-    /// Milliseconds since `endpoint.start`.
-    last_activity: AtomicU64,
-    pub(crate) stalls: AtomicU64,
+    pub(crate) rights: DeliveryRights,
+    pub(crate) traffic: ConnTraffic,
     commons: Arc<ConnShared>,
-}
-
-/// The permissions that deliveries must respect; replaced by each CONNECT.
-type RightsCell = Mutex<Option<Arc<DeliveryPermissions>>>;
-
-/// Permissions that deliveries to a connection must respect.
-pub(crate) struct DeliveryPermissions {
-    pub(crate) permissions: Arc<Permissions>,
-    /// Present with `allow_responses`.
-    pub(crate) grants: Option<Mutex<ReplyGrants>>,
-}
-
-impl DeliveryPermissions {
-    pub(crate) fn new(permissions: Arc<Permissions>, now: Instant) -> Arc<Self> {
-        let grants = permissions.responses().map(|rule| Mutex::new(ReplyGrants::new(rule, now)));
-        Arc::new(Self { permissions, grants })
-    }
 }
 
 /// Subscriptions by sid: keyed by the subscription's own text, no second copy.
@@ -157,21 +128,13 @@ impl Conn {
             origin,
             outbox: Outbox::default(),
             sink,
-            headers: AtomicBool::new(false),
-            no_responders: AtomicBool::new(false),
-            accepts_async_info: AtomicBool::new(false),
-            closing: Mutex::new(None),
-            is_closing: AtomicBool::new(false),
+            abilities: Abilities::default(),
+            closing: Closing::default(),
             details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
             label: OnceLock::new(),
             subs: Mutex::default(),
-            rights: Mutex::default(),
-            has_rights: AtomicBool::new(false),
-            is_filtered: AtomicBool::new(false),
-            in_msgs: ShardCounter::default(),
-            in_bytes: ShardCounter::default(),
-            last_activity: AtomicU64::new(0),
-            stalls: AtomicU64::new(0),
+            rights: DeliveryRights::default(),
+            traffic: ConnTraffic::default(),
             commons: Arc::clone(commons),
         })
     }
@@ -254,8 +217,7 @@ impl Conn {
     /// Memory that several connections will share: it counts once, for as long as any of them holds
     /// it.
     pub fn share(&self, bytes: Bytes) -> Bytes {
-        self.memory().charge(MemKind::Outbox, bytes.len());
-        Bytes::from_owner(AccountedBytes { bytes, commons: Arc::clone(&self.commons) })
+        self.commons.share(bytes)
     }
 
     pub(crate) fn sink(&self) -> &dyn Transport {
@@ -263,28 +225,28 @@ impl Conn {
     }
 
     pub(crate) fn headers(&self) -> bool {
-        self.headers.load(Relaxed)
+        self.abilities.headers.load(Relaxed)
     }
 
     pub(crate) fn set_headers(&self, on: bool) {
-        self.headers.store(on, Relaxed);
+        self.abilities.headers.store(on, Relaxed);
     }
 
     pub(crate) fn wants_no_responders(&self) -> bool {
-        self.no_responders.load(Relaxed)
+        self.abilities.no_responders.load(Relaxed)
     }
 
     pub(crate) fn set_no_responders(&self, on: bool) {
-        self.no_responders.store(on, Relaxed);
+        self.abilities.no_responders.store(on, Relaxed);
     }
 
     /// Whether it has shown that it takes an INFO out of turn: by its protocol and a first PING.
     pub fn accepts_async_info(&self) -> bool {
-        self.accepts_async_info.load(Relaxed)
+        self.abilities.accepts_async_info.load(Relaxed)
     }
 
     pub(crate) fn set_accepts_async_info(&self) {
-        self.accepts_async_info.store(true, Relaxed);
+        self.abilities.accepts_async_info.store(true, Relaxed);
     }
 
     /// How long its other side may take nothing, and whether it is given more time then.
@@ -314,21 +276,21 @@ impl Conn {
 
     /// Messages and payload bytes received from it.
     pub fn received(&self) -> (u64, u64) {
-        (self.in_msgs.get(), self.in_bytes.get())
+        (self.traffic.in_msgs.get(), self.traffic.in_bytes.get())
     }
 
     /// How often publishers were paused because this connection was far behind.
     pub fn stalls(&self) -> u64 {
-        self.stalls.load(Relaxed)
+        self.traffic.stalls.load(Relaxed)
     }
 
     /// When it last sent or got something.
     pub fn last_activity(&self) -> SystemTime {
-        self.endpoint.start + Duration::from_millis(self.last_activity.load(Relaxed))
+        self.endpoint.start + Duration::from_millis(self.traffic.last_activity.load(Relaxed))
     }
 
     pub(crate) fn touch(&self, since_start: Duration) {
-        self.last_activity.store(since_start.as_millis() as u64, Relaxed);
+        self.traffic.last_activity.store(since_start.as_millis() as u64, Relaxed);
     }
 
     /// Details of the connection for monitoring.
@@ -361,57 +323,38 @@ impl Conn {
     }
 
     pub(crate) fn rights(&self) -> Option<Arc<DeliveryPermissions>> {
-        if self.has_rights.load(Relaxed) { lock(&self.rights).clone() } else { None }
+        self.rights.get()
     }
 
     pub(crate) fn set_rights(&self, rights: Option<Arc<DeliveryPermissions>>) {
         let cuts = |rights: &Arc<DeliveryPermissions>| {
             self.subscriptions().iter().any(|sub| rights.permissions.needs_delivery_filter(sub.subject()))
         };
-        self.is_filtered.store(rights.as_ref().is_some_and(cuts), Relaxed);
-        let mut held = lock(&self.rights);
-        self.has_rights.store(rights.is_some(), Relaxed);
-        debug_assert!(rights.is_some() || !self.is_filtered(), "only permissions hold messages back");
-        *held = rights;
+        let cuts = rights.as_ref().is_some_and(cuts);
+        self.rights.set(rights, cuts);
     }
 
     /// Whether deny rules are to be asked before it is shown a subject that is not the one by which
     /// the message came.
     pub(crate) fn is_filtered(&self) -> bool {
-        self.is_filtered.load(Relaxed)
-    }
-
-    /// A deny rule cuts into a subscription from now on; false when one did before.
-    #[cold]
-    pub(crate) fn begin_filtering(&self) -> bool {
-        !self.is_filtered.swap(true, Relaxed)
+        self.rights.is_filtered()
     }
 
     /// Asks the owner shard to end this connection. The first reason stays.
     pub fn close(self: &Arc<Self>, reason: CloseReason) {
-        let mut closing = lock(&self.closing);
-        if closing.is_none() {
-            *closing = Some(reason);
-            self.is_closing.store(true, Relaxed);
-            drop(closing);
+        if self.closing.begin(reason) {
             self.sink.kick(self);
         }
     }
 
     /// Notes that the connection is over, so that queue groups pass it by.
     pub(crate) fn mark_closed(&self, reason: CloseReason) {
-        lock(&self.closing).get_or_insert(reason);
-        self.is_closing.store(true, Relaxed);
+        self.closing.begin(reason);
     }
 
     /// Why the connection is to end, once someone has asked for it.
     pub fn close_requested(&self) -> Option<CloseReason> {
-        if !self.is_closing.load(Relaxed) {
-            return None;
-        }
-        let reason = *lock(&self.closing);
-        debug_assert!(reason.is_some(), "a connection that ends has a reason");
-        reason
+        self.closing.reason()
     }
 
     /// Refuses further bytes and throws away what waits. Called by the owner at the very end.
@@ -469,73 +412,5 @@ impl Drop for Conn {
     /// A slot is free again only when no shard can hold anything staged for it.
     fn drop(&mut self) {
         self.commons.slots.release(self.slot);
-    }
-}
-
-/// State that all connections of a broker share.
-#[derive(Debug, Default)]
-pub(crate) struct ConnShared {
-    slots: Slots,
-    pub(crate) memory: Accountant,
-}
-
-/// A shared block, accounted for until its last holder lets go.
-struct AccountedBytes {
-    bytes: Bytes,
-    commons: Arc<ConnShared>,
-}
-
-impl AsRef<[u8]> for AccountedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for AccountedBytes {
-    fn drop(&mut self) {
-        self.commons.memory.release(MemKind::Outbox, self.bytes.len());
-    }
-}
-
-/// Hands out the small numbers by which shards index their tables.
-#[derive(Debug, Default)]
-struct Slots {
-    free: Mutex<FreeSlots>,
-}
-
-#[derive(Debug, Default)]
-struct FreeSlots {
-    released: Vec<u32>,
-    next: u32,
-}
-
-impl FreeSlots {
-    fn check(&self) {
-        debug_assert!(
-            self.released.len() <= self.next as usize,
-            "no more slots are free than were given out"
-        );
-    }
-}
-
-impl Slots {
-    fn take(&self) -> u32 {
-        let mut free = lock(&self.free);
-        free.check();
-        free.released.pop().unwrap_or_else(|| {
-            free.next += 1;
-            free.next - 1
-        })
-    }
-
-    fn release(&self, slot: u32) {
-        let mut free = lock(&self.free);
-        debug_assert!(slot < free.next, "a slot that comes back was given out");
-        debug_assert!(
-            free.released.iter().rev().take(64).all(|other| *other != slot),
-            "a slot comes back once"
-        );
-        free.released.push(slot);
-        free.check();
     }
 }

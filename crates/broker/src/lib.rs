@@ -30,15 +30,19 @@
 //! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
 //!   events: `server_info.rs`.
 
+mod abilities;
 mod account;
 mod auth_and_accounts;
 mod broker;
 mod callout;
 mod client_events;
 mod closed;
+mod closing;
 mod cluster;
 mod conn;
 mod conn_details;
+mod conn_shared;
+mod delivery_rights;
 mod elsewhere;
 mod go_time;
 mod imports;

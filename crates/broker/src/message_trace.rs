@@ -16,7 +16,7 @@
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::go_time::moment;
-use crate::server_info::{ServerIdentity, ServerInfo};
+use crate::server_info::{OwnIdentity, ServerInfo};
 use crate::service::{Service, ServiceShard};
 use crate::service_batch::{ServiceBatch, TraceRecord, Traced};
 use crate::subscription::Subscription;
@@ -62,7 +62,7 @@ impl Withheld {
 
 /// Trace of one message, filled in on the way and published in the end.
 pub struct MessageTrace {
-    server: Arc<ServerIdentity>,
+    server: Arc<OwnIdentity>,
     /// The publisher's; its name is that of the first event.
     account: Arc<Account>,
     destination: Vec<u8>,
@@ -179,7 +179,7 @@ struct TraceReport<'a> {
 impl MessageTrace {
     /// Begins the trace of a message of `size` bytes that `conn` publishes.
     pub(crate) fn begin(
-        server: &Arc<ServerIdentity>,
+        server: &Arc<OwnIdentity>,
         (conn, account): (&Conn, &Arc<Account>),
         asked: TraceHeaders,
         destination: Vec<u8>,

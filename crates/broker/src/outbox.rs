@@ -234,7 +234,8 @@ impl<W: Ord + Clone> Outbox<W> {
                     return Drained::Empty;
                 }
                 Wrote::Failed(error) => {
-                    // The rest can never be written; whatever arrives meanwhile goes with the close.
+                    // The rest can never be written; whatever arrives meanwhile goes with the
+                    // close.
                     self.forget(segments, written, memory);
                     let _ = self.queue.finish(|_| true);
                     return Drained::Failed(error);

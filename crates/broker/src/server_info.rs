@@ -50,7 +50,7 @@ pub struct ServerInfo {
 }
 
 /// Identity of the server, which all shards share.
-pub(crate) struct ServerIdentity {
+pub(crate) struct OwnIdentity {
     /// The server's name, which never changes.
     name: String,
     info: RwLock<Info>,
@@ -58,11 +58,11 @@ pub(crate) struct ServerIdentity {
     lame_duck: AtomicBool,
     /// Events so far.
     events: AtomicU64,
-    /// See [`ServerIdentity::wall`].
+    /// See [`OwnIdentity::wall`].
     clock: OnceLock<(Instant, SystemTime)>,
 }
 
-impl ServerIdentity {
+impl OwnIdentity {
     /// Identity of a server without labels and without a clock.
     pub(crate) fn new(info: Info) -> Arc<Self> {
         Arc::new(Self {

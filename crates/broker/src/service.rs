@@ -18,7 +18,8 @@ use std::time::Instant;
 /// A shard as the services that it serves see it: the thread on which they work.
 pub type ServiceShard = dyn Serving;
 
-/// What a shard does for the services that it serves. Implemented by [`Shard`](crate::Shard).
+/// Calls by which a shard helps the services that it serves. Implemented by
+/// [`Shard`](crate::Shard).
 pub trait Serving {
     /// Publishes messages of a service in `account`, in order, and empties the buffer. What
     /// subscribers get is staged.

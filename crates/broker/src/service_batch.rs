@@ -87,8 +87,8 @@ pub trait TraceRecord: Service {
     /// Whether nobody is to get the message.
     fn is_only(&self) -> bool;
 
-    /// Notes what became of the message: see [`Traced::settled`]. `event` is the number of the event
-    /// that the trace has given to whoever is asked.
+    /// Notes what became of the message: see [`Traced::settled`]. `event` is the number of the
+    /// event that the trace has given to whoever is asked.
     fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool;
 }
 

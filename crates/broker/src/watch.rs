@@ -44,11 +44,13 @@ impl Drop for Watch {
 /// All watches of an account. `W` is what watches.
 pub(crate) struct Watches<W: ?Sized> {
     /// In the order of their subjects, so that those with one beginning stand together.
-    by_subject: RwLock<BTreeMap<Box<[u8]>, Vec<WatchEntry<W>>>>,
+    by_subject: RwLock<WatchesBySubject<W>>,
     count: AtomicUsize,
     /// Watches that ever were.
     made: AtomicUsize,
 }
+
+type WatchesBySubject<W> = BTreeMap<Box<[u8]>, Vec<WatchEntry<W>>>;
 
 struct WatchEntry<W: ?Sized> {
     number: usize,

@@ -9,7 +9,7 @@ use super::config::{
 };
 use super::measuring::Cause;
 use super::naming::{ImportNames, ImportedStream, Naming};
-use super::replies::{AwaitedAnswers, AwaitedReplies, Waiting};
+use super::replies::{AwaitedAnswers, AwaitedReplies, AwaitsAnswer};
 use crate::account::Account;
 use crate::conn::Conn;
 use myelin_subject::{has_wildcard, is_subset, is_valid_pattern};
@@ -176,7 +176,7 @@ pub(crate) struct AnsweredRequest {
     pub(crate) answered: Instant,
 }
 
-impl Waiting for Awaited {
+impl AwaitsAnswer for Awaited {
     fn is_over(&self, now: Instant) -> bool {
         let most = if self.is_trace { TRACE_PATIENCE } else { self.link.threshold };
         now.saturating_duration_since(self.since) >= most

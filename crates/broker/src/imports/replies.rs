@@ -36,7 +36,7 @@ const MOST: usize = 64 * 1024;
 const SWEPT: usize = 16 * 1024;
 
 /// Whoever waits for an answer, as far as the table has to know.
-pub(crate) trait Waiting: Clone {
+pub(crate) trait AwaitsAnswer: Clone {
     /// Whether the time for an answer is over.
     fn is_over(&self, now: Instant) -> bool;
 
@@ -150,7 +150,7 @@ fn read_number(text: &[u8]) -> Option<u64> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
-impl<T: Waiting> AwaitedReplies<T> {
+impl<T: AwaitsAnswer> AwaitedReplies<T> {
     /// So many requests of one account may wait at once, about.
     #[cfg(test)]
     pub(crate) const MOST: usize = MOST * PARTS;
@@ -283,7 +283,7 @@ impl<T: Waiting> AwaitedReplies<T> {
     }
 }
 
-impl<T: Waiting> Space<T> {
+impl<T: AwaitsAnswer> Space<T> {
     /// See [`AwaitedReplies::sweep`]; answers how many it has looked at.
     fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<UnansweredRequest<T>>) -> usize {
         let mut note = |awaited: T, outcome| {

@@ -1,5 +1,5 @@
-//! The end of a link that all shards share: its scope and rules, and the control bytes that wait for
-//! the next flush.
+//! The end of a link that all shards share: its scope and rules, and the control bytes that wait
+//! for the next flush.
 
 use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
 use arc_swap::ArcSwapOption;

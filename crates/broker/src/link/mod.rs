@@ -237,8 +237,8 @@ impl Link {
 
     /// Counts messages and bytes that have come.
     pub fn count_in(&self, shard: &mut Shard, msgs: u64, bytes: u64) {
-        self.conn.in_msgs.add(msgs);
-        self.conn.in_bytes.add(bytes);
+        self.conn.traffic.in_msgs.add(msgs);
+        self.conn.traffic.in_bytes.add(bytes);
         shard.count_in_from_link(msgs, bytes);
     }
 

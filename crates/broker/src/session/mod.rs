@@ -30,7 +30,8 @@ mod timers;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::closed::{ClosedConn, ClosedSub};
-use crate::conn::{Conn, DeliveryPermissions};
+use crate::conn::Conn;
+use crate::delivery_rights::DeliveryPermissions;
 use crate::log::{Level, Span};
 use crate::service::ServiceShard;
 use crate::settings::Settings;
@@ -321,8 +322,8 @@ impl Session {
         let consumed = self.operations(shard, buf, backing, now);
         let (msgs, bytes) = std::mem::take(&mut self.batch);
         if msgs > 0 {
-            self.conn.in_msgs.add(msgs);
-            self.conn.in_bytes.add(bytes);
+            self.conn.traffic.in_msgs.add(msgs);
+            self.conn.traffic.in_bytes.add(bytes);
             shard.count_in(msgs, bytes);
         }
         self.conn.touch(now.duration_since(self.timers.opened));
@@ -574,7 +575,7 @@ impl Session {
             }
             _ => Default::default(),
         };
-        if self.broker.rate_limit.allows(&format!("{statement}{account}"), now) {
+        if self.broker.log.limit.allows(&format!("{statement}{account}"), now) {
             self.log(level, format_args!("{statement}{account}{suffix}"));
         }
     }

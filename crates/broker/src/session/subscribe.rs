@@ -88,7 +88,7 @@ impl Session {
     fn report_limit(&self, text: &ErrorText, now: Instant) {
         let SessionState::Ready(ready) = &self.state else { return };
         let statement = format!("{text} - {}", ready.account.name());
-        if self.broker.rate_limit.allows_each(LIMIT_REPORT, &statement, now) {
+        if self.broker.log.limit.allows_each(LIMIT_REPORT, &statement, now) {
             self.log(Level::Error, format_args!("{text}"));
         }
     }

@@ -91,10 +91,6 @@ pub struct Shard {
     hop_buffers: Vec<service_import::Rendering>,
     /// Kept for its memory.
     head: Vec<u8>,
-    /// Services that wait for the end of this flush.
-    unflushed: Vec<Arc<dyn Service>>,
-    /// Services that are being told of the flush.
-    flushing: Vec<Arc<dyn Service>>,
 }
 
 /// A connection that is being written. Dropped only by a panic: its claim is nobody's then, and it
@@ -128,8 +124,6 @@ impl Shard {
             rendering: Default::default(),
             hop_buffers: Vec::new(),
             head: Vec::new(),
-            unflushed: Vec::new(),
-            flushing: Vec::new(),
         }
     }
 
@@ -157,11 +151,7 @@ impl Shard {
 
     /// Whether anything is staged that only a flush will send.
     pub fn is_dirty(&self) -> bool {
-        self.staging.is_dirty()
-            || !self.queue.is_empty()
-            || !self.unflushed.is_empty()
-            || !self.flushing.is_empty()
-            || !self.claimed.is_empty()
+        self.staging.is_dirty() || !self.queue.is_empty() || !self.claimed.is_empty()
     }
 
     /// Whether so much is staged, or so much was done, that the session should stop until a flush.
@@ -222,7 +212,7 @@ impl Shard {
     /// Has `service` told when what is staged now is in the outboxes of its receivers: what another
     /// shard sends after that comes later.
     pub fn after_flush(&mut self, service: Arc<dyn Service>) {
-        self.unflushed.push(service);
+        self.queue.after_flush(service);
     }
 
     /// Hands out what waits for services, and what they send each other thereby.
@@ -253,9 +243,9 @@ impl Shard {
         self.routes.apply_counts(&mut self.touched);
         self.staging.seal_cohorts();
         self.enqueue_all();
-        self.flushing.append(&mut self.unflushed);
+        self.queue.has_flushed();
         // One by one: whoever panics costs the others nothing, the next flush goes on.
-        while let Some(service) = self.flushing.pop() {
+        while let Some(service) = self.queue.pop_flushed() {
             service.flushed(self);
         }
         // One by one, too: a claim that nobody has in hand is held for ever.
