@@ -4,8 +4,8 @@ use crate::cluster::Cluster;
 use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
-use crate::link::announcements::Announced;
-use crate::link::remote_interest::RemoteSub;
+use crate::link::announced::Announced;
+use crate::link::remote_sub::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
@@ -148,7 +148,7 @@ impl Account {
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
         if binding.receiver().is_announced() {
-            self.announced.changed(self, subject, None, true);
+            self.announced.changed(&self.name, subject, None, true);
         }
         binding
     }
@@ -158,7 +158,7 @@ impl Account {
         let removed = self.services.remove(binding);
         self.has_gone(binding.subject(), removed);
         if removed && binding.receiver().is_announced() {
-            self.announced.changed(self, binding.subject(), None, false);
+            self.announced.changed(&self.name, binding.subject(), None, false);
         }
     }
 
@@ -271,7 +271,7 @@ impl Account {
     pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
         self.comes(sub.subject());
         self.interest.insert(Arc::clone(sub));
-        self.announced.changed(self, sub.subject(), sub.queue(), true);
+        self.announced.changed(&self.name, sub.subject(), sub.queue(), true);
     }
 
     /// Takes it out again; false when it was not in.
@@ -279,7 +279,7 @@ impl Account {
         let removed = self.interest.remove(sub);
         self.has_gone(sub.subject(), removed);
         if removed {
-            self.announced.changed(self, sub.subject(), sub.queue(), false);
+            self.announced.changed(&self.name, sub.subject(), sub.queue(), false);
         }
         removed
     }
@@ -334,13 +334,13 @@ impl Account {
             match sub.queue() {
                 _ if !removed => {}
                 Some(queue) => *members.entry((sub.subject(), queue)).or_default() += 1,
-                None => self.announced.changed(self, sub.subject(), None, false),
+                None => self.announced.changed(&self.name, sub.subject(), None, false),
             }
             self.notify_watches(sub.subject(), shard.as_deref_mut());
             self.remove_shadows(sub, shard.as_deref_mut());
         }
         for ((subject, queue), count) in members {
-            self.announced.members_left(self, subject, queue, count);
+            self.announced.members_left(&self.name, subject, queue, count);
         }
     }
 

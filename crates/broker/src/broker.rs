@@ -5,12 +5,13 @@ use crate::auth_and_accounts::{AuthAndAccounts, SetupError, StagedAuthAndAccount
 use crate::callout::Callouts;
 use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
-use crate::cluster::{Cluster, LinkTerms};
+use crate::cluster::{Announcer, Cluster, LinkTerms};
 use crate::conn::{Conn, Origin, Transport};
 use crate::conn_details::Endpoint;
 use crate::conn_shared::ConnShared;
 use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
+use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log};
 use crate::message_trace::MessageTrace;
@@ -29,7 +30,6 @@ use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,12 +43,12 @@ pub struct Broker {
     pub(crate) registry: Registry,
     commons: Arc<ConnShared>,
     traffic: AllTraffic,
-    next_cid: AtomicU64,
     pub(crate) log: LimitedLog,
     /// Stands for whatever publishes and is no client.
     services: Arc<Conn>,
     pub(crate) identity: Arc<OwnIdentity>,
     pub(crate) cluster: Arc<Cluster>,
+    pub(crate) links: Arc<Links>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
     /// By the name of an exporter, who has imported from it since the start.
@@ -100,7 +100,7 @@ impl Broker {
             services: Conn::of_services(&commons),
             commons,
             traffic: AllTraffic::default(),
-            next_cid: AtomicU64::new(1),
+            links: Arc::default(),
             log: LimitedLog::new(log),
         }))
     }
@@ -339,7 +339,7 @@ impl Broker {
     /// The server is one of a cluster. To be called before anybody can subscribe: what was
     /// subscribed before is announced to nobody.
     pub fn form_cluster(&self, terms: LinkTerms) {
-        self.cluster.form(terms);
+        self.cluster.form(terms, Arc::clone(&self.links) as Arc<dyn Announcer>);
     }
 
     /// Whether the server is one of a cluster.
@@ -359,12 +359,12 @@ impl Broker {
 
     /// Links to other servers whose handshake is over.
     pub fn links(&self) -> Vec<Arc<Conn>> {
-        Vec::clone(&self.cluster.links())
+        Vec::clone(&self.links.all())
     }
 
     /// Makes the shared half of a connection to another server.
     pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
-        let cid = self.next_cid.fetch_add(1, Relaxed);
+        let cid = self.commons.next_cid();
         Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.commons)
     }
 
@@ -381,7 +381,7 @@ impl Broker {
         endpoint: Endpoint,
         sink: Box<dyn Transport>,
     ) -> Arc<Conn> {
-        let cid = self.next_cid.fetch_add(1, Relaxed);
+        let cid = self.commons.next_cid();
         let origin = websocket_origin.map_or(Origin::Client, Origin::WebSocket);
         Conn::new(cid, endpoint, origin, sink, &self.commons)
     }

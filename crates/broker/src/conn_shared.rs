@@ -1,10 +1,12 @@
-//! State that all connections of a broker share: their slots, and the memory that they hold.
+//! State that all connections of a broker share: their ids and slots, and the memory that they
+//! hold.
 //!
 //! A *slot* is a small number for each living connection, the index into tables of the shards.
 
 use bytes::Bytes;
 use myelin_stdx::mem::{Accountant, MemKind};
 use myelin_stdx::sync::lock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// State that all connections of a broker share.
@@ -12,9 +14,16 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct ConnShared {
     pub(crate) slots: Slots,
     pub(crate) memory: Accountant,
+    /// Connections so far.
+    conns: AtomicU64,
 }
 
 impl ConnShared {
+    /// The client id of the next connection; the first one is 1.
+    pub(crate) fn next_cid(&self) -> u64 {
+        self.conns.fetch_add(1, Relaxed) + 1
+    }
+
     /// Memory that several connections will share: it counts once, for as long as any of them holds
     /// it.
     pub(crate) fn share(self: &Arc<Self>, bytes: Bytes) -> Bytes {

@@ -62,6 +62,23 @@ impl LinkEnd {
         outbox.append(segments, load, memory)
     }
 
+    /// Whether what concerns an account goes over this link. `place`: that of the account in a pool
+    /// of links, unless it has links of its own.
+    pub(crate) fn carries(&self, account: &str, place: Option<u32>) -> bool {
+        match self.scope.get() {
+            None => false,
+            Some(LinkScope::All) => true,
+            Some(LinkScope::Dedicated(name)) => account == name,
+            Some(LinkScope::Pooled(at)) => place == Some(*at),
+        }
+    }
+
+    /// The account's name as it is said on this link.
+    pub(crate) fn named<'a>(&self, account: &'a str) -> Option<&'a [u8]> {
+        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_)));
+        (!is_dedicated).then_some(account.as_bytes())
+    }
+
     /// Whether the other side tells what becomes of traced messages.
     pub(crate) fn traces(&self) -> bool {
         self.traces.load(Relaxed)

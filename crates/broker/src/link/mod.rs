@@ -1,9 +1,9 @@
 //! Links: connections to the other servers of the cluster, as the broker sees them.
 //!
 //! A link is a receiver with an outbox like a client's connection. What this server's clients and
-//! services want is *announced* on it (`announcements.rs`); what the other side wants is *remote
-//! interest* in the accounts' indexes (`remote_interest.rs`), and leads messages here
-//! (`shard/remote.rs`). Messages that come from a link go to clients and services of this server
+//! services want is counted (`announced.rs`) and *announced* on it (`announcements.rs`); what the
+//! other side wants is *remote interest* in the accounts' indexes (`remote_interest.rs`), and leads
+//! messages here (`shard/remote.rs`). Messages that come from a link go to clients and services of this server
 //! (`shard/routed.rs`): one hop, so that no message can go round. Only for a queue group whose last
 //! member has left meanwhile one goes on, never back over its link, to a server that has another.
 //!
@@ -15,10 +15,13 @@
 //!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
+pub(crate) mod announced;
 pub(crate) mod announcements;
 pub(crate) mod end;
+pub(crate) mod links;
 mod protocol_log;
 pub(crate) mod remote_interest;
+pub(crate) mod remote_sub;
 mod rules;
 
 use crate::account::Account;
@@ -28,7 +31,6 @@ use crate::log::Level;
 use crate::shard::Shard;
 use announcements::Announcing;
 use bytes::Bytes;
-use end::LinkEnd;
 pub use end::LinkScope;
 use hashbrown::HashMap;
 use myelin_stdx::id;
@@ -39,24 +41,6 @@ use remote_interest::{RemoteInterests, RemoteRemoval};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-
-impl LinkEnd {
-    /// Whether what concerns `account` goes over this link.
-    pub(crate) fn carries(&self, account: &Account) -> bool {
-        match self.scope.get() {
-            None => false,
-            Some(LinkScope::All) => true,
-            Some(LinkScope::Dedicated(name)) => account.name() == name,
-            Some(LinkScope::Pooled(place)) => account.pool_place() == Some(*place),
-        }
-    }
-
-    /// The account's name as it is said on this link.
-    pub(crate) fn named<'a>(&self, account: &'a Account) -> Option<&'a [u8]> {
-        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_)));
-        (!is_dedicated).then(|| account.name().as_bytes())
-    }
-}
 
 impl Conn {
     /// Says something on a link that is no message: it goes ahead of all messages that are flushed
@@ -164,7 +148,7 @@ impl Link {
         if let Some(link) = self.conn.link() {
             let _ = link.scope.set(scope);
         }
-        self.broker.cluster.add(&self.conn);
+        self.broker.links.add(&self.conn);
         Ok(Announcing::new(&self.broker, &self.conn))
     }
 
@@ -251,7 +235,7 @@ impl Link {
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
         self.conn.mark_closed(reason);
-        self.broker.cluster.remove(&self.conn);
+        self.broker.links.remove(&self.conn);
         LinkRemoval(self.interest.take())
     }
 

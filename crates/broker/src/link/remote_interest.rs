@@ -4,6 +4,7 @@
 //! this server alone; only the sums of `/varz` and `/subsz` are of both. Routes are outdated by the
 //! epochs of the account's first index: what publishers without other servers check stays the same.
 
+use super::remote_sub::RemoteSub;
 use crate::account::Account;
 use crate::conn::Conn;
 use hashbrown::HashTable;
@@ -11,93 +12,27 @@ use myelin_subject::Subscribed;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::PeerInterest;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// Bytes of interest that one link may bring: about ten million subscriptions.
 const MOST: usize = 2 << 30;
 
-/// Memory of one remote subscription beside its texts, about.
-const EACH: usize = 160;
-
-/// A wish of another server's clients: one for all of them that want the same.
-pub(crate) struct RemoteSub {
-    conn: Arc<Conn>,
+/// A remote subscription, and the account in whose index it is.
+struct HeldInterest {
     account: Weak<Account>,
-    /// Subject, queue, origin of leaf nodes.
-    text: Box<[u8]>,
-    subject_len: u32,
-    queue_len: Option<u32>,
-    is_leaf: bool,
-    weight: AtomicU32,
-    /// Where it stands in the link's table: the account may be gone when that grows.
-    hash: u64,
+    sub: Arc<RemoteSub>,
 }
 
-impl RemoteSub {
-    fn new(conn: &Arc<Conn>, account: &Arc<Account>, interest: &PeerInterest<'_>, hash: u64) -> Self {
-        let parts = [interest.subject, interest.queue.unwrap_or_default(), interest.leaf.unwrap_or_default()];
-        Self {
-            conn: Arc::clone(conn),
-            account: Arc::downgrade(account),
-            text: parts.concat().into_boxed_slice(),
-            subject_len: interest.subject.len() as u32,
-            queue_len: interest.queue.map(|queue| queue.len() as u32),
-            is_leaf: interest.leaf.is_some(),
-            weight: AtomicU32::new(interest.weight),
-            hash,
-        }
-    }
-
-    /// The link over which it came.
-    pub(crate) fn conn(&self) -> &Arc<Conn> {
-        &self.conn
-    }
-
-    /// Members of the queue group over there.
-    pub(crate) fn weight(&self) -> u32 {
-        self.weight.load(Relaxed)
-    }
-
-    /// Whether it is of leaf nodes.
-    pub(crate) fn is_leaf(&self) -> bool {
-        self.is_leaf
-    }
-
-    fn origin(&self) -> &[u8] {
-        &self.text[self.subject_len as usize + self.queue_len.unwrap_or(0) as usize..]
-    }
-
+impl HeldInterest {
     fn is(&self, account: &Account, interest: &PeerInterest<'_>) -> bool {
-        std::ptr::eq(self.account.as_ptr(), account) && self.says(interest)
-    }
-
-    fn says(&self, interest: &PeerInterest<'_>) -> bool {
-        Subscribed::subject(self) == interest.subject
-            && Subscribed::queue(self) == interest.queue
-            && self.is_leaf == interest.leaf.is_some()
-            && self.origin() == interest.leaf.unwrap_or_default()
-    }
-
-    fn cost(&self) -> usize {
-        self.text.len() + EACH
-    }
-}
-
-impl Subscribed for RemoteSub {
-    fn subject(&self) -> &[u8] {
-        &self.text[..self.subject_len as usize]
-    }
-
-    fn queue(&self) -> Option<&[u8]> {
-        self.queue_len.map(|len| &self.text[self.subject_len as usize..][..len as usize])
+        std::ptr::eq(self.account.as_ptr(), account) && self.sub.says(interest)
     }
 }
 
 /// All interest of one link.
 #[derive(Default)]
 pub(super) struct RemoteInterests {
-    table: HashTable<Arc<RemoteSub>>,
+    table: HashTable<HeldInterest>,
     hasher: foldhash::fast::RandomState,
     /// Cost of all of it.
     held: usize,
@@ -130,27 +65,28 @@ impl RemoteInterests {
     ) -> Result<(), CloseReason> {
         let hash = self.hash(account.name(), interest);
         if let Some(known) = self.table.find(hash, |sub| sub.is(account, interest)) {
-            if known.weight.swap(interest.weight, Relaxed) != interest.weight {
+            if known.sub.set_weight(interest.weight) != interest.weight {
                 account.touch_remote(interest.subject);
             }
             return Ok(());
         }
-        let sub = Arc::new(RemoteSub::new(conn, account, interest, hash));
+        let sub = Arc::new(RemoteSub::new(conn, interest, hash));
         self.held += sub.cost();
         if self.held > MOST {
             return Err(CloseReason::MaximumSubscriptions);
         }
         account.insert_remote(&sub);
-        self.table.insert_unique(hash, sub, |sub| sub.hash);
+        let held = HeldInterest { account: Arc::downgrade(account), sub };
+        self.table.insert_unique(hash, held, |held| held.sub.hash());
         Ok(())
     }
 
     pub(super) fn remove(&mut self, account: &Arc<Account>, interest: &PeerInterest<'_>) {
         let hash = self.hash(account.name(), interest);
         if let Ok(entry) = self.table.find_entry(hash, |sub| sub.is(account, interest)) {
-            let (sub, _) = entry.remove();
-            self.held -= sub.cost();
-            account.remove_remote(&sub);
+            let (held, _) = entry.remove();
+            self.held -= held.sub.cost();
+            account.remove_remote(&held.sub);
         }
     }
 
@@ -158,14 +94,14 @@ impl RemoteInterests {
     /// as it was. False if there is none.
     pub(super) fn remove_of_gone(&mut self, account: &str, interest: &PeerInterest<'_>) -> bool {
         let hash = self.hash(account, interest);
-        let is_of = |sub: &Arc<RemoteSub>| {
-            sub.account.upgrade().is_none_or(|known| known.name() == account) && sub.says(interest)
+        let is_of = |held: &HeldInterest| {
+            held.account.upgrade().is_none_or(|known| known.name() == account) && held.sub.says(interest)
         };
         let Ok(entry) = self.table.find_entry(hash, is_of) else { return false };
-        let (sub, _) = entry.remove();
-        self.held -= sub.cost();
-        if let Some(account) = sub.account.upgrade() {
-            account.remove_remote(&sub);
+        let (held, _) = entry.remove();
+        self.held -= held.sub.cost();
+        if let Some(account) = held.account.upgrade() {
+            account.remove_remote(&held.sub);
         }
         true
     }
@@ -174,9 +110,9 @@ impl RemoteInterests {
     /// before is out of date: a part of it may be denied.
     pub(super) fn restrict(&mut self, is_allowed: impl Fn(&[u8]) -> bool) {
         let mut freed = 0;
-        self.table.retain(|sub| {
+        self.table.retain(|HeldInterest { account, sub }| {
             let keeps = is_allowed(Subscribed::subject(&**sub));
-            let account = sub.account.upgrade();
+            let account = account.upgrade();
             if keeps {
                 account.iter().for_each(|account| account.touch_remote(Subscribed::subject(&**sub)));
             } else {
@@ -191,8 +127,8 @@ impl RemoteInterests {
     /// Forgets all interest in one account.
     pub(super) fn forget(&mut self, name: &str) {
         let mut freed = 0;
-        self.table.retain(|sub| {
-            let account = sub.account.upgrade().filter(|account| account.name() == name);
+        self.table.retain(|HeldInterest { account, sub }| {
+            let account = account.upgrade().filter(|account| account.name() == name);
             if let Some(account) = &account {
                 freed += sub.cost();
                 account.remove_remote(sub);
@@ -209,12 +145,12 @@ impl RemoteInterests {
 }
 
 /// Interest of a link that has ended, still in the indexes.
-pub(super) struct RemoteRemoval(Vec<Arc<RemoteSub>>);
+pub(super) struct RemoteRemoval(Vec<HeldInterest>);
 
 impl RemoteRemoval {
     pub(super) fn run(self) {
-        for sub in self.0 {
-            if let Some(account) = sub.account.upgrade() {
+        for HeldInterest { account, sub } in self.0 {
+            if let Some(account) = account.upgrade() {
                 account.remove_remote(&sub);
             }
         }

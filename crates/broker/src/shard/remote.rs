@@ -13,7 +13,7 @@ use super::route::{ClientTarget, Route};
 use super::staging::FrameParts;
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::link::remote_interest::RemoteSub;
+use crate::link::remote_sub::RemoteSub;
 use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
@@ -117,7 +117,7 @@ impl RemoteTargets {
             return at;
         }
         let start = self.heads.len() as u32;
-        peer::message_head(&mut self.heads, conn.link().and_then(|link| link.named(account)), subject);
+        peer::message_head(&mut self.heads, conn.link().and_then(|link| link.named(account.name())), subject);
         let head = start..self.heads.len() as u32;
         self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false });
         self.links.len() - 1

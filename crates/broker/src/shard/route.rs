@@ -15,7 +15,7 @@ use super::remote::RemoteTargets;
 use super::rules::{Access, access, mapped, may_receive};
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::link::remote_interest::RemoteSub;
+use crate::link::remote_sub::RemoteSub;
 use crate::reply_prefix;
 use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;

@@ -224,7 +224,7 @@ impl Shard {
         // Who answers the request learns no subject of the account that asks. What other servers
         // tell of it comes back by it.
         let mut destination = Vec::new();
-        match link.filter(|_| self.broker.cluster.has_links()) {
+        match link.filter(|_| self.broker.links.has_any()) {
             Some(link) => self.broker.await_traces(trace, link, there.now, &mut destination),
             None => {
                 let id = self.broker.unique_id();
