@@ -1,31 +1,20 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::cluster::Cluster;
-use crate::conn::lock;
+use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
-use crate::imports::{AccountConfig, ImportsAndExports};
+use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announcements::Announced;
 use crate::link::remote_interest::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
-use crate::service::{Binding, Reach, Service, ServiceTarget};
-use crate::shard::Shard;
+use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
-use crate::watch::{Watch, Watcher, Watches};
+use crate::watch::{Watch, Watches};
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-
-/// Limits of an account; `None` is unlimited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AccountLimits {
-    /// Client connections at once, on all servers of the cluster together.
-    pub max_connections: Option<usize>,
-    /// Subscriptions of each connection at once.
-    pub max_subscriptions: Option<usize>,
-    /// Largest payload in bytes, below the server's own limit.
-    pub max_payload: Option<u32>,
-}
 
 /// Messages published in an account reach subscriptions of that account, and of others only by what
 /// it exports and they import.
@@ -42,7 +31,7 @@ pub struct Account {
     remote: OnceLock<Box<Interest<Arc<RemoteSub>>>>,
     /// Interest that other servers are told of.
     pub(crate) announced: Announced,
-    watches: Arc<Watches>,
+    watches: Arc<Watches<dyn Watcher>>,
     /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the
     /// prefix of replies, of each kind.
     suffix_inspectors: [AtomicUsize; 2],
@@ -124,7 +113,7 @@ impl Account {
     }
 
     /// Visits what other servers want: the link that says so, subject, queue group and its members.
-    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<crate::conn::Conn>, &[u8], Option<(&[u8], u32)>)) {
+    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<Conn>, &[u8], Option<(&[u8], u32)>)) {
         if let Some(remote) = self.remote.get() {
             remote.for_each(|sub| {
                 let queue = sub.queue().map(|queue| (queue, sub.weight()));
@@ -149,7 +138,7 @@ impl Account {
 
     pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: ServiceTarget) -> Arc<Binding> {
         let binding = self.place(subject, receiver);
-        self.watches.changed(subject, None);
+        self.notify_watches(subject, None);
         binding
     }
 
@@ -257,7 +246,7 @@ impl Account {
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.displace(binding);
-        self.watches.changed(binding.subject(), None);
+        self.notify_watches(binding.subject(), None);
         self.imports.unlisten(binding);
     }
 
@@ -272,7 +261,7 @@ impl Account {
     }
 
     /// Lets a subscription in, on `shard`.
-    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut Shard) {
+    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut ServiceShard) {
         self.insert(sub);
         self.notify_watches(sub.subject(), Some(&mut *shard));
         self.add_shadows(sub, Some(shard));
@@ -296,8 +285,11 @@ impl Account {
     }
 
     /// Tells those who watch that interest in what `pattern` matches may have changed.
-    pub(crate) fn notify_watches(&self, pattern: &[u8], shard: Option<&mut Shard>) {
-        self.watches.changed(pattern, shard);
+    #[inline]
+    pub(crate) fn notify_watches(&self, pattern: &[u8], mut shard: Option<&mut ServiceShard>) {
+        for watcher in self.watches.who_watches(pattern) {
+            watcher.interest_changed(shard.as_deref_mut());
+        }
     }
 
     /// Something about a subscription has changed: routes that lead to it are outdated.
@@ -312,16 +304,29 @@ impl Account {
     }
 
     /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
-    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut Shard>) -> bool {
+    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut ServiceShard>) -> bool {
         let removed = self.take_out(sub);
         self.notify_watches(sub.subject(), shard.as_deref_mut());
         self.remove_shadows(sub, shard);
         removed
     }
 
+    /// Ends one subscription of a client, on `shard` if on one; `false` when it had ended already.
+    pub(crate) fn end(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) -> bool {
+        sub.conn().forget(sub) && self.unsubscribe(sub, shard)
+    }
+
+    /// A deny rule cuts into a subscription of `conn` from now on: routes that lead to any of its
+    /// subscriptions are outdated.
+    pub(crate) fn filter(&self, conn: &Conn) {
+        if conn.rights.begin_filtering() {
+            conn.subscriptions().iter().for_each(|sub| self.touch(sub));
+        }
+    }
+
     /// Takes many out, which have ended together: other servers hear once how many members a queue
     /// group has left.
-    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut Shard>) {
+    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut ServiceShard>) {
         let mut members: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
         for sub in subs {
             let removed = self.interest.remove(sub);

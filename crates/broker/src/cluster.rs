@@ -1,9 +1,10 @@
 //! The server's cluster: its name, which a reload may change, and the links to its other servers.
 //! One for the broker and all its accounts.
 
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::imports::{AnsweredRequest, LatencyParts};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use myelin_stdx::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The cluster of the server, as far as all accounts have to know it.

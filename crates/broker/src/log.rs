@@ -1,10 +1,10 @@
 //! The seam through which the broker speaks to the log, so that it needs no logging library; and
 //! what keeps a flood of equal lines out of it.
 
-use crate::conn::lock;
+use myelin_stdx::sync::lock;
 use std::collections::HashMap;
 use std::fmt::{self, Arguments};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How loud a line is.
@@ -57,6 +57,23 @@ impl RateLimit {
         }
         seen.insert(statement.to_owned(), now);
         true
+    }
+}
+
+/// A log with what keeps a flood of equal lines out of it.
+pub(crate) struct LimitedLog {
+    sink: Arc<dyn Log>,
+    pub(crate) limit: RateLimit,
+}
+
+impl LimitedLog {
+    pub(crate) fn new(sink: Arc<dyn Log>) -> Self {
+        Self { sink, limit: RateLimit::default() }
+    }
+
+    /// Where lines go.
+    pub(crate) fn sink(&self) -> &dyn Log {
+        &*self.sink
     }
 }
 

@@ -1,7 +1,8 @@
 //! Counters of messages and bytes, one set per shard: written by one thread, read by any.
 
-use crate::conn::Conn;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A counter with a single writer.
 ///
@@ -38,6 +39,19 @@ pub struct Traffic {
     /// Of all that, messages and bytes from links to other servers, then those to them.
     pub(crate) links: [ShardCounter; 4],
     pub(crate) routes: SharedRouteCounts,
+}
+
+/// Traffic of one connection that its outbox does not count.
+#[derive(Debug, Default)]
+pub(crate) struct ConnTraffic {
+    /// Messages received from it.
+    pub(crate) in_msgs: ShardCounter,
+    /// Their payload bytes, headers included.
+    pub(crate) in_bytes: ShardCounter,
+    /// Milliseconds from its start to when it last sent or got something.
+    pub(crate) last_activity: AtomicU64,
+    /// How often publishers were paused for it.
+    pub(crate) stalls: AtomicU64,
 }
 
 /// How the route caches do, as of the last flush of each shard.
@@ -108,8 +122,53 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counter of slow connections of this one's kind.
-    pub fn slow(&self, conn: &Conn) -> &AtomicU64 {
-        if conn.link().is_some() { &self.slow_links } else { &self.slow_consumers }
+    /// Counter of slow links, or of slow clients.
+    pub fn slow(&self, is_link: bool) -> &AtomicU64 {
+        if is_link { &self.slow_links } else { &self.slow_consumers }
+    }
+}
+
+/// Traffic of all shards, and what is rare.
+#[derive(Debug, Default)]
+pub(crate) struct AllTraffic {
+    /// Rare events.
+    pub(crate) counters: Counters,
+    shards: Mutex<Vec<Arc<Traffic>>>,
+}
+
+impl AllTraffic {
+    /// Counters of one more shard.
+    pub(crate) fn add_shard(&self) -> Arc<Traffic> {
+        let traffic = Arc::new(Traffic::default());
+        lock(&self.shards).push(Arc::clone(&traffic));
+        traffic
+    }
+
+    /// Messages and bytes in, then out.
+    pub(crate) fn sum(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for shard in lock(&self.shards).iter() {
+            let counts = [&shard.in_msgs, &shard.in_bytes, &shard.out_msgs, &shard.out_bytes];
+            for (sum, count) in sum.iter_mut().zip(counts) {
+                *sum += count.get();
+            }
+        }
+        sum
+    }
+
+    /// Of [`sum`](Self::sum), what comes from and goes to other servers.
+    pub(crate) fn links(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for shard in lock(&self.shards).iter() {
+            sum.iter_mut().zip(&shard.links).for_each(|(sum, count)| *sum += count.get());
+        }
+        sum
+    }
+
+    /// How the route caches do together.
+    pub(crate) fn routes(&self) -> RouteCounts {
+        let mut sum = RouteCounts::default();
+        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
+        sum
     }
 }

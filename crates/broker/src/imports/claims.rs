@@ -1,11 +1,9 @@
 //! Exports, imports and mappings of an account's token, in the broker's terms.
 
 use super::{
-    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig, ResponseType,
-    ServiceExport, ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
+    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
-use crate::account::AccountLimits;
-use crate::message_trace::TraceDestination;
 use myelin_auth::jwt::{self, ExportType};
 use myelin_auth::operator::TrustedAccount;
 use myelin_subject::{Mappings, WeightedDestination, is_literal, is_subset, prefixed};

@@ -8,12 +8,13 @@
 //!
 //! Budget: an account of a server without a cluster pays one load per change.
 
-use super::LinkEnd;
+use super::end::LinkEnd;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use myelin_wire::peer::{account_hash, encode};
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, OnceLock};

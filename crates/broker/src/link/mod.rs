@@ -16,77 +16,31 @@
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
 pub(crate) mod announcements;
+pub(crate) mod end;
 mod protocol_log;
 pub(crate) mod remote_interest;
 mod rules;
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::log::Level;
-use crate::outbox::{AppendCounts, Queued, Segment, Staged};
 use crate::shard::Shard;
 use announcements::Announcing;
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use end::LinkEnd;
+pub use end::LinkScope;
 use hashbrown::HashMap;
-use myelin_auth::Permissions;
 use myelin_stdx::id;
 use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Accounts that a link is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkScope {
-    /// Accounts that this server puts at this place of its pool.
-    Pooled(u32),
-    /// One account only, whose name is left out of what is said.
-    Dedicated(String),
-    /// All: there is but one link to the other server.
-    All,
-}
-
-/// The part of a connection that only links have.
-#[derive(Default)]
-pub(crate) struct LinkEnd {
-    /// Known once the handshake is over.
-    scope: OnceLock<LinkScope>,
-    /// Rules for what may cross the link; `None` where everything may.
-    rules: ArcSwapOption<Permissions>,
-    /// Whoever has this lock may take that of the outbox, and no other.
-    control: Mutex<Vec<u8>>,
-    /// The owner shard was told to flush it and has not begun to: it is not told again.
-    is_woken: AtomicBool,
-    /// The other side tells what becomes of traced messages.
-    traces: AtomicBool,
-}
-
 impl LinkEnd {
-    /// Adds control bytes; true when the owner shard is to be woken for them.
-    fn say(&self, bytes: &[u8]) -> bool {
-        let mut control = lock(&self.control);
-        control.extend_from_slice(bytes);
-        // Under the lock: who finds it set adds before the owner takes what is there.
-        !self.is_woken.swap(true, Relaxed)
-    }
-
-    /// Moves control bytes and then what a shard has staged into the outbox, in one step.
-    pub(crate) fn queue(&self, conn: &Conn, segments: &mut Staged, mut load: AppendCounts) -> Queued {
-        let mut control = lock(&self.control);
-        if !control.is_empty() {
-            let control = std::mem::take(&mut *control);
-            load.wire += control.len();
-            load.own += control.len();
-            segments.insert(0, Segment::Own(control));
-        }
-        conn.outbox.append(segments, load, conn.memory())
-    }
-
     /// Whether what concerns `account` goes over this link.
     pub(crate) fn carries(&self, account: &Account) -> bool {
         match self.scope.get() {
@@ -95,11 +49,6 @@ impl LinkEnd {
             Some(LinkScope::Dedicated(name)) => account.name() == name,
             Some(LinkScope::Pooled(place)) => account.pool_place() == Some(*place),
         }
-    }
-
-    /// Whether the other side tells what becomes of traced messages.
-    pub(crate) fn traces(&self) -> bool {
-        self.traces.load(Relaxed)
     }
 
     /// The account's name as it is said on this link.
@@ -288,8 +237,8 @@ impl Link {
 
     /// Counts messages and bytes that have come.
     pub fn count_in(&self, shard: &mut Shard, msgs: u64, bytes: u64) {
-        self.conn.in_msgs.add(msgs);
-        self.conn.in_bytes.add(bytes);
+        self.conn.traffic.in_msgs.add(msgs);
+        self.conn.traffic.in_bytes.add(bytes);
         shard.count_in_from_link(msgs, bytes);
     }
 

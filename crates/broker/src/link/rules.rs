@@ -5,8 +5,9 @@
 //! side it takes. Where an export denies a part of what the other side wants with wildcards, those
 //! messages stay here. Rules are the cluster's, the same for all links.
 
+use super::Link;
 use super::announcements::Announcing;
-use super::{Link, LinkEnd};
+use super::end::LinkEnd;
 use myelin_auth::Permissions;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use super::service_import::Hop;
 use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
@@ -21,6 +21,7 @@ use crate::subscription::{Admission, Subscription};
 use bytes::Bytes;
 use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
+use myelin_stdx::sync::lock;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
@@ -258,7 +259,13 @@ impl Shard {
     fn end_finished(&mut self, account: &Account) {
         let mut finished = std::mem::take(&mut self.finished);
         for sub in finished.drain(..) {
-            sub.end(account, Some(&mut *self));
+            match sub.shadowed() {
+                None => account.end(&sub, Some(&mut *self)),
+                Some((own, stream)) => {
+                    let home = self.broker.account(stream.importer());
+                    home.is_some_and(|home| home.end(own, Some(&mut *self)))
+                }
+            };
         }
         self.finished = finished;
     }
@@ -622,7 +629,12 @@ impl Fanout<'_> {
     fn end_finished(&mut self) {
         for sub in self.finished.drain(..) {
             // The shard is at work: who watches finds another way.
-            sub.end(self.from.account, None);
+            match sub.shadowed() {
+                None => self.from.account.end(&sub, None),
+                Some((own, stream)) => {
+                    self.broker.account(stream.importer()).is_some_and(|home| home.end(own, None))
+                }
+            };
             self.broker.log_delsub(&sub);
         }
     }

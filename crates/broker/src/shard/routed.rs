@@ -115,7 +115,8 @@ impl Shard {
             let size = message.body.len();
             let shown = (message.address(), size);
             let publisher = (&**from.conn, from.account);
-            let trace = MessageTrace::begin(&self.broker, publisher, asked, destination, shown, from.now);
+            let trace =
+                MessageTrace::begin(&self.broker.identity, publisher, asked, destination, shown, from.now);
             let _ = self.publish_onward(Publisher { trace: Some(&trace), ..from }, message);
             if trace.published() {
                 let trace: Arc<dyn Service> = trace;

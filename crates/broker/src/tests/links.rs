@@ -2,7 +2,7 @@
 
 use super::net::{Net, login, user};
 use crate::cluster::LinkTerms;
-use crate::conn::Endpoint;
+use crate::conn_details::Endpoint;
 use crate::imports::AccountConfig;
 use crate::jwt_accounts::{JwtAccounts, Resolver};
 use crate::link::{Link, LinkScope};

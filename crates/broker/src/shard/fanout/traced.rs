@@ -7,7 +7,7 @@ use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTar
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::ShadowService;
-use crate::link::LinkEnd;
+use crate::link::end::LinkEnd;
 use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
@@ -317,9 +317,9 @@ impl Shard {
         trace: &Arc<MessageTrace>,
     ) {
         let Some(name) = import.name(message.msg().subject) else { return };
-        trace.exported_to(import.link().importer(), &name);
+        trace.exported_to(import.stream().importer(), &name);
         match import.to().trace_role() {
-            TraceRole::Stream(stream) if import.link().allows_trace() => {
+            TraceRole::Stream(stream) if import.stream().allows_trace() => {
                 self.hand_to_stream(message, (service, stream), trace);
             }
             _ if trace.is_only() => {}
