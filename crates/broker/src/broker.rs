@@ -380,7 +380,7 @@ impl Broker {
     /// The server is one of a cluster. To be called before anybody can subscribe: what was
     /// subscribed before is announced to nobody.
     pub fn form_cluster(&self, terms: LinkTerms) {
-        self.cluster.form(terms);
+        self.cluster.form(terms, &self.log);
     }
 
     /// Whether the server is one of a cluster.
@@ -507,9 +507,7 @@ impl Broker {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
-                None if conn.link().is_some() => {
-                    self.log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
-                }
+                None if conn.link().is_some() => log_for_link(&*self.log, level, conn, line),
                 None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);
@@ -518,6 +516,11 @@ impl Broker {
             }
         }
     }
+}
+
+/// A line about one link, where its level is logged.
+pub(crate) fn log_for_link(log: &dyn Log, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
+    log.write(level, format_args!("{} - rid:{} - {line}", conn.peer(), conn.cid()));
 }
 
 impl Drop for Broker {
