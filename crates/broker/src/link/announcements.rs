@@ -94,7 +94,7 @@ impl Announced {
         }
     }
 
-    /// What a link was told is returned.
+    /// Tells one link, and returns what it was told.
     fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) -> Vec<u8> {
         let mut line = Vec::new();
         if let Some(link) = conn.link()

@@ -52,7 +52,7 @@ pub(crate) struct PeerCheck {
     pub(crate) options: OcspPeerOptions,
     /// Text for who is turned away, where TLS has words.
     pub(crate) rejection: &'static str,
-    /// Where to ask about the peer's own certificate, instead of where that says.
+    /// Responder for the certificate of the peer itself, in place of those that it names.
     pub(crate) responder: Option<String>,
     /// Authorities that may sign the certificates of clients.
     pub(crate) trusted: Vec<CertificateDer<'static>>,

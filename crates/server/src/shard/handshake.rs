@@ -231,7 +231,7 @@ impl Ends {
     }
 }
 
-/// What became of bytes that were read, and the certificates that were refused, in words.
+/// Outcome of bytes that were read, and the certificates that were refused, in words.
 type Processed = (Result<(), rustls::Error>, String);
 
 /// Works on what was read, where it holds up nobody: thousands of clients that come back at once

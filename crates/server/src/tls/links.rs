@@ -131,7 +131,7 @@ pub(super) struct Proven {
     pub(super) staple: Arc<Staple>,
 }
 
-/// Why the proof of a server is no good, in words for the log.
+/// Fault of a proof that a server has shown, in words for the log.
 #[derive(Debug)]
 pub(super) struct BadProof(String);
 

@@ -76,7 +76,7 @@ impl Staple {
         Arc::new(Self { first: identity.keys.first().cloned(), ..Self::default() })
     }
 
-    /// The certificate is to be shown with a proof.
+    /// Notes that the certificate is to be shown with a proof.
     pub(crate) fn want(&self) {
         self.is_wanted.store(true, Relaxed);
     }

@@ -244,7 +244,7 @@ fn a_server_that_shows_no_good_proof_is_not_linked() {
     }
 }
 
-/// Who dials with a certificate that was revoked does not come in.
+/// A certificate that was revoked does not let in who dials with it.
 #[test]
 fn a_server_that_dials_is_asked_about() {
     let (lab, ports) = (Proofs::new(), [free_port(), free_port()]);
