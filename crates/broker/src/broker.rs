@@ -12,7 +12,7 @@ use crate::conn_shared::ConnShared;
 use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
 use crate::listener_info::WebSocketOrigin;
-use crate::log::{Level, LimitedLog, Log};
+use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
 use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
@@ -339,7 +339,7 @@ impl Broker {
     /// The server is one of a cluster. To be called before anybody can subscribe: what was
     /// subscribed before is announced to nobody.
     pub fn form_cluster(&self, terms: LinkTerms) {
-        self.cluster.form(terms);
+        self.cluster.form(terms, self.log.shared());
     }
 
     /// Whether the server is one of a cluster.
@@ -452,9 +452,7 @@ impl Broker {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
-                None if conn.link().is_some() => {
-                    log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
-                }
+                None if conn.link().is_some() => write_of_link(log, level, (&peer, cid), line),
                 None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);

@@ -3,6 +3,7 @@
 
 use crate::conn::Conn;
 use crate::imports::{AnsweredRequest, LatencyParts};
+use crate::log::{Level, Log};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use myelin_stdx::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,6 +20,7 @@ pub(crate) struct Cluster {
     websocket_urls: ArcSwap<Vec<String>>,
     /// Parts of reports on latencies that were measured on two servers.
     pub(crate) latency_parts: LatencyParts<AnsweredRequest>,
+    log: OnceLock<Arc<dyn Log>>,
     changing: Mutex<()>,
 }
 
@@ -47,7 +49,8 @@ impl Cluster {
 
     /// The server is one of a cluster from now on, by these terms, and keeps account of what it has
     /// to announce.
-    pub(crate) fn form(&self, terms: LinkTerms) {
+    pub(crate) fn form(&self, terms: LinkTerms, log: &Arc<dyn Log>) {
+        let _ = self.log.set(Arc::clone(log));
         self.terms.store(Some(Arc::new(terms)));
     }
 
@@ -55,6 +58,11 @@ impl Cluster {
     #[inline]
     pub(crate) fn terms(&self) -> Guard<Option<Arc<LinkTerms>>> {
         self.terms.load()
+    }
+
+    /// The log, while it has protocol lines.
+    pub(crate) fn protocol_log(&self) -> Option<&dyn Log> {
+        self.log.get().map(|log| &**log).filter(|log| log.enabled(Level::Trace))
     }
 
     /// Short name by which other servers find this one; `None` without a system account.

@@ -13,6 +13,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;
 use crate::conn::Conn;
+use crate::log::{Level, write_of_link};
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::{account_hash, encode};
@@ -79,7 +80,7 @@ impl Announced {
         // Of a plain subject only the first and the last are of interest elsewhere.
         if before != now && (queue.is_some() || before == 0 || now == 0) {
             for conn in self.cluster.links().iter() {
-                Self::tell(account, conn, |link, out| {
+                let line = Self::tell(account, conn, |link, out| {
                     if !link.may_announce(subject) {
                         return;
                     }
@@ -89,19 +90,34 @@ impl Announced {
                         _ => encode::interest(out, named, subject, queue.map(|queue| (queue, now))),
                     }
                 });
+                self.log(conn, &line);
             }
         }
     }
 
-    fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
+    /// Tells one link, and returns what it was told.
+    fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) -> Vec<u8> {
+        let mut line = Vec::new();
         if let Some(link) = conn.link()
             && link.carries(account)
         {
-            let mut line = Vec::with_capacity(64);
+            line.reserve(64);
             write(link, &mut line);
             if !line.is_empty() {
                 conn.say(&line);
             }
+        }
+        line
+    }
+
+    /// A change that a link was told, in the protocol log. Compat: what a new link is told at once
+    /// is not there.
+    fn log(&self, conn: &Conn, line: &[u8]) {
+        if !line.is_empty()
+            && let Some(log) = self.cluster.protocol_log()
+        {
+            let line = String::from_utf8_lossy(line.trim_ascii_end());
+            write_of_link(log, Level::Trace, (&conn.peer(), conn.cid()), format_args!("->> [{line}]"));
         }
     }
 
@@ -114,7 +130,7 @@ impl Announced {
     fn tell_all(&self, account: &Account, conn: &Arc<Conn>, choose: &dyn Fn(&[u8]) -> Option<bool>) {
         for part in self.parts.get().into_iter().flatten() {
             let part = lock(part);
-            Self::tell(account, conn, |link, out| {
+            let _ = Self::tell(account, conn, |link, out| {
                 let named = link.named(account);
                 for (key, count) in part.iter() {
                     let at = key.iter().position(|byte| *byte == b' ');
