@@ -213,11 +213,7 @@ impl Connection {
         outcome
     }
 
-    fn expect_any_order(
-        &mut self,
-        group: &[Vec<u8>],
-        remembered: &mut Remembered,
-    ) -> Result<(), String> {
+    fn expect_any_order(&mut self, group: &[Vec<u8>], remembered: &mut Remembered) -> Result<(), String> {
         let mut missing: Vec<&Vec<u8>> = group.iter().collect();
         while !missing.is_empty() {
             let all = missing.iter().map(|wanted| show(wanted)).collect::<Vec<_>>().join(" or ");
