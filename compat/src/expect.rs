@@ -69,6 +69,11 @@ pub(crate) fn recalled(bytes: &[u8], remembered: &Remembered) -> Vec<u8> {
     recalled
 }
 
+/// Whether there is a `%name%` in `pattern`.
+pub(crate) fn has_name(pattern: &[u8]) -> bool {
+    first_name(pattern).is_some()
+}
+
 /// The first `%name%` in `pattern`, with what stands before and after it.
 fn first_name(pattern: &[u8]) -> Option<(&[u8], String, &[u8])> {
     let length = |opens: usize| pattern[opens + 1..].iter().take_while(|b| b.is_ascii_alphanumeric()).count();

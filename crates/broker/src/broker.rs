@@ -13,7 +13,7 @@ use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, Unansw
 use crate::jwt_accounts::JwtAccounts;
 use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
-use crate::log::{Level, LimitedLog, Log};
+use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
 use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
@@ -100,7 +100,7 @@ impl Broker {
             services: Conn::of_services(&commons),
             commons,
             traffic: AllTraffic::default(),
-            links: Arc::default(),
+            links: Links::new(Arc::clone(&log)),
             log: LimitedLog::new(log),
         }))
     }
@@ -452,9 +452,7 @@ impl Broker {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
-                None if conn.link().is_some() => {
-                    log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
-                }
+                None if conn.link().is_some() => write_of_link(log, level, (&peer, cid), line),
                 None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);

@@ -30,6 +30,16 @@ pub trait Log: Send + Sync {
     fn write(&self, level: Level, line: Arguments<'_>);
 }
 
+/// Writes a line about a link, which is told by its peer and its number.
+pub(crate) fn write_of_link(
+    log: &dyn Log,
+    level: Level,
+    (peer, cid): (&dyn fmt::Display, u64),
+    line: Arguments<'_>,
+) {
+    log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
+}
+
 /// Equal statements that come faster than this are logged once.
 const INTERVAL: Duration = Duration::from_secs(1);
 

@@ -13,6 +13,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::{Announcer, InterestChange};
 use crate::conn::Conn;
+use crate::log::{Level, write_of_link};
 use myelin_wire::peer::encode;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ impl Announcer for Links {
     fn announce(&self, change: &InterestChange<'_>) {
         let InterestChange { account, place, subject, queue, count } = *change;
         for conn in self.all().iter() {
-            tell((account, place), conn, |link, out| {
+            let line = tell((account, place), conn, |link, out| {
                 if !link.may_announce(subject) {
                     return;
                 }
@@ -30,21 +31,42 @@ impl Announcer for Links {
                     _ => encode::interest(out, named, subject, queue.map(|queue| (queue, count))),
                 }
             });
+            self.log(conn, &line);
         }
     }
 }
 
-/// Tells a link what `write` writes of an account, if it is for that account.
-fn tell((account, place): (&str, Option<u32>), conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
+impl Links {
+    /// A change that a link was told, in the protocol log. Compat: what a new link is told at once
+    /// is not there.
+    fn log(&self, conn: &Conn, line: &[u8]) {
+        if !line.is_empty()
+            && let Some(log) = self.protocol_log()
+        {
+            let line = String::from_utf8_lossy(line.trim_ascii_end());
+            write_of_link(log, Level::Trace, (&conn.peer(), conn.cid()), format_args!("->> [{line}]"));
+        }
+    }
+}
+
+/// Tells one link what `write` writes of an account, if it is for that account, and returns what it
+/// was told.
+fn tell(
+    (account, place): (&str, Option<u32>),
+    conn: &Arc<Conn>,
+    write: impl FnOnce(&LinkEnd, &mut Vec<u8>),
+) -> Vec<u8> {
+    let mut line = Vec::new();
     if let Some(link) = conn.link()
         && link.carries(account, place)
     {
-        let mut line = Vec::with_capacity(64);
+        line.reserve(64);
         write(link, &mut line);
         if !line.is_empty() {
             conn.say(&line);
         }
     }
+    line
 }
 
 /// Tells a link what `choose` says of each subject: that it is wanted, or not, or nothing.
@@ -56,7 +78,7 @@ fn tell_all(
 ) {
     let place = account.pool_place();
     announced.for_each_part(|part| {
-        tell((account.name(), place), conn, |link, out| {
+        let _ = tell((account.name(), place), conn, |link, out| {
             let named = link.named(account.name());
             for (key, count) in part {
                 let at = key.iter().position(|byte| *byte == b' ');

@@ -339,7 +339,7 @@ pub(super) struct Fanout<'a> {
     pub(super) head: &'a mut Vec<u8>,
     pub(super) staging: &'a mut Staging,
     pub(super) pool: &'a mut super::pool::Pool,
-    broker: &'a Broker,
+    pub(super) broker: &'a Broker,
     pub(super) settings: &'a Settings,
     /// Subscriptions that have had their last message.
     finished: &'a mut Vec<Arc<Subscription>>,
@@ -355,9 +355,12 @@ impl Fanout<'_> {
         if let Some(trace) = from.trace {
             self.run_traced(trace, route, rng);
         } else if from.logs_protocol {
-            self.run_logged(route, rng);
+            match from.routed {
+                Some(queues) => self.run_routed::<true>(route, queues, rng),
+                None => self.run_logged(route, rng),
+            }
         } else if let Some(queues) = from.routed {
-            self.run_routed(route, queues, rng);
+            self.run_routed::<false>(route, queues, rng);
         } else {
             self.run::<false>(route, rng);
         }
@@ -381,11 +384,11 @@ impl Fanout<'_> {
 
     /// The loop for a message from another server, which has chosen queue groups.
     #[inline(never)]
-    fn run_routed(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
+    fn run_routed<const LOGGED: bool>(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
         for target in &route.targets {
             match target {
-                RouteTarget::Client(delivery) => self.client::<false>(route, delivery),
-                RouteTarget::Cohort(shared) => self.cohort::<false>(route, shared),
+                RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
+                RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
             }
         }
         if queues.is_empty() {
@@ -395,7 +398,7 @@ impl Fanout<'_> {
         for group in &route.groups {
             let queue = group.first().and_then(|first| first.sub.queue());
             if let Some(queue) = queue.filter(|queue| queues.contains(queue))
-                && self.queue_group::<false>(route, group, rng)
+                && self.queue_group::<LOGGED>(route, group, rng)
             {
                 served.push(queue);
             }

@@ -180,7 +180,7 @@ impl Fanout<'_> {
     ) {
         if remote.groups.is_empty() {
             for link in &remote.links {
-                self.whole(remote, link, route.subject());
+                self.whole::<LOGGED>(remote, link, route.subject());
             }
             return;
         }
@@ -206,7 +206,7 @@ impl Fanout<'_> {
     ///
     /// Perf: what nearly all messages need, and nothing rendered for it: `cluster-1:1-16`.
     #[inline(always)]
-    fn whole(&mut self, remote: &RemoteTargets, link: &RemoteTarget, address: &[u8]) {
+    fn whole<const LOGGED: bool>(&mut self, remote: &RemoteTargets, link: &RemoteTarget, address: &[u8]) {
         let conn = &link.conn;
         if conn.close_requested().is_some() {
             return;
@@ -215,7 +215,7 @@ impl Fanout<'_> {
         let message = self.message;
         let has_headers = message.header_len > 0;
         let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers());
-        if !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
+        if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
         let verb: &[u8] = if has_headers { b"H" } else { b"R" };
@@ -353,7 +353,9 @@ impl Fanout<'_> {
                 shared_tail: shared.as_ref(),
                 payload: message.body.len(),
             };
-            self.staging.frame(conn, frame, self.pool, self.settings)
+            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+            self.log_remote(conn, (&frame, placed.dropped), message.body, message.header_len);
+            placed
         } else {
             let body = if has_headers { message.body } else { &message.body[message.header_len..] };
             let (mut tail, mut digits, mut size) =
@@ -364,9 +366,25 @@ impl Fanout<'_> {
             encode::number(&mut size, body.len());
             encode::tail(&mut tail, if is_grouped { &[] } else { reply }, &digits, &size, body);
             let frame = FrameParts { head: &head, tail: &tail, shared_tail: None, payload: body.len() };
-            self.staging.frame(conn, frame, self.pool, self.settings)
+            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+            let header_len = if has_headers { message.header_len } else { 0 };
+            self.log_remote(conn, (&frame, placed.dropped), body, header_len);
+            placed
         };
         *self.head = head;
         self.note(placed)
+    }
+
+    /// Logs what was staged for a link, where protocol lines are logged.
+    fn log_remote(
+        &self,
+        conn: &Conn,
+        (frame, is_dropped): (&FrameParts<'_>, bool),
+        body: &[u8],
+        header_len: usize,
+    ) {
+        if self.from.logs_protocol && !is_dropped {
+            self.broker.log_delivery(conn, (frame.head, frame.tail), body, header_len);
+        }
     }
 }

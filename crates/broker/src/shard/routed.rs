@@ -27,6 +27,8 @@ use std::time::Instant;
 #[derive(Default)]
 pub(crate) struct RoutedBuffers {
     tail: Vec<u8>,
+    /// Whether protocol lines are logged, as of the batch's start.
+    pub(crate) logs_protocol: bool,
 }
 
 /// Tails from this size on are shared by their receivers if they stand in memory of their own.
@@ -60,7 +62,11 @@ impl Shard {
         };
         let is_shared = is_as_it_came && tail.len() >= SHARE_TAIL;
         let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
-        let from = Publisher { routed: Some(&routed.queues), ..Publisher::internal(conn, account, now) };
+        let from = Publisher {
+            routed: Some(&routed.queues),
+            logs_protocol: buffers.logs_protocol,
+            ..Publisher::internal(conn, account, now)
+        };
         let message = Message {
             to,
             subject,

@@ -8,6 +8,7 @@ use super::route::{RouteScope, RouteTarget};
 use super::rules::{Access, access};
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
+use crate::log::Level;
 use crate::subscription::Subscription;
 use myelin_auth::Permissions;
 use myelin_wire::encode;
@@ -126,12 +127,14 @@ impl Shard {
         now: Instant,
     ) {
         let conn = Arc::clone(self.broker.services());
-        let from = Publisher { permissions, ..Publisher::internal(&conn, account, now) };
+        let logs_protocol = self.broker.log().enabled(Level::Trace);
+        let from = Publisher { permissions, logs_protocol, ..Publisher::internal(&conn, account, now) };
         let mut rendering = std::mem::take(&mut self.rendering);
         let mut receivers = AddressTargets((0..msgs.addresses()).map(|_| None).collect());
         for at in 0..msgs.len() {
             let framed = msgs.framed(at);
             if let Some(framed) = &framed
+                && !logs_protocol
                 && self.deliver(account, &mut receivers, msgs, framed)
             {
                 continue;

@@ -16,6 +16,7 @@ mod limits;
 mod request;
 mod restore;
 pub mod stored;
+mod taken;
 mod update;
 
 pub use check::is_asset_name;
@@ -25,6 +26,7 @@ pub(crate) use level::{adopt_level, is_level_supported, set_level, show_versions
 pub use limits::{AccountLimits, FIRST_TIER, Limits, ServerLimits};
 pub use request::StreamConfigRequest;
 pub use restore::{join, restore};
+pub use taken::TakenSubjects;
 pub use update::update;
 
 use crate::json::Moment;
@@ -38,8 +40,14 @@ pub trait OtherStreams {
     /// The configuration of the stream `name`.
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>>;
 
-    /// Shows the configuration of each stream, in any order, until `visit` says `false`.
-    fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool);
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Bytes that those in this storage have reserved, with their replicas.
+    fn reserved(&self, storage: Storage) -> i64;
+
+    /// Whether another stream than this one takes a subject that overlaps with one of these.
+    fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool;
 }
 
 impl OtherStreams for BTreeMap<String, Arc<StreamConfig>> {
@@ -47,8 +55,19 @@ impl OtherStreams for BTreeMap<String, Arc<StreamConfig>> {
         self.get(name).cloned()
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool) {
-        let _ = self.values().all(|config| visit(config));
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn reserved(&self, storage: Storage) -> i64 {
+        let all = self.values().filter(|config| config.storage == storage);
+        all.fold(0, |sum, config| sum.saturating_add(config.reserved()))
+    }
+
+    fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
+        let mut taken = TakenSubjects::default();
+        self.values().for_each(|config| taken.add(&config.name, &config.subjects));
+        taken.is_taken_by_other(stream, subjects)
     }
 }
 
@@ -265,6 +284,14 @@ pub struct StreamConfig {
     pub allow_batched: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+}
+
+impl StreamConfig {
+    /// Bytes that the stream has reserved, with its replicas.
+    #[must_use]
+    pub fn reserved(&self) -> i64 {
+        self.max_bytes.max(0).saturating_mul(self.num_replicas.max(1))
+    }
 }
 
 fn is_no_list(list: &Option<Vec<String>>) -> bool {

@@ -78,6 +78,11 @@ impl Cache {
         Arc::new(cache)
     }
 
+    /// An empty cache that is never written down.
+    pub(super) fn in_memory(log: &Arc<Logger>) -> Arc<Self> {
+        Arc::new(Self { options: OcspCacheOptions::default(), log: Arc::clone(log), state: Mutex::default() })
+    }
+
     pub(super) fn options(&self) -> &OcspCacheOptions {
         &self.options
     }

@@ -7,6 +7,7 @@ mod discovery;
 mod hostile;
 mod interest;
 mod messages;
+mod older;
 mod operators;
 mod pages;
 mod permissions;
