@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
 use hashbrown::HashMap;
-use myelin_subject::{Interest, Matched, Member};
+use myelin_subject::{Interest, Matched, Member, Sought};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -210,6 +210,11 @@ impl Account {
             Some(remote) => drop(remote.collect(subject, out)),
             None => out.clear(),
         }
+    }
+
+    /// Finds interest of another server that is known already.
+    pub(crate) fn find_remote(&self, sought: &impl Sought<Arc<RemoteSub>>) -> Option<Arc<RemoteSub>> {
+        self.remote.get()?.find(sought)
     }
 
     /// Another server wants something. Routes are outdated by the epochs of clients' interest.

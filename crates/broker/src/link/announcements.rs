@@ -22,6 +22,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// link in a few milliseconds.
 const PARTS: usize = 64;
 
+/// Bytes of most lines.
+const LINE: usize = 64;
+
 /// Counted interest of one account.
 pub(crate) struct Announced {
     cluster: Arc<Cluster>,
@@ -78,7 +81,7 @@ impl Announced {
         // Of a plain subject only the first and the last are of interest elsewhere.
         if before != now && (queue.is_some() || before == 0 || now == 0) {
             for conn in self.cluster.links().iter() {
-                Self::tell(account, conn, |link, out| {
+                Self::tell(account, conn, LINE, |link, out| {
                     if !link.may_announce(subject) {
                         return;
                     }
@@ -92,11 +95,12 @@ impl Announced {
         }
     }
 
-    fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
+    /// Tells a link what `write` writes, about `room` bytes.
+    fn tell(account: &Account, conn: &Arc<Conn>, room: usize, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
         if let Some(link) = conn.link()
             && link.carries(account)
         {
-            let mut line = Vec::with_capacity(64);
+            let mut line = Vec::with_capacity(room);
             write(link, &mut line);
             if !line.is_empty() {
                 conn.say(&line);
@@ -113,7 +117,7 @@ impl Announced {
     fn tell_all(&self, account: &Account, conn: &Arc<Conn>, choose: &dyn Fn(&[u8]) -> Option<bool>) {
         for part in self.parts.get().into_iter().flatten() {
             let part = lock(part);
-            Self::tell(account, conn, |link, out| {
+            Self::tell(account, conn, LINE * part.len(), |link, out| {
                 let named = link.named(account);
                 for (key, count) in part.iter() {
                     let at = key.iter().position(|byte| *byte == b' ');

@@ -391,6 +391,22 @@ impl Routes {
         self.build(scope, (subject, name), hash, (at, found), cohorts)
     }
 
+    /// The route of `subject`, if it is in the cache and current.
+    #[inline(always)]
+    pub(super) fn cached(&mut self, scope: RouteScope<'_>, subject: &[u8]) -> Option<&mut Route> {
+        debug_assert!(scope.permissions.is_none(), "permissions may look behind a prefix");
+        let name = scope.name(subject);
+        let key = scope.key(&name);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(name.text);
+        let hash = (hasher.finish() ^ key.salt()) | 1;
+        let bucket = self.buckets.get_mut((hash >> 8) as usize & (BUCKETS - 1))?;
+        let way = bucket.find(hash, key, name.text)?;
+        let route = bucket.ways[way].as_deref_mut()?;
+        let is_current = route.stamp.as_ref().is_some_and(|stamps| is_current(scope.account, stamps));
+        is_current.then_some(route)
+    }
+
     /// A route that is not there or no longer true: into the cache on its second touch.
     #[inline(never)]
     fn build(
