@@ -5,16 +5,19 @@ use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announced::Announced;
-use crate::link::remote_sub::RemoteSub;
+use crate::link::remote_sub;
 use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watches};
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
-use myelin_subject::{Interest, Matched, Member};
+use myelin_subject::{Interest, Matched, Member, Sought};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// What another server wants in an account.
+pub(crate) type RemoteSub = remote_sub::RemoteSub<Account>;
 
 /// Messages published in an account reach subscriptions of that account, and of others only by what
 /// it exports and they import.
@@ -199,6 +202,11 @@ impl Account {
             Some(remote) => drop(remote.collect(subject, out)),
             None => out.clear(),
         }
+    }
+
+    /// Finds interest of another server that is known already.
+    pub(crate) fn find_remote(&self, sought: &impl Sought<Arc<RemoteSub>>) -> Option<Arc<RemoteSub>> {
+        self.remote.get()?.find(sought)
     }
 
     /// Another server wants something. Routes are outdated by the epochs of clients' interest.

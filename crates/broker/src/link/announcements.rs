@@ -17,11 +17,14 @@ use crate::log::{Level, write_of_link};
 use myelin_wire::peer::encode;
 use std::sync::Arc;
 
+/// Bytes of most lines.
+const LINE: usize = 64;
+
 impl Announcer for Links {
     fn announce(&self, change: &InterestChange<'_>) {
         let InterestChange { account, place, subject, queue, count } = *change;
         for conn in self.all().iter() {
-            let line = tell((account, place), conn, |link, out| {
+            let line = tell((account, place), conn, LINE, |link, out| {
                 if !link.may_announce(subject) {
                     return;
                 }
@@ -49,18 +52,19 @@ impl Links {
     }
 }
 
-/// Tells one link what `write` writes of an account, if it is for that account, and returns what it
-/// was told.
+/// Tells one link what `write` writes of an account, about `room` bytes, if it is for that account,
+/// and returns what it was told.
 fn tell(
     (account, place): (&str, Option<u32>),
     conn: &Arc<Conn>,
+    room: usize,
     write: impl FnOnce(&LinkEnd, &mut Vec<u8>),
 ) -> Vec<u8> {
     let mut line = Vec::new();
     if let Some(link) = conn.link()
         && link.carries(account, place)
     {
-        line.reserve(64);
+        line.reserve(room);
         write(link, &mut line);
         if !line.is_empty() {
             conn.say(&line);
@@ -78,7 +82,7 @@ fn tell_all(
 ) {
     let place = account.pool_place();
     announced.for_each_part(|part| {
-        let _ = tell((account.name(), place), conn, |link, out| {
+        let _ = tell((account.name(), place), conn, LINE * part.len(), |link, out| {
             let named = link.named(account.name());
             for (key, count) in part {
                 let at = key.iter().position(|byte| *byte == b' ');

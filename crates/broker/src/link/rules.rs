@@ -26,8 +26,10 @@ impl LinkEnd {
 impl Link {
     /// Whether interest of the other side is taken.
     pub(super) fn may_take(&self, subject: &[u8]) -> bool {
-        let rules = self.conn.link().map(|link| link.rules.load_full());
-        rules.flatten().is_none_or(|rules| rules.can_subscribe(subject, None))
+        let may = |link: &LinkEnd| {
+            link.rules.load().as_ref().is_none_or(|rules| rules.can_subscribe(subject, None))
+        };
+        self.conn.link().is_none_or(may)
     }
 
     /// Sets the rules of a link that begins.

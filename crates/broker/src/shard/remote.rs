@@ -11,9 +11,8 @@
 use super::fanout::Fanout;
 use super::route::{ClientTarget, Route};
 use super::staging::FrameParts;
-use crate::account::Account;
+use crate::account::{Account, RemoteSub};
 use crate::conn::Conn;
-use crate::link::remote_sub::RemoteSub;
 use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;

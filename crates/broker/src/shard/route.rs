@@ -13,9 +13,8 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::remote::RemoteTargets;
 use super::rules::{Access, access, mapped, may_receive};
-use crate::account::Account;
+use crate::account::{Account, RemoteSub};
 use crate::conn::Conn;
-use crate::link::remote_sub::RemoteSub;
 use crate::reply_prefix;
 use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
@@ -389,6 +388,22 @@ impl Routes {
             return route;
         }
         self.build(scope, (subject, name), hash, (at, found), cohorts)
+    }
+
+    /// The route of `subject`, if it is in the cache and current.
+    #[inline(always)]
+    pub(super) fn cached(&mut self, scope: RouteScope<'_>, subject: &[u8]) -> Option<&mut Route> {
+        debug_assert!(scope.permissions.is_none(), "permissions may look behind a prefix");
+        let name = scope.name(subject);
+        let key = scope.key(&name);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(name.text);
+        let hash = (hasher.finish() ^ key.salt()) | 1;
+        let bucket = self.buckets.get_mut((hash >> 8) as usize & (BUCKETS - 1))?;
+        let way = bucket.find(hash, key, name.text)?;
+        let route = bucket.ways[way].as_deref_mut()?;
+        let is_current = route.stamp.as_ref().is_some_and(|stamps| is_current(scope.account, stamps));
+        is_current.then_some(route)
     }
 
     /// A route that is not there or no longer true: into the cache on its second touch.

@@ -1,7 +1,9 @@
 //! Tests of the protocol between servers.
 
 use super::info::{PeerConnect, PeerInfo};
-use super::parser::{Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next, plain_message};
+use super::parser::{
+    Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next, next_of_any_form, plain_message,
+};
 use super::{account_hash, encode, pool_index};
 use proptest::prelude::*;
 
@@ -25,6 +27,11 @@ fn is_plain(bytes: &[u8], limits: &PeerLimits) -> bool {
     let Some((message, len)) = plain_message(bytes, limits) else { return false };
     assert_eq!(next(bytes, limits), Ok(Parsed::Op(PeerOp::Message(message), len)));
     true
+}
+
+/// Checks that the quick way for interest says what the long one says.
+fn is_the_same_interest(bytes: &[u8], limits: &PeerLimits) {
+    assert_eq!(next(bytes, limits), next_of_any_form(bytes, limits));
 }
 
 /// Parts of a message: account, subject, reply, queues, length of headers, body, tail.
@@ -216,6 +223,7 @@ fn replay(bytes: &[u8], cuts: &[usize], limits: &PeerLimits) -> Vec<String> {
         from = cut;
         loop {
             is_plain(&held, limits);
+            is_the_same_interest(&held, limits);
             match next(&held, limits) {
                 Ok(Parsed::Op(op, used)) => {
                     said.push(format!("{op:?}"));
@@ -242,6 +250,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         "HMSG $G a r 3 5\r\nabchi\r\n",
         "LMSG o $G a | q 0 2\r\nhi\r\n",
         "RS+ $G a q 2\r\n",
+        "RS+ $G a.b\r\n",
         "RS- $G a\r\n",
         "LS- o $G a q\n",
         "PING\r\n",
@@ -263,6 +272,17 @@ proptest! {
     ) {
         let bytes = format!("{verb} {words}{end}{body}\r\n").into_bytes();
         is_plain(&bytes, &PeerLimits { is_dedicated, ..LIMITS });
+    }
+
+    #[test]
+    fn both_ways_to_interest_say_the_same(
+        verb in "(RS[+-]|rs\\+)", words in "[ab.*> \t\x01]{1,12}", end in "\r?\n", max_line in 1usize..20,
+        is_dedicated: bool,
+    ) {
+        let limits = PeerLimits { is_dedicated, max_line, ..LIMITS };
+        let bytes = format!("{verb} {words}{end}PING\r\n").into_bytes();
+        is_the_same_interest(&bytes, &limits);
+        (0..bytes.len()).for_each(|len| is_the_same_interest(&bytes[..len], &limits));
     }
 
     #[test]
