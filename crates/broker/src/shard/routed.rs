@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn only_an_acknowledgement_shows_another_subject() {
         let limits =
-            PeerLimits { max_line: 1000, max_payload: 1000, is_dedicated: false, names_origin: false };
+            PeerLimits { max_line: 1000, max_payload: 1000, is_dedicated: false, names_origin: false, is_leaf: false };
         let ack = "$JS.ACK.S@1.C@2.1.2.3.4.5";
         let cases = [
             (format!("{ack}@orders.new"), ("to", "orders.new", ack)),

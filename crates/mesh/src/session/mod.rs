@@ -161,6 +161,7 @@ impl LinkSession {
                 max_payload: 0,
                 is_dedicated: false,
                 names_origin: false,
+                is_leaf: false,
             },
             timers: LinkTimers::new(&config, conn.cid(), now),
             making,
