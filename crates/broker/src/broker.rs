@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, LinkTerms};
 use crate::conn::{Conn, ConnShared, Endpoint, Origin, Transport, lock};
 use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
+use crate::link::LinkEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, Log, RateLimit};
 use crate::message_trace::MessageTrace;
@@ -383,6 +384,11 @@ impl Broker {
         self.cluster.form(terms);
     }
 
+    /// The server takes leaf nodes, or becomes one. To be called before anybody can subscribe.
+    pub fn form_leaf_nodes(&self) {
+        self.cluster.form_leaf_nodes();
+    }
+
     /// Whether the server is one of a cluster.
     pub fn is_clustered(&self) -> bool {
         self.cluster.terms().is_some()
@@ -407,6 +413,20 @@ impl Broker {
     pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
         Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.commons)
+    }
+
+    /// An account has another count of leaf nodes and hubs.
+    pub fn leaf_nodes_changed(&self, account: &str) {
+        if let (Some(client_events), Some(account)) = (self.client_events(), self.account(account)) {
+            client_events.count_changed(&account);
+        }
+    }
+
+    /// Makes the shared half of a link with a leaf node or a hub.
+    pub fn connect_leaf(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+        let cid = self.next_cid.fetch_add(1, Relaxed);
+        let end = Box::new(LinkEnd::of_leaf_node());
+        Conn::new(cid, endpoint, Origin::Link(end), sink, &self.commons)
     }
 
     /// Makes the shared half of a new connection.
@@ -508,7 +528,9 @@ impl Broker {
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
                 None if conn.link().is_some() => {
-                    self.log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
+                    let is_leaf = conn.link().is_some_and(LinkEnd::is_of_leaf_node);
+                    let kind = if is_leaf { "lid" } else { "rid" };
+                    self.log.write(level, format_args!("{peer} - {kind}:{cid} - {line}"));
                 }
                 None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {

@@ -4,6 +4,7 @@
 use crate::conn::{Conn, lock};
 use crate::imports::{AnsweredRequest, LatencyParts};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The cluster of the server, as far as all accounts have to know it.
@@ -19,6 +20,8 @@ pub(crate) struct Cluster {
     /// Parts of reports on latencies that were measured on two servers.
     pub(crate) latency_parts: LatencyParts<AnsweredRequest>,
     changing: Mutex<()>,
+    /// The server has leaf nodes, or is one.
+    has_leaf_nodes: AtomicBool,
 }
 
 /// Terms by which accounts are spread over the links to a server.
@@ -48,6 +51,22 @@ impl Cluster {
     /// to announce.
     pub(crate) fn form(&self, terms: LinkTerms) {
         self.terms.store(Some(Arc::new(terms)));
+    }
+
+    /// The server takes leaf nodes, or becomes one, and keeps account of what it has to announce.
+    pub(crate) fn form_leaf_nodes(&self) {
+        self.has_leaf_nodes.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has_leaf_nodes(&self) -> bool {
+        self.has_leaf_nodes.load(Relaxed)
+    }
+
+    /// Whether anything is ever announced to another server.
+    #[inline]
+    pub(crate) fn keeps_account(&self) -> bool {
+        self.has_leaf_nodes() || self.terms().is_some()
     }
 
     /// `None` where there are no other servers and never will be.

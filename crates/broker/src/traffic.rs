@@ -101,6 +101,10 @@ pub struct Counters {
     pub stale_connections: AtomicU64,
     /// Links to other servers that ended for that.
     pub stale_links: AtomicU64,
+    /// Links with leaf nodes and hubs that were found to be slow.
+    pub slow_leaf_nodes: AtomicU64,
+    /// Links with leaf nodes and hubs that ended for unanswered PINGs.
+    pub stale_leaf_nodes: AtomicU64,
     /// How often a publisher was paused for a receiver that is far behind.
     pub stalls: AtomicU64,
     /// Messages dropped for a receiver that is far behind (`no_fast_producer_stall`).
@@ -110,6 +114,10 @@ pub struct Counters {
 impl Counters {
     /// Counter of slow connections of this one's kind.
     pub fn slow(&self, conn: &Conn) -> &AtomicU64 {
-        if conn.link().is_some() { &self.slow_links } else { &self.slow_consumers }
+        match conn.link() {
+            Some(link) if link.is_of_leaf_node() => &self.slow_leaf_nodes,
+            Some(_) => &self.slow_links,
+            None => &self.slow_consumers,
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{
-    banner, cluster, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls,
+    banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
 use log::BrokerLog;
@@ -139,6 +139,7 @@ pub(crate) struct Server {
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
+    pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
     system: SystemServices,
     accepting: JoinHandle<()>,
 }
@@ -165,12 +166,16 @@ impl Server {
         let _inside = control.enter();
         let options = &loaded.options;
         let links = cluster::terms(options).map_err(StartError::new)?;
+        leaf::check(options).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
         let is_dynamic = form_cluster(&broker, links, options);
+        if leaf::is_wanted(options) {
+            broker.form_leaf_nodes();
+        }
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
@@ -226,6 +231,14 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
+        let leaf_parts = leaf::LeafParts {
+            options,
+            broker: &broker,
+            mailboxes: &mailboxes,
+            log,
+            control: control.handle(),
+        };
+        let leaf_nodes = start_leaf_nodes(leaf_parts, &monitor)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -246,6 +259,7 @@ impl Server {
             resolver,
             websocket,
             cluster,
+            leaf_nodes,
             system,
             accepting,
         };
@@ -266,6 +280,7 @@ impl Server {
             monitoring: self.addresses.monitoring.map(|(scheme, at)| (scheme.name(), at)),
             cluster: self.cluster.as_ref().map(|cluster| (of_links, cluster.address)),
             websocket,
+            leaf_nodes: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|at| ("nats", at)),
         };
         let written = ports::write(directory, &listeners);
         self.ports_file = written.map_err(|error| self.log.error(error)).ok();
@@ -347,6 +362,7 @@ impl Server {
         if let Some(system) = self.system.running {
             system.stop();
         }
+        self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
@@ -477,6 +493,18 @@ fn start_cluster(
     }
     let running = cluster::RunningCluster::start(parts).map_err(StartError::new)?;
     monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
+    Ok(Some(running))
+}
+
+fn start_leaf_nodes(
+    parts: leaf::LeafParts<'_>,
+    monitor: &Monitor,
+) -> Result<Option<leaf::RunningLeafNodes>, StartError> {
+    if !leaf::is_wanted(parts.options) {
+        return Ok(None);
+    }
+    let running = leaf::RunningLeafNodes::start(parts).map_err(StartError::new)?;
+    monitor.set_leaf_nodes(Arc::clone(&running.nodes));
     Ok(Some(running))
 }
 

@@ -9,10 +9,12 @@
 //! Budget: an account of a server without a cluster pays one load per change.
 
 use super::LinkEnd;
+use super::leaf_announcements::{LeafPart, Wish};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;
 use crate::conn::{Conn, lock};
+use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use myelin_wire::peer::{account_hash, encode};
 use std::hash::BuildHasher;
@@ -24,20 +26,40 @@ const PARTS: usize = 64;
 
 /// Counted interest of one account.
 pub(crate) struct Announced {
-    cluster: Arc<Cluster>,
+    pub(super) cluster: Arc<Cluster>,
     /// Made for the first subscription.
-    parts: OnceLock<Box<[Mutex<Counts>]>>,
+    parts: OnceLock<Box<[Mutex<Part>]>>,
     hasher: foldhash::fast::RandomState,
     /// By which the account finds its place in a pool.
     hash: u32,
+    /// Links with leaf nodes and hubs.
+    pub(super) leafs: ArcSwap<Vec<Arc<Conn>>>,
+    /// The subject that finds circles of leaf nodes, made for the first of them.
+    pub(super) loop_subject: OnceLock<Box<[u8]>>,
 }
 
 /// By `subject`, or `subject queue`: subjects have no blanks.
-type Counts = HashMap<Box<[u8]>, u32>;
+pub(super) type Counts = HashMap<Box<[u8]>, u32>;
+
+/// Interest in the subjects of one lock.
+#[derive(Default)]
+pub(super) struct Part {
+    /// Clients and services of this server.
+    pub(super) local: Counts,
+    /// Where there are leaf nodes or hubs.
+    pub(super) leaf: Option<Box<LeafPart>>,
+}
 
 impl Announced {
     pub(crate) fn new(account: &str, cluster: Arc<Cluster>) -> Self {
-        Self { cluster, parts: OnceLock::new(), hasher: Default::default(), hash: account_hash(account) }
+        Self {
+            cluster,
+            parts: OnceLock::new(),
+            hasher: Default::default(),
+            hash: account_hash(account),
+            leafs: ArcSwap::default(),
+            loop_subject: OnceLock::new(),
+        }
     }
 
     /// Place of the account among the links to each server, unless it has links of its own.
@@ -51,7 +73,7 @@ impl Announced {
     /// One more wants this, or one less.
     #[inline]
     pub(crate) fn changed(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
-        if self.cluster.terms().is_some() {
+        if self.cluster.keeps_account() {
             let count = |before: u32| if is_new { before + 1 } else { before.saturating_sub(1) };
             self.count(account, subject, queue, count);
         }
@@ -59,22 +81,22 @@ impl Announced {
 
     /// So many members of a queue group have left at once.
     pub(crate) fn members_left(&self, account: &Account, subject: &[u8], queue: &[u8], members: u32) {
-        if self.cluster.terms().is_some() {
+        if self.cluster.keeps_account() {
             self.count(account, subject, Some(queue), |before| before.saturating_sub(members));
         }
     }
 
     fn count(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, count: impl FnOnce(u32) -> u32) {
-        let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
-        let key = [subject, if queue.is_some() { b" " } else { b"" }, queue.unwrap_or_default()].concat();
-        let mut part = lock(&parts[self.hasher.hash_one(&key) as usize % PARTS]);
-        let before = part.get(&key[..]).copied().unwrap_or(0);
+        let key = Wish { subject, queue }.key();
+        let mut part = lock(self.part(&key));
+        let before = part.local.get(&key[..]).copied().unwrap_or(0);
         let now = count(before);
         if now == 0 {
-            part.remove(&key[..]);
+            part.local.remove(&key[..]);
         } else {
-            part.insert(key.into_boxed_slice(), now);
+            part.local.insert(key.clone().into_boxed_slice(), now);
         }
+        self.tell_leafs_of_own(&part, &key, (before, now));
         // Of a plain subject only the first and the last are of interest elsewhere.
         if before != now && (queue.is_some() || before == 0 || now == 0) {
             for conn in self.cluster.links().iter() {
@@ -92,7 +114,18 @@ impl Announced {
         }
     }
 
-    fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
+    /// The part of a key.
+    pub(super) fn part(&self, key: &[u8]) -> &Mutex<Part> {
+        let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
+        &parts[self.hasher.hash_one(key) as usize % PARTS]
+    }
+
+    /// All parts that there are.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Mutex<Part>> {
+        self.parts.get().into_iter().flatten()
+    }
+
+    pub(super) fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
         if let Some(link) = conn.link()
             && link.carries(account)
         {
@@ -106,16 +139,16 @@ impl Announced {
 
     /// Subjects and queue groups, for which a new link takes so many lines.
     fn len(&self) -> usize {
-        self.parts.get().map_or(0, |parts| parts.iter().map(|part| lock(part).len()).sum())
+        self.parts().map(|part| lock(part).local.len()).sum()
     }
 
     /// Tells a link what `choose` says of each subject: that it is wanted, or not, or nothing.
     fn tell_all(&self, account: &Account, conn: &Arc<Conn>, choose: &dyn Fn(&[u8]) -> Option<bool>) {
-        for part in self.parts.get().into_iter().flatten() {
+        for part in self.parts() {
             let part = lock(part);
             Self::tell(account, conn, |link, out| {
                 let named = link.named(account);
-                for (key, count) in part.iter() {
+                for (key, count) in &part.local {
                     let at = key.iter().position(|byte| *byte == b' ');
                     let (subject, queue) = match at {
                         Some(at) => (&key[..at], Some((&key[at + 1..], *count))),
@@ -127,6 +160,11 @@ impl Announced {
                             encode::no_interest(out, named, subject, queue.map(|(queue, _)| queue));
                         }
                         None => {}
+                    }
+                }
+                for key in Self::leaf_keys(&part) {
+                    if let Some(is_wanted) = choose(Wish::of_key(key).subject) {
+                        Self::write_for_route(&part, key, named, is_wanted, out);
                     }
                 }
             });

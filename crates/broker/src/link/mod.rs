@@ -13,9 +13,15 @@
 //! from any thread, a change of interest adds control bytes under the lock of the account's part
 //! that has changed, and wakes the link's owner shard.
 //!
+//! Links with leaf nodes and with the hubs of which this server is one are alike, but for what is in
+//! `leaf.rs`.
+//!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
 pub(crate) mod announcements;
+pub(crate) mod leaf;
+pub(crate) mod leaf_announcements;
+pub(crate) mod leaf_login;
 mod protocol_log;
 pub(crate) mod remote_interest;
 mod rules;
@@ -54,8 +60,12 @@ pub enum LinkScope {
 /// The part of a connection that only links have.
 #[derive(Default)]
 pub(crate) struct LinkEnd {
+    /// It is with a leaf node or a hub.
+    is_of_leaf_node: bool,
     /// Known once the handshake is over.
     scope: OnceLock<LinkScope>,
+    /// Of links with leaf nodes and hubs, set then.
+    leaf: OnceLock<Box<leaf::LeafEnd>>,
     /// Rules for what may cross the link; `None` where everything may.
     rules: ArcSwapOption<Permissions>,
     /// Whoever has this lock may take that of the outbox, and no other.
@@ -67,6 +77,21 @@ pub(crate) struct LinkEnd {
 }
 
 impl LinkEnd {
+    /// A link with a leaf node or a hub.
+    pub(crate) fn of_leaf_node() -> Self {
+        Self { is_of_leaf_node: true, ..Self::default() }
+    }
+
+    /// Whether it is with a leaf node or a hub, be it that the handshake is not over.
+    pub(crate) fn is_of_leaf_node(&self) -> bool {
+        self.is_of_leaf_node
+    }
+
+    #[inline]
+    pub(crate) fn leaf(&self) -> Option<&leaf::LeafEnd> {
+        self.leaf.get().map(|leaf| &**leaf)
+    }
+
     /// Adds control bytes; true when the owner shard is to be woken for them.
     fn say(&self, bytes: &[u8]) -> bool {
         let mut control = lock(&self.control);
@@ -302,7 +327,11 @@ impl Link {
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
         self.conn.mark_closed(reason);
-        self.broker.cluster.remove(&self.conn);
+        if self.conn.leaf().is_some() {
+            self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
+        } else {
+            self.broker.cluster.remove(&self.conn);
+        }
         LinkRemoval(self.interest.take())
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct RemoteSub {
     subject_len: u32,
     queue_len: Option<u32>,
     is_leaf: bool,
-    weight: AtomicU32,
+    pub(super) weight: AtomicU32,
     /// Where it stands in the link's table: the account may be gone when that grows.
     hash: u64,
 }
@@ -64,7 +64,8 @@ impl RemoteSub {
         self.is_leaf
     }
 
-    fn origin(&self) -> &[u8] {
+    /// Cluster of the leaf nodes; empty where there is none, or that was not said.
+    pub(super) fn origin(&self) -> &[u8] {
         &self.text[self.subject_len as usize + self.queue_len.unwrap_or(0) as usize..]
     }
 
@@ -130,8 +131,8 @@ impl RemoteInterests {
     ) -> Result<(), CloseReason> {
         let hash = self.hash(account.name(), interest);
         if let Some(known) = self.table.find(hash, |sub| sub.is(account, interest)) {
-            if known.weight.swap(interest.weight, Relaxed) != interest.weight {
-                account.touch_remote(interest.subject);
+            if known.weight() != interest.weight {
+                account.reweigh_remote(known, interest.weight);
             }
             return Ok(());
         }
@@ -200,6 +201,14 @@ impl RemoteInterests {
             account.is_none()
         });
         self.held -= freed;
+    }
+
+    /// Outdates what was found of it before.
+    pub(super) fn outdate(&self) {
+        for sub in &self.table {
+            let account = sub.account.upgrade();
+            account.iter().for_each(|account| account.touch_remote(Subscribed::subject(&**sub)));
+        }
     }
 
     pub(super) fn take(&mut self) -> RemoteRemoval {

@@ -88,6 +88,8 @@ impl Session {
             hop: None,
             trace,
             routed: None,
+            leaf: None,
+            origin: &[],
         };
         let message = Message {
             to: &[],

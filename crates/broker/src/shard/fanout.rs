@@ -12,6 +12,7 @@ use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
+use crate::link::leaf::LeafSource;
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
@@ -82,6 +83,10 @@ pub(crate) struct Publisher<'a> {
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
     /// The message comes from another server, which has chosen these queue groups here.
     pub(crate) routed: Option<&'a QueueNames<'a>>,
+    /// The message comes from a leaf node or a hub.
+    pub(crate) leaf: Option<&'a LeafSource<'a>>,
+    /// Cluster of the leaf nodes that it comes from; mostly empty.
+    pub(crate) origin: &'a [u8],
 }
 
 impl<'a> Publisher<'a> {
@@ -102,6 +107,8 @@ impl<'a> Publisher<'a> {
             hop: None,
             trace: None,
             routed: None,
+            leaf: None,
+            origin: &[],
         }
     }
 }
@@ -137,7 +144,7 @@ impl Shard {
             permissions: from.permissions,
             is_mapped: from.is_mapped && from.account.imports.has_mappings(),
             is_imported: from.hop.is_some(),
-            is_routed: from.routed.is_some(),
+            via: from.via(),
         };
         let routed_by = if message.to.is_empty() { message.subject } else { message.to };
         let route = self.routes.find(scope, routed_by, self.staging.cohorts());
@@ -351,6 +358,8 @@ impl Fanout<'_> {
             self.run_logged(route, rng);
         } else if let Some(queues) = from.routed {
             self.run_routed(route, queues, rng);
+        } else if from.leaf.is_some() {
+            self.run_leaf(route, rng);
         } else {
             self.run::<false>(route, rng);
         }
@@ -381,6 +390,9 @@ impl Fanout<'_> {
                 RouteTarget::Cohort(shared) => self.cohort::<false>(route, shared),
             }
         }
+        if let Some(remote) = &route.remote {
+            self.remote::<false>(route, remote, rng);
+        }
         if queues.is_empty() {
             return;
         }
@@ -395,6 +407,26 @@ impl Fanout<'_> {
         }
         if queues.iter().any(|queue| !served.contains(&queue)) {
             self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
+        }
+    }
+
+    /// The loop for a message from a leaf node or a hub, which has chosen queue groups.
+    #[inline(never)]
+    fn run_leaf(&mut self, route: &Route, rng: &mut Rng) {
+        for target in &route.targets {
+            match target {
+                RouteTarget::Client(delivery) => self.client::<false>(route, delivery),
+                RouteTarget::Cohort(shared) => self.cohort::<false>(route, shared),
+            }
+        }
+        for group in &route.groups {
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| self.from.has_chosen(queue)) {
+                self.queue_group::<false>(route, group, rng);
+            }
+        }
+        if let Some(remote) = &route.remote {
+            self.remote::<false>(route, remote, rng);
         }
     }
 

@@ -13,6 +13,7 @@ mod cohort;
 mod congestion;
 mod fanout;
 mod latency;
+mod leaf;
 mod pool;
 mod remote;
 mod route;

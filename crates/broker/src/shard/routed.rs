@@ -26,11 +26,11 @@ use std::time::Instant;
 /// Memory that is kept from one message to the next.
 #[derive(Default)]
 pub(crate) struct RoutedBuffers {
-    tail: Vec<u8>,
+    pub(super) tail: Vec<u8>,
 }
 
 /// Tails from this size on are shared by their receivers if they stand in memory of their own.
-const SHARE_TAIL: usize = 16 * 1024;
+pub(super) const SHARE_TAIL: usize = 16 * 1024;
 
 /// Replies behind which the subject may stand that receivers are to see.
 const ACKNOWLEDGEMENT: &[u8] = b"$JS.ACK.";
@@ -60,7 +60,11 @@ impl Shard {
         };
         let is_shared = is_as_it_came && tail.len() >= SHARE_TAIL;
         let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
-        let from = Publisher { routed: Some(&routed.queues), ..Publisher::internal(conn, account, now) };
+        let from = Publisher {
+            routed: Some(&routed.queues),
+            origin: routed.origin,
+            ..Publisher::internal(conn, account, now)
+        };
         let message = Message {
             to,
             subject,
@@ -91,7 +95,7 @@ impl Shard {
     /// so was how many are traced.
     #[cold]
     #[inline(never)]
-    fn publish_routed_traced(&mut self, from: Publisher<'_>, message: Message<'_>) {
+    pub(super) fn publish_routed_traced(&mut self, from: Publisher<'_>, message: Message<'_>) {
         let headers = &message.body[..message.header_len];
         let (asked, config) = (TraceHeaders::read(headers), from.account.config());
         let told = asked.as_ref().and_then(|asked| match &asked.destination {
@@ -134,7 +138,7 @@ impl Shard {
 
 /// The subject that decides who gets a message, if that is not the one which receivers see; that
 /// one; and the reply.
-fn addressed<'a>(routed: &Routed<'a>) -> (&'a [u8], &'a [u8], &'a [u8]) {
+pub(super) fn addressed<'a>(routed: &Routed<'a>) -> (&'a [u8], &'a [u8], &'a [u8]) {
     if routed.reply.starts_with(ACKNOWLEDGEMENT)
         && let Some(at) = shown_at(routed.reply)
         && at + 1 < routed.reply.len()
@@ -161,8 +165,13 @@ mod tests {
 
     #[test]
     fn only_an_acknowledgement_shows_another_subject() {
-        let limits =
-            PeerLimits { max_line: 1000, max_payload: 1000, is_dedicated: false, names_origin: false, is_leaf: false };
+        let limits = PeerLimits {
+            max_line: 1000,
+            max_payload: 1000,
+            is_dedicated: false,
+            names_origin: false,
+            is_leaf: false,
+        };
         let ack = "$JS.ACK.S@1.C@2.1.2.3.4.5";
         let cases = [
             (format!("{ack}@orders.new"), ("to", "orders.new", ack)),

@@ -370,6 +370,8 @@ fn imported<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a
         hop: Some(hop),
         // What becomes of it is published here.
         routed: None,
+        leaf: None,
+        origin: &[],
         ..*from
     }
 }

@@ -33,8 +33,13 @@ impl Wire {
 
     /// The other side says this.
     fn hears(&mut self, net: &Net, said: &str) {
-        let limits =
-            PeerLimits { max_line: 4096, max_payload: 4096, is_dedicated: false, names_origin: false, is_leaf: false };
+        let limits = PeerLimits {
+            max_line: 4096,
+            max_payload: 4096,
+            is_dedicated: false,
+            names_origin: false,
+            is_leaf: false,
+        };
         let mut rest = said.as_bytes();
         while !rest.is_empty() {
             let Ok(Parsed::Op(op, len)) = parser::next(rest, &limits) else { panic!("{said}") };

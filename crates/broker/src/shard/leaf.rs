@@ -1,0 +1,108 @@
+//! Messages that come from a leaf node or a hub: to whoever wants them here and beyond.
+//!
+//! They are published as a client of the account would: mappings and imports apply here. Queue
+//! groups get them if the other side has chosen them for this one; routes get what comes from a
+//! leaf node, not what comes from a hub.
+
+use super::Shard;
+use super::fanout::{Message, Publisher};
+use super::routed::{RoutedBuffers, addressed};
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::link::leaf::{LeafEnd, LeafRole, LeafSource};
+use bytes::Bytes;
+use myelin_wire::encode;
+use myelin_wire::message_trace;
+use myelin_wire::peer::parser::Routed;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Way by which a message has come to this server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Via {
+    /// A client or a service of this server has published it.
+    Here = 0,
+    /// Over a route.
+    Route = 1,
+    /// From a leaf node.
+    Leaf = 2,
+    /// From a hub.
+    Hub = 3,
+}
+
+impl Publisher<'_> {
+    /// Way by which what it publishes has come.
+    #[inline(always)]
+    pub(super) fn via(&self) -> Via {
+        match (self.routed, self.leaf) {
+            (None, None) => Via::Here,
+            (Some(_), _) => Via::Route,
+            (None, Some(leaf)) if leaf.role == LeafRole::Hub => Via::Leaf,
+            (None, Some(_)) => Via::Hub,
+        }
+    }
+
+    /// Whether a queue group may have a member here that gets it: from leaf nodes and hubs only if it
+    /// was chosen there. Compat: of what goes under another subject here nobody could choose.
+    #[inline(always)]
+    pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
+        let has =
+            |leaf: &LeafSource<'_>| leaf.queues.contains(queue) || !self.is_mapped && leaf.queues.is_empty();
+        self.leaf.is_none_or(has)
+    }
+
+    /// Whether a message would go back to where it came from: over its link, or to leaf nodes of
+    /// its cluster.
+    #[inline(always)]
+    pub(super) fn comes_from(&self, conn: &Arc<Conn>) -> bool {
+        Arc::ptr_eq(conn, self.conn)
+            || !self.origin.is_empty()
+                && conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == self.origin)
+    }
+}
+
+impl Shard {
+    /// Routes one message that has come over the link `conn` with a leaf node or a hub.
+    #[inline(never)]
+    pub(crate) fn publish_leaf(
+        &mut self,
+        (conn, leaf): (&Arc<Conn>, &LeafEnd),
+        account: &Arc<Account>,
+        (routed, backing): (&Routed<'_>, Option<&Bytes>),
+        buffers: &mut RoutedBuffers,
+        now: Instant,
+    ) {
+        let (to, subject, reply) = addressed(routed);
+        let is_as_it_came = !routed.tail.is_empty() && reply.len() == routed.reply.len();
+        let tail = if is_as_it_came {
+            routed.tail
+        } else {
+            buffers.tail.clear();
+            encode::tail(&mut buffers.tail, reply, routed.digits.0, routed.digits.1, routed.body);
+            &buffers.tail
+        };
+        let is_shared = is_as_it_came && tail.len() >= super::routed::SHARE_TAIL;
+        let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
+        let source = LeafSource { role: leaf.role, queues: &routed.queues };
+        let from = Publisher {
+            leaf: Some(&source),
+            origin: leaf.cluster.as_bytes(),
+            is_mapped: true,
+            ..Publisher::internal(conn, account, now)
+        };
+        let message = Message {
+            to,
+            subject,
+            reply,
+            header_len: routed.header_len as usize,
+            body: routed.body,
+            tail,
+            shared_tail: shared_tail.as_ref(),
+        };
+        let headers = &message.body[..message.header_len];
+        if !headers.is_empty() && message_trace::may_ask(headers) {
+            return self.publish_routed_traced(from, message);
+        }
+        let _ = self.publish_onward(from, message);
+    }
+}
