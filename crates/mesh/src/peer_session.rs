@@ -115,6 +115,6 @@ pub trait PeerSession {
     /// that names the link remains, and its place is free.
     fn abandon(&mut self, reason: CloseReason) -> LinkRemoval;
 
-    /// What the other side is, as the log calls it.
+    /// Kind of the other side, as the log calls it.
     fn kind(&self) -> &'static str;
 }

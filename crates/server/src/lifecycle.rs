@@ -133,7 +133,6 @@ pub(crate) struct Server {
     pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
-    pub(crate) ports_file: Option<PathBuf>,
     pub(crate) jetstream: Option<jetstream::Running>,
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
@@ -152,30 +151,27 @@ struct SystemServices {
 }
 
 /// Addresses on which the server listens.
-#[derive(Clone, Copy)]
 pub(crate) struct BoundAddresses {
     pub(crate) client: SocketAddr,
     /// Where monitoring is served, and how.
     pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
     /// Where WebSocket is spoken.
     pub(crate) websocket: Option<SocketAddr>,
+    /// The file that says them.
+    pub(crate) ports_file: Option<PathBuf>,
 }
 
 impl Server {
     fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let links = cluster::terms(options).map_err(StartError::new)?;
-        leaf::check(options).map_err(StartError::new)?;
+        let links = leaf::check(options).and_then(|()| cluster::terms(options)).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
         let is_dynamic = form_cluster(&broker, links, options);
-        if leaf::is_wanted(options) {
-            broker.form_leaf_nodes();
-        }
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
@@ -231,14 +227,8 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
-        let leaf_parts = leaf::LeafParts {
-            options,
-            broker: &broker,
-            mailboxes: &mailboxes,
-            log,
-            control: control.handle(),
-        };
-        let leaf_nodes = start_leaf_nodes(leaf_parts, &monitor)?;
+        let leaf_parts = (&broker, &mailboxes[..], log, control.handle());
+        let leaf_nodes = leaf::start(options, leaf_parts, &monitor).map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -250,11 +240,15 @@ impl Server {
             broker,
             shards,
             monitor,
-            addresses: BoundAddresses { client: address, monitoring, websocket: websocket_address },
+            addresses: BoundAddresses {
+                client: address,
+                monitoring,
+                websocket: websocket_address,
+                ports_file: None,
+            },
             client_tls,
             ocsp,
             monitor_tls,
-            ports_file: None,
             jetstream,
             resolver,
             websocket,
@@ -283,7 +277,7 @@ impl Server {
             leaf_nodes: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|at| ("nats", at)),
         };
         let written = ports::write(directory, &listeners);
-        self.ports_file = written.map_err(|error| self.log.error(error)).ok();
+        self.addresses.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
     /// Handles signals until one of them ends the server. This runs on the main thread, not on the
@@ -376,7 +370,7 @@ impl Server {
         if let Some(jetstream) = self.jetstream {
             jetstream.stop(&self.log);
         }
-        if let Some(path) = &self.ports_file {
+        if let Some(path) = &self.addresses.ports_file {
             ports::remove(path);
         }
         self.ocsp.save();
@@ -420,6 +414,9 @@ fn new_broker(
 /// Gives the broker what clusters need of it, and a name to the cluster where the options have
 /// none: then that is made up.
 fn form_cluster(broker: &Broker, links: Option<LinkTerms>, options: &Options) -> bool {
+    if leaf::is_wanted(options) {
+        broker.form_leaf_nodes();
+    }
     let is_dynamic = links.is_some() && options.cluster.name.is_none();
     if let Some(links) = links {
         broker.form_cluster(links);
@@ -493,18 +490,6 @@ fn start_cluster(
     }
     let running = cluster::RunningCluster::start(parts).map_err(StartError::new)?;
     monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
-    Ok(Some(running))
-}
-
-fn start_leaf_nodes(
-    parts: leaf::LeafParts<'_>,
-    monitor: &Monitor,
-) -> Result<Option<leaf::RunningLeafNodes>, StartError> {
-    if !leaf::is_wanted(parts.options) {
-        return Ok(None);
-    }
-    let running = leaf::RunningLeafNodes::start(parts).map_err(StartError::new)?;
-    monitor.set_leaf_nodes(Arc::clone(&running.nodes));
     Ok(Some(running))
 }
 

@@ -227,7 +227,6 @@ impl Monitor {
             out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
             subscriptions: self.subscriptions() as u32,
-            ..Traffic::default()
         }
     }
 }

@@ -18,7 +18,7 @@ const FLOORS: [(&str, &[&str]); 23] = [
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "store"]),
     ("loadgen", &["auth", "stdx"]),
-    ("mesh", &["auth", "broker", "wire"]),
+    ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["subject", "wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
     (

@@ -9,7 +9,7 @@
 //! Budget: an account of a server without a cluster pays one load per change.
 
 use super::LinkEnd;
-use super::leaf_announcements::{LeafPart, Wish};
+use super::leaf_announcements::{InterestKey, LeafPart};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;
@@ -28,7 +28,7 @@ const PARTS: usize = 64;
 pub(crate) struct Announced {
     pub(super) cluster: Arc<Cluster>,
     /// Made for the first subscription.
-    parts: OnceLock<Box<[Mutex<Part>]>>,
+    parts: OnceLock<Box<[Mutex<InterestPart>]>>,
     hasher: foldhash::fast::RandomState,
     /// By which the account finds its place in a pool.
     hash: u32,
@@ -43,7 +43,7 @@ pub(super) type Counts = HashMap<Box<[u8]>, u32>;
 
 /// Interest in the subjects of one lock.
 #[derive(Default)]
-pub(super) struct Part {
+pub(super) struct InterestPart {
     /// Clients and services of this server.
     pub(super) local: Counts,
     /// Where there are leaf nodes or hubs.
@@ -87,7 +87,7 @@ impl Announced {
     }
 
     fn count(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, count: impl FnOnce(u32) -> u32) {
-        let key = Wish { subject, queue }.key();
+        let key = InterestKey { subject, queue }.key();
         let mut part = lock(self.part(&key));
         let before = part.local.get(&key[..]).copied().unwrap_or(0);
         let now = count(before);
@@ -115,13 +115,13 @@ impl Announced {
     }
 
     /// The part of a key.
-    pub(super) fn part(&self, key: &[u8]) -> &Mutex<Part> {
+    pub(super) fn part(&self, key: &[u8]) -> &Mutex<InterestPart> {
         let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
         &parts[self.hasher.hash_one(key) as usize % PARTS]
     }
 
     /// All parts that there are.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &Mutex<Part>> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Mutex<InterestPart>> {
         self.parts.get().into_iter().flatten()
     }
 
@@ -163,7 +163,7 @@ impl Announced {
                     }
                 }
                 for key in Self::leaf_keys(&part) {
-                    if let Some(is_wanted) = choose(Wish::of_key(key).subject) {
+                    if let Some(is_wanted) = choose(InterestKey::of_key(key).subject) {
                         Self::write_for_route(&part, key, named, is_wanted, out);
                     }
                 }

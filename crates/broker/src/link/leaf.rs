@@ -135,23 +135,14 @@ impl LeafEnd {
     }
 }
 
-/// Where a message comes from that a leaf node or a hub has sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LeafSource<'a> {
-    /// Part of this server on the link over which it came.
-    pub(crate) role: LeafRole,
-    /// Queue groups that were chosen here.
-    pub(crate) queues: &'a myelin_wire::peer::parser::QueueNames<'a>,
-}
-
 /// Why something of the other side is not taken, which ends the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeafFault {
-    /// What was said here has come back: there is a circle.
+    /// Something that was said here has come back: there is a circle.
     Loop,
     /// The other side may not do that.
     Denied,
-    /// It has brought more than a link may.
+    /// The other side has brought more than a link may.
     TooMuch(CloseReason),
 }
 

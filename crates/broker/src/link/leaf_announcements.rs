@@ -1,4 +1,4 @@
-//! What leaf nodes and hubs are told of an account's interest, and routes of that of leaf nodes.
+//! Interest of an account as leaf nodes and hubs are told it, and that of leaf nodes for routes.
 //!
 //! Beside the counts of this server's own interest (`announcements.rs`) there are, where a server
 //! has leaf nodes or hubs, the remote subscriptions of each subject, those of routes included. What
@@ -9,7 +9,7 @@
 //! Budget: one entry for each subject, however many links hear of it; a change looks at the links
 //! of its account.
 
-use super::announcements::{Announced, Counts, Part};
+use super::announcements::{Announced, Counts, InterestPart};
 use super::leaf::{LeafEnd, LeafRole};
 use super::remote_interest::RemoteSub;
 use crate::account::Account;
@@ -25,9 +25,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Interest in the subjects of a part that only leaf nodes and hubs hear of.
 #[derive(Default)]
 pub(super) struct LeafPart {
-    /// What the account imports or maps: it is done here for leaf nodes, as for clients.
+    /// Subjects that the account imports or maps: that is done here for leaf nodes, as for clients.
     only: Counts,
-    /// What other servers want, by subject and queue group.
+    /// Wishes of other servers, by subject and queue group.
     remote: HashMap<Box<[u8]>, SmallVec<[Arc<RemoteSub>; 1]>>,
 }
 
@@ -42,12 +42,12 @@ pub(crate) enum RemoteChange {
 
 /// A subject and a queue group, as one key.
 #[derive(Clone, Copy)]
-pub(super) struct Wish<'a> {
+pub(super) struct InterestKey<'a> {
     pub(super) subject: &'a [u8],
     pub(super) queue: Option<&'a [u8]>,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> InterestKey<'a> {
     pub(super) fn of_key(key: &'a [u8]) -> Self {
         match key.iter().position(|byte| *byte == b' ') {
             Some(at) => Self { subject: &key[..at], queue: Some(&key[at + 1..]) },
@@ -79,7 +79,7 @@ fn hears_of(conn: &Arc<Conn>, leaf: &LeafEnd, sub: &RemoteSub) -> bool {
 }
 
 /// Writes what a link is told when the sum that it hears of has changed.
-fn tell(out: &mut Vec<u8>, wish: Wish<'_>, (before, now): (u32, u32)) {
+fn tell(out: &mut Vec<u8>, wish: InterestKey<'_>, (before, now): (u32, u32)) {
     let is_news = if wish.queue.is_some() { before != now } else { (before == 0) != (now == 0) };
     if !is_news {
         return;
@@ -164,12 +164,12 @@ impl Announced {
         self.loop_subject.get().is_some_and(|own| **own == *subject)
     }
 
-    /// What the account imports or maps has one more subject, or one less.
+    /// Counts one more subject that the account imports or maps, or one less.
     pub(crate) fn only_leafs_changed(&self, subject: &[u8], is_new: bool) {
         if !self.has_leaf_nodes() {
             return;
         }
-        let wish = Wish { subject, queue: None };
+        let wish = InterestKey { subject, queue: None };
         let key = wish.key();
         let mut part = lock(self.part(&key));
         let before: SmallVec<[u32; 4]> = self.leafs().iter().map(|conn| sum(&part, &key, conn)).collect();
@@ -184,7 +184,7 @@ impl Announced {
     }
 
     /// Tells leaf nodes and hubs of a change of this server's own interest, under the part's lock.
-    pub(super) fn tell_leafs_of_own(&self, part: &Part, key: &[u8], (before, now): (u32, u32)) {
+    pub(super) fn tell_leafs_of_own(&self, part: &InterestPart, key: &[u8], (before, now): (u32, u32)) {
         for conn in self.leafs().iter() {
             let Some(leaf) = conn.leaf() else { continue };
             let others = part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf));
@@ -192,7 +192,7 @@ impl Announced {
         }
     }
 
-    fn tell_leafs(&self, part: &Part, key: &[u8], before: &[u32]) {
+    fn tell_leafs(&self, part: &InterestPart, key: &[u8], before: &[u32]) {
         for (conn, before) in self.leafs().iter().zip(before) {
             if let Some(leaf) = conn.leaf() {
                 say(conn, leaf, key, (*before, sum(part, key, conn)));
@@ -208,7 +208,7 @@ impl Announced {
             }
             return;
         }
-        let wish = Wish { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
+        let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
         let key = wish.key();
         let mut part = lock(self.part(&key));
         // A link that comes or goes meanwhile must not be told what another was.
@@ -243,7 +243,7 @@ impl Announced {
     }
 
     /// Tells routes what the leaf nodes of one cluster want.
-    fn tell_routes(&self, account: &Account, wish: Wish<'_>, origin: &[u8], counts: (u32, u32)) {
+    fn tell_routes(&self, account: &Account, wish: InterestKey<'_>, origin: &[u8], counts: (u32, u32)) {
         for conn in self.cluster.links().iter() {
             Self::tell(account, conn, |link, out| {
                 if link.may_announce(wish.subject) {
@@ -255,7 +255,7 @@ impl Announced {
 
     /// Writes what a new route has to hear of leaf nodes, for a key of a part.
     pub(super) fn write_for_route(
-        part: &Part,
+        part: &InterestPart,
         key: &[u8],
         named: Option<&[u8]>,
         is_wanted: bool,
@@ -265,18 +265,19 @@ impl Announced {
         for origin in part.origins(key) {
             let count = part.of_origin(key, origin);
             let counts = if is_wanted { (0, count) } else { (count, 0) };
-            tell_route(out, (origin, named), Wish::of_key(key), counts);
+            tell_route(out, (origin, named), InterestKey::of_key(key), counts);
         }
     }
 
     /// Subjects that only leaf nodes have.
-    pub(super) fn leaf_keys(part: &Part) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn leaf_keys(part: &InterestPart) -> impl Iterator<Item = &[u8]> {
         part.leaf.iter().flat_map(|part| part.remote.keys().map(|key| &**key))
     }
 
     /// Subjects for which a new link takes so many lines at most.
     fn leaf_len(&self) -> usize {
-        let len = |part: &Part| part.leaf.as_ref().map_or(0, |leaf| leaf.remote.len() + leaf.only.len());
+        let len =
+            |part: &InterestPart| part.leaf.as_ref().map_or(0, |leaf| leaf.remote.len() + leaf.only.len());
         self.parts().map(|part| lock(part)).map(|part| part.local.len() + len(&part)).sum()
     }
 }
@@ -284,7 +285,7 @@ impl Announced {
 fn tell_route(
     out: &mut Vec<u8>,
     (origin, named): (&[u8], Option<&[u8]>),
-    wish: Wish<'_>,
+    wish: InterestKey<'_>,
     (before, now): (u32, u32),
 ) {
     let is_news = if wish.queue.is_some() { before != now } else { (before == 0) != (now == 0) };
@@ -300,14 +301,14 @@ fn tell_route(
 }
 
 /// Sum of all that a link hears of a subject.
-fn sum(part: &Part, key: &[u8], conn: &Arc<Conn>) -> u32 {
+fn sum(part: &InterestPart, key: &[u8], conn: &Arc<Conn>) -> u32 {
     let Some(leaf) = conn.leaf() else { return 0 };
     let own = part.local.get(key).copied().unwrap_or(0);
     own.saturating_add(part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf)))
 }
 
 fn say(conn: &Arc<Conn>, leaf: &LeafEnd, key: &[u8], counts: (u32, u32)) {
-    let wish = Wish::of_key(key);
+    let wish = InterestKey::of_key(key);
     if counts.0 != counts.1 && leaf.may_tell(wish.subject) {
         let mut line = Vec::with_capacity(64);
         tell(&mut line, wish, counts);
@@ -352,7 +353,7 @@ impl LeafAnnouncing {
             lines.clear();
             let of_leafs = part.leaf.iter().flat_map(|leaf| leaf.only.keys().chain(leaf.remote.keys()));
             for key in part.local.keys().chain(of_leafs.filter(|key| !part.local.contains_key(&key[..]))) {
-                let wish = Wish::of_key(key);
+                let wish = InterestKey::of_key(key);
                 if leaf.may_tell(wish.subject) {
                     tell(&mut lines, wish, (0, sum(&part, key, conn)));
                 }

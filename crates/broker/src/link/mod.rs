@@ -13,8 +13,8 @@
 //! from any thread, a change of interest adds control bytes under the lock of the account's part
 //! that has changed, and wakes the link's owner shard.
 //!
-//! Links with leaf nodes and with the hubs of which this server is one are alike, but for what is in
-//! `leaf.rs`.
+//! Links with leaf nodes, and with the hubs to which this server is one, are alike but for what is
+//! in `leaf.rs`.
 //!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
@@ -60,7 +60,7 @@ pub enum LinkScope {
 /// The part of a connection that only links have.
 #[derive(Default)]
 pub(crate) struct LinkEnd {
-    /// It is with a leaf node or a hub.
+    /// The other end is a leaf node or a hub.
     is_of_leaf_node: bool,
     /// Known once the handshake is over.
     scope: OnceLock<LinkScope>,

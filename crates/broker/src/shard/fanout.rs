@@ -5,6 +5,7 @@
 pub(super) mod traced;
 
 use super::Shard;
+use super::leaf::Source;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
@@ -12,7 +13,6 @@ use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
-use crate::link::leaf::LeafSource;
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
@@ -81,12 +81,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) hop: Option<&'a Hop<'a>>,
     /// The trace of the message, if it has one.
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
-    /// The message comes from another server, which has chosen these queue groups here.
-    pub(crate) routed: Option<&'a QueueNames<'a>>,
-    /// The message comes from a leaf node or a hub.
-    pub(crate) leaf: Option<&'a LeafSource<'a>>,
-    /// Cluster of the leaf nodes that it comes from; mostly empty.
-    pub(crate) origin: &'a [u8],
+    /// Where the message comes from, if not from this server.
+    pub(crate) source: Source<'a>,
 }
 
 impl<'a> Publisher<'a> {
@@ -106,9 +102,7 @@ impl<'a> Publisher<'a> {
             is_mapped: false,
             hop: None,
             trace: None,
-            routed: None,
-            leaf: None,
-            origin: &[],
+            source: Source::Here,
         }
     }
 }
@@ -176,7 +170,7 @@ impl Shard {
             trace_denied(trace, from.account, routed_by, scope.is_imported);
         }
         // What another server has chosen a group for may have to be passed on.
-        if route.is_empty() && from.routed.is_none_or(QueueNames::is_empty) {
+        if route.is_empty() && from.routed().is_none_or(QueueNames::is_empty) {
             if from.no_responders && !message.reply.is_empty() {
                 self.stage_no_responders(&from, &message);
             }
@@ -225,7 +219,7 @@ impl Shard {
                         outcome.delivered = true;
                     }
                     // Where it was published it has gone that way.
-                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed.is_some() => {}
+                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed().is_some() => {}
                     other => imported.push(other.clone()),
                 }
             }
@@ -356,12 +350,12 @@ impl Fanout<'_> {
             self.run_traced(trace, route, rng);
         } else if from.logs_protocol {
             self.run_logged(route, rng);
-        } else if let Some(queues) = from.routed {
-            self.run_routed(route, queues, rng);
-        } else if from.leaf.is_some() {
-            self.run_leaf(route, rng);
         } else {
-            self.run::<false>(route, rng);
+            match from.source {
+                Source::Here => self.run::<false>(route, rng),
+                Source::Route { queues, .. } => self.run_routed(route, queues, rng),
+                Source::Leaf { .. } => self.run_leaf(route, rng),
+            }
         }
     }
 

@@ -9,11 +9,11 @@ use super::fanout::{Message, Publisher};
 use super::routed::{RoutedBuffers, addressed};
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::link::leaf::{LeafEnd, LeafRole, LeafSource};
+use crate::link::leaf::{LeafEnd, LeafRole};
 use bytes::Bytes;
 use myelin_wire::encode;
 use myelin_wire::message_trace;
-use myelin_wire::peer::parser::Routed;
+use myelin_wire::peer::parser::{QueueNames, Routed};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,34 +30,76 @@ pub(super) enum Via {
     Hub = 3,
 }
 
-impl Publisher<'_> {
+/// Where a message comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// From a client or a service of this server.
+    Here,
+    /// From another server of the cluster, which has chosen these queue groups here.
+    Route {
+        queues: &'a QueueNames<'a>,
+        /// Cluster of the leaf node that has published it; mostly empty.
+        origin: &'a [u8],
+    },
+    /// From a leaf node or a hub, which has chosen these queue groups here.
+    Leaf {
+        /// Part of this server on the link over which it came.
+        role: LeafRole,
+        queues: &'a QueueNames<'a>,
+        /// Cluster of the other side; empty for none.
+        origin: &'a [u8],
+    },
+}
+
+impl<'a> Publisher<'a> {
     /// Way by which what it publishes has come.
     #[inline(always)]
     pub(super) fn via(&self) -> Via {
-        match (self.routed, self.leaf) {
-            (None, None) => Via::Here,
-            (Some(_), _) => Via::Route,
-            (None, Some(leaf)) if leaf.role == LeafRole::Hub => Via::Leaf,
-            (None, Some(_)) => Via::Hub,
+        match self.source {
+            Source::Here => Via::Here,
+            Source::Route { .. } => Via::Route,
+            Source::Leaf { role: LeafRole::Hub, .. } => Via::Leaf,
+            Source::Leaf { role: LeafRole::Spoke, .. } => Via::Hub,
         }
     }
 
-    /// Whether a queue group may have a member here that gets it: from leaf nodes and hubs only if it
-    /// was chosen there. Compat: of what goes under another subject here nobody could choose.
+    /// Queue groups that another server of the cluster has chosen, if the message comes from one.
+    #[inline(always)]
+    pub(super) fn routed(&self) -> Option<&'a QueueNames<'a>> {
+        match self.source {
+            Source::Route { queues, .. } => Some(queues),
+            Source::Here | Source::Leaf { .. } => None,
+        }
+    }
+
+    /// Cluster of the leaf node from which the message has come here; empty where it has not.
+    #[inline(always)]
+    pub(super) fn leaf_origin(&self) -> &'a [u8] {
+        match self.source {
+            Source::Leaf { origin, .. } => origin,
+            Source::Here | Source::Route { .. } => &[],
+        }
+    }
+
+    /// Whether a member here of a queue group may get it: of what leaf nodes and hubs send, only if
+    /// the group was chosen there. Compat: of what goes under another subject here nobody could choose.
     #[inline(always)]
     pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
-        let has =
-            |leaf: &LeafSource<'_>| leaf.queues.contains(queue) || !self.is_mapped && leaf.queues.is_empty();
-        self.leaf.is_none_or(has)
+        match self.source {
+            Source::Leaf { queues, .. } => queues.contains(queue) || !self.is_mapped && queues.is_empty(),
+            Source::Here | Source::Route { .. } => true,
+        }
     }
 
     /// Whether a message would go back to where it came from: over its link, or to leaf nodes of
     /// its cluster.
     #[inline(always)]
     pub(super) fn comes_from(&self, conn: &Arc<Conn>) -> bool {
+        let (Source::Route { origin, .. } | Source::Leaf { origin, .. }) = self.source else {
+            return false;
+        };
         Arc::ptr_eq(conn, self.conn)
-            || !self.origin.is_empty()
-                && conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == self.origin)
+            || !origin.is_empty() && conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == origin)
     }
 }
 
@@ -83,10 +125,9 @@ impl Shard {
         };
         let is_shared = is_as_it_came && tail.len() >= super::routed::SHARE_TAIL;
         let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
-        let source = LeafSource { role: leaf.role, queues: &routed.queues };
+        let (queues, origin) = (&routed.queues, leaf.cluster.as_bytes());
         let from = Publisher {
-            leaf: Some(&source),
-            origin: leaf.cluster.as_bytes(),
+            source: Source::Leaf { role: leaf.role, queues, origin },
             is_mapped: true,
             ..Publisher::internal(conn, account, now)
         };

@@ -42,6 +42,7 @@ use std::time::Instant;
 
 pub(crate) use fanout::{Message, Published, Publisher};
 pub use latency::LatencyEvent;
+pub(crate) use leaf::Source;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;

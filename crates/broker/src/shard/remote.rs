@@ -253,7 +253,7 @@ impl Fanout<'_> {
         let head = &remote.heads[link.head.start as usize..link.head.end as usize];
         let message = self.message;
         let has_headers = message.header_len > 0;
-        let is_of_leaf = self.from.leaf.is_some() && !self.from.origin.is_empty() && head[0] == b'R';
+        let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty();
         let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers()) && !is_of_leaf;
         if !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
@@ -379,11 +379,11 @@ impl Fanout<'_> {
         };
         let mut head = std::mem::take(self.head);
         head.clear();
-        let is_of_leaf = self.from.leaf.is_some() && !self.from.origin.is_empty() && cached[0] == b'R';
+        let is_of_leaf = cached[0] == b'R' && !self.from.leaf_origin().is_empty();
         if is_of_leaf {
             // Compat: a route hears of what cluster the leaf node is, and always of headers.
             head.extend_from_slice(b"LMSG ");
-            head.extend_from_slice(self.from.origin);
+            head.extend_from_slice(self.from.leaf_origin());
             head.extend_from_slice(&cached[4..]);
         } else {
             head.push(if has_headers { b'H' } else { cached[0] });

@@ -7,6 +7,7 @@
 use super::Shard;
 use super::fanout::traced::Marked;
 use super::fanout::{Message, Published, Publisher};
+use super::leaf::Source;
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports;
@@ -61,8 +62,7 @@ impl Shard {
         let is_shared = is_as_it_came && tail.len() >= SHARE_TAIL;
         let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
         let from = Publisher {
-            routed: Some(&routed.queues),
-            origin: routed.origin,
+            source: Source::Route { queues: &routed.queues, origin: routed.origin },
             ..Publisher::internal(conn, account, now)
         };
         let message = Message {

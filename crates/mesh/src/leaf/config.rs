@@ -24,7 +24,7 @@ pub struct LeafConfig {
     pub name: String,
     /// Id of this server.
     pub id: String,
-    /// What CONNECT and INFO say where this server is no cluster's.
+    /// Cluster that CONNECT and INFO say where this server is no cluster's.
     pub cluster: String,
     /// Rules by which leaf nodes log in, if they have their own. Else those of clients hold.
     pub auth: Option<Arc<AuthConfig>>,

@@ -12,7 +12,7 @@ use myelin_wire::peer::{PEER_PROTOCOL, TRACING_PROTOCOL};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a hub has said of itself.
+/// Facts that a hub has said of itself.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     headers: bool,

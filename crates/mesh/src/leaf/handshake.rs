@@ -1,7 +1,7 @@
 //! The handshake of a link that was accepted: INFO, CONNECT, credentials to an account.
 
 use super::config::version_numbers;
-use super::session::{Flow, LeafPhase, LeafSession, Step};
+use super::session::{LeafPhase, LeafSession, LeafStep, Step};
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
 use myelin_broker::{LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
 use myelin_wire::error::CloseReason;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// Subjects of JetStream that cross no link of an account: each side has its own.
 const JETSTREAM: [&str; 3] = ["$JS.API.>", "$KV.>", "$OBJ.>"];
-/// The same, of the system account.
+/// Subjects of JetStream that cross no link of the system account beside those.
 const JETSTREAM_OF_SYSTEM: [&str; 2] = ["$JSC.>", "$NRG.>"];
 
 /// Subjects of JetStream that a link must not carry.
@@ -22,7 +22,7 @@ pub(super) fn denied_by_default(is_system: bool) -> Vec<String> {
     more.iter().chain(&JETSTREAM).map(|subject| (*subject).to_owned()).collect()
 }
 
-/// What is wrong with the name of the other side's cluster.
+/// Checks the name of the other side's cluster; says what is wrong with it.
 pub(super) fn check_cluster(name: &str) -> Result<(), &'static str> {
     match name {
         _ if name.contains(' ') => Err("cluster name cannot contain spaces"),
@@ -110,11 +110,11 @@ impl LeafSession {
         if login.is_slow() {
             self.state = LeafPhase::Checking(Box::new(connect));
             self.timers.named();
-            return Ok(Flow::Check(Box::new(login)));
+            return Ok(LeafStep::Check(Box::new(login)));
         }
         let outcome = login.run();
         self.logged_in(shard, &connect, outcome, now)?;
-        Ok(Flow::On)
+        Ok(LeafStep::On)
     }
 
     /// The credentials of a leaf node were checked.
@@ -141,32 +141,14 @@ impl LeafSession {
             return Err(CloseReason::MaximumAccountConnections);
         }
         self.is_counted = true;
-        self.known().update(|facts| {
-            facts.name.clone_from(&connect.name);
-            facts.cluster.clone_from(&connect.cluster);
-            facts.domain.clone_from(&connect.domain);
-            facts.account = account.name().to_owned();
-            facts.remote_account.clone_from(&connect.remote_account);
-            facts.is_spoke = connect.is_hub;
-            facts.is_isolated |= connect.isolate;
-            facts.proxy = identity.proxy.as_ref().map(|key| key.to_string());
-            if facts.compression.is_empty() {
-                let mode =
-                    if connect.compress_mode.is_empty() { "not supported" } else { &connect.compress_mode };
-                mode.clone_into(&mut facts.compression);
-            }
-        });
+        self.note(connect, account.name(), &identity);
         self.link.meet(&connect.name, connect.protocol >= TRACING_PROTOCOL);
         self.expiry = self.link.expiry(&identity, now, self.timers.opened());
         let role = self.role();
         let mut not_sent = denied_by_default(account.is_system());
         let not_taken = not_sent.clone();
         not_sent.extend(connect.deny_pub.iter().cloned());
-        let permissions = LeafPermissions::new(role, identity.permissions.clone(), not_sent, not_taken);
-        let permissions = permissions.map_err(|error| {
-            self.log(Level::Error, format_args!("{error}"));
-            CloseReason::ProtocolViolation
-        })?;
+        let permissions = self.permissions_for(identity.permissions.clone(), not_sent, not_taken)?;
         if !self.nodes().enter(self.known()) {
             return Err(CloseReason::ServerShutdown);
         }
@@ -183,6 +165,25 @@ impl LeafSession {
         self.is_ready_now(now);
         shard.flush_link(self.link.conn());
         Ok(())
+    }
+
+    /// Notes what a leaf node has said of itself.
+    fn note(&self, connect: &LeafConnect, account: &str, identity: &Identity) {
+        self.known().update(|facts| {
+            facts.name.clone_from(&connect.name);
+            facts.cluster.clone_from(&connect.cluster);
+            facts.domain.clone_from(&connect.domain);
+            facts.account = account.to_owned();
+            facts.remote_account.clone_from(&connect.remote_account);
+            facts.is_spoke = connect.is_hub;
+            facts.is_isolated |= connect.isolate;
+            facts.proxy = identity.proxy.as_ref().map(|key| key.to_string());
+            if facts.compression.is_empty() {
+                let mode =
+                    if connect.compress_mode.is_empty() { "not supported" } else { &connect.compress_mode };
+                mode.clone_into(&mut facts.compression);
+            }
+        });
     }
 
     /// Where nobody has to log in, leaf nodes may have an account of their own.

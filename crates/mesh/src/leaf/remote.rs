@@ -35,7 +35,7 @@ impl LeafUrl {
     }
 }
 
-/// What logs this server in at a hub, beside a user in the URL.
+/// Key that logs this server in at a hub, beside a user in the URL.
 #[derive(Debug, Clone)]
 pub enum LeafKey {
     /// Nothing.

@@ -35,14 +35,14 @@ const LARGEST_BACKLOG: usize = 1024 * 1024;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Wait before a hub is dialled again to which there is a way in a circle.
 const AFTER_LOOP: Duration = Duration::from_secs(30);
-/// The same, after a hub of a cluster that has this one's name.
+/// Wait before a hub is dialled again whose cluster has the name of this one.
 const AFTER_SAME_CLUSTER: Duration = Duration::from_secs(30);
-/// The same, after the other side has done what it may not.
+/// Wait before a leaf node is dialled again that has done what it may not.
 const AFTER_VIOLATION: Duration = Duration::from_secs(30);
-/// The same, after a hub to which this server is too old.
+/// Wait before a hub is dialled again for which this server is too old.
 const AFTER_TOO_OLD: Duration = Duration::from_secs(5);
 
-/// What is known of a hub that was dialled.
+/// Hub that was dialled, and how.
 #[derive(Debug, Clone)]
 pub struct LeafDial {
     /// The hub.
@@ -70,7 +70,7 @@ pub(super) enum LeafPhase {
     Checking(Box<LeafConnect>),
     /// The hub that was dialled must say what it is like.
     AwaitInfo,
-    /// It must answer CONNECT.
+    /// That hub must answer CONNECT.
     AwaitAnswer,
     /// The link is there.
     Ready,
@@ -105,10 +105,10 @@ pub struct LeafSession {
 }
 
 /// How one operation went.
-pub(super) type Step = Result<Flow, CloseReason>;
+pub(super) type Step = Result<LeafStep, CloseReason>;
 
-/// What comes after an operation.
-pub(super) enum Flow {
+/// Step after an operation.
+pub(super) enum LeafStep {
     On,
     /// Credentials have to be checked first.
     Check(Box<LeafLogin>),
@@ -224,7 +224,7 @@ impl LeafSession {
         taken.map_err(|fault| self.fault(fault, "Publish", message.subject))
     }
 
-    /// What the other side has done ends the link.
+    /// Ends the link for something that the other side has done.
     fn fault(&self, fault: LeafFault, what: &str, subject: &[u8]) -> CloseReason {
         let subject = String::from_utf8_lossy(subject);
         match fault {
@@ -318,7 +318,7 @@ impl LeafSession {
                 return Err(CloseReason::ProtocolViolation);
             }
         }
-        Ok(Flow::On)
+        Ok(LeafStep::On)
     }
 
     /// The other side says what is wrong. Compat: only after some of that the link ends here, too.
@@ -450,8 +450,8 @@ impl PeerSession for LeafSession {
                     }
                     interest += u32::from(matches!(op, PeerOp::Interest(_) | PeerOp::NoInterest(_)));
                     match self.operate(shard, op, backing, &mut counts, now) {
-                        Ok(Flow::On) => {}
-                        Ok(Flow::Check(login)) => break Next::Check(login),
+                        Ok(LeafStep::On) => {}
+                        Ok(LeafStep::Check(login)) => break Next::Check(login),
                         Err(reason) => break Next::Close(reason),
                     }
                     if self.announcing.is_some() || self.is_switching() || interest >= INTEREST_PER_TURN {

@@ -1,6 +1,6 @@
 //! Leaf nodes: the listener for them, and dialling the hubs of which this server is one.
 //!
-//! Who is let in and what a link is for is decided in `mesh/src/leaf`; a link is served by a shard
+//! Logins, and what a link is for, are decided in `mesh/src/leaf`; a link is served by a shard
 //! (`shard/link.rs`), as that of a route. All of this is done on the control runtime.
 
 mod dial;
@@ -8,6 +8,7 @@ mod options;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
+use crate::monitoring::Monitor;
 use crate::os_error;
 use crate::shard::{LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
@@ -35,28 +36,35 @@ pub(crate) struct RunningLeafNodes {
 }
 
 /// Parts of the server that leaf nodes need.
-pub(crate) struct LeafParts<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) broker: &'a Arc<Broker>,
-    pub(crate) mailboxes: &'a [Mailbox],
-    pub(crate) log: &'a Arc<Logger>,
-    pub(crate) control: &'a Handle,
+type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+
+/// Starts what the options have of leaf nodes and hubs, and shows it.
+///
+/// # Errors
+/// When the port cannot be had, or an option makes no sense.
+pub(crate) fn start(
+    options: &Options,
+    parts: LeafParts<'_>,
+    monitor: &Monitor,
+) -> Result<Option<RunningLeafNodes>, String> {
+    if !is_wanted(options) {
+        return Ok(None);
+    }
+    let running = RunningLeafNodes::start(options, parts)?;
+    monitor.set_leaf_nodes(Arc::clone(&running.nodes));
+    Ok(Some(running))
 }
 
 impl RunningLeafNodes {
-    /// Listens for leaf nodes and dials hubs, as the options have them.
-    ///
-    /// # Errors
-    /// When the port cannot be had, or an option makes no sense.
-    pub(crate) fn start(parts: LeafParts<'_>) -> Result<Self, String> {
-        let LeafParts { options, broker, mailboxes, log, control } = parts;
+    fn start(options: &Options, parts: LeafParts<'_>) -> Result<Self, String> {
+        let (broker, mailboxes, log, control) = parts;
         let listener = listen(options, log)?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();
         let address = address.map_err(|error| format!("no address for leaf nodes: {error}"))?;
         let config = options::config(options, broker, address.map(|address| address.port()))?;
         let remotes = options::remotes(options, &config)?;
         let dialler = Arc::new(Dialler::new(mailboxes, log, control, options));
-        let host = Arc::new(Host { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
+        let host = Arc::new(LeafNodeHost { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
         let nodes = LeafNodes::new(config, host);
         dialler.begin(&nodes);
         let accepting = listener.map(|listener| {
@@ -109,12 +117,12 @@ async fn accept(acceptor: Acceptor, nodes: Arc<LeafNodes>, mailboxes: Vec<Mailbo
 }
 
 /// Services for leaf nodes: dialling, and events of accounts.
-struct Host {
+struct LeafNodeHost {
     broker: Arc<Broker>,
     dialler: Arc<Dialler>,
 }
 
-impl LeafHost for Host {
+impl LeafHost for LeafNodeHost {
     fn dial_again(&self, remote: Arc<LeafRemote>) {
         self.dialler.dial(remote, false);
     }

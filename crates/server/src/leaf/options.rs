@@ -27,7 +27,7 @@ pub(crate) fn is_wanted(options: &Options) -> bool {
     options.leaf_nodes.listener.port.is_some() || !options.leaf_nodes.remotes.is_empty()
 }
 
-/// What leaf nodes need and this version does not have.
+/// Checks for what leaf nodes need and this version does not have.
 ///
 /// # Errors
 /// Names it.

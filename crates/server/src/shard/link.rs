@@ -46,7 +46,7 @@ pub(crate) struct NewLink {
     pub(crate) security: Option<LinkSecurity>,
 }
 
-/// What is at the other end of a link, and who has dialled.
+/// The other end of a link, and who has dialled.
 pub(crate) enum LinkWith {
     /// Another server of the cluster.
     Route(Arc<Mesh>, LinkSide),

@@ -9,7 +9,7 @@ use super::info::{is_default, is_empty, line, list};
 use crate::encode::number;
 use serde::{Deserialize, Serialize};
 
-/// What subjects begin with by which loops of leaf nodes are found: each account of a server has
+/// Beginning of the subjects by which circles of leaf nodes are found: each account of a server has
 /// one, which must not come back to it.
 pub const LOOP_DETECTION: &[u8] = b"$LDS.";
 
@@ -38,7 +38,7 @@ pub struct LeafConnect {
     pub domain: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Who dials is the hub.
+    /// Set where the one that dials is the hub.
     #[serde(skip_serializing_if = "is_default")]
     pub is_hub: bool,
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -211,8 +211,8 @@ pub fn next<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerEr
 
 /// The message at the front of `buf` and its length, if it is whole, within the limits, for no
 /// queue groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF` (of leaf
-/// nodes `LMSG`), or the same with headers. Whatever else stands there is for [`next`], which says the same of such a
-/// message (a property test holds that).
+/// nodes `LMSG`), or the same with headers. Whatever else stands there is for [`next`], which says the
+/// same of such a message (a property test holds that).
 ///
 /// Perf: nearly all operations of a busy link; the general path takes a fifth of what a message of
 /// 16 bytes costs both servers together.

@@ -85,7 +85,7 @@ impl Fanout<'_> {
                 }
             }
         }
-        if let Some(queues) = self.from.routed {
+        if let Some(queues) = self.from.routed() {
             if let Some(remote) = &route.remote {
                 self.remote::<false>(route, remote, rng);
             }

@@ -1,4 +1,4 @@
-//! What a leaf node and its hub tell each other, line by line: a test plays one of them.
+//! Lines that a leaf node and its hub say to each other: a test plays one of them.
 
 use super::Site;
 use crate::raw::Raw;

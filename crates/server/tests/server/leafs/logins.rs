@@ -1,4 +1,4 @@
-//! Who may be a leaf node, and of which account.
+//! Logins of leaf nodes, and the accounts that come of them.
 
 use super::Site;
 use crate::eventually;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 const ACCOUNTS: &str =
     "accounts { A { users: [{user: a, password: a}] }, B { users: [{user: b, password: b}] } }";
 
-/// What a hub says to this CONNECT, without INFO and interest, until it ends the link.
+/// Errors that a hub answers this with until it ends the link.
 fn answer(hub: &Site, connect: &str) -> String {
     let mut raw = Raw::open(SocketAddr::from(([127, 0, 0, 1], hub.port)));
     raw.send(connect);
