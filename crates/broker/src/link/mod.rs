@@ -14,11 +14,20 @@
 //! from any thread, a change of interest adds control bytes under the lock of the account's part
 //! that has changed, and wakes the link's owner shard.
 //!
+//! Links with leaf nodes, and with the hubs to which this server is one, are alike but for what is
+//! in `leaf.rs`.
+//!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
 pub(crate) mod announced;
 pub(crate) mod announcements;
 pub(crate) mod end;
+pub(crate) mod interest_part;
+pub(crate) mod leaf;
+pub(crate) mod leaf_announcements;
+pub(crate) mod leaf_end;
+mod leaf_interest;
+pub(crate) mod leaf_login;
 pub(crate) mod links;
 mod protocol_log;
 pub(crate) mod remote_interest;
@@ -243,7 +252,11 @@ impl Link {
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
         self.conn.mark_closed(reason);
-        self.broker.links.remove(&self.conn);
+        if self.conn.leaf().is_some() {
+            self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
+        } else {
+            self.broker.links.remove(&self.conn);
+        }
         LinkRemoval(self.interest.take())
     }
 

@@ -4,24 +4,21 @@
 //! this server alone; only the sums of `/varz` and `/subsz` are of both. Routes are outdated by the
 //! epochs of the account's first index: what publishers without other servers check stays the same.
 
-use super::remote_sub::{self, EACH, SoughtInterest};
-use crate::account::{Account, RemoteSub};
+use super::remote_sub::{EACH, InterestSource, RemoteSub, SoughtInterest};
+use crate::account::Account;
 use crate::conn::Conn;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use myelin_subject::Subscribed;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::PeerInterest;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Bytes of interest that one link may bring: about ten million subscriptions.
 const MOST: usize = 2 << 30;
 
 /// Capacity below which the list of a link is not worth shrinking.
 const SMALL: usize = 1024;
-
-/// Source of interest in an account.
-type InterestSource = remote_sub::InterestSource<Account>;
 
 /// Sources of the accounts with these names.
 type Sources = HashMap<Box<str>, Arc<InterestSource>>;
@@ -76,8 +73,8 @@ impl RemoteInterests {
         interest: &PeerInterest<'_>,
     ) -> Result<(), CloseReason> {
         if let Some(known) = self.find(account, interest) {
-            if known.set_weight(interest.weight) != interest.weight {
-                account.touch_remote(interest.subject);
+            if known.weight() != interest.weight {
+                account.reweigh_remote(&known, interest.weight);
             }
             return Ok(());
         }
@@ -107,8 +104,8 @@ impl RemoteInterests {
                     self.forget(account.name());
                 }
                 let (conn, hasher) = (Arc::clone(&self.conn), self.hasher.clone());
-                let source =
-                    Arc::new(InterestSource { conn, account: Arc::downgrade(account), is_leaf, hasher });
+                let held: Weak<Account> = Arc::downgrade(account);
+                let source = Arc::new(InterestSource { conn, account: held, is_leaf, hasher });
                 self.held += EACH + account.name().len();
                 self.sources[usize::from(is_leaf)].insert(account.name().into(), Arc::clone(&source));
                 source
@@ -151,7 +148,7 @@ impl RemoteInterests {
     pub(super) fn remove_of_gone(&mut self, name: &str, interest: &PeerInterest<'_>) -> bool {
         let source = self.sources[usize::from(interest.leaf.is_some())].get(name);
         let Some(source) = source else { return false };
-        match source.account.upgrade() {
+        match source.account::<Account>() {
             Some(account) => self.remove(&account, interest),
             // Its index is gone with it.
             None => self.forget(name),
@@ -163,7 +160,7 @@ impl RemoteInterests {
     fn retain(&mut self, keeps: impl Fn(&RemoteSub, Option<&Account>) -> bool) {
         let (mut freed, mut place) = (0, 0);
         self.subs.retain(|sub| {
-            let account = sub.account();
+            let account = sub.account::<Account>();
             let is_kept = keeps(sub, account.as_deref());
             if is_kept {
                 sub.move_to(place);
@@ -206,6 +203,14 @@ impl RemoteInterests {
         self.retain(|sub, _| !sources.contains(&Some(Arc::as_ptr(sub.source()))));
     }
 
+    /// Outdates what was found of it before.
+    pub(super) fn outdate(&self) {
+        for sub in &self.subs {
+            let account = sub.account::<Account>();
+            account.iter().for_each(|account| account.touch_remote(Subscribed::subject(&**sub)));
+        }
+    }
+
     pub(super) fn take(&mut self) -> RemoteRemoval {
         self.held = 0;
         self.last = None;
@@ -220,7 +225,7 @@ pub(super) struct RemoteRemoval(Vec<Arc<RemoteSub>>);
 impl RemoteRemoval {
     pub(super) fn run(self) {
         for sub in self.0 {
-            if let Some(account) = sub.account() {
+            if let Some(account) = sub.account::<Account>() {
                 account.remove_remote(&sub);
             }
         }

@@ -1,11 +1,13 @@
 //! A remote subscription: what clients of another server want.
 //!
-//! It knows the account `A` in whose index it is only as something that may be gone.
+//! It knows the account in whose index it is only as something that may be gone: so accounts can be
+//! made of these.
 
 use crate::conn::Conn;
 use foldhash::fast::RandomState;
 use myelin_subject::{Sought, Subscribed};
 use myelin_wire::peer::parser::PeerInterest;
+use std::any::Any;
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,16 +17,22 @@ use std::sync::{Arc, Weak};
 pub(super) const EACH: usize = 160;
 
 /// Source of wishes: clients, or leaf nodes, of one account on the other side of a link.
-pub(super) struct InterestSource<A> {
+pub(super) struct InterestSource {
     pub(super) conn: Arc<Conn>,
-    pub(super) account: Weak<A>,
+    pub(super) account: Weak<dyn Any + Send + Sync>,
     pub(super) is_leaf: bool,
     pub(super) hasher: RandomState,
 }
 
-impl<A> InterestSource<A> {
-    pub(super) fn is_of(&self, account: &A) -> bool {
-        std::ptr::eq(self.account.as_ptr(), account)
+impl InterestSource {
+    /// The account, unless it is gone.
+    pub(super) fn account<A: Any + Send + Sync>(&self) -> Option<Arc<A>> {
+        self.account.upgrade()?.downcast().ok()
+    }
+
+    /// Whether the account is this one.
+    pub(super) fn is_of<A>(&self, account: &A) -> bool {
+        std::ptr::addr_eq(self.account.as_ptr(), account)
     }
 }
 
@@ -57,8 +65,8 @@ impl Texts {
 }
 
 /// A wish of another server's clients: one for all of them that want the same.
-pub(crate) struct RemoteSub<A> {
-    source: Arc<InterestSource<A>>,
+pub(crate) struct RemoteSub {
+    source: Arc<InterestSource>,
     /// Subject, queue, origin of leaf nodes.
     texts: Texts,
     subject_len: u32,
@@ -69,8 +77,8 @@ pub(crate) struct RemoteSub<A> {
     place: AtomicU32,
 }
 
-impl<A> RemoteSub<A> {
-    pub(super) fn new(source: Arc<InterestSource<A>>, interest: &PeerInterest<'_>, place: u32) -> Self {
+impl RemoteSub {
+    pub(super) fn new(source: Arc<InterestSource>, interest: &PeerInterest<'_>, place: u32) -> Self {
         let parts = [interest.subject, interest.queue.unwrap_or_default(), interest.leaf.unwrap_or_default()];
         Self {
             source,
@@ -88,7 +96,7 @@ impl<A> RemoteSub<A> {
     }
 
     /// The account and the link's side of it.
-    pub(super) fn source(&self) -> &Arc<InterestSource<A>> {
+    pub(super) fn source(&self) -> &Arc<InterestSource> {
         &self.source
     }
 
@@ -117,8 +125,9 @@ impl<A> RemoteSub<A> {
         self.source.is_leaf
     }
 
-    pub(super) fn account(&self) -> Option<Arc<A>> {
-        self.source.account.upgrade()
+    /// The account in whose index it is, unless that is gone.
+    pub(super) fn account<A: Any + Send + Sync>(&self) -> Option<Arc<A>> {
+        self.source.account()
     }
 
     fn queue_at(&self) -> std::ops::Range<usize> {
@@ -126,7 +135,8 @@ impl<A> RemoteSub<A> {
         begin..begin + self.queue_len.map_or(0, |len| len.get() as usize - 1)
     }
 
-    fn origin(&self) -> &[u8] {
+    /// Cluster of the leaf nodes; empty where there is none, or that was not said.
+    pub(super) fn origin(&self) -> &[u8] {
         &self.texts.bytes()[self.queue_at().end..]
     }
 
@@ -136,7 +146,7 @@ impl<A> RemoteSub<A> {
     }
 }
 
-impl<A> Subscribed for RemoteSub<A> {
+impl Subscribed for RemoteSub {
     fn subject(&self) -> &[u8] {
         &self.texts.bytes()[..self.subject_len as usize]
     }
@@ -163,7 +173,7 @@ pub(super) struct SoughtInterest<'a> {
     pub(super) interest: &'a PeerInterest<'a>,
 }
 
-impl<A> Sought<Arc<RemoteSub<A>>> for SoughtInterest<'_> {
+impl Sought<Arc<RemoteSub>> for SoughtInterest<'_> {
     fn subject(&self) -> &[u8] {
         self.interest.subject
     }
@@ -176,7 +186,7 @@ impl<A> Sought<Arc<RemoteSub<A>>> for SoughtInterest<'_> {
         id(self.hasher, self.conn, self.interest.leaf)
     }
 
-    fn is(&self, sub: &Arc<RemoteSub<A>>) -> bool {
+    fn is(&self, sub: &Arc<RemoteSub>) -> bool {
         Arc::ptr_eq(sub.conn(), self.conn)
             && Subscribed::subject(&**sub) == self.interest.subject
             && Subscribed::queue(&**sub) == self.interest.queue
@@ -203,6 +213,6 @@ mod tests {
     /// Memory of a million is what a server which joins takes first.
     #[test]
     fn a_subscription_is_small() {
-        assert!(size_of::<RemoteSub<u8>>() <= 48, "{}", size_of::<RemoteSub<u8>>());
+        assert!(size_of::<RemoteSub>() <= 48, "{}", size_of::<RemoteSub>());
     }
 }

@@ -19,6 +19,9 @@ impl LinkEnd {
 
     /// Whether a message may go to the other side, which wants it.
     pub(crate) fn may_carry(&self, subject: &[u8]) -> bool {
+        if let Some(leaf) = self.leaf() {
+            return leaf.may_send(subject);
+        }
         self.rules.load().as_ref().is_none_or(|rules| rules.can_deliver(subject, None))
     }
 }

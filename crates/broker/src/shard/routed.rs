@@ -7,6 +7,7 @@
 use super::Shard;
 use super::fanout::traced::Marked;
 use super::fanout::{Message, Published, Publisher};
+use super::leaf::{Source, Via};
 use super::route::{RouteScope, RouteTarget};
 use super::rules::Access;
 use crate::account::Account;
@@ -28,13 +29,13 @@ use std::time::Instant;
 /// Memory that is kept from one message to the next.
 #[derive(Default)]
 pub(crate) struct RoutedBuffers {
-    tail: Vec<u8>,
+    pub(super) tail: Vec<u8>,
     /// Whether protocol lines are logged, as of the batch's start.
     pub(crate) logs_protocol: bool,
 }
 
 /// Tails from this size on are shared by their receivers if they stand in memory of their own.
-const SHARE_TAIL: usize = 16 * 1024;
+pub(super) const SHARE_TAIL: usize = 16 * 1024;
 
 /// Tails from this size on may be copied once for many receivers.
 const MOST_PLAIN: usize = 4 * 1024;
@@ -56,7 +57,7 @@ impl Shard {
         buffers: &mut RoutedBuffers,
         now: Instant,
     ) {
-        if !self.publish_routed_plain(account, routed) {
+        if buffers.logs_protocol || !self.publish_routed_plain(account, routed) {
             self.publish_routed_with_care((conn, account), (routed, backing), buffers, now);
         }
     }
@@ -75,11 +76,12 @@ impl Shard {
             return false;
         }
         let scope =
-            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: true };
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via: Via::Route };
         let Some(route) = self.routes.cached(scope, routed.subject) else { return false };
         let is_simple = |target: &RouteTarget| matches!(target, RouteTarget::Client(one) if !one.careful);
         if route.access != Access::Allowed
             || !route.services.is_empty()
+            || route.remote.is_some()
             || route.targets.is_empty()
             || !route.targets.iter().all(is_simple)
         {
@@ -125,8 +127,8 @@ impl Shard {
         let is_shared = is_as_it_came && tail.len() >= SHARE_TAIL;
         let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
         let from = Publisher {
-            routed: Some(&routed.queues),
             logs_protocol: buffers.logs_protocol,
+            source: Source::Route { queues: &routed.queues, origin: routed.origin },
             ..Publisher::internal(conn, account, now)
         };
         let message = Message {
@@ -159,7 +161,7 @@ impl Shard {
     /// so was how many are traced.
     #[cold]
     #[inline(never)]
-    fn publish_routed_traced(&mut self, from: Publisher<'_>, message: Message<'_>) {
+    pub(super) fn publish_routed_traced(&mut self, from: Publisher<'_>, message: Message<'_>) {
         let headers = &message.body[..message.header_len];
         let (asked, config) = (TraceHeaders::read(headers), from.account.config());
         let told = asked.as_ref().and_then(|asked| match &asked.destination {
@@ -203,7 +205,7 @@ impl Shard {
 
 /// The subject that decides who gets a message, if that is not the one which receivers see; that
 /// one; and the reply.
-fn addressed<'a>(routed: &Routed<'a>) -> (&'a [u8], &'a [u8], &'a [u8]) {
+pub(super) fn addressed<'a>(routed: &Routed<'a>) -> (&'a [u8], &'a [u8], &'a [u8]) {
     if routed.reply.starts_with(ACKNOWLEDGEMENT)
         && let Some(at) = shown_at(routed.reply)
         && at + 1 < routed.reply.len()
@@ -236,8 +238,13 @@ mod tests {
 
     #[test]
     fn only_an_acknowledgement_shows_another_subject() {
-        let limits =
-            PeerLimits { max_line: 1000, max_payload: 1000, is_dedicated: false, names_origin: false };
+        let limits = PeerLimits {
+            max_line: 1000,
+            max_payload: 1000,
+            is_dedicated: false,
+            names_origin: false,
+            is_leaf: false,
+        };
         let ack = "$JS.ACK.S@1.C@2.1.2.3.4.5";
         let cases = [
             (format!("{ack}@orders.new"), ("to", "orders.new", ack)),

@@ -42,7 +42,13 @@ impl Wire {
     }
 
     fn hears_of(&mut self, net: &Net, said: &str, names_origin: bool) {
-        let limits = PeerLimits { max_line: 4096, max_payload: 4096, is_dedicated: false, names_origin };
+        let limits = PeerLimits {
+            max_line: 4096,
+            max_payload: 4096,
+            is_dedicated: false,
+            names_origin,
+            is_leaf: false,
+        };
         let mut rest = said.as_bytes();
         while !rest.is_empty() {
             let Ok(Parsed::Op(op, len)) = parser::next(rest, &limits) else { panic!("{said}") };

@@ -21,6 +21,9 @@ pub struct PeerLimits {
     pub is_dedicated: bool,
     /// `LS-` names the origin.
     pub names_origin: bool,
+    /// The other side is a leaf node, or this one is: there is one account, which is left out, and
+    /// so is the origin. `is_dedicated` has to be set, too.
+    pub is_leaf: bool,
 }
 
 /// Interest in what matches a subject, of some server's clients or leaf nodes.
@@ -196,10 +199,12 @@ pub(super) fn next_of_any_form<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result
             return message(buf, verb, (blank_first(line)?, after), limits);
         }
         PeerVerb::Interest | PeerVerb::LeafInterest => {
-            PeerOp::Interest(interest(blank_first(line)?, verb == PeerVerb::LeafInterest, limits)?)
+            let has_origin = verb == PeerVerb::LeafInterest && !limits.is_leaf;
+            PeerOp::Interest(interest(blank_first(line)?, has_origin, limits)?)
         }
         PeerVerb::NoInterest | PeerVerb::NoLeafInterest => {
-            PeerOp::NoInterest(no_interest(blank_first(line)?, verb == PeerVerb::NoLeafInterest, limits)?)
+            let is_leaf = verb == PeerVerb::NoLeafInterest && !limits.is_leaf;
+            PeerOp::NoInterest(no_interest(blank_first(line)?, is_leaf, limits)?)
         }
         PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?)),
         PeerVerb::Info => PeerOp::Info(trim(blank_first(line)?)),
@@ -213,16 +218,17 @@ pub(super) fn next_of_any_form<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result
 }
 
 /// The message at the front of `buf` and its length, if it is whole, within the limits, for no
-/// queue groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF`, or the
-/// same with headers. Whatever else stands there is for [`next`], which says the same of such a
-/// message (a property test holds that).
+/// queue groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF` (of leaf
+/// nodes `LMSG`), or the same with headers. Whatever else stands there is for [`next`], which says the
+/// same of such a message (a property test holds that).
 ///
 /// Perf: nearly all operations of a busy link; the general path takes a fifth of what a message of
 /// 16 bytes costs both servers together.
 #[inline(always)]
 pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'a>, usize)> {
     let has_headers = match buf.first_chunk::<5>()? {
-        b"RMSG " => false,
+        b"RMSG " if !limits.is_leaf => false,
+        b"LMSG " if limits.is_leaf => false,
         b"HMSG " => true,
         _ => return None,
     };
@@ -428,6 +434,8 @@ fn message<'a>(
 ) -> Result<Parsed<'a>, PeerError> {
     let words = LineWords::of(line);
     let word = |at: usize| &line[words.first[at].0..words.first[at].1];
+    // Between a leaf node and its hub LMSG is what RMSG is on a route.
+    let verb = if limits.is_leaf && verb == PeerVerb::Lmsg { PeerVerb::Rmsg } else { verb };
     let sizes = if verb == PeerVerb::Rmsg { 1 } else { 2 };
     let account_at = usize::from(verb == PeerVerb::Lmsg);
     let subject_at = account_at + usize::from(!limits.is_dedicated);

@@ -4,12 +4,13 @@ use super::info::{PeerConnect, PeerInfo};
 use super::parser::{
     Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next, next_of_any_form, plain_message,
 };
-use super::{account_hash, encode, pool_index};
+use super::{account_hash, encode, leaf, pool_index};
 use proptest::prelude::*;
 
 const LIMITS: PeerLimits =
-    PeerLimits { max_line: 200, max_payload: 100, is_dedicated: false, names_origin: true };
+    PeerLimits { max_line: 200, max_payload: 100, is_dedicated: false, names_origin: true, is_leaf: false };
 const DEDICATED: PeerLimits = PeerLimits { is_dedicated: true, ..LIMITS };
+const LEAF: PeerLimits = PeerLimits { is_leaf: true, ..DEDICATED };
 
 fn one<'a>(bytes: &'a [u8], limits: &PeerLimits) -> PeerOp<'a> {
     match next(bytes, limits) {
@@ -50,6 +51,44 @@ fn said(bytes: &str, limits: &PeerLimits) -> String {
         text(message.body),
         text(message.tail)
     )
+}
+
+#[test]
+fn messages_of_leaf_nodes_have_one_account_and_no_origin() {
+    let cases = [
+        ("LMSG foo 2\r\nhi\r\n", "||foo|||0|hi|2\r\nhi\r\n"),
+        ("LMSG foo rep 2\r\nhi\r\n", "||foo|rep||0|hi|rep 2\r\nhi\r\n"),
+        ("LMSG foo | q r 2\r\nhi\r\n", "||foo||q,r|0|hi|2\r\nhi\r\n"),
+        ("LMSG foo + rep q 2\r\nhi\r\n", "||foo|rep|q|0|hi|"),
+        ("HMSG foo rep 3 5\r\nabchi\r\n", "||foo|rep||3|abchi|rep 3 5\r\nabchi\r\n"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(said(bytes, &LEAF), expected, "{bytes}");
+    }
+    assert!(is_plain(b"LMSG foo rep 2\r\nhi\r\n", &LEAF));
+    assert!(!is_plain(b"LMSG foo rep 2\r\nhi\r\n", &DEDICATED), "over a route that names an origin");
+}
+
+#[test]
+fn what_is_written_of_leaf_nodes_is_what_is_read() {
+    let wish = |subject, queue, weight, leaf| PeerInterest { account: b"", subject, queue, weight, leaf };
+    let mut out = Vec::new();
+    leaf::interest(&mut out, b"a.>", Some((b"q", 3)));
+    assert_eq!(out, b"LS+ a.> q 3\r\n");
+    assert_eq!(one(&out, &LEAF), PeerOp::Interest(wish(b"a.>", Some(b"q"), 3, None)));
+    out.clear();
+    leaf::no_interest(&mut out, b"a", Some(b"q"));
+    assert_eq!(out, b"LS- a q\r\n");
+    assert_eq!(one(&out, &LEAF), PeerOp::NoInterest(wish(b"a", Some(b"q"), 1, None)));
+    out.clear();
+    leaf::routed_interest(&mut out, (b"EDGE", Some(b"A")), b"a", Some((b"q", 2)));
+    assert_eq!(out, b"LS+ EDGE A a q 2\r\n");
+    let routed = PeerInterest { account: b"A", ..wish(b"a", Some(b"q"), 2, Some(b"EDGE")) };
+    assert_eq!(one(&out, &LIMITS), PeerOp::Interest(routed));
+    out.clear();
+    leaf::no_routed_interest(&mut out, (b"EDGE", Some(b"A")), b"a", None);
+    let gone = PeerInterest { account: b"A", ..wish(b"a", None, 1, Some(b"EDGE")) };
+    assert_eq!(one(&out, &LIMITS), PeerOp::NoInterest(gone));
 }
 
 #[test]
@@ -268,10 +307,10 @@ proptest! {
     #[test]
     fn both_ways_through_the_parser_say_the_same(
         verb in "[RHL]MSG", words in "[ab+|35 \t]{1,12}", end in "\r?\n", body in "[x\r\n]{0,8}",
-        is_dedicated: bool,
+        is_dedicated: bool, is_leaf: bool,
     ) {
         let bytes = format!("{verb} {words}{end}{body}\r\n").into_bytes();
-        is_plain(&bytes, &PeerLimits { is_dedicated, ..LIMITS });
+        is_plain(&bytes, &PeerLimits { is_dedicated: is_dedicated || is_leaf, is_leaf, ..LIMITS });
     }
 
     #[test]
@@ -289,9 +328,10 @@ proptest! {
     fn the_split_never_changes_the_result(
         parts in proptest::collection::vec(fragment(), 0..6),
         mut cuts in proptest::collection::vec(0usize..200, 0..8),
-        is_dedicated: bool, names_origin: bool,
+        is_dedicated: bool, names_origin: bool, is_leaf: bool,
     ) {
-        let limits = PeerLimits { is_dedicated, names_origin, ..LIMITS };
+        let limits =
+            PeerLimits { is_dedicated: is_dedicated || is_leaf, names_origin, is_leaf, ..LIMITS };
         let bytes = parts.concat();
         cuts.sort_unstable();
         let every: Vec<usize> = (0..bytes.len()).collect();

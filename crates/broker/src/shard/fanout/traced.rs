@@ -85,11 +85,17 @@ impl Fanout<'_> {
                 }
             }
         }
-        if let Some(queues) = self.from.routed {
+        if let Some(queues) = self.from.routed() {
+            if let Some(remote) = &route.remote {
+                self.remote::<false>(route, remote, rng);
+            }
             return self.trace_chosen(trace, route, queues, rng);
         }
         for group in &route.groups {
-            self.trace_group(trace, route, group, rng);
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| self.from.has_chosen(queue)) {
+                self.trace_group(trace, route, group, rng);
+            }
         }
         // Servers that get the message say for themselves what becomes of it.
         if let Some(remote) = &route.remote {
