@@ -96,10 +96,10 @@ impl Connection {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn open_websocket(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open_websocket(address: SocketAddr, path: &str) -> io::Result<Self> {
         let mut connection = Self::open(address)?;
         connection.socket.set_read_timeout(Some(PATIENCE))?;
-        websocket::upgrade(&mut connection.socket)?;
+        websocket::upgrade(&mut connection.socket, path)?;
         Ok(Self { frames: Some(Incoming::default()), ..connection })
     }
 
