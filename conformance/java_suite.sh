@@ -69,7 +69,8 @@ status=0
 # shellcheck disable=SC2086
 java -cp "$work/classes:$jars" org.junit.platform.console.ConsoleLauncher execute --disable-banner --details=tree \
     --disable-ansi-colors $selectors >"$work/output.txt" 2>&1 || status=$?
-grep -E '\[X\]|=> ' "$work/output.txt" || true
+grep -E "\[X\]|=> " "$work/output.txt" || true
+[ -z "${KEEP:-}" ] || cp "$work/output.txt" "$KEEP"
 passed=$(sed -n 's/.*\[ *\([0-9]*\) tests successful *\].*/\1/p' "$work/output.txt")
 failed=$(sed -n 's/.*\[ *\([0-9]*\) tests failed *\].*/\1/p' "$work/output.txt")
 [ -n "$passed" ] || { tail -50 "$work/output.txt" >&2; exit 1; }
