@@ -99,6 +99,16 @@ impl Account {
         self.interest.len()
     }
 
+    /// Subscriptions of the server itself: now, and ever.
+    pub fn own_subscriptions(&self) -> (usize, u64) {
+        (self.services.len(), self.services.inserted())
+    }
+
+    /// Visits the subjects of those, for monitoring.
+    pub fn for_each_own(&self, mut f: impl FnMut(&[u8])) {
+        self.services.for_each(|binding| f(binding.subject()));
+    }
+
     /// Subscriptions that were ever made in it.
     pub fn subscribed(&self) -> u64 {
         self.interest.inserted()

@@ -200,10 +200,10 @@ impl Monitor {
         }
     }
 
-    /// Subscriptions of clients here, and of other servers.
+    /// Subscriptions of clients and of the server itself here, and of other servers.
     fn subscriptions(&self) -> usize {
         let accounts = self.broker.accounts();
-        accounts.iter().map(|account| account.subscriptions() + account.remote_subscriptions().0).sum()
+        accounts.iter().map(|account| accounts::subscriptions(account).0).sum()
     }
 
     fn traffic(&self) -> Traffic {
@@ -340,6 +340,7 @@ impl SnapshotSource for Monitor {
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {
         for account in accounts::selected(&self.broker, account) {
             account.for_each_subscription(|sub| visit(connections::subscription(sub, account.name())));
+            account.for_each_own(|subject| visit(connections::own_subscription(subject, account.name())));
         }
     }
 

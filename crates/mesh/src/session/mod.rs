@@ -305,7 +305,8 @@ impl LinkSession {
                 Ok(())
             }
             (_, PeerOp::PeerError(text)) => {
-                self.log(Level::Error, format_args!("Route Error {}", String::from_utf8_lossy(text)));
+                let text = one_line(&String::from_utf8_lossy(text));
+                self.log(Level::Error, format_args!("Route Error {text}"));
                 Err(CloseReason::ParseError)
             }
             (LinkPhase::AwaitConnect, PeerOp::Connect(json)) => self.connect(json),
@@ -413,7 +414,8 @@ impl LinkSession {
         self.announcing = None;
         if !std::mem::replace(&mut self.end_is_logged, true) {
             let (text, name) = (reason.text(), self.known.facts().remote_name);
-            let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
+            let remote =
+                if name.is_empty() { String::new() } else { format!(" - Remote: {}", one_line(&name)) };
             self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
         }
         let removal = self.link.end(reason);
@@ -444,4 +446,9 @@ impl LinkSession {
         crate::gossip::complete(&mut info, self.conn().peer().ip());
         RouteUrl::of_gossip(&info.ip)
     }
+}
+
+/// Text of the other side as it may stand in the log: on one line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

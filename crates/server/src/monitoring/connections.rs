@@ -117,6 +117,17 @@ pub(super) fn subscription(sub: &Subscription, account: &str) -> SubSnapshot {
     }
 }
 
+/// A subscription of the server itself, which no connection has. Compat: the reference numbers
+/// them.
+pub(super) fn own_subscription(subject: &[u8], account: &str) -> SubSnapshot {
+    SubSnapshot {
+        account: account.to_owned(),
+        account_tag: account.to_owned(),
+        subject: text(subject),
+        ..SubSnapshot::default()
+    }
+}
+
 /// Compat: the limit of a subscription is not shown once its connection has ended.
 fn closed_subscription(sub: &ClosedSub, conn: &ClosedConn) -> SubSnapshot {
     SubSnapshot {

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod callouts;
+mod corners;
 mod discovery;
 mod hostile;
 mod interest;

@@ -20,7 +20,7 @@ mod tests;
 pub const PEER_PROTOCOL: i32 = 3;
 
 /// Level from which on servers trace messages.
-pub const TRACING_PROTOCOL: i32 = 2;
+pub const TRACING_PROTOCOL: i32 = 3;
 
 /// The name of an origin cluster that stands for none; no cluster may be called so.
 pub const NO_ORIGIN: &str = "_";
