@@ -96,10 +96,10 @@ impl Connection {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn open_websocket(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open_websocket(address: SocketAddr, path: &str) -> io::Result<Self> {
         let mut connection = Self::open(address)?;
         connection.socket.set_read_timeout(Some(PATIENCE))?;
-        websocket::upgrade(&mut connection.socket)?;
+        websocket::upgrade(&mut connection.socket, path)?;
         Ok(Self { frames: Some(Incoming::default()), ..connection })
     }
 
@@ -207,10 +207,17 @@ impl Connection {
     }
 
     fn expect_bytes(&mut self, wanted: &[u8]) -> Result<(), String> {
-        self.pings_wanted = wanted.starts_with(PING);
-        let outcome = self.await_verdict(&show(wanted), |bytes| judge_bytes(wanted, bytes));
-        self.pings_wanted = false;
-        outcome
+        let mut rest = wanted;
+        while !rest.is_empty() {
+            // Frame by frame: a PING may come between any two.
+            let (frame, after) = rest.split_at(expect::frame(rest).unwrap_or(rest.len()));
+            self.pings_wanted = frame.starts_with(PING);
+            let outcome = self.await_verdict(&show(rest), |bytes| judge_bytes(frame, bytes));
+            self.pings_wanted = false;
+            outcome?;
+            rest = after;
+        }
+        Ok(())
     }
 
     fn expect_any_order(&mut self, group: &[Vec<u8>], remembered: &mut Remembered) -> Result<(), String> {
@@ -501,6 +508,8 @@ mod tests {
 
     #[test]
     fn pings_are_passed_over_unless_they_are_wanted() {
+        let mut between = told(&[b"MSG a 1 6\r\nPING\r\n\r\nPING\r\nPONG\r\nPI", b"NG\r\n+OK\r\n"]);
+        between.demand(&bytes(b"MSG a 1 6\r\nPING\r\n\r\nPONG\r\n+OK\r\n")).unwrap();
         let mut connection = told(&[b"PING\r\n+OK\r\nPIN", b"G\r\nPING\r\n", b"PING\r\n"]);
         connection.demand(&bytes(b"+OK\r\n")).unwrap();
         connection.demand(&bytes(b"PING\r\n")).unwrap();

@@ -183,7 +183,8 @@ pub(crate) fn question(frame: &[u8], sid: &str) -> Result<(String, Value), Strin
 pub(crate) fn frame(bytes: &[u8]) -> Option<usize> {
     let line = line(bytes)?;
     let text = &bytes[..line];
-    if !text.starts_with(b"MSG ") && !text.starts_with(b"HMSG ") {
+    let verbs = [&b"MSG "[..], b"HMSG ", b"LMSG "];
+    if !verbs.iter().any(|verb| text.starts_with(verb)) {
         return Some(line);
     }
     let size = text.trim_ascii_end().rsplit(|&b| b == b' ').next()?;

@@ -181,7 +181,10 @@ impl<'a> Player<'a> {
     fn open(&mut self, name: &str, raw: bool, door: Door) -> Result<(), String> {
         let opened = match door {
             Door::Client if self.manner.is_websocket => {
-                Connection::open_websocket(self.server.websocket_address()?)
+                Connection::open_websocket(self.server.websocket_address()?, "/")
+            }
+            Door::Leaf if self.manner.is_websocket => {
+                Connection::open_websocket(self.server.websocket_address()?, "/leafnode")
             }
             Door::Client => Connection::open(self.server.address()),
             Door::Peer => Connection::open(self.server.route_address()?),

@@ -5,6 +5,7 @@ use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announced::Announced;
+use crate::link::interest_part::RemoteChange;
 use crate::link::remote_sub::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
@@ -12,7 +13,7 @@ use crate::subscription::Subscription;
 use crate::watch::{Watch, Watches};
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
-use myelin_subject::{Interest, Matched, Member};
+use myelin_subject::{Interest, Matched, Member, Sought};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -36,6 +37,7 @@ pub struct Account {
     /// prefix of replies, of each kind.
     suffix_inspectors: [AtomicUsize; 2],
     connections: AtomicUsize,
+    leaf_nodes: AtomicUsize,
     pub(crate) elsewhere: ConnectionsElsewhere,
     pub(crate) imports: ImportsAndExports,
 }
@@ -55,6 +57,7 @@ impl Account {
             watches: Arc::default(),
             suffix_inspectors: Default::default(),
             connections: AtomicUsize::new(0),
+            leaf_nodes: AtomicUsize::new(0),
             elsewhere: ConnectionsElsewhere::default(),
             imports: ImportsAndExports::new(config, Arc::clone(cluster)),
         }
@@ -94,6 +97,16 @@ impl Account {
     /// Subscriptions in it now.
     pub fn subscriptions(&self) -> usize {
         self.interest.len()
+    }
+
+    /// Subscriptions of the server itself: now, and ever.
+    pub fn own_subscriptions(&self) -> (usize, u64) {
+        (self.services.len(), self.services.inserted())
+    }
+
+    /// Visits the subjects of those, for monitoring.
+    pub fn for_each_own(&self, mut f: impl FnMut(&[u8])) {
+        self.services.for_each(|binding| f(binding.subject()));
     }
 
     /// Subscriptions that were ever made in it.
@@ -149,6 +162,8 @@ impl Account {
         self.services.insert(Arc::clone(&binding));
         if binding.receiver().is_announced() {
             self.announced.changed(&self.name, subject, None, true);
+        } else {
+            self.announced.only_leafs_changed(subject, true);
         }
         binding
     }
@@ -159,6 +174,8 @@ impl Account {
         self.has_gone(binding.subject(), removed);
         if removed && binding.receiver().is_announced() {
             self.announced.changed(&self.name, binding.subject(), None, false);
+        } else if removed {
+            self.announced.only_leafs_changed(binding.subject(), false);
         }
     }
 
@@ -201,12 +218,18 @@ impl Account {
         }
     }
 
+    /// Finds interest of another server that is known already.
+    pub(crate) fn find_remote(&self, sought: &impl Sought<Arc<RemoteSub>>) -> Option<Arc<RemoteSub>> {
+        self.remote.get()?.find(sought)
+    }
+
     /// Another server wants something. Routes are outdated by the epochs of clients' interest.
     pub(crate) fn insert_remote(&self, sub: &Arc<RemoteSub>) {
         let subject = sub.subject();
         self.comes(subject);
         self.remote.get_or_init(Box::default).insert(Arc::clone(sub));
         self.touch_remote(subject);
+        self.announced.remote_changed(&self.name, sub, RemoteChange::Added);
         self.notify_watches(subject, None);
     }
 
@@ -215,12 +238,26 @@ impl Account {
         let removed = self.remote.get().is_some_and(|remote| remote.remove(sub));
         self.has_gone(sub.subject(), removed);
         self.touch_remote(sub.subject());
+        if removed {
+            self.announced.remote_changed(&self.name, sub, RemoteChange::Removed);
+        }
         self.notify_watches(sub.subject(), None);
+    }
+
+    /// A queue group has another number of members there.
+    pub(crate) fn reweigh_remote(&self, sub: &Arc<RemoteSub>, weight: u32) {
+        self.announced.remote_changed(&self.name, sub, RemoteChange::Weight(weight));
+        self.touch_remote(sub.subject());
     }
 
     /// Outdates the routes that what other servers want of `pattern` has a part in.
     pub(crate) fn touch_remote(&self, pattern: &[u8]) {
         self.interest.touch_pattern(pattern);
+    }
+
+    /// Links of it with leaf nodes and hubs.
+    pub fn leaf_links(&self) -> Vec<Arc<Conn>> {
+        Vec::clone(&self.announced.leafs())
     }
 
     /// Place of the account in a pool of links; `None` where it has links of its own, or there are
@@ -377,6 +414,23 @@ impl Account {
         let most = self.limits().max_connections;
         let limit = most.map_or(usize::MAX, |most| most.saturating_sub(self.elsewhere.clients()));
         self.connections.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+    }
+
+    /// Links with leaf nodes and hubs that are bound to it now.
+    pub fn leaf_nodes(&self) -> usize {
+        self.leaf_nodes.load(Relaxed)
+    }
+
+    /// Takes a place for a link with a leaf node or a hub; `false` when the limit is reached.
+    pub fn enter_as_leaf_node(&self) -> bool {
+        let limit = self.limits().max_leaf_nodes.unwrap_or(usize::MAX);
+        self.leaf_nodes.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+    }
+
+    /// Gives that place back.
+    pub fn leave_as_leaf_node(&self) {
+        let before = self.leaf_nodes.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a leaf node leaves an account once");
     }
 
     pub(crate) fn leave(&self) {

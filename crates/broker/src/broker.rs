@@ -11,6 +11,7 @@ use crate::conn_details::Endpoint;
 use crate::conn_shared::ConnShared;
 use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
+use crate::link::end::LinkEnd;
 use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log, write_of_link};
@@ -19,7 +20,7 @@ use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
 use crate::service::ServiceTarget;
 use crate::settings::Settings;
-use crate::traffic::{AllTraffic, Counters, RouteCounts, Traffic};
+use crate::traffic::{AllTraffic, ConnKind, Counters, RouteCounts, Traffic};
 use crate::unguessable::UniqueNames;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
@@ -342,6 +343,11 @@ impl Broker {
         self.cluster.form(terms, Arc::clone(&self.links) as Arc<dyn Announcer>);
     }
 
+    /// The server takes leaf nodes, or becomes one. To be called before anybody can subscribe.
+    pub fn form_leaf_nodes(&self) {
+        self.cluster.form_leaf_nodes();
+    }
+
     /// Whether the server is one of a cluster.
     pub fn is_clustered(&self) -> bool {
         self.cluster.terms().is_some()
@@ -366,6 +372,20 @@ impl Broker {
     pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
         let cid = self.commons.next_cid();
         Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.commons)
+    }
+
+    /// An account has another count of leaf nodes and hubs.
+    pub fn leaf_nodes_changed(&self, account: &str) {
+        if let (Some(client_events), Some(account)) = (self.client_events(), self.account(account)) {
+            client_events.count_changed(&account);
+        }
+    }
+
+    /// Makes the shared half of a link with a leaf node or a hub.
+    pub fn connect_leaf(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+        let cid = self.commons.next_cid();
+        let end = Box::new(LinkEnd::of_leaf_node());
+        Conn::new(cid, endpoint, Origin::Link(end), sink, &self.commons)
     }
 
     /// Makes the shared half of a new connection.
@@ -452,7 +472,10 @@ impl Broker {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
-                None if conn.link().is_some() => write_of_link(log, level, (&peer, cid), line),
+                None if conn.is_link() => {
+                    let kind = if conn.kind() == ConnKind::LeafNode { "lid" } else { "rid" };
+                    write_of_link(log, level, (&peer, kind, cid), line);
+                }
                 None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);

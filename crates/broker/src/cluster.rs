@@ -3,6 +3,7 @@
 //! for the broker and all its accounts.
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// The cluster of the server, as far as all accounts have to know it.
@@ -15,6 +16,8 @@ pub(crate) struct Cluster {
     announcer: OnceLock<Arc<dyn Announcer>>,
     /// Addresses of all servers for clients of WebSocket.
     websocket_urls: ArcSwap<Vec<String>>,
+    /// The server has leaf nodes, or is one.
+    has_leaf_nodes: AtomicBool,
 }
 
 /// Terms by which accounts are spread over the links to a server.
@@ -33,7 +36,8 @@ pub(crate) trait Announcer: Send + Sync {
     fn announce(&self, change: &InterestChange<'_>);
 }
 
-/// A change of what an account's clients and services want, of which other servers hear.
+/// A change of what an account's clients and services, or its leaf nodes, want, of which other
+/// servers hear.
 pub(crate) struct InterestChange<'a> {
     pub(crate) account: &'a str,
     /// Place of the account in a pool of links, unless it has links of its own.
@@ -42,6 +46,8 @@ pub(crate) struct InterestChange<'a> {
     pub(crate) queue: Option<&'a [u8]>,
     /// How many want it now.
     pub(crate) count: u32,
+    /// Cluster of the leaf nodes that want it, empty for none; `None` for clients and services.
+    pub(crate) origin: Option<&'a [u8]>,
 }
 
 impl Cluster {
@@ -63,6 +69,22 @@ impl Cluster {
     pub(crate) fn form(&self, terms: LinkTerms, announcer: Arc<dyn Announcer>) {
         let _ = self.announcer.set(announcer);
         self.terms.store(Some(Arc::new(terms)));
+    }
+
+    /// The server takes leaf nodes, or becomes one, and keeps account of what it has to announce.
+    pub(crate) fn form_leaf_nodes(&self) {
+        self.has_leaf_nodes.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has_leaf_nodes(&self) -> bool {
+        self.has_leaf_nodes.load(Relaxed)
+    }
+
+    /// Whether anything is ever announced to another server.
+    #[inline]
+    pub(crate) fn keeps_account(&self) -> bool {
+        self.has_leaf_nodes() || self.terms().is_some()
     }
 
     /// `None` where there are no other servers and never will be.

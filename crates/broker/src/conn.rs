@@ -14,12 +14,13 @@ use crate::conn_details::{ConnDetails, Endpoint};
 use crate::conn_shared::ConnShared;
 use crate::delivery_rights::{DeliveryPermissions, DeliveryRights};
 use crate::link::end::LinkEnd;
+use crate::link::leaf_end::LeafEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
-use crate::service::Waiter;
 use crate::settings::Settings;
 use crate::subscription::Subscription;
-use crate::traffic::ConnTraffic;
+use crate::traffic::{ConnKind, ConnTraffic};
+use crate::waiter::Waiter;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use myelin_auth::{ClientCertificate, ConnectionType, Permissions};
@@ -201,6 +202,21 @@ impl Conn {
         match &self.origin {
             Origin::Link(link) => Some(link),
             Origin::Client | Origin::WebSocket(_) => None,
+        }
+    }
+
+    /// The part that only links of leaf nodes and hubs have, once their handshake is over.
+    #[inline]
+    pub(crate) fn leaf(&self) -> Option<&LeafEnd> {
+        self.link()?.leaf()
+    }
+
+    /// Whether it is a client's or a link, and of which kind.
+    pub fn kind(&self) -> ConnKind {
+        match self.link() {
+            Some(link) if link.is_of_leaf_node() => ConnKind::LeafNode,
+            Some(_) => ConnKind::Route,
+            None => ConnKind::Client,
         }
     }
 

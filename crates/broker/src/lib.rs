@@ -64,6 +64,7 @@ mod shard;
 mod subscription;
 mod traffic;
 mod unguessable;
+mod waiter;
 mod watch;
 
 #[cfg(test)]
@@ -85,6 +86,10 @@ pub use imports::{
 };
 pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use link::announcements::Announcing;
+pub use link::leaf::LeafFault;
+pub use link::leaf_announcements::LeafAnnouncing;
+pub use link::leaf_end::{LeafPermissions, LeafRole, LeafTerms};
+pub use link::leaf_login::LeafLogin;
 pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};

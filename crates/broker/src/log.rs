@@ -30,14 +30,14 @@ pub trait Log: Send + Sync {
     fn write(&self, level: Level, line: Arguments<'_>);
 }
 
-/// Writes a line about a link, which is told by its peer and its number.
+/// Writes a line about a link, which is told by its peer and its number; `kind` is `rid` or `lid`.
 pub(crate) fn write_of_link(
     log: &dyn Log,
     level: Level,
-    (peer, cid): (&dyn fmt::Display, u64),
+    (peer, kind, cid): (&dyn fmt::Display, &str, u64),
     line: Arguments<'_>,
 ) {
-    log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
+    log.write(level, format_args!("{peer} - {kind}:{cid} - {line}"));
 }
 
 /// Equal statements that come faster than this are logged once.

@@ -115,16 +115,35 @@ pub struct Counters {
     pub stale_connections: AtomicU64,
     /// Links to other servers that ended for that.
     pub stale_links: AtomicU64,
+    /// Links with leaf nodes and hubs that were found to be slow.
+    pub slow_leaf_nodes: AtomicU64,
+    /// Links with leaf nodes and hubs that ended for unanswered PINGs.
+    pub stale_leaf_nodes: AtomicU64,
     /// How often a publisher was paused for a receiver that is far behind.
     pub stalls: AtomicU64,
     /// Messages dropped for a receiver that is far behind (`no_fast_producer_stall`).
     pub stall_drops: AtomicU64,
 }
 
+/// Kind of a connection, of which some counters are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnKind {
+    /// A client's.
+    Client,
+    /// A link to another server of the cluster.
+    Route,
+    /// A link with a leaf node or a hub.
+    LeafNode,
+}
+
 impl Counters {
-    /// Counter of slow links, or of slow clients.
-    pub fn slow(&self, is_link: bool) -> &AtomicU64 {
-        if is_link { &self.slow_links } else { &self.slow_consumers }
+    /// Counter of slow connections of this kind.
+    pub fn slow(&self, kind: ConnKind) -> &AtomicU64 {
+        match kind {
+            ConnKind::LeafNode => &self.slow_leaf_nodes,
+            ConnKind::Route => &self.slow_links,
+            ConnKind::Client => &self.slow_consumers,
+        }
     }
 }
 

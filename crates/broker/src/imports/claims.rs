@@ -23,6 +23,7 @@ impl AccountConfig {
             limits: AccountLimits {
                 max_connections: number(limits.connections),
                 max_subscriptions: number(limits.subscriptions),
+                max_leaf_nodes: number(limits.leaf_nodes),
                 max_payload: limits.payload,
             },
             exports: claims.exports.iter().filter_map(export).collect(),

@@ -44,6 +44,8 @@ pub struct AccountLimits {
     pub max_connections: Option<usize>,
     /// Subscriptions of each connection at once.
     pub max_subscriptions: Option<usize>,
+    /// Leaf nodes and hubs at once.
+    pub max_leaf_nodes: Option<usize>,
     /// Largest payload in bytes, below the server's own limit.
     pub max_payload: Option<u32>,
 }

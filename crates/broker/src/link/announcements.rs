@@ -8,6 +8,7 @@
 
 use super::announced::Announced;
 use super::end::LinkEnd;
+use super::interest_part::{InterestKey, leaf_keys, tell_route, write_for_route};
 use super::links::Links;
 use crate::account::Account;
 use crate::broker::Broker;
@@ -17,18 +18,24 @@ use crate::log::{Level, write_of_link};
 use myelin_wire::peer::encode;
 use std::sync::Arc;
 
+/// Bytes of most lines.
+const LINE: usize = 64;
+
 impl Announcer for Links {
     fn announce(&self, change: &InterestChange<'_>) {
-        let InterestChange { account, place, subject, queue, count } = *change;
+        let InterestChange { account, place, subject, queue, count, origin } = *change;
         for conn in self.all().iter() {
-            let line = tell((account, place), conn, |link, out| {
+            let line = tell((account, place), conn, LINE, |link, out| {
                 if !link.may_announce(subject) {
                     return;
                 }
                 let named = link.named(account);
-                match count {
-                    0 => encode::no_interest(out, named, subject, queue),
-                    _ => encode::interest(out, named, subject, queue.map(|queue| (queue, count))),
+                match (count, origin) {
+                    (_, Some(origin)) => {
+                        tell_route(out, (origin, named), InterestKey { subject, queue }, count);
+                    }
+                    (0, None) => encode::no_interest(out, named, subject, queue),
+                    (_, None) => encode::interest(out, named, subject, queue.map(|queue| (queue, count))),
                 }
             });
             self.log(conn, &line);
@@ -44,23 +51,24 @@ impl Links {
             && let Some(log) = self.protocol_log()
         {
             let line = String::from_utf8_lossy(line.trim_ascii_end());
-            write_of_link(log, Level::Trace, (&conn.peer(), conn.cid()), format_args!("->> [{line}]"));
+            write_of_link(log, Level::Trace, (&conn.peer(), "rid", conn.cid()), format_args!("->> [{line}]"));
         }
     }
 }
 
-/// Tells one link what `write` writes of an account, if it is for that account, and returns what it
-/// was told.
+/// Tells one link what `write` writes of an account, about `room` bytes, if it is for that account,
+/// and returns what it was told.
 fn tell(
     (account, place): (&str, Option<u32>),
     conn: &Arc<Conn>,
+    room: usize,
     write: impl FnOnce(&LinkEnd, &mut Vec<u8>),
 ) -> Vec<u8> {
     let mut line = Vec::new();
     if let Some(link) = conn.link()
         && link.carries(account, place)
     {
-        line.reserve(64);
+        line.reserve(room);
         write(link, &mut line);
         if !line.is_empty() {
             conn.say(&line);
@@ -78,9 +86,9 @@ fn tell_all(
 ) {
     let place = account.pool_place();
     announced.for_each_part(|part| {
-        let _ = tell((account.name(), place), conn, |link, out| {
+        let _ = tell((account.name(), place), conn, LINE * part.local.len(), |link, out| {
             let named = link.named(account.name());
-            for (key, count) in part {
+            for (key, count) in &part.local {
                 let at = key.iter().position(|byte| *byte == b' ');
                 let (subject, queue) = match at {
                     Some(at) => (&key[..at], Some((&key[at + 1..], *count))),
@@ -92,6 +100,11 @@ fn tell_all(
                         encode::no_interest(out, named, subject, queue.map(|(queue, _)| queue));
                     }
                     None => {}
+                }
+            }
+            for key in leaf_keys(part) {
+                if let Some(is_wanted) = choose(InterestKey::of_key(key).subject) {
+                    write_for_route(part, key, named, is_wanted, out);
                 }
             }
         });

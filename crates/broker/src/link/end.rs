@@ -1,6 +1,7 @@
 //! The end of a link that all shards share: its scope and rules, and the control bytes that wait
 //! for the next flush.
 
+use super::leaf_end::LeafEnd;
 use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
 use arc_swap::ArcSwapOption;
 use myelin_auth::Permissions;
@@ -23,8 +24,12 @@ pub enum LinkScope {
 /// The part of a connection that only links have.
 #[derive(Default)]
 pub(crate) struct LinkEnd {
+    /// The other end is a leaf node or a hub.
+    is_of_leaf_node: bool,
     /// Known once the handshake is over.
     pub(super) scope: OnceLock<LinkScope>,
+    /// Of links with leaf nodes and hubs, set then.
+    pub(super) leaf: OnceLock<Box<LeafEnd>>,
     /// Rules for what may cross the link; `None` where everything may.
     pub(super) rules: ArcSwapOption<Permissions>,
     /// Whoever has this lock may take that of the outbox, and no other.
@@ -36,6 +41,22 @@ pub(crate) struct LinkEnd {
 }
 
 impl LinkEnd {
+    /// A link with a leaf node or a hub.
+    pub(crate) fn of_leaf_node() -> Self {
+        Self { is_of_leaf_node: true, ..Self::default() }
+    }
+
+    /// Whether it is with a leaf node or a hub, be it that the handshake is not over.
+    pub(crate) fn is_of_leaf_node(&self) -> bool {
+        self.is_of_leaf_node
+    }
+
+    /// The part that only links with leaf nodes and hubs have, once their handshake is over.
+    #[inline]
+    pub(crate) fn leaf(&self) -> Option<&LeafEnd> {
+        self.leaf.get().map(|leaf| &**leaf)
+    }
+
     /// Adds control bytes; true when the owner shard is to be woken for them.
     pub(super) fn say(&self, bytes: &[u8]) -> bool {
         let mut control = lock(&self.control);

@@ -14,11 +14,20 @@
 //! from any thread, a change of interest adds control bytes under the lock of the account's part
 //! that has changed, and wakes the link's owner shard.
 //!
+//! Links with leaf nodes, and with the hubs to which this server is one, are alike but for what is
+//! in `leaf.rs`.
+//!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
 pub(crate) mod announced;
 pub(crate) mod announcements;
 pub(crate) mod end;
+pub(crate) mod interest_part;
+pub(crate) mod leaf;
+pub(crate) mod leaf_announcements;
+pub(crate) mod leaf_end;
+mod leaf_interest;
+pub(crate) mod leaf_login;
 pub(crate) mod links;
 mod protocol_log;
 pub(crate) mod remote_interest;
@@ -75,6 +84,8 @@ pub struct Link {
     interest: RemoteInterests,
     /// The account of the message before: the next one is mostly of the same.
     last: Option<Arc<Account>>,
+    /// The account of the interest before, within what has come at once.
+    told: Option<Arc<Account>>,
     /// Accounts whose tokens have not come yet, where accounts have tokens.
     expected: HashMap<Box<str>, Arc<Account>>,
     buffers: crate::shard::RoutedBuffers,
@@ -97,8 +108,9 @@ impl Link {
             conn: Arc::clone(conn),
             broker: Arc::clone(broker),
             account: None,
-            interest: RemoteInterests::default(),
+            interest: RemoteInterests::new(conn),
             last: None,
+            told: None,
             expected: HashMap::new(),
             buffers: Default::default(),
         }
@@ -163,8 +175,9 @@ impl Link {
     /// # Errors
     /// When it has brought more than a link may: the link must end.
     pub fn subscribe(&mut self, interest: &PeerInterest<'_>) -> Result<(), CloseReason> {
-        let account = self.find(interest.account).or_else(|| self.expect(interest.account));
-        let Some(account) = account else {
+        let known = self.told.take().filter(|told| told.name().as_bytes() == interest.account);
+        let account = known.or_else(|| self.find(interest.account));
+        let Some(account) = account.or_else(|| self.expect(interest.account)) else {
             let (account, subject) = (lossy(interest.account), lossy(interest.subject));
             let line = format_args!("Unknown account {account:?} for remote subject {subject:?}");
             self.broker.log_for(Level::Error, &self.conn, line);
@@ -182,7 +195,9 @@ impl Link {
             self.broker.log_for(Level::Debug, &self.conn, line);
             return Ok(());
         }
-        self.interest.add(&self.conn, &account, interest)
+        let taken = self.interest.add(&account, interest);
+        self.told = Some(account);
+        taken
     }
 
     /// The other side is interested no more.
@@ -228,7 +243,8 @@ impl Link {
     }
 
     /// Notes that something has come at this moment.
-    pub fn heard(&self, now: Instant, opened: Instant) {
+    pub fn heard(&mut self, now: Instant, opened: Instant) {
+        self.told = None;
         self.conn.touch(now.saturating_duration_since(opened));
     }
 
@@ -236,7 +252,11 @@ impl Link {
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
         self.conn.mark_closed(reason);
-        self.broker.links.remove(&self.conn);
+        if self.conn.leaf().is_some() {
+            self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
+        } else {
+            self.broker.links.remove(&self.conn);
+        }
         LinkRemoval(self.interest.take())
     }
 

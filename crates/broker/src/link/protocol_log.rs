@@ -16,7 +16,7 @@ impl Link {
     /// An operation of the other side, and the message if it is one.
     #[cold]
     pub fn log_in(&self, operation: &[u8], message: Option<&Routed<'_>>) {
-        let end = operation.iter().position(|byte| *byte == b'\n').unwrap_or(operation.len());
+        let end = operation.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(operation.len());
         let line = String::from_utf8_lossy(&operation[..end]);
         self.broker.log_protocol_line(&self.conn, Direction::In, line.trim_end());
         if let Some(Routed { body, header_len, .. }) = message {

@@ -13,6 +13,7 @@ mod cohort;
 mod congestion;
 mod fanout;
 mod latency;
+mod leaf;
 mod pool;
 mod remote;
 mod route;
@@ -42,6 +43,7 @@ use std::time::Instant;
 
 pub(crate) use fanout::{Message, Published, Publisher};
 pub use latency::LatencyEvent;
+pub(crate) use leaf::Source;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;
@@ -340,7 +342,7 @@ impl Shard {
     /// Ends a receiver that is too far behind.
     fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
-            self.broker.counters().slow(conn.is_link()).fetch_add(1, Relaxed);
+            self.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
             let max = self.settings.max_pending;
             let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
             self.broker.log_for(Level::Info, conn, line);

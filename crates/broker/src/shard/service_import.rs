@@ -11,6 +11,7 @@
 //! requester's details.
 
 use super::Shard;
+use super::Source;
 use super::fanout::traced::Marked;
 use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
@@ -369,7 +370,7 @@ fn imported<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a
         is_mapped: true,
         hop: Some(hop),
         // What becomes of it is published here.
-        routed: None,
+        source: Source::Here,
         ..*from
     }
 }

@@ -77,7 +77,7 @@ impl Slow {
 
 /// Counts and logs a peer that took nothing for the whole write deadline.
 fn report(local: &ShardLocal, conn: &Conn, state: &str) {
-    local.broker.counters().slow(conn.is_link()).fetch_add(1, Relaxed);
+    local.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
     let deadline = Span(conn.write_terms(&local.broker.settings()).0);
     let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
     let what = format_args!("exceeded with {chunks} chunks of {bytes} total bytes.");

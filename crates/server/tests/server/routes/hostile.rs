@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 /// A peer that says what a test wants.
-fn peer(member: &Member) -> TcpStream {
+pub(super) fn peer(member: &Member) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a positive time");
     stream

@@ -1,10 +1,13 @@
 //! Clusters with older nats-servers. `MYELIN_OLDER_NATS_SERVERS` lists their programs, separated by
-//! colons; without it nothing is tried. Seen with 2.10.29 and 2.9.25, which has no pools.
+//! colons; without it what one of them has said is tried alone. Seen with 2.10.29 and 2.9.25, which has no pools.
 
 use super::accounts::{json_of, login};
 use super::{Member, Ours, Raw, Reference, free_port, take, wait_for_interest};
 use crate::eventually;
 use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 const ACCOUNTS: &str = "accounts {\n $SYS { users [{user: s, password: s}] }\n \
@@ -67,7 +70,6 @@ fn messages_go_both_ways() {
             // Requests, and one that nobody hears.
             for turn in 0..20 {
                 a.send(&format!("SUB inbox.{turn} {turn}\r\nPUB svc inbox.{turn} 1\r\n?\r\n"));
-                b.publish("unheard", "");
                 let reply = b.message().reply.expect("requests have a reply");
                 b.publish(&reply, "!");
                 assert_eq!(a.message().text(), "!");
@@ -143,10 +145,11 @@ fn accounts_import_over_servers() {
     }
 }
 
-/// Says how many addresses the server tells its clients.
-fn told(raw: &mut Raw) -> usize {
-    raw.barrier();
-    let info = raw.last_info();
+/// Says how many addresses a server tells its clients.
+fn told(member: &Member) -> usize {
+    let stream = TcpStream::connect(member.server.address()).expect("it listens");
+    let line = Raw::over(stream).line();
+    let info: Value = serde_json::from_str(line.strip_prefix("INFO ").expect("INFO")).expect("JSON");
     info["connect_urls"].as_array().map_or(0, Vec::len)
 }
 
@@ -159,13 +162,13 @@ fn a_server_in_lame_duck_mode_is_known_to_the_other() {
             let mut watcher = login(stays, "s");
             watcher.subscribe("$SYS.SERVER.*.LAMEDUCK", 1);
             watcher.barrier();
-            eventually("both addresses are told", || told(&mut login(stays, "a")) == 2);
+            eventually("both addresses are told", || told(stays) == 2);
             let _client = login(leaves, "a");
             let mut probe = login(leaves, "s");
             wait_for_interest(&mut probe, &mut watcher);
             leaves.server.signal(Signal::USR2);
             assert_eq!(json_of(&watcher.message())["name"], format!("S{leaving}"));
-            eventually("one address is told", || told(&mut login(stays, "a")) == 1);
+            eventually("one address is told", || told(stays) == 1);
         }
     }
 }
@@ -196,4 +199,64 @@ fn a_trace_ends_at_an_older_server() {
         assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{}: {seen:?}", old.display());
         assert!(seen[0]["error"].is_string(), "{seen:?}");
     }
+}
+
+/// CONNECT and INFO of nats-server 2.9.25, which has dialled a server without a password.
+const OF_2_9: &str = "CONNECT {\"echo\":true,\"verbose\":false,\"pedantic\":false,\"tls_required\":false,\
+    \"headers\":true,\"name\":\"NBI7OZX2BTFKOAUDTFRLZED3R27ZYODKDQCIMMIHO2O3ZKGFRSOSPWTX\",\
+    \"cluster\":\"C\",\"lnoc\":true}\r\n\
+    INFO {\"server_id\":\"NBI7OZX2BTFKOAUDTFRLZED3R27ZYODKDQCIMMIHO2O3ZKGFRSOSPWTX\",\
+    \"server_name\":\"OLD\",\"version\":\"2.9.25\",\"proto\":2,\"go\":\"go1.26.8\",\"host\":\"127.0.0.1\",\
+    \"port\":1,\"headers\":true,\"max_payload\":1048576,\"nonce\":\"z6IpgtJGTndyrMM\",\"cluster\":\"C\",\
+    \"connect_urls\":[\"192.0.2.2:14299\"],\"lnoc\":true} \r\n";
+
+/// What is said after everything of before was dealt with.
+fn until_pong(stream: &mut TcpStream) -> String {
+    stream.write_all(b"PING\r\n").expect("it reads");
+    let mut all = String::new();
+    while !all.ends_with("PONG\r\n") {
+        let mut buffer = [0; 4096];
+        let n = stream.read(&mut buffer).expect("it answers");
+        assert!(n > 0, "it goes on: {all}");
+        all.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+    all
+}
+
+/// A server that knows neither pools nor compression nor traces has one link for all accounts, and
+/// is told in its words.
+#[test]
+fn what_2_9_says_is_understood() {
+    let mut seen = Vec::new();
+    for kind in [Ours, Reference] {
+        let Some(member) = Member::start(kind, "S0", free_port(), &[], ACCOUNTS) else { continue };
+        let mut stream = super::hostile::peer(&member);
+        stream.write_all(OF_2_9.as_bytes()).expect("it reads");
+        stream.write_all(b"RS+ A t.a\r\nRS+ A t.q q 2\r\n").expect("it reads");
+        until_pong(&mut stream);
+        assert_eq!(member.shown("remote_name"), ["OLD"]);
+        eventually("its address is told", || told(&member) == 2);
+        let mut publisher = login(&member, "a");
+        publisher.subscribe("trace", 9);
+        let headers = "NATS/1.0\r\nNats-Trace-Dest: trace\r\n\r\n";
+        publisher.send("PUB t.a re 2\r\nhi\r\nPUB t.q 2\r\nhi\r\n");
+        publisher.send(&format!("HPUB t.a {} {}\r\n{headers}hi\r\n", headers.len(), headers.len() + 2));
+        let mut event = json_of(&publisher.message())["events"][1].clone();
+        for field in ["ts", "cid"] {
+            event.as_object_mut().expect("an object").remove(field);
+        }
+        assert!(publisher.barrier().is_empty(), "one trace");
+        let said = until_pong(&mut stream);
+        let of_a: Vec<_> = said.lines().filter(|line| !line.contains("$SYS")).collect();
+        let messages = of_a.iter().position(|line| line.starts_with("RMSG ")).expect("messages");
+        seen.push((event, of_a[messages..].join("\n")));
+        stream.write_all(b"RS- A t.a\r\n").expect("it reads");
+        until_pong(&mut stream);
+        eventually("nobody hears", || {
+            publisher.send("PUB t.a trace 0\r\n\r\n");
+            publisher.barrier().iter().any(|message| message.text().starts_with("NATS/1.0 503"))
+        });
+    }
+    assert!(seen[0].0["error"].is_string(), "{seen:?}");
+    assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:#?}");
 }
