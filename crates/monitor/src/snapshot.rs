@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
+use crate::leafz::LeafSnapshot;
 use crate::routez::{ClusterConfig, RouteSnapshot};
 use jiff::{Timestamp, tz::TimeZone};
 use myelin_wire::peer::info::SubjectFilter;
@@ -120,6 +121,11 @@ pub trait SnapshotSource: Send + Sync {
     }
 
     /// Links to other servers.
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        Vec::new()
+    }
+
+    /// Links to the other servers of the cluster.
     fn routes(&self) -> Vec<RouteSnapshot> {
         Vec::new()
     }

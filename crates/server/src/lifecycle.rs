@@ -15,7 +15,7 @@ use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{
-    banner, cluster, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls,
+    banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
 use log::BrokerLog;
@@ -133,12 +133,12 @@ pub(crate) struct Server {
     pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
-    pub(crate) ports_file: Option<PathBuf>,
     pub(crate) jetstream: Option<jetstream::Running>,
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
+    pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
     system: SystemServices,
     accepting: JoinHandle<()>,
 }
@@ -151,20 +151,21 @@ struct SystemServices {
 }
 
 /// Addresses on which the server listens.
-#[derive(Clone, Copy)]
 pub(crate) struct BoundAddresses {
     pub(crate) client: SocketAddr,
     /// Where monitoring is served, and how.
     pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
     /// Where WebSocket is spoken.
     pub(crate) websocket: Option<SocketAddr>,
+    /// The file that says them.
+    pub(crate) ports_file: Option<PathBuf>,
 }
 
 impl Server {
     fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let links = cluster::terms(options).map_err(StartError::new)?;
+        let links = leaf::check(options).and_then(|()| cluster::terms(options)).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
@@ -226,6 +227,8 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
+        let leaf_parts = (&broker, &mailboxes[..], log, control.handle());
+        let leaf_nodes = leaf::start(options, leaf_parts, &monitor).map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -237,15 +240,20 @@ impl Server {
             broker,
             shards,
             monitor,
-            addresses: BoundAddresses { client: address, monitoring, websocket: websocket_address },
+            addresses: BoundAddresses {
+                client: address,
+                monitoring,
+                websocket: websocket_address,
+                ports_file: None,
+            },
             client_tls,
             ocsp,
             monitor_tls,
-            ports_file: None,
             jetstream,
             resolver,
             websocket,
             cluster,
+            leaf_nodes,
             system,
             accepting,
         };
@@ -266,9 +274,10 @@ impl Server {
             monitoring: self.addresses.monitoring.map(|(scheme, at)| (scheme.name(), at)),
             cluster: self.cluster.as_ref().map(|cluster| (of_links, cluster.address)),
             websocket,
+            leaf_nodes: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|at| ("nats", at)),
         };
         let written = ports::write(directory, &listeners);
-        self.ports_file = written.map_err(|error| self.log.error(error)).ok();
+        self.addresses.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
     /// Handles signals until one of them ends the server. This runs on the main thread, not on the
@@ -347,6 +356,7 @@ impl Server {
         if let Some(system) = self.system.running {
             system.stop();
         }
+        self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
@@ -360,7 +370,7 @@ impl Server {
         if let Some(jetstream) = self.jetstream {
             jetstream.stop(&self.log);
         }
-        if let Some(path) = &self.ports_file {
+        if let Some(path) = &self.addresses.ports_file {
             ports::remove(path);
         }
         self.ocsp.save();
@@ -404,6 +414,9 @@ fn new_broker(
 /// Gives the broker what clusters need of it, and a name to the cluster where the options have
 /// none: then that is made up.
 fn form_cluster(broker: &Broker, links: Option<LinkTerms>, options: &Options) -> bool {
+    if leaf::is_wanted(options) {
+        broker.form_leaf_nodes();
+    }
     let is_dynamic = links.is_some() && options.cluster.name.is_none();
     if let Some(links) = links {
         broker.form_cluster(links);

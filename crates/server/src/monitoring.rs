@@ -21,10 +21,11 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
+use myelin_mesh::leaf::LeafNodes;
 use myelin_monitor::{
-    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
-    Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
-    SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
+    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LeafSnapshot, LinkCounts,
+    PageHeader, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
+    SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
@@ -56,6 +57,7 @@ pub(crate) struct Monitor {
     ocsp: OnceLock<Arc<ocsp::Current>>,
     /// The cluster and the port for routes.
     cluster: OnceLock<(Arc<Mesh>, u16)>,
+    leaf_nodes: OnceLock<Arc<LeafNodes>>,
     queues: Mutex<Vec<(Cow<'static, str>, Count)>>,
 }
 
@@ -82,6 +84,7 @@ impl Monitor {
             jetstream: Arc::default(),
             ocsp: OnceLock::new(),
             cluster: OnceLock::new(),
+            leaf_nodes: OnceLock::new(),
             queues: Mutex::default(),
         })
     }
@@ -104,6 +107,11 @@ impl Monitor {
     /// Says which ports were bound, once they are.
     pub(crate) fn set_addresses(&self, addresses: Addresses) {
         let _ = self.addresses.set(addresses);
+    }
+
+    /// Shows leaf nodes and hubs from now on.
+    pub(crate) fn set_leaf_nodes(&self, nodes: Arc<LeafNodes>) {
+        let _ = self.leaf_nodes.set(nodes);
     }
 
     /// Shows the cluster from now on.
@@ -208,6 +216,7 @@ impl Monitor {
             total_connections,
             in_msgs,
             in_bytes,
+            leafnodes: self.leaf_nodes.get().map_or(0, |nodes| nodes.links().len()),
             routes: mesh.map_or(0, |mesh| mesh.links().len()),
             remotes: mesh.map_or(0, |mesh| mesh.servers()),
             in_client_msgs: in_msgs.saturating_sub(link_in),
@@ -218,7 +227,6 @@ impl Monitor {
             out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
             subscriptions: self.subscriptions() as u32,
-            ..Traffic::default()
         }
     }
 }
@@ -239,9 +247,10 @@ impl SnapshotSource for Monitor {
         let configured = self.configured();
         let counters = self.broker.counters();
         let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
-        let by_kind = |clients: &AtomicU64, routes: &AtomicU64| LinkCounts {
+        let by_kind = |clients: &AtomicU64, routes: &AtomicU64, leafs: &AtomicU64| LinkCounts {
             clients: clients.load(Relaxed),
             routes: routes.load(Relaxed),
+            leafs: leafs.load(Relaxed),
             ..LinkCounts::default()
         };
         ServerSnapshot {
@@ -257,8 +266,16 @@ impl SnapshotSource for Monitor {
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),
-            slow_consumers: by_kind(&counters.slow_consumers, &counters.slow_links),
-            stale_connections: by_kind(&counters.stale_connections, &counters.stale_links),
+            slow_consumers: by_kind(
+                &counters.slow_consumers,
+                &counters.slow_links,
+                &counters.slow_leaf_nodes,
+            ),
+            stale_connections: by_kind(
+                &counters.stale_connections,
+                &counters.stale_links,
+                &counters.stale_leaf_nodes,
+            ),
             http_req_stats: self.requests.snapshot(),
             active_accounts: self.broker.accounts().iter().filter(|a| a.connections() > 0).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),
@@ -395,6 +412,13 @@ impl SnapshotSource for Monitor {
             });
         }
         found
+    }
+
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        let links = self.leaf_nodes.get().map(|nodes| nodes.links()).unwrap_or_default();
+        let mut leafs: Vec<_> = links.iter().map(|link| connections::leaf_node(link)).collect();
+        leafs.sort_by_key(|leaf| leaf.id);
+        leafs
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {

@@ -34,8 +34,8 @@ const GREETING: &[u8] = b"CONNECT {\"verbose\":false,\"headers\":true}\r\n\
 const CONNECT: &[u8] = b"CONNECT {\"name\":\"NX\",\"cluster\":\"C\",\"user\":\"u\",\"pass\":\"p\",\
     \"headers\":true}\r\n";
 
-/// Outcome of an input: how the link ended, lines that the other side heard but for INFO, which
-/// holds something new each time, and the bytes that the client heard.
+/// Outcome of an input: how the link ended, what the other side heard but for INFO, which holds
+/// something new each time, and how many bytes of the same kind the client heard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LinkOutcome {
     end: Option<CloseReason>,
@@ -151,7 +151,7 @@ impl LinkHouse {
         Peer { session, written, held: Vec::new(), need: 1, unpacking: None, end: None }
     }
 
-    /// Says what lets a server in.
+    /// Lines of a server that is let in.
     fn shake_hands(&mut self, peer: &mut Peer) {
         if !self.has_dialled {
             self.receive_plain(peer, CONNECT);

@@ -12,7 +12,7 @@ const FLOORS: [(&str, &[&str]); 23] = [
     ("cluster-test", &["stdx"]),
     ("compat", &["auth", "stdx"]),
     ("conf", &["auth", "stdx", "subject", "wire"]),
-    ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "store", "streams", "wire"]),
+    ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "mesh", "store", "streams", "wire"]),
     ("disk", &["stdx"]),
     ("jetstream", &["broker", "disk", "jsapi", "stdx", "store", "streams", "subject", "wire"]),
     ("jsapi", &["stdx", "subject", "wire"]),

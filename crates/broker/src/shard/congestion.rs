@@ -5,6 +5,7 @@
 //! woken when there is room (contracts.md C8).
 
 use super::Shard;
+use super::leaf::Via;
 use super::route::{ClientTarget, RouteScope, RouteTarget};
 use super::staging::Staging;
 use crate::account::Account;
@@ -72,7 +73,7 @@ impl Shard {
             return waiting.is_some_and(|(account, reply)| self.is_congested(&account, &reply, waiter));
         }
         let scope =
-            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: false };
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via: Via::Here };
         let route = self.routes.find(scope, subject, self.staging.cohorts());
         let bound = self.settings.max_backlog();
         let mut check = CongestionCheck { staging: &mut self.staging, bound, waiter };

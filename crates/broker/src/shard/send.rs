@@ -4,6 +4,7 @@
 //! who that is, is found once for each address of the buffer (`AddressTargets`), and the frames
 //! that the buffer holds are staged as they are. Rows `c-ordered-*`, `c-fetch-none`.
 
+use super::leaf::Via;
 use super::route::{RouteScope, RouteTarget};
 use super::rules::{Access, access};
 use super::{Message, Publisher, Shard};
@@ -91,8 +92,7 @@ impl Shard {
         permissions: Option<&Arc<Permissions>>,
         subject: &[u8],
     ) -> bool {
-        let scope =
-            RouteScope { account, permissions, is_mapped: false, is_imported: false, is_routed: false };
+        let scope = RouteScope { account, permissions, is_mapped: false, is_imported: false, via: Via::Here };
         access(scope, subject) == Access::Allowed
     }
 
@@ -189,7 +189,7 @@ impl Shard {
     #[inline(never)]
     fn receiver(&mut self, account: &Arc<Account>, to: &[u8]) -> AddressTarget {
         let scope =
-            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: false };
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via: Via::Here };
         let route = self.routes.find(scope, to, self.staging.cohorts());
         match &route.targets[..] {
             [RouteTarget::Client(delivery)]

@@ -144,11 +144,8 @@ impl Limits {
     /// Whether the account may have a stream of this name besides those that it has.
     pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn OtherStreams) -> Result<(), ApiError> {
         self.account.check_tier()?;
-        let mut others = 0;
-        all.each(&mut |other| {
-            others += i64::from(other.name != config.name);
-            true
-        });
+        let others = all.count() - usize::from(all.find(&config.name).is_some());
+        let others = i64::try_from(others).unwrap_or(i64::MAX);
         let full = self.account.max_streams > 0 && others >= self.account.max_streams;
         if full { Err(ApiError::MAXIMUM_STREAMS_LIMIT) } else { Ok(()) }
     }
@@ -207,14 +204,8 @@ impl Limits {
 
 /// Bytes that the account's other streams in this storage have reserved, and replicas of theirs.
 pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn OtherStreams) -> i64 {
-    let mut sum = 0_i64;
-    all.each(&mut |other| {
-        if other.name != config.name && other.storage == config.storage && other.max_bytes > 0 {
-            sum = sum.saturating_add(other.max_bytes.saturating_mul(other.num_replicas.max(1)));
-        }
-        true
-    });
-    sum
+    let own = all.find(&config.name).filter(|own| own.storage == config.storage);
+    all.reserved(config.storage).saturating_sub(own.map_or(0, |own| own.reserved()))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
         is_system: account.is_system(),
         updated,
         clients: account.connections(),
-        leafnodes: 0,
+        leafnodes: account.leaf_nodes(),
         received: volume(traffic.received),
         sent: volume(traffic.sent),
         slow_consumers: traffic.slow_consumers,

@@ -1,7 +1,7 @@
 //! The intake of requests: takes them on shards and hands them to a thread.
 
 use super::{System, requests};
-use myelin_broker::{Conn, Reach, Service, ServiceBatch, Shard};
+use myelin_broker::{Conn, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_monitor::request::Topic;
 use myelin_wire::header;
 use serde::Deserialize;
@@ -98,7 +98,7 @@ fn account_of(origin: &Conn, headers: &[u8]) -> String {
 }
 
 impl Service for RequestIntake {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         if let Some(system) = self.system.upgrade() {
             for (at, msg) in msgs.iter().enumerate() {
                 // What this server asks all others it does not ask itself.

@@ -7,7 +7,7 @@ use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTar
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::ShadowService;
-use crate::link::LinkEnd;
+use crate::link::end::LinkEnd;
 use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
@@ -85,11 +85,17 @@ impl Fanout<'_> {
                 }
             }
         }
-        if let Some(queues) = self.from.routed {
+        if let Some(queues) = self.from.routed() {
+            if let Some(remote) = &route.remote {
+                self.remote::<false>(route, remote, rng);
+            }
             return self.trace_chosen(trace, route, queues, rng);
         }
         for group in &route.groups {
-            self.trace_group(trace, route, group, rng);
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| self.from.has_chosen(queue)) {
+                self.trace_group(trace, route, group, rng);
+            }
         }
         // Servers that get the message say for themselves what becomes of it.
         if let Some(remote) = &route.remote {
@@ -311,9 +317,9 @@ impl Shard {
         trace: &Arc<MessageTrace>,
     ) {
         let Some(name) = import.name(message.msg().subject) else { return };
-        trace.exported_to(import.link().importer(), &name);
+        trace.exported_to(import.stream().importer(), &name);
         match import.to().trace_role() {
-            TraceRole::Stream(stream) if import.link().allows_trace() => {
+            TraceRole::Stream(stream) if import.stream().allows_trace() => {
                 self.hand_to_stream(message, (service, stream), trace);
             }
             _ if trace.is_only() => {}

@@ -19,7 +19,7 @@ use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
 use myelin_streams::stream::{self, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 impl AccountStreams {
@@ -225,7 +225,7 @@ impl AccountStreams {
             // at all, their log may be what is lost, and all messages would go with it.
             live.reconcile();
         }
-        self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
+        self.write().insert(&live);
         if orphans::has_source_consumers(&live) {
             jetstream.note_linked(&live);
         }
@@ -259,6 +259,7 @@ impl AccountStreams {
             orphans::sweep(jetstream, live);
         }
         let old = updated?;
+        self.write().insert(live);
         orphans::sweep_origins(jetstream, &self.account, &old);
         live.bind();
         let retention = live.config().retention;
@@ -356,7 +357,7 @@ impl AccountStreams {
             return Err(ApiError::stream_delete(error));
         }
         drop(guard.into_core());
-        self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        self.write().remove(live.name());
         live.sourcing().end();
         orphans::sweep_origins(jetstream, &self.account, &live.config());
         live.downstreams().reconnect_all();

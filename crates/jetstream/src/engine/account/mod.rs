@@ -6,6 +6,7 @@
 use super::JetStream;
 use super::api_counters::ApiCounters;
 mod lifecycle;
+mod table;
 
 use super::api_service::ApiService;
 use super::host::Host;
@@ -19,8 +20,8 @@ use myelin_stdx::sync::lock;
 use myelin_store::StreamId;
 use myelin_streams::stream::StorageBudget;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use table::StreamTable;
 
 /// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct
 /// gets and pull requests have subjects of their own, stream by stream and consumer by consumer,
@@ -54,7 +55,7 @@ pub struct AccountStreams {
     calls: ApiCounters,
     memory: Arc<StorageBudget>,
     files: Arc<StorageBudget>,
-    streams: RwLock<BTreeMap<String, Arc<LiveStream>>>,
+    streams: RwLock<StreamTable>,
     api_bindings: Mutex<Vec<Arc<Binding>>>,
     /// Streams that are in the store and could not be opened.
     unrestored: Mutex<Vec<(String, StreamId)>>,
@@ -121,13 +122,8 @@ impl AccountStreams {
 
     /// Bytes that its streams have reserved, in memory and in files.
     pub(super) fn reserved(&self) -> [i64; 2] {
-        let mut reserved = [0_i64; 2];
-        for stream in self.read().values() {
-            let config = stream.config();
-            let kind = &mut reserved[usize::from(config.storage == Storage::File)];
-            *kind = kind.saturating_add(config.max_bytes.max(0));
-        }
-        reserved
+        let table = self.read();
+        [Storage::Memory, Storage::File].map(|storage| table.reserved(storage))
     }
 
     /// Response to `INFO`.
@@ -142,7 +138,7 @@ impl AccountStreams {
             reserved_memory,
             reserved_storage,
             streams: self.read().len() as u64,
-            consumers: self.read().values().map(|stream| stream.consumers().count() as u64).sum(),
+            consumers: self.streams().iter().map(|stream| stream.consumers().count() as u64).sum(),
             limits: limits.shown(),
         };
         let tier = |(name, limits): (String, AccountLimits)| {
@@ -208,16 +204,20 @@ impl AccountStreams {
 
     /// A stream by name.
     pub fn stream(&self, name: &str) -> Option<Arc<LiveStream>> {
-        self.read().get(name).cloned()
+        self.read().get(name)
     }
 
     /// All streams, by name.
     pub fn streams(&self) -> Vec<Arc<LiveStream>> {
-        self.read().values().cloned().collect()
+        self.read().all()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<LiveStream>>> {
+    fn read(&self) -> RwLockReadGuard<'_, StreamTable> {
         self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, StreamTable> {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Receives requests, or no longer. Compat: an account that has no JetStream of its own and
@@ -276,8 +276,16 @@ impl OtherStreams for AccountStreams {
         self.stream(name).map(|stream| stream.config())
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool) {
-        let _ = self.read().values().all(|stream| visit(&stream.config()));
+    fn count(&self) -> usize {
+        self.read().len()
+    }
+
+    fn reserved(&self, storage: Storage) -> i64 {
+        self.read().reserved(storage)
+    }
+
+    fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
+        self.read().taken().is_taken_by_other(stream, subjects)
     }
 }
 

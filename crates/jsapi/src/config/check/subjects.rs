@@ -33,13 +33,8 @@ pub(super) fn fill(config: &mut StreamConfig) -> Result<(), ApiError> {
 
 /// Whether another stream has some of these subjects.
 pub(crate) fn overlap(config: &StreamConfig, all: &dyn OtherStreams) -> Result<(), ApiError> {
-    let mut found = false;
-    all.each(&mut |other| {
-        let collide = |theirs: &String| config.subjects.iter().any(|ours| collide(ours, theirs));
-        found = other.name != config.name && other.subjects.iter().any(collide);
-        !found
-    });
-    if found { Err(ApiError::STREAM_SUBJECT_OVERLAP) } else { Ok(()) }
+    let is_taken = all.is_taken_by_other(&config.name, &config.subjects);
+    if is_taken { Err(ApiError::STREAM_SUBJECT_OVERLAP) } else { Ok(()) }
 }
 
 fn capturing_all(config: &StreamConfig, subject: &str) -> Result<(), ApiError> {

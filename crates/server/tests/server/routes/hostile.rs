@@ -231,7 +231,7 @@ fn accounts_that_are_not_there_take_no_memory() {
     member.client().barrier();
 }
 
-/// A listener that does not answer as a server does loses its link, and is dialled again.
+/// Peer that is dialled and does not answer: the link ends, and is tried again.
 #[test]
 fn a_listener_that_is_no_server_is_given_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

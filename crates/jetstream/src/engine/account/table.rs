@@ -1,0 +1,67 @@
+//! The table of an account's streams, with what of their configurations a new one is held against.
+//!
+//! Owns sums and subjects beside the streams, so that who makes one of five thousand does not look
+//! at all the others.
+
+use crate::engine::live::LiveStream;
+use myelin_jsapi::config::{Storage, StreamConfig, TakenSubjects};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(super) struct StreamTable {
+    by_name: BTreeMap<String, TableEntry>,
+    taken: TakenSubjects,
+    /// Bytes reserved in memory and in files. Wider than one limit: the sum of many may be.
+    reserved: [i128; 2],
+}
+
+struct TableEntry {
+    live: Arc<LiveStream>,
+    /// The configuration with which the stream is counted.
+    config: Arc<StreamConfig>,
+}
+
+impl StreamTable {
+    pub(super) fn get(&self, name: &str) -> Option<Arc<LiveStream>> {
+        Some(Arc::clone(&self.by_name.get(name)?.live))
+    }
+
+    /// All streams, by name.
+    pub(super) fn all(&self) -> Vec<Arc<LiveStream>> {
+        self.by_name.values().map(|entry| Arc::clone(&entry.live)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Subjects of all streams.
+    pub(super) fn taken(&self) -> &TakenSubjects {
+        &self.taken
+    }
+
+    /// Bytes that streams have reserved in a storage.
+    pub(super) fn reserved(&self, storage: Storage) -> i64 {
+        i64::try_from(self.reserved[place(storage)]).unwrap_or(i64::MAX)
+    }
+
+    /// Enters a stream, or one that has another configuration.
+    pub(super) fn insert(&mut self, live: &Arc<LiveStream>) {
+        self.remove(live.name());
+        let config = live.config();
+        self.taken.add(live.name(), &config.subjects);
+        self.reserved[place(config.storage)] += i128::from(config.reserved());
+        self.by_name.insert(live.name().to_owned(), TableEntry { live: Arc::clone(live), config });
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        let Some(TableEntry { config, .. }) = self.by_name.remove(name) else { return };
+        self.taken.remove(name, &config.subjects);
+        self.reserved[place(config.storage)] -= i128::from(config.reserved());
+    }
+}
+
+fn place(storage: Storage) -> usize {
+    usize::from(storage == Storage::File)
+}
