@@ -42,6 +42,7 @@ use crate::flipped;
 use crate::id::StreamPart;
 use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
+use crate::lengths::in_memory;
 use crate::meta::{Marker, Meta};
 use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
 use crate::register::{self, Register, RegisterContents};
@@ -494,7 +495,7 @@ fn find_streams(
 fn corrected(replayed: &ReplayReport) -> impl Iterator<Item = Notice> {
     replayed.corrected.iter().map(|(path, bit)| Notice::Repaired {
         file: path.display().to_string(),
-        what: format!("{}; it was read as it was", flipped::words(*bit as usize)),
+        what: format!("{}; it was read as it was", flipped::words(in_memory(*bit))),
     })
 }
 
