@@ -54,8 +54,8 @@ pub trait SnapshotSource: Send + Sync {
     /// than asking for one after the other.
     fn accounts(&self) -> Vec<AccountSnapshot>;
 
-    /// Those of them that have connections of clients or leaf nodes. May give others too, but that
-    /// costs their copies.
+    /// Accounts that have connections of clients or leaf nodes, in the same order. May give others
+    /// too, but that costs their copies.
     fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
         self.accounts()
     }
