@@ -153,6 +153,12 @@ impl Monitor {
         AccountSnapshot { jetstream, ..snapshot }
     }
 
+    fn account_snapshots(&self, is_wanted: impl Fn(&Account) -> bool) -> Vec<AccountSnapshot> {
+        let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
+        let accounts = accounts::ordered(&self.broker, is_wanted);
+        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
+    }
+
     fn identity(&self) -> ServerIdentity {
         let info = self.broker.info();
         ServerIdentity {
@@ -292,7 +298,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn account_names(&self) -> Vec<String> {
-        accounts::ordered(&self.broker).iter().map(|account| account.name().to_owned()).collect()
+        accounts::ordered(&self.broker, |_| true).iter().map(|account| account.name().to_owned()).collect()
     }
 
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
@@ -303,9 +309,11 @@ impl SnapshotSource for Monitor {
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {
-        let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
-        let accounts = accounts::ordered(&self.broker);
-        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
+        self.account_snapshots(|_| true)
+    }
+
+    fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
+        self.account_snapshots(|account| account.connections() > 0)
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
