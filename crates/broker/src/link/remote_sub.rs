@@ -31,8 +31,8 @@ impl InterestSource {
     }
 
     /// Whether the account is this one.
-    pub(super) fn is_of<A>(&self, account: &A) -> bool {
-        std::ptr::addr_eq(self.account.as_ptr(), account)
+    pub(super) fn is_of<A>(&self, account: &Arc<A>) -> bool {
+        std::ptr::addr_eq(self.account.as_ptr(), Arc::as_ptr(account))
     }
 }
 
