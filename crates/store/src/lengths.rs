@@ -1,7 +1,7 @@
 //! Lengths and counts, from one width to another with a check.
 //!
-//! The modules that read or write what is on disk (all but those that `lib.rs` excepts) may not cut a number with
-//! `as`: it would put another one into a file, or take another place for the one that is meant.
+//! No module but those that `lib.rs` excepts may cut a number with `as`: it would put another one
+//! into a file, or take another place for the one that is meant.
 
 /// A number of bytes of something that is in memory, such as a place in a buffer.
 ///
