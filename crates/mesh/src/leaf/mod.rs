@@ -145,8 +145,8 @@ impl LeafNodes {
         PeerInfo { cluster, ..self.config().info.clone() }
     }
 
-    /// Enters a link whose handshake is over. A leaf node that has a link already, which it does not
-    /// seem to know of, gets this one instead.
+    /// Enters a link whose handshake is over. A leaf node that has a link already, which it does
+    /// not seem to know of, gets this one instead.
     pub(crate) fn enter(&self, link: &Arc<LeafState>) -> LeafEntry {
         let facts = link.facts();
         let mut state = lock(&self.state);

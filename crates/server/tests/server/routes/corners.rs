@@ -8,7 +8,7 @@ use crate::eventually;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-/// What a peer says to be let in, with one link for all accounts.
+/// Lines that a peer says to be let in, with one link for all accounts.
 fn greeting(headers: bool) -> String {
     format!(
         "CONNECT {{\"name\":\"NX\",\"cluster\":\"C\",\"headers\":{headers}}}\r\n\

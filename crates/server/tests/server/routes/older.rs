@@ -1,5 +1,6 @@
 //! Clusters with older nats-servers. `MYELIN_OLDER_NATS_SERVERS` lists their programs, separated by
-//! colons; without it what one of them has said is tried alone. Seen with 2.10.29 and 2.9.25, which has no pools.
+//! colons; without it what one of them has said is tried alone. Seen with 2.10.29 and 2.9.25, which
+//! has no pools.
 
 use super::accounts::{json_of, login};
 use super::{Member, Ours, Raw, Reference, free_port, take, wait_for_interest};
@@ -210,7 +211,7 @@ const OF_2_9: &str = "CONNECT {\"echo\":true,\"verbose\":false,\"pedantic\":fals
     \"port\":1,\"headers\":true,\"max_payload\":1048576,\"nonce\":\"z6IpgtJGTndyrMM\",\"cluster\":\"C\",\
     \"connect_urls\":[\"192.0.2.2:14299\"],\"lnoc\":true} \r\n";
 
-/// What is said after everything of before was dealt with.
+/// Lines that are said after everything of before was dealt with.
 fn until_pong(stream: &mut TcpStream) -> String {
     stream.write_all(b"PING\r\n").expect("it reads");
     let mut all = String::new();
