@@ -1,9 +1,9 @@
 //! The parser of what other servers say.
 //!
 //! Promised for any bytes, with and without the account in the line, and of leaf nodes: the result
-//! does not depend on how they were split; the parser asks for more than it has, and never for more than the operation
-//! takes; the tail of a message is what would be rendered; the quick way through the parser says
-//! what the long one does.
+//! does not depend on how they were split; the parser asks for more than it has, and never for more
+//! than the operation takes; the tail of a message is what would be rendered; the quick way through
+//! the parser says what the long one does.
 
 use crate::pieces::pieces;
 use myelin_wire::encode;

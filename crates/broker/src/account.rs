@@ -45,7 +45,7 @@ pub struct Account {
 impl Account {
     /// `cluster`: the name that decides which of its mappings' destinations are this server's.
     pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<Cluster>) -> Self {
-        Self {
+        let account = Self {
             id,
             name: config.name.clone(),
             is_system,
@@ -60,7 +60,9 @@ impl Account {
             leaf_nodes: AtomicUsize::new(0),
             elsewhere: ConnectionsElsewhere::default(),
             imports: ImportsAndExports::new(config, Arc::clone(cluster)),
-        }
+        };
+        account.count_mappings();
+        account
     }
 
     /// The configured name, `$G` for the global account.
@@ -258,6 +260,22 @@ impl Account {
     /// Links of it with leaf nodes and hubs.
     pub fn leaf_links(&self) -> Vec<Arc<Conn>> {
         Vec::clone(&self.announced.leafs())
+    }
+
+    /// Counts what was imported and mapped before there was anything about leaf nodes.
+    pub(crate) fn count_for_leafs(&self) {
+        self.services.for_each(|binding| {
+            if !binding.receiver().is_announced() {
+                self.announced.only_leafs_changed(binding.subject(), true);
+            }
+        });
+        self.count_mappings();
+    }
+
+    fn count_mappings(&self) {
+        self.imports.config().mappings.destinations().for_each(|(source, _)| {
+            self.announced.only_leafs_changed(source.as_bytes(), true);
+        });
     }
 
     /// Place of the account in a pool of links; `None` where it has links of its own, or there are

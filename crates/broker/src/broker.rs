@@ -346,6 +346,8 @@ impl Broker {
     /// The server takes leaf nodes, or becomes one. To be called before anybody can subscribe.
     pub fn form_leaf_nodes(&self) {
         self.cluster.form_leaf_nodes();
+        // Imports and mappings of the configuration are there already.
+        self.accounts().iter().for_each(|account| account.count_for_leafs());
     }
 
     /// Whether the server is one of a cluster.

@@ -1,5 +1,6 @@
 //! The life of the server: start, serve, lame duck, end.
 
+mod addresses;
 mod control;
 mod log;
 
@@ -33,13 +34,13 @@ use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
+pub(crate) use addresses::BoundAddresses;
 pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -142,17 +143,6 @@ struct SystemServices {
     orders: UnboundedReceiver<Reloaded>,
 }
 
-/// Addresses on which the server listens.
-pub(crate) struct BoundAddresses {
-    pub(crate) client: SocketAddr,
-    /// Where monitoring is served, and how.
-    pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
-    /// Where WebSocket is spoken.
-    pub(crate) websocket: Option<SocketAddr>,
-    /// The file that says them.
-    pub(crate) ports_file: Option<PathBuf>,
-}
-
 impl Server {
     fn start(loaded: Loaded, log: &Arc<Logger>, control: &Control) -> Result<Self, StartError> {
         let _inside = control.enter();
@@ -182,9 +172,7 @@ impl Server {
             monitor_tls.clone().map(|terms| http::Security { terms, permits: permits.clone() });
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
-        if let Some(running) = &jetstream {
-            show_jetstream(running, options, &broker, &monitor);
-        }
+        jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
         observe_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         show_mail(&mailboxes, &monitor);
@@ -193,10 +181,7 @@ impl Server {
         let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &permits, log)
             .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
-        let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
-        if options.server.proxy_protocol {
-            log.info("PROXY protocol enabled for client connections");
-        }
+        let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
         monitor.set_addresses(Addresses {
@@ -219,25 +204,19 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
-        let leaf_parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_nodes = leaf::start(options, leaf_parts, &monitor).map_err(StartError::new)?;
+        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
+            .map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
-        if let Some(offer) = client_tls.get() {
-            announce_tls(&offer, log);
-        }
+        client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
+        let addresses = BoundAddresses::new(address, monitoring, websocket_address);
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
             broker,
             shards,
             monitor,
-            addresses: BoundAddresses {
-                client: address,
-                monitoring,
-                websocket: websocket_address,
-                ports_file: None,
-            },
+            addresses,
             client_tls,
             ocsp,
             monitor_tls,
@@ -689,6 +668,15 @@ fn advertise(options: &Options, broker: &Broker, port: u16) -> Result<(), StartE
     })?;
     broker.update_info(|info| (info.host, info.port) = advertised);
     Ok(())
+}
+
+fn listen_for_clients(options: &Options, log: &Logger) -> Result<TcpListener, StartError> {
+    let server = &options.server;
+    let listener = listen(&server.host, server.port.to_bind(), "client connections", log)?;
+    if server.proxy_protocol {
+        log.info("PROXY protocol enabled for client connections");
+    }
+    Ok(listener)
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {

@@ -298,7 +298,13 @@ impl Account {
     pub(crate) fn configure(&self, config: AccountConfig) {
         let (had_mappings, was_asked) = (self.imports.has_mappings(), self.imports.is_asked());
         self.set_limits(config.limits);
+        let before = self.imports.config();
         self.imports.set_config(config);
+        for (config, is_new) in [(before, false), (self.imports.config(), true)] {
+            config.mappings.destinations().for_each(|(source, _)| {
+                self.announced.only_leafs_changed(source.as_bytes(), is_new);
+            });
+        }
         if had_mappings || self.imports.has_mappings() || was_asked != self.imports.is_asked() {
             self.invalidate_all();
         }

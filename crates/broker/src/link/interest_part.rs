@@ -1,8 +1,8 @@
-//! Interest in the subjects of one lock: of this server's own clients and services, and where it has
-//! leaf nodes or hubs, of other servers, those of routes included.
+//! Interest in the subjects of one lock: of this server's own clients and services, and where it
+//! has leaf nodes or hubs, of other servers, those of routes included.
 //!
-//! A link with a leaf node or a hub is told of a subject the sum of all that its other side may hear
-//! of: of queue groups their members, of the rest whether there is any.
+//! A link with a leaf node or a hub is told of a subject the sum of all that its other side may
+//! hear of: of queue groups their members, of the rest whether there is any.
 //!
 //! Budget: one entry for each subject, however many links hear of it.
 

@@ -95,6 +95,13 @@ impl Link {
             self.say(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
+        let limits = [self.broker.settings().max_subscriptions, account.limits().max_subscriptions];
+        if limits.into_iter().flatten().any(|most| self.interest.len() >= most) {
+            // Compat: the link stays, without this.
+            self.broker.log_for(Level::Error, &self.conn, format_args!("maximum subscriptions exceeded"));
+            self.say(b"-ERR 'maximum subscriptions exceeded'\r\n");
+            return Ok(());
+        }
         let interest = PeerInterest { leaf: Some(leaf.cluster.as_bytes()), ..*interest };
         self.interest.add(&account, &interest).map_err(LeafFault::TooMuch)
     }

@@ -1,4 +1,4 @@
-//! What a link with a leaf node or a hub has beside what every link has: this server's part on it,
+//! Terms that only a link with a leaf node or a hub has: this server's part on it,
 //! and what may cross it.
 
 use arc_swap::ArcSwap;

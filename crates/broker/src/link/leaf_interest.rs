@@ -1,5 +1,5 @@
-//! Changes of an account's interest as its leaf nodes and hubs hear of them, and routes of what leaf
-//! nodes want.
+//! Changes of an account's interest as its leaf nodes and hubs hear of them, and routes of what
+//! leaf nodes want.
 //!
 //! All is decided under the lock of the subject's part (`interest_part.rs`), so that the last word
 //! on a link is the last state.

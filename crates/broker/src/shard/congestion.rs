@@ -5,8 +5,8 @@
 //! woken when there is room (contracts.md C8).
 
 use super::Shard;
-use super::leaf::Via;
 use super::route::{ClientTarget, RouteScope, RouteTarget};
+use super::source::Via;
 use super::staging::Staging;
 use crate::account::Account;
 use crate::conn::Conn;

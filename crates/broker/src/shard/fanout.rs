@@ -5,10 +5,10 @@
 pub(super) mod traced;
 
 use super::Shard;
-use super::leaf::Source;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
+use super::source::Source;
 use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;

@@ -7,6 +7,7 @@
 use super::Shard;
 use super::fanout::{Message, Publisher};
 use super::routed::{RoutedBuffers, addressed};
+use super::source::{Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
@@ -16,40 +17,6 @@ use myelin_wire::message_trace;
 use myelin_wire::peer::parser::{QueueNames, Routed};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Way by which a message has come to this server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Via {
-    /// A client or a service of this server has published it.
-    Here = 0,
-    /// Over a route.
-    Route = 1,
-    /// From a leaf node.
-    Leaf = 2,
-    /// From a hub.
-    Hub = 3,
-}
-
-/// Where a message comes from.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    /// From a client or a service of this server.
-    Here,
-    /// From another server of the cluster, which has chosen these queue groups here.
-    Route {
-        queues: &'a QueueNames<'a>,
-        /// Cluster of the leaf node that has published it; mostly empty.
-        origin: &'a [u8],
-    },
-    /// From a leaf node or a hub, which has chosen these queue groups here.
-    Leaf {
-        /// Part of this server on the link over which it came.
-        role: LeafRole,
-        queues: &'a QueueNames<'a>,
-        /// Cluster of the other side; empty for none.
-        origin: &'a [u8],
-    },
-}
 
 impl<'a> Publisher<'a> {
     /// Way by which what it publishes has come.
@@ -82,13 +49,31 @@ impl<'a> Publisher<'a> {
     }
 
     /// Whether a member here of a queue group may get it: of what leaf nodes and hubs send, only if
-    /// the group was chosen there. Compat: of what goes under another subject here nobody could choose.
+    /// the group was chosen there. Compat: of what goes under another subject here nobody could
+    /// choose.
     #[inline(always)]
     pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
         match self.source {
             Source::Leaf { queues, .. } => queues.contains(queue) || !self.is_mapped && queues.is_empty(),
             Source::Here | Source::Route { .. } => true,
         }
+    }
+
+    /// Writes the head of a frame for a link from the one that a route has, and answers whether it
+    /// names the cluster of the leaf node.
+    pub(super) fn write_head(&self, head: &mut Vec<u8>, cached: &[u8], has_headers: bool) -> bool {
+        let origin = self.leaf_origin();
+        let is_of_leaf = cached[0] == b'R' && !origin.is_empty();
+        if is_of_leaf {
+            // Compat: a route hears of what cluster the leaf node is, and always of headers.
+            head.extend_from_slice(b"LMSG ");
+            head.extend_from_slice(origin);
+            head.extend_from_slice(&cached[4..]);
+        } else {
+            head.push(if has_headers { b'H' } else { cached[0] });
+            head.extend_from_slice(&cached[1..]);
+        }
+        is_of_leaf
     }
 
     /// Whether a message would go back to where it came from: over its link, or to leaf nodes of

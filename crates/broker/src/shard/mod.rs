@@ -23,6 +23,7 @@ mod send;
 mod service_import;
 mod service_queue;
 mod serving;
+mod source;
 mod staging;
 
 use crate::broker::Broker;
@@ -43,11 +44,11 @@ use std::time::Instant;
 
 pub(crate) use fanout::{Message, Published, Publisher};
 pub use latency::LatencyEvent;
-pub(crate) use leaf::Source;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;
 use service_queue::ServiceQueue;
+pub(crate) use source::Source;
 use staging::Staging;
 
 /// Staged bytes at which a session should stop and let the shard flush: enough to amortise the

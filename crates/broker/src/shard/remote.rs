@@ -9,8 +9,8 @@
 //! allocation.
 
 use super::fanout::{Fanout, Publisher};
-use super::leaf::Via;
 use super::route::{ClientTarget, Route};
+use super::source::Via;
 use super::staging::{FrameParts, Placed};
 use crate::account::Account;
 use crate::conn::Conn;
@@ -390,16 +390,7 @@ impl Fanout<'_> {
         };
         let mut head = std::mem::take(self.head);
         head.clear();
-        let is_of_leaf = cached[0] == b'R' && !self.from.leaf_origin().is_empty();
-        if is_of_leaf {
-            // Compat: a route hears of what cluster the leaf node is, and always of headers.
-            head.extend_from_slice(b"LMSG ");
-            head.extend_from_slice(self.from.leaf_origin());
-            head.extend_from_slice(&cached[4..]);
-        } else {
-            head.push(if has_headers { b'H' } else { cached[0] });
-            head.extend_from_slice(&cached[1..]);
-        }
+        let is_of_leaf = self.from.write_head(&mut head, cached, has_headers);
         let mut groups = groups.peekable();
         let is_grouped = groups.peek().is_some();
         if is_grouped {

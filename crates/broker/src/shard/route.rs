@@ -11,9 +11,9 @@
 //! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
-use super::leaf::Via;
 use super::remote::RemoteTargets;
 use super::rules::{Access, access, mapped, may_receive};
+use super::source::Via;
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::remote_sub::RemoteSub;

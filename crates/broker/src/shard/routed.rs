@@ -7,9 +7,9 @@
 use super::Shard;
 use super::fanout::traced::Marked;
 use super::fanout::{Message, Published, Publisher};
-use super::leaf::{Source, Via};
 use super::route::{RouteScope, RouteTarget};
 use super::rules::Access;
+use super::source::{Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports;

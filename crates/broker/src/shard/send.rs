@@ -4,9 +4,9 @@
 //! who that is, is found once for each address of the buffer (`AddressTargets`), and the frames
 //! that the buffer holds are staged as they are. Rows `c-ordered-*`, `c-fetch-none`.
 
-use super::leaf::Via;
 use super::route::{RouteScope, RouteTarget};
 use super::rules::{Access, access};
+use super::source::Via;
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
 use crate::log::Level;

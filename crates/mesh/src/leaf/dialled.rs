@@ -1,5 +1,6 @@
 //! The handshake of a link that was dialled: the hub's INFO, CONNECT, and the INFO that answers it.
 
+use super::LeafEntry;
 use super::handshake::{check_cluster, denied_by_default};
 use super::session::{LeafPhase, LeafSession};
 use myelin_auth::{Permissions, SubjectRules};
@@ -33,6 +34,11 @@ impl LeafSession {
         if info.client_id == 0 || info.leafnode_urls.is_empty() && !info.info_on_connect {
             self.log(Level::Error, format_args!("attempted to connect to wrong port"));
             return Err(CloseReason::WrongPort);
+        }
+        if info.tls_required {
+            // Nothing that logs this server in may be said in the clear.
+            self.log(Level::Error, format_args!("TLS is required by the hub, and not supported yet"));
+            return Err(CloseReason::TlsHandshake);
         }
         if self.negotiates(&info, now)? {
             return Ok(());
@@ -130,7 +136,7 @@ impl LeafSession {
         self.is_counted = true;
         self.known().update(|facts| facts.remote_account.clone_from(&info.remote_account));
         let permissions = self.permissions_of_hub(account.is_system())?;
-        if !self.nodes().enter(self.known()) {
+        if self.nodes().enter(self.known()) == LeafEntry::Stopping {
             return Err(CloseReason::ServerShutdown);
         }
         self.log_domains(account.is_system());

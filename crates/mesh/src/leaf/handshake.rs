@@ -1,5 +1,6 @@
 //! The handshake of a link that was accepted: INFO, CONNECT, credentials to an account.
 
+use super::LeafEntry;
 use super::config::version_numbers;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
@@ -131,10 +132,11 @@ impl LeafSession {
             }
             self.deny_login(connect)
         })?;
-        self.check_connect(connect)?;
         let Some(account) = self.broker().account(&self.account_of(&identity)) else {
             return Err(self.deny_login(connect));
         };
+        self.known().update(|facts| facts.account = account.name().to_owned());
+        self.check_connect(connect)?;
         let is_new = account.enter_as_leaf_node();
         if !is_new {
             self.fail(format_args!("maximum account active connections exceeded"));
@@ -149,8 +151,12 @@ impl LeafSession {
         let not_taken = not_sent.clone();
         not_sent.extend(connect.deny_pub.iter().cloned());
         let permissions = self.permissions_for(identity.permissions.clone(), not_sent, not_taken)?;
-        if !self.nodes().enter(self.known()) {
-            return Err(CloseReason::ServerShutdown);
+        match self.nodes().enter(self.known()) {
+            LeafEntry::Stopping => return Err(CloseReason::ServerShutdown),
+            LeafEntry::Replaced => {
+                self.log(Level::Warn, format_args!("Replacing connection from same server"));
+            }
+            LeafEntry::New => {}
         }
         self.log_domains(account.is_system());
         self.say_permissions(identity.permissions.as_ref());

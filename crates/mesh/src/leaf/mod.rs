@@ -91,6 +91,16 @@ impl LeafState {
     }
 }
 
+/// Outcome for a link that was to be entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeafEntry {
+    /// The server stops.
+    Stopping,
+    New,
+    /// The link stands in the place of an older one.
+    Replaced,
+}
+
 /// All links with leaf nodes and hubs.
 pub struct LeafNodes {
     config: RwLock<Arc<LeafConfig>>,
@@ -135,13 +145,13 @@ impl LeafNodes {
         PeerInfo { cluster, ..self.config().info.clone() }
     }
 
-    /// Enters a link whose handshake is over; false when the server stops. A leaf node that has a
-    /// link already, which it does not seem to know of, gets this one instead.
-    pub(crate) fn enter(&self, link: &Arc<LeafState>) -> bool {
+    /// Enters a link whose handshake is over. A leaf node that has a link already, which it does
+    /// not seem to know of, gets this one instead.
+    pub(crate) fn enter(&self, link: &Arc<LeafState>) -> LeafEntry {
         let facts = link.facts();
         let mut state = lock(&self.state);
         if state.is_stopping {
-            return false;
+            return LeafEntry::Stopping;
         }
         let is_same = |other: &&Arc<LeafState>| {
             let other = other.facts();
@@ -154,12 +164,13 @@ impl LeafNodes {
         let old = state.links.iter().find(|other| !facts.did_solicit && is_same(other)).cloned();
         state.links.push(Arc::clone(link));
         drop(state);
+        let is_replaced = old.is_some();
         if let Some(old) = old {
             old.conn.say(format!("-ERR '{}'\r\n", CloseReason::DuplicateLeafNode.text()).as_bytes());
             old.conn.close(CloseReason::DuplicateLeafNode);
         }
         self.host.count_changed(&facts.account);
-        true
+        if is_replaced { LeafEntry::Replaced } else { LeafEntry::New }
     }
 
     /// Whether an account has a leaf node of this cluster.

@@ -37,6 +37,10 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     if leaf_nodes.remotes.iter().any(|remote| remote.urls.iter().any(myelin_conf::Url::is_web_socket)) {
         return lacks("a remote of \"leafnodes\" with ws:// or wss:// needs leaf nodes over WebSocket");
     }
+    if leaf_nodes.remotes.iter().flat_map(|remote| &remote.urls).any(|url| url.reveal().starts_with("tls://"))
+    {
+        return lacks("a remote of \"leafnodes\" with tls:// needs TLS for leaf nodes");
+    }
     let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
     if leaf_nodes.listener.port.is_some() && asks {
         return lacks(
@@ -106,7 +110,7 @@ fn peer_info(options: &Options, broker: &Broker, port: u16) -> Result<PeerInfo, 
         jetstream: info.jetstream,
         ip: url.clone(),
         domain: info.domain,
-        api_lvl: crate::lifecycle::API_LEVEL,
+        api_lvl: info.api_lvl,
         info_on_connect: true,
         leafnode_urls: if leaf_nodes.no_advertise { Vec::new() } else { vec![url] },
         ..PeerInfo::default()

@@ -4,8 +4,8 @@
 //! they are busy. Whoever has something for the other side stages it, as for a client.
 //!
 //! Where there is TLS its handshake comes before everything else, and runs where clients'
-//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe this
-//! port.
+//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe
+//! this port.
 
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};

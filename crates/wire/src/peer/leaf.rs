@@ -75,6 +75,10 @@ impl LeafConnect {
     /// # Errors
     /// When it is no JSON object, or a field has another type.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+        // A list would be taken for the fields in their order.
+        if json.first().is_some_and(|first| *first != b'{') {
+            return Err(serde::de::Error::custom("CONNECT is no JSON object"));
+        }
         serde_json::from_slice(json)
     }
 
