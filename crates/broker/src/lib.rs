@@ -15,6 +15,11 @@
 //! `shard/service_import.rs` (another account), `shard/fanout/traced.rs` (a trace),
 //! `shard/service_queue.rs` (a stream or another service).
 //!
+//! Files import downwards: plain data (`conn_details.rs`, `imports/config.rs`), connections with
+//! their parts and subscriptions, services, accounts with their imports, links, the broker, shards,
+//! sessions. A service sees its shard by a trait ([`Serving`]), an account tells other servers by
+//! one (`cluster.rs`), and an outbox does not know what waits for it (`waiter.rs`).
+//!
 //! # Where to look
 //!
 //! - What a verb does: `session/`, a file per family. What the log says of a client:
@@ -64,6 +69,7 @@ mod shard;
 mod subscription;
 mod traffic;
 mod unguessable;
+mod waiter;
 mod watch;
 
 #[cfg(test)]

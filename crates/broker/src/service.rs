@@ -10,8 +10,6 @@ use crate::imports::{ServiceLink, ShadowService};
 use crate::service_batch::ServiceBatch;
 use myelin_subject::Subscribed;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::cmp::Ordering;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -115,42 +113,6 @@ pub enum TraceRole<'a> {
     System,
     /// The service stands for one of an account that imports the message.
     Import(&'a ShadowService),
-}
-
-/// A service that waits for something. Equal when it is the same one.
-#[derive(Clone)]
-pub(crate) struct Waiter(pub(crate) Arc<dyn Service>);
-
-impl Waiter {
-    fn address(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
-    }
-}
-
-impl PartialEq for Waiter {
-    fn eq(&self, other: &Self) -> bool {
-        self.address() == other.address()
-    }
-}
-
-impl Eq for Waiter {}
-
-impl PartialOrd for Waiter {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiter {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.address().cmp(&other.address())
-    }
-}
-
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Waiter({:#x})", self.address())
-    }
 }
 
 /// Receiver of what matches a pattern that is no client.

@@ -55,6 +55,12 @@ pub trait SnapshotSource: Send + Sync {
     /// than asking for one after the other.
     fn accounts(&self) -> Vec<AccountSnapshot>;
 
+    /// Accounts that have connections of clients or leaf nodes, in the same order. May give others
+    /// too, but that costs their copies.
+    fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
+        self.accounts()
+    }
+
     /// The clients of an account that are connected now, or those of all (`""`), in any order. May
     /// give others too, but that costs their copies.
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot>;

@@ -1,6 +1,7 @@
 //! The life of the server: start, serve, lame duck, end.
 
 mod addresses;
+mod control;
 mod log;
 
 use crate::http::{self, Scheme};
@@ -10,7 +11,7 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
-use crate::shard::{LOOKUPS, Mail, Mailbox, Permits, ShardThread};
+use crate::shard::{Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
@@ -19,6 +20,7 @@ use crate::{
     banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
+use control::Control;
 use log::BrokerLog;
 use myelin_auth::callout::ServerKeys;
 use myelin_broker::{Broker, LinkTerms};
@@ -34,7 +36,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -43,10 +45,6 @@ pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 pub(crate) const API_LEVEL: i32 = 5;
-
-/// Threads for what may take long (removals, files), beside one per core for bcrypt and one for
-/// handshakes.
-const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
 #[derive(Debug)]
@@ -106,13 +104,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
 }
 
 fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
-    let control = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(2 * process::cores() + LOOKUPS + BLOCKING_THREADS)
-        .thread_name("control")
-        .enable_all()
-        .build()
-        .map_err(failed("cannot start threads"))?;
+    let control = Control::start().map_err(failed("cannot start threads"))?;
     let signals = {
         let _inside = control.enter();
         Signals::install().map_err(failed("cannot handle signals"))?
@@ -152,7 +144,7 @@ struct SystemServices {
 }
 
 impl Server {
-    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
+    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Control) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
         let links = leaf::check(options).and_then(|()| cluster::terms(options)).map_err(StartError::new)?;
@@ -262,7 +254,7 @@ impl Server {
     /// Handles signals until one of them ends the server. This runs on the main thread, not on the
     /// runtime's: a reload may read files and open a log here, and holds up nothing but the next
     /// signal.
-    fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
+    fn serve(mut self, control: &Control, mut signals: Signals, read_again: ReadAgain<'_>) {
         let revoked = self.ocsp.end();
         control.block_on(async {
             loop {

@@ -8,11 +8,14 @@ mod accounts;
 mod configured;
 mod connections;
 mod jetstream;
+mod queues;
+
+pub(crate) use queues::Count;
 
 use crate::http::RequestCounts;
 use crate::jetstream::Current;
 use crate::logging::Logger;
-use crate::ocsp;
+use crate::ocsp::OcspCache;
 use crate::process::{self, Meter};
 use crate::supervise::{self, SupervisedPart};
 use configured::Configured;
@@ -32,10 +35,11 @@ use myelin_monitor::{
     WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
+use queues::{WatchedQueues, queue};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// The ports that were bound and are shown so.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,15 +58,12 @@ pub(crate) struct Monitor {
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
     jetstream: Arc<Current>,
-    ocsp: OnceLock<Arc<ocsp::Current>>,
+    ocsp: OnceLock<Arc<OcspCache>>,
     /// The cluster and the port for routes.
     cluster: OnceLock<(Arc<Mesh>, u16)>,
     leaf_nodes: OnceLock<Arc<LeafNodes>>,
-    queues: Mutex<Vec<(Cow<'static, str>, Count)>>,
+    queues: WatchedQueues,
 }
-
-/// Counts what waits in a queue.
-pub(crate) type Count = Box<dyn Fn() -> usize + Send + Sync>;
 
 impl Monitor {
     /// To be called inside the control runtime, which keeps `meter` going.
@@ -85,13 +86,13 @@ impl Monitor {
             ocsp: OnceLock::new(),
             cluster: OnceLock::new(),
             leaf_nodes: OnceLock::new(),
-            queues: Mutex::default(),
+            queues: WatchedQueues::default(),
         })
     }
 
     /// Shows a queue between threads from now on.
     pub(crate) fn watch_queue(&self, name: impl Into<Cow<'static, str>>, count: Count) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name.into(), count));
+        self.queues.add(name.into(), count);
     }
 
     /// Shows another configuration from now on, loaded at this moment.
@@ -131,7 +132,7 @@ impl Monitor {
     }
 
     /// Shows the cache of OCSP from now on.
-    pub(crate) fn set_ocsp(&self, cache: Arc<ocsp::Current>) {
+    pub(crate) fn set_ocsp(&self, cache: Arc<OcspCache>) {
         let _ = self.ocsp.set(cache);
     }
 
@@ -150,6 +151,12 @@ impl Monitor {
         let jetstream = running.is_some_and(|running| jetstream::is_enabled(&running, account.name()));
         let snapshot = accounts::with_claims(accounts::snapshot(account, moved, since), &self.broker);
         AccountSnapshot { jetstream, ..snapshot }
+    }
+
+    fn account_snapshots(&self, is_wanted: impl Fn(&Account) -> bool) -> Vec<AccountSnapshot> {
+        let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
+        let accounts = accounts::ordered(&self.broker, is_wanted);
+        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
     }
 
     fn identity(&self) -> ServerIdentity {
@@ -291,7 +298,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn account_names(&self) -> Vec<String> {
-        accounts::ordered(&self.broker).iter().map(|account| account.name().to_owned()).collect()
+        accounts::ordered(&self.broker, |_| true).iter().map(|account| account.name().to_owned()).collect()
     }
 
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
@@ -302,9 +309,11 @@ impl SnapshotSource for Monitor {
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {
-        let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
-        let accounts = accounts::ordered(&self.broker);
-        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
+        self.account_snapshots(|_| true)
+    }
+
+    fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
+        self.account_snapshots(|account| account.connections() > 0)
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
@@ -430,12 +439,7 @@ impl SnapshotSource for Monitor {
 
     /// Compat: under the names of the reference's queues, as far as there is something like them.
     fn queues(&self) -> Vec<QueueSnapshot> {
-        let queue =
-            |name: String, pending: usize| QueueSnapshot { name, pending: pending as u64, in_progress: 0 };
-        let watched = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut queues: Vec<_> =
-            watched.iter().map(|(name, count)| queue(name.clone().into_owned(), count())).collect();
-        drop(watched);
+        let mut queues = self.queues.snapshot();
         for account in self.jetstream.get().iter().flat_map(|jetstream| jetstream.accounts()) {
             let name = account.account().name();
             let streams = account.streams();

@@ -11,7 +11,7 @@
 use super::fanout::{Fanout, Publisher};
 use super::route::{ClientTarget, Route};
 use super::source::Via;
-use super::staging::FrameParts;
+use super::staging::{FrameParts, Placed};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::LeafRole;
@@ -197,6 +197,17 @@ fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
         // Groups that the other server has chosen have their turn where no member is here.
         matched.queues.clear();
     }
+}
+
+/// Tail of a message, which shows so many bytes of headers.
+fn tail_of(reply: &[u8], header_len: Option<usize>, body: &[u8]) -> Vec<u8> {
+    let (mut tail, mut digits, mut size) = (Vec::with_capacity(body.len() + 64), Vec::new(), Vec::new());
+    if let Some(header_len) = header_len {
+        encode::number(&mut digits, header_len);
+    }
+    encode::number(&mut size, body.len());
+    encode::tail(&mut tail, reply, &digits, &size, body);
+    tail
 }
 
 /// Groups for which a link was chosen: the places of link and group.
@@ -397,38 +408,33 @@ impl Fanout<'_> {
                 shared_tail: shared.as_ref(),
                 payload: message.body.len(),
             };
-            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
-            self.log_remote(conn, (&frame, placed.dropped), message.body, message.header_len);
-            placed
+            self.stage_frame(conn, frame, message.body, message.header_len)
         } else {
-            let body = if has_headers { message.body } else { &message.body[message.header_len..] };
-            let (mut tail, mut digits, mut size) =
-                (Vec::with_capacity(body.len() + 64), Vec::new(), Vec::new());
-            if has_headers || says_none {
-                encode::number(&mut digits, if has_headers { message.header_len } else { 0 });
-            }
-            encode::number(&mut size, body.len());
-            encode::tail(&mut tail, if is_grouped { &[] } else { reply }, &digits, &size, body);
+            let (body, header_len) = match has_headers {
+                true => (message.body, message.header_len),
+                false => (&message.body[message.header_len..], 0),
+            };
+            let shown = (has_headers || says_none).then_some(header_len);
+            let tail = tail_of(if is_grouped { &[] } else { reply }, shown, body);
             let frame = FrameParts { head: &head, tail: &tail, shared_tail: None, payload: body.len() };
-            let placed = self.staging.frame(conn, frame, self.pool, self.settings);
-            let header_len = if has_headers { message.header_len } else { 0 };
-            self.log_remote(conn, (&frame, placed.dropped), body, header_len);
-            placed
+            self.stage_frame(conn, frame, body, header_len)
         };
         *self.head = head;
         self.note(placed)
     }
 
-    /// Logs what was staged for a link, where protocol lines are logged.
-    fn log_remote(
-        &self,
-        conn: &Conn,
-        (frame, is_dropped): (&FrameParts<'_>, bool),
+    /// Stages a frame for a link, and logs it where protocol lines are logged.
+    fn stage_frame(
+        &mut self,
+        conn: &Arc<Conn>,
+        frame: FrameParts<'_>,
         body: &[u8],
         header_len: usize,
-    ) {
-        if self.from.logs_protocol && !is_dropped {
+    ) -> Placed {
+        let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+        if self.from.logs_protocol && !placed.dropped {
             self.broker.log_delivery(conn, (frame.head, frame.tail), body, header_len);
         }
+        placed
     }
 }

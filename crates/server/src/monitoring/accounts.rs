@@ -13,9 +13,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// All accounts by name. The reference lists them in the order of a hash table.
-pub(super) fn ordered(broker: &Broker) -> Vec<Arc<Account>> {
+/// Accounts by name, of those that are wanted. The reference lists them in the order of a hash
+/// table.
+pub(super) fn ordered(broker: &Broker, is_wanted: impl Fn(&Account) -> bool) -> Vec<Arc<Account>> {
     let mut accounts = broker.accounts();
+    accounts.retain(|account| is_wanted(account));
     accounts.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     accounts
 }

@@ -294,3 +294,21 @@ fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     minlz::Reader::new(packed).take(LONGEST).read_to_end(&mut raw)?;
     Ok(raw)
 }
+
+/// The cache in use, for monitoring.
+#[derive(Default)]
+pub(crate) struct OcspCache(Mutex<Option<Arc<Cache>>>);
+
+impl OcspCache {
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        self.get()?.stats()
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<Cache>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, cache: Option<Arc<Cache>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cache;
+    }
+}

@@ -21,7 +21,7 @@ mod staple;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use myelin_conf::options::{OcspPeerOptions, Options, TlsOptions};
@@ -35,7 +35,7 @@ use crate::system::System;
 use crate::tls::{LinkOffer, Staple, TlsTerms, authorities};
 pub(crate) use base64::{decode as from_base64, encode as to_base64};
 use cache::Cache;
-pub(crate) use cache::Stats;
+pub(crate) use cache::OcspCache;
 pub(crate) use certificate::fingerprint;
 use peer::Advise;
 pub(crate) use peer::{OcspFinding, PeerCheck, verified_chains};
@@ -51,29 +51,11 @@ pub(crate) struct Ocsp {
     system: Arc<OnceLock<Arc<System>>>,
     /// Told when the server has to end, because its certificate was revoked.
     end: Arc<Notify>,
-    cache: Arc<Current>,
+    cache: Arc<OcspCache>,
     /// Answers about other servers.
     link_cache: Arc<Cache>,
     monitors: Vec<Monitor>,
     saving: Option<Saving>,
-}
-
-/// The cache in use, for monitoring.
-#[derive(Default)]
-pub(crate) struct Current(Mutex<Option<Arc<Cache>>>);
-
-impl Current {
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        self.get()?.stats()
-    }
-
-    fn get(&self) -> Option<Arc<Cache>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, cache: Option<Arc<Cache>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cache;
-    }
 }
 
 /// Kind of the listener for other servers.
@@ -147,7 +129,7 @@ impl Ocsp {
         Arc::clone(&self.end)
     }
 
-    pub(crate) fn cache(&self) -> Arc<Current> {
+    pub(crate) fn cache(&self) -> Arc<OcspCache> {
         Arc::clone(&self.cache)
     }
 

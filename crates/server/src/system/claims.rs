@@ -1,7 +1,7 @@
 //! Requests about tokens of accounts (`$SYS.REQ.CLAIMS.*`), where operators are trusted.
 
 use super::System;
-use super::intake::SystemRequest;
+use super::request::SystemRequest;
 use crate::resolver::Updated;
 use crate::shard::Mail;
 use myelin_broker::ServerInfo;

@@ -10,9 +10,10 @@
 
 use super::schedule::EventSchedule;
 use super::tokens::TokenQuestions;
-use super::{Job, System, lock};
+use super::{Job, System};
 use crate::resolver::TokenPeers;
 use myelin_broker::{Broker, ConnectionCount, Reach, Service, ServiceBatch, ServiceShard};
+use myelin_stdx::sync::lock;
 use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

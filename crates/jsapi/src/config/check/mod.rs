@@ -12,14 +12,13 @@ mod transforms;
 mod window;
 
 pub(super) use origins::{mirror_filter, source_filters};
-pub(super) use predicates::collide;
 pub use predicates::is_asset_name;
 pub(super) use subjects::overlap;
 
 use super::{Limits, OtherStreams, StreamConfig};
 use crate::error::ApiError;
 use myelin_stdx::seq::MAX_SEQ;
-use predicates::{invalid, is_within, pedantic_about};
+use predicates::{collide, invalid, is_within, pedantic_about};
 
 const MAX_NAME: usize = 255;
 const MAX_DESCRIPTION: usize = 4 * 1024;

@@ -211,7 +211,7 @@ const OF_2_9: &str = "CONNECT {\"echo\":true,\"verbose\":false,\"pedantic\":fals
     \"port\":1,\"headers\":true,\"max_payload\":1048576,\"nonce\":\"z6IpgtJGTndyrMM\",\"cluster\":\"C\",\
     \"connect_urls\":[\"192.0.2.2:14299\"],\"lnoc\":true} \r\n";
 
-/// Lines that are said after everything of before was dealt with.
+/// Everything that is said up to a PONG.
 fn until_pong(stream: &mut TcpStream) -> String {
     stream.write_all(b"PING\r\n").expect("it reads");
     let mut all = String::new();

@@ -216,3 +216,31 @@ fn clients_of_websocket_are_told_of_all_servers() {
         }
     }
 }
+
+/// Subscriptions of an account are those of clients, of the server itself and of other servers, on
+/// all pages alike.
+#[test]
+fn subscriptions_of_servers_are_counted() {
+    let more =
+        "accounts {\n $SYS { users [{user: s, password: s}] }\n A { users [{user: a, password: a}] }\n}";
+    let Some(members) = cluster(&[Ours, Reference], more) else { return };
+    let count = |member: &Member| {
+        let page = member.server.page("/accountz?acc=A");
+        page["account_detail"]["subscriptions"].as_u64().expect("a number")
+    };
+    let before = count(&members[0]);
+    assert_eq!(before, 4, "the services of the system account that every account imports");
+    assert_eq!(count(&members[1]), before);
+    let mut client = super::accounts::login(&members[0], "a");
+    client.send("SUB one 1\r\nSUB two q 2\r\n");
+    client.barrier();
+    for member in &members {
+        eventually("the client's are counted", || count(member) == before + 2);
+        let page = member.server.page("/subsz?acc=A&subs=1");
+        assert_eq!(page["num_subscriptions"], before + 2, "{page}");
+        let listed = page["subscriptions_list"].as_array().expect("subscriptions");
+        assert!(listed.iter().any(|sub| sub["subject"] == "$SYS.REQ.USER.INFO"), "{page}");
+    }
+    let [ours, reference] = [0, 1].map(|at| members[at].server.page("/varz")["subscriptions"].as_u64());
+    assert!(ours.expect("a number") > 40 && reference.expect("a number") > 40, "{ours:?} {reference:?}");
+}

@@ -4,6 +4,9 @@ use super::{MIXES, Member, Ours, Reference, ServerKind, free_port, settle, two, 
 use crate::process::Setup;
 use crate::responder::{Responder, Says};
 use crate::tls::Lab;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use sha2::{Digest as _, Sha256};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -52,11 +55,15 @@ fn links_are_encrypted() {
 fn a_server_of_another_authority_is_not_linked() {
     let (lab, stranger) = labs();
     let (known, unknown) = (lab.block("ca_file: \"@ca.pem\""), stranger.block("ca_file: \"@ca.pem\""));
+    let shown = CertificateDer::from_pem_file(lab.file("server.pem")).expect("the lab signs");
+    let fingerprint: String = Sha256::digest(&shown).iter().map(|byte| format!("{byte:02x}")).collect();
     for kinds in MIXES {
         let Some([a, b]) = two(kinds, [&known, &unknown]) else { continue };
         let text = "TLS route handshake error: tls: failed to verify certificate: x509: certificate signed by \
                     unknown authority";
         b.server.wait_for_log(text);
+        // Which certificate it was stands behind.
+        b.server.wait_for_log(&format!("(CN=rcgen self signed cert SHA-256: {fingerprint})"));
         b.server.wait_for_log("Router connection closed: TLS Handshake Failure");
         a.server.wait_for_log("TLS route handshake error: remote error: tls: ");
         assert_eq!([a.links(), b.links()], [0, 0]);
@@ -85,7 +92,10 @@ fn a_certificate_bears_the_name_of_the_route() {
         let Some(a) = Member::with(kinds[0], "S0", ports[0], &[], &block) else { continue };
         let by_address = format!("{block} routes: [\"nats://127.0.0.1:{}\"]", ports[0]);
         let Some(b) = Member::with(kinds[1], "S1", ports[1], &[], &by_address) else { continue };
-        b.server.wait_for_log("TLS route handshake error: tls: failed to verify certificate: x509: ");
+        b.server.wait_for_log(
+            "TLS route handshake error: tls: failed to verify certificate: x509: cannot validate certificate for \
+             127.0.0.1 because it doesn't contain any IP SANs (CN=rcgen self signed cert SHA-256: ",
+        );
         assert_eq!(b.links(), 0);
         drop(b);
         let by_name = format!("{block} routes: [\"nats://localhost:{}\"]", ports[0]);
