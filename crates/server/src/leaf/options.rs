@@ -37,9 +37,13 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     if leaf_nodes.remotes.iter().any(|remote| remote.urls.iter().any(myelin_conf::Url::is_web_socket)) {
         return lacks("a remote of \"leafnodes\" with ws:// or wss:// needs leaf nodes over WebSocket");
     }
-    if leaf_nodes.remotes.iter().flat_map(|remote| &remote.urls).any(|url| url.reveal().starts_with("tls://"))
-    {
-        return lacks("a remote of \"leafnodes\" with tls:// needs TLS for leaf nodes");
+    // An empty block, which the table of options lets pass, means TLS, too.
+    let wants_tls = leaf_nodes.tls.is_some()
+        || leaf_nodes.remotes.iter().any(|remote| {
+            remote.tls.is_some() || remote.urls.iter().any(|url| url.reveal().starts_with("tls://"))
+        });
+    if wants_tls {
+        return lacks("\"leafnodes\" with tls{} or tls:// needs TLS for leaf nodes");
     }
     let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
     if leaf_nodes.listener.port.is_some() && asks {
@@ -197,4 +201,27 @@ fn leaf_url(url: &myelin_conf::Url) -> LeafUrl {
         url.login().map(|(user, password)| (user, password.map(|password| password.reveal().to_owned())));
     let port = url.port().and_then(|port| port.parse().ok()).unwrap_or(0);
     LeafUrl { host: url.host().to_owned(), port, login }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    /// Nothing that is not there is passed over: the start says what is missing.
+    #[test]
+    fn what_leaf_nodes_lack_is_named() {
+        let remote = |more: &str| format!("leafnodes {{ remotes: [{{ {more} }}] }}");
+        let cases = [
+            (remote("url: \"nats://h:1\", tls {}"), "needs TLS for leaf nodes"),
+            (remote("url: \"tls://h:1\""), "needs TLS for leaf nodes"),
+            (remote("url: \"ws://h:1\""), "needs leaf nodes over WebSocket"),
+        ];
+        let options =
+            |text: &str| myelin_conf::load_text(text.as_bytes(), &|_| None).expect("it can be read").options;
+        for (text, expected) in cases {
+            let complaint = check(&options(&text)).expect_err("it is missing");
+            assert!(complaint.contains(expected), "{text}: {complaint}");
+        }
+        assert_eq!(check(&options(&remote("url: \"nats://h:1\""))), Ok(()));
+    }
 }
