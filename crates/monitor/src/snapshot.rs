@@ -55,8 +55,7 @@ pub trait SnapshotSource: Send + Sync {
     /// than asking for one after the other.
     fn accounts(&self) -> Vec<AccountSnapshot>;
 
-    /// Accounts that have connections of clients or leaf nodes, in the same order. May give others
-    /// too, but that costs their copies.
+    /// Accounts with connections, in the same order. May give others too, which costs their copies.
     fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
         self.accounts()
     }
@@ -126,7 +125,7 @@ pub trait SnapshotSource: Send + Sync {
         HashMap::new()
     }
 
-    /// Links to other servers.
+    /// Links with leaf nodes and hubs.
     fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
         Vec::new()
     }
