@@ -29,7 +29,7 @@ pub fn write(out: &mut Vec<u8>, time: Timestamp) {
     out.push(b'Z');
 }
 
-/// A time of day in UTC; times before 1970 are taken for its beginning, times that nanoseconds cannot
+/// A time of day in UTC. One before 1970 is taken for its beginning, one that nanoseconds cannot
 /// hold for the last that they can.
 #[must_use]
 pub fn of_system_time(time: SystemTime) -> String {
