@@ -49,7 +49,6 @@ mod conn_details;
 mod conn_shared;
 mod delivery_rights;
 mod elsewhere;
-mod go_time;
 mod imports;
 mod jwt_accounts;
 mod link;

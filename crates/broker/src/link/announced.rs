@@ -24,7 +24,7 @@ pub(crate) struct Announced {
     /// Made for the first subscription.
     parts: OnceLock<Box<[Mutex<InterestPart>]>>,
     hasher: foldhash::fast::RandomState,
-    /// By which the account finds its place in a pool.
+    /// Hash of the account's name, which gives its place in a pool.
     hash: u32,
     /// Links with leaf nodes and hubs.
     pub(super) leafs: ArcSwap<Vec<Arc<Conn>>>,

@@ -120,7 +120,8 @@ impl Link {
     /// A message has come from the other side.
     ///
     /// # Errors
-    /// When it may not send that. A hub's link ends then; what a hub sends is passed over.
+    /// When a leaf node may not send that, which ends its link. What a hub may not send is passed
+    /// over, and the link stays.
     pub fn publish_leaf(
         &mut self,
         shard: &mut Shard,
