@@ -266,11 +266,8 @@ fn dial() -> Dial {
 }
 
 fn config((pool_size, dedicated): (u32, Vec<String>), has_login: bool, compresses: bool) -> MeshConfig {
-    let login = || Login {
-        user: "u".into(),
-        password: StoredSecret::Plain(Secret::new("p")),
-        own: "p".into(),
-    };
+    let login =
+        || Login { user: "u".into(), password: StoredSecret::Plain(Secret::new("p")), own: "p".into() };
     MeshConfig {
         info: PeerInfo {
             id: "NA".into(),
