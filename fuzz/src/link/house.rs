@@ -202,6 +202,7 @@ impl LinkHouse {
                     peer.need = need;
                 }
                 Next::Flush => peer.need = 1,
+                Next::Check(login) => unreachable!("a route has nothing to check: {login:?}"),
             }
             self.flush(peer);
             if switched.is_some() {
