@@ -73,22 +73,3 @@ fn the_first_message_is_there_for_who_asks() {
     let answer = answers.iter().next().expect("there is one");
     assert!(String::from_utf8_lossy(answer.payload).contains(r#""data":"b25l""#));
 }
-
-/// A direct get of a message that may not be shown yet, and of which nobody else hears, is answered
-/// as soon as it may.
-#[test]
-fn a_direct_get_waits_for_the_mark() {
-    let mut house = House::new();
-    house.create(StreamConfig { allow_direct: true, ..stream("S") });
-    house.say("S.x", "", "one");
-    house.flush();
-    while house.step_without_jobs() {}
-    let heard = house.hear("inbox");
-    house.say("$JS.API.DIRECT.GET.S", "inbox", r#"{"seq":1}"#);
-    while house.step_without_jobs() {}
-    assert_eq!(house.stream("S").reader().release().seq(), 0, "its mark is not stated yet");
-    assert_eq!(lock(&heard).len(), 0, "nothing is shown that may be lost");
-    house.settle();
-    assert_eq!(lock(&heard).len(), 1, "there is one answer");
-    assert!(lock(&heard)[0].contains("Nats-Sequence: 1"), "{:?}", lock(&heard));
-}
