@@ -50,10 +50,10 @@ pub struct LinkWrites {
     pub closes: bool,
 }
 
-/// How long other servers may take nothing, by what they are.
+/// Times for which other servers may take nothing, by what they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WritesByKind {
-    /// Those of the cluster.
+    /// Links of routes, to other servers of the cluster.
     pub routes: LinkWrites,
     /// Leaf nodes and hubs.
     pub leaf_nodes: LinkWrites,
