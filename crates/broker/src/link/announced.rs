@@ -75,8 +75,10 @@ impl Announced {
         let now = count(before);
         if now == 0 {
             part.local.remove(&key[..]);
+        } else if let Some(count) = part.local.get_mut(&key[..]) {
+            *count = now;
         } else {
-            part.local.insert(key.clone().into_boxed_slice(), now);
+            part.local.insert(key.as_slice().into(), now);
         }
         self.tell_leafs_of_own(&part, &key, (before, now));
         // Of a plain subject only the first and the last are of interest elsewhere.
