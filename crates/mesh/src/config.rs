@@ -111,8 +111,8 @@ pub struct MeshConfig {
 }
 
 impl MeshConfig {
-    /// Configuration with one link to each server, without logins, permissions or compression. Times
-    /// and counts are those that options have by default.
+    /// Configuration with one link to each server, without logins, permissions or compression.
+    /// Times and counts are those that options have by default.
     pub fn plain(info: PeerInfo) -> Self {
         Self {
             info,
