@@ -1,4 +1,4 @@
-//! What can go wrong in a benchmark, in words that a person at a terminal can act on.
+//! Errors of a benchmark, in words that a person at a terminal can act on.
 //!
 //! Owns the one error type of `bench`. A run that lost a message is an error, never a slow result.
 

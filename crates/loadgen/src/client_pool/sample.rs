@@ -1,5 +1,4 @@
-//! What one client did, and what all of them did together, in the lines and columns of
-//! `nats bench`.
+//! Figures of one client, and of all clients together, in the lines and columns of `nats bench`.
 //!
 //! Owns the arithmetic of rates and latencies and the shapes of the report and of the CSV. Prints
 //! nothing.
@@ -11,7 +10,7 @@ use hdrhistogram::Histogram;
 use crate::pubsub::request::new_latencies;
 use crate::units::{binary, grouped, with_two_digits};
 
-/// What one client did.
+/// Figures of one client.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Messages done.

@@ -12,12 +12,12 @@ use std::net::TcpStream;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// What one frame carries at most.
+/// Largest content of one frame, in bytes.
 const PIECE: usize = 64 * 1024;
 
 const HEAD_LIMIT: usize = 16 * 1024;
 
-/// What a message ends with that was compressed, and what is left out of it on the wire.
+/// End of every compressed message, which is left out of it on the wire.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// A socket whose opening handshake is through.

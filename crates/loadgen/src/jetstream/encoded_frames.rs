@@ -1,7 +1,7 @@
 //! Frames that were encoded before the clock started, and which part of them is on its way.
 //!
-//! Owns the bytes and the places in them that change from one use to the next. Sends nothing: who
-//! owns the socket takes the unsent part and says how much of it went.
+//! Owns the bytes and the places in them that change from one use to the next. Sends nothing: the
+//! owner of the socket takes the unsent part and says how much of it went.
 
 use std::ops::Range;
 
@@ -78,7 +78,7 @@ impl EncodedFrames {
         self.unsent = self.start(messages.start)..self.start(messages.end);
     }
 
-    /// What is still to be sent.
+    /// Staged bytes that are still to be sent.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.bytes[self.unsent.clone()]
     }

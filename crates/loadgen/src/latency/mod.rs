@@ -8,7 +8,7 @@
 //! `pending` turns arrivals into latencies, `respond` is the other side, `null` is what the driver
 //! itself adds.
 //!
-//! Whoever measures a system that does not speak NATS takes `Schedule` and `Pending`, and makes an
+//! A driver of a system that does not speak NATS takes `Schedule` and `Pending`, and makes an
 //! `LatencyOutcome` of them.
 
 pub(crate) mod driver;
@@ -77,7 +77,7 @@ pub struct LatencySettings {
     pub size: usize,
     /// Messages per second, all connections together.
     pub rate: u64,
-    /// Connections that send; as many others receive where it is not the same ones.
+    /// Connections that send; as many others receive, unless the senders do so themselves.
     pub connections: usize,
     /// Messages that one connection may have under way; `None` for any number.
     pub outstanding: Option<u64>,
@@ -85,7 +85,7 @@ pub struct LatencySettings {
     pub warming: Duration,
     /// Without the warming.
     pub duration: Duration,
-    /// What subjects begin with.
+    /// Start of the run's subjects.
     pub subject: String,
     /// Where a stream keeps them, in the modes that have one.
     pub storage: Storage,
@@ -95,7 +95,7 @@ pub struct LatencySettings {
     pub meter: Option<Meter>,
 }
 
-/// What a run gave.
+/// Result of one latency run.
 #[derive(Clone, Debug)]
 pub struct LatencyOutcome {
     /// Messages that were counted.
@@ -151,7 +151,8 @@ impl LatencyMode {
         }
     }
 
-    /// What is usual: who asks waits for the answer, who publishes does not.
+    /// Usual limit of messages under way on a connection: one for requests, whose client waits for
+    /// the answer; none for published messages.
     pub fn usual_outstanding(self) -> Option<u64> {
         (self == Self::Request).then_some(1)
     }
@@ -173,7 +174,7 @@ impl LatencySettings {
         format!("{} @{}/s{times}", size_text(self.size), self.rate)
     }
 
-    /// What was done, in one line.
+    /// Description of the workload, in one line.
     pub fn workload(&self) -> String {
         let outstanding = match self.outstanding {
             Some(count) => format!("{count} under way on each"),
@@ -383,7 +384,7 @@ fn words(Behind { rate, planned }: Behind) -> String {
     format!("{rate:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length")
 }
 
-/// What these rounds of one run say about a system. `what` is `LatencyMode::what`.
+/// Cell of a system, from these rounds of one run. `what` is [`LatencyMode::what`].
 pub fn cell(system: &str, what: &str, rounds: &[LatencyOutcome]) -> Cell {
     let curve = |clock, part: fn(&LatencyOutcome) -> &Distribution| {
         let mut latencies = Distribution::default();

@@ -169,7 +169,7 @@ fn max(latencies: &Distribution) -> String {
     text::time(latencies.percentile(1.0).nanoseconds as f64)
 }
 
-/// What a line shows, in the words of the key.
+/// Meaning of a line, in the words of the key.
 pub(super) fn describe(clock: Clock) -> &'static str {
     match clock {
         Clock::Planned => "from the planned time (corrected)",

@@ -20,7 +20,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// What one of several publishers does of it.
+    /// Share of one of several publishers: a part of the messages, or the whole time.
     pub fn part(self, publishers: usize, number: usize) -> Self {
         let (publishers, number) = (publishers as u64, number as u64);
         match self {
@@ -30,7 +30,7 @@ impl Until {
     }
 }
 
-/// What a publisher did.
+/// Figures of a publisher.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
     /// Messages that were sent.

@@ -23,14 +23,14 @@ pub(crate) const BASE: &str = "bench";
 
 const LARGEST_BURST: usize = 256 * 1024;
 
-/// What is published and who receives it.
+/// Workload of publishers and receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThroughputLoad {
     /// Connections that publish.
     pub publishers: usize,
     /// Connections that subscribe.
     pub receivers: usize,
-    /// What each receiver subscribes to.
+    /// Subscriptions of each receiver.
     pub interest: Interest,
     /// Subjects in rotation, per publisher.
     pub subjects: usize,
@@ -96,7 +96,7 @@ pub struct RunEnds<'a> {
     pub meters: &'a [Meter],
 }
 
-/// What a run gave.
+/// Result of one throughput run.
 #[derive(Clone, Copy, Debug)]
 pub struct ThroughputOutcome {
     /// Messages that were published.

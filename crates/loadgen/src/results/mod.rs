@@ -36,16 +36,16 @@ pub struct Results {
     pub environment: Environment,
     /// In the order in which reports show them.
     pub systems: Vec<System>,
-    /// What was measured, in the order of measurement.
+    /// Rows in the order of measurement.
     pub rows: Vec<ResultRow>,
 }
 
 /// Something that was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
-    /// What cells call it; distinct within a document.
+    /// Name in cells; distinct within a document.
     pub name: String,
-    /// What it says about itself.
+    /// Version, in the system's own words.
     pub version: String,
 }
 
@@ -54,16 +54,16 @@ pub struct System {
 pub struct ResultRow {
     /// Distinct within a document; rows of two documents with the same name are the same workload.
     pub name: String,
-    /// What rows are gathered by in a report: a study, a chapter. May be empty.
+    /// Name that gathers rows in a report: a study, a chapter. May be empty.
     #[serde(default)]
     pub group: String,
     /// One line that says what was done, for people.
     pub workload: String,
-    /// What each system gave, in the order of the systems.
+    /// Results of the systems, in the order of the systems.
     pub cells: Vec<Cell>,
 }
 
-/// What one system gave in one row.
+/// Results of one system in one row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Name of the system.
@@ -94,7 +94,7 @@ pub struct Behind {
 /// One kind of number, with its value of every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is called in every report.
+    /// Name in every report.
     pub name: String,
     /// Unit of the values.
     pub unit: String,
@@ -102,8 +102,8 @@ pub struct Figure {
     pub better: Better,
     /// One value for each round.
     pub values: Vec<f64>,
-    /// The same from a second process of the same program in the same rounds: what differs between
-    /// them is noise.
+    /// Values of a second process of the same program in the same rounds: the difference between
+    /// the two is noise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<f64>,
     /// For readers of the file; made of `values`, also when a file is read.
@@ -119,7 +119,8 @@ pub enum Better {
     High,
     /// Small ones.
     Low,
-    /// It describes the run and is not compared: a sample size, the rate that was planned.
+    /// None: the figure describes the run and is not compared, like a sample size or the rate that
+    /// was planned.
     Neither,
 }
 
@@ -128,7 +129,7 @@ pub enum Better {
 pub struct Curve {
     /// From what to what: "round trip", "publish to ack".
     pub what: String,
-    /// What latencies count from.
+    /// Time that latencies count from.
     pub clock: Clock,
     /// All samples.
     pub latencies: Distribution,
@@ -199,7 +200,7 @@ struct DocumentHead {
 }
 
 impl ResultRow {
-    /// What the system of this name gave.
+    /// Results of the system of this name.
     pub fn cell(&self, system: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.system == system)
     }

@@ -8,7 +8,7 @@
 use crate::results::{Behind, Better, Cell, Clock, Figure, ResultRow};
 use crate::units::figure;
 
-/// What is to be said about one figure beside another.
+/// Verdict on one figure beside another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// How many times better it is than the baseline; below 1 it is worse.

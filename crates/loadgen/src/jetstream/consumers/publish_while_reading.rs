@@ -31,7 +31,7 @@ const UNDER_WAY: usize = 64 << 20;
 /// Readers beside one publisher.
 const READERS: usize = 100;
 
-/// What readers of everything want.
+/// Settings of a reader of the whole stream: no filter, no acknowledgements.
 fn ordered<'a>(stream: &'a str, expected: &'a Expected) -> Wish<'a> {
     Wish { stream, filter: None, policy: "all", has_acks: false, size: SIZE, expected, enough: None }
 }

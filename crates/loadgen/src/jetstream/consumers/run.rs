@@ -64,10 +64,10 @@ impl Scale {
     }
 }
 
-/// What a run gave.
+/// Result of one run of a workload of consumers.
 #[derive(Debug)]
 pub struct ConsumerOutcome {
-    /// What was measured.
+    /// Measured figures.
     pub readings: Vec<(Metric, f64)>,
     /// The server's CPU time, where its process was known.
     pub cpu: Option<CpuTime>,
