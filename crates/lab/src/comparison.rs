@@ -33,7 +33,7 @@ use crate::servers::system::{System, SystemKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SystemIndex(pub(crate) usize);
 
-/// Who is measured.
+/// Systems that are measured, one of them with a second process as the control.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     pub(crate) systems: Vec<System>,
@@ -55,7 +55,7 @@ impl Comparison {
         self.systems.get(index.0).unwrap_or(&self.systems[self.controlled])
     }
 
-    /// What a person calls it.
+    /// Name for people; that of the control says so.
     pub(crate) fn name(&self, index: SystemIndex) -> String {
         let name = &self.system(index).name;
         if index == self.control() { format!("{name} (control)") } else { name.clone() }
@@ -221,7 +221,7 @@ impl Measured {
     }
 }
 
-/// What all servers of a row have in common.
+/// Context of a row, which all its servers have in common.
 struct Bench<'a> {
     comparison: &'a Comparison,
     pub(crate) settings: &'a ComparisonSettings,
@@ -297,7 +297,7 @@ impl LoadSetup {
 struct RunningServer {
     index: SystemIndex,
     server: Server,
-    /// What it holds for a row about consumers.
+    /// Stream of the server, and the load that reads it, in a row about consumers.
     stage: Option<Stage>,
     /// How it is reached in a row about TLS or WebSocket.
     post: Option<tls_websocket::Post>,
@@ -402,7 +402,7 @@ impl RunningServer {
         self.mates.as_ref().expect("every row about clusters has them")
     }
 
-    /// What a system does that does not speak NATS.
+    /// Measures a round of a system that does not speak NATS.
     fn measure_foreign(&self, bench: &Bench<'_>, amount: Amount) -> Result<Round, BenchError> {
         let kind = bench.comparison.system(self.index).kind;
         others::measure(kind, &self.server, bench.workload, amount)

@@ -41,7 +41,7 @@ pub(crate) struct Latency {
     pub(crate) size: usize,
 }
 
-/// What messages warm up before they are counted, of the time that is measured.
+/// Divisor of the measured time: messages warm up for one such part before they are counted.
 const WARMING: u32 = 10;
 
 impl Latency {
@@ -56,7 +56,7 @@ impl Latency {
         }
     }
 
-    /// What the driver alone adds to latencies at such a load, behind what the load is called.
+    /// Name of such a load without a server, and the latencies that the driver alone adds to it.
     pub(crate) fn null(&self) -> Result<(String, String), BenchError> {
         let settings = self.settings(&Address::loopback(0), latency::null::LONGEST, None);
         Ok((format!("driver alone, {}", settings.load()), latency::null::of(&settings)?))

@@ -1,5 +1,4 @@
-//! What is appended: batches as a publisher's read buffer would give them, made before the clock
-//! runs.
+//! Batches to append, as a publisher's read buffer would give them, made before the clock runs.
 
 use myelin_loadgen::error::BenchError;
 use myelin_store::record::max_message_len;
