@@ -32,7 +32,7 @@ pub(crate) fn old_jetstream(arguments: &OldJetStream) -> Result<(), BenchError> 
     }
 }
 
-/// What a client does about the messages of its part.
+/// Settings of a client for the messages of its part.
 fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> ConsumeTerms {
     ConsumeTerms {
         manner,
