@@ -1,5 +1,5 @@
-//! What a callout service answers: any bytes, and any claims in an answer that is signed as it
-//! should be.
+//! Answers of a callout service: any bytes, and any claims in an answer that is signed as it should
+//! be.
 //!
 //! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not
 //! signed; a reason is one line; who is let in is in an account that there is, and may not ask in
@@ -159,7 +159,7 @@ impl CalloutService {
     }
 }
 
-/// Who is not known yet.
+/// Auth request of a client that no configuration knows.
 fn ask(issuer: &KeyPair, service: &XKey) -> Box<AuthRequest> {
     let callout = Callout {
         issuer: issuer.public(),
