@@ -36,7 +36,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// For `map_err`: wraps an I/O error with what was being done.
+    /// Wraps an I/O error with the activity that it ended: for `map_err`.
     pub fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Io(doing, error.into())
     }

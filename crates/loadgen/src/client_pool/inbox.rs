@@ -112,7 +112,7 @@ impl Inbox {
         &mut self.buffer[self.end..]
     }
 
-    /// This many bytes were put into the room.
+    /// Counts bytes that were put into the room.
     pub(crate) fn filled(&mut self, count: usize) {
         self.end += count;
     }

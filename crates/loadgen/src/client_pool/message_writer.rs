@@ -52,7 +52,7 @@ impl Subjects {
 /// Payloads of a benchmark's messages.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// So many bytes of the text, from a place that depends on the subject.
+    /// A part of a text, from a place in it that depends on the subject.
     Text {
         /// Text that payloads are cut from.
         text: Arc<[u8]>,

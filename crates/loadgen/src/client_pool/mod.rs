@@ -113,7 +113,7 @@ impl Board {
 /// Figures of all clients, and the CPU time of the pool.
 #[derive(Debug)]
 pub struct PoolOutcome {
-    /// In the order of the clients.
+    /// Samples in the order of the clients.
     pub samples: Vec<Sample>,
     /// CPU time of the threads that ran them.
     pub cpu: Duration,

@@ -42,7 +42,7 @@ impl Pace {
         }
     }
 
-    /// As fast as it goes.
+    /// A pace without a limit.
     #[cfg(test)]
     pub fn free() -> Self {
         Self::new(Duration::ZERO, 0, 1, 0)
@@ -71,7 +71,7 @@ impl Pace {
         Leave::Send(planned.saturating_sub(self.sent).max(1))
     }
 
-    /// So many were sent at this time.
+    /// Counts messages that were sent at this time.
     pub fn sent(&mut self, count: u64, now: Instant) {
         self.sent += count;
         if !self.sleep.is_zero() {

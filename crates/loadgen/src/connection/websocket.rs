@@ -25,12 +25,12 @@ const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 pub struct Web {
     socket: TcpStream,
     deflate: Option<Deflate>,
-    /// Read from the socket, not taken out of its frames yet.
+    /// Bytes read from the socket and not taken out of their frames yet.
     raw: Vec<u8>,
-    /// Taken out of frames, not given to the reader yet, from `given` on.
+    /// Bytes taken out of frames, of which those from `given` on are not given to the reader yet.
     ready: Vec<u8>,
     given: usize,
-    /// Of the message that is being received.
+    /// Whether the message that is being received is compressed.
     is_compressed: bool,
     frame: Vec<u8>,
 }

@@ -42,7 +42,7 @@ pub(crate) struct Done {
     /// Messages stored or read.
     pub(crate) messages: u64,
     pub(crate) payload_bytes: u64,
-    /// Of all acknowledged messages, where each is acknowledged by itself.
+    /// Sum of the sequences of all acknowledged messages, where each is acknowledged by itself.
     pub(crate) sequences: Option<u128>,
     /// Nanoseconds from sending to the answer, where one is outstanding at a time.
     pub(crate) latencies: Option<Histogram<u64>>,

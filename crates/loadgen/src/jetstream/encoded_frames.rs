@@ -72,7 +72,7 @@ impl EncodedFrames {
         message.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// These messages are to be sent next; what was to be sent before has gone.
+    /// Stages messages to be sent next. All that was staged before must have gone.
     pub(crate) fn stage(&mut self, messages: Range<usize>) {
         debug_assert!(self.unsent.is_empty(), "a frame would be cut");
         self.unsent = self.start(messages.start)..self.start(messages.end);
@@ -83,7 +83,7 @@ impl EncodedFrames {
         &self.bytes[self.unsent.clone()]
     }
 
-    /// This much of it has gone.
+    /// Counts staged bytes that have gone.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.unsent.start += bytes;
     }

@@ -86,7 +86,7 @@ pub(crate) struct Gets {
 }
 
 impl Gets {
-    /// At most `window` requests are unanswered.
+    /// A client with at most `window` unanswered requests.
     pub(crate) fn new(filled: Filled, inbox: &str, window: usize) -> Self {
         let stride = script::stride(filled.messages as usize) as u64;
         let sequences: Vec<u64> =

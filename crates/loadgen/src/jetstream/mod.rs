@@ -79,7 +79,7 @@ pub enum StreamMode {
         /// Messages.
         window: usize,
     },
-    /// As `Publish` with the usual window, and no two messages have the same subject.
+    /// Publishing as with `Publish` and the usual window, with another subject for each message.
     Distinct,
     /// Atomic batches of this size.
     Atomic {
@@ -120,7 +120,7 @@ pub struct Extent {
 #[derive(Debug)]
 pub struct StreamOutcome {
     pub(crate) done: Done,
-    /// From the first byte sent to the last answer.
+    /// Time from the first byte sent to the last answer.
     pub elapsed: Duration,
     /// The server's CPU time, where its process was known.
     pub cpu: Option<CpuTime>,

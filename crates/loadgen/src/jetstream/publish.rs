@@ -65,7 +65,7 @@ impl Publish {
         Self::over(content.rotation(), content, inbox, window)
     }
 
-    /// As many different subjects as there are messages.
+    /// A publisher of `count` messages, each with a subject of its own.
     pub(crate) fn distinct(content: &Content, inbox: &str, window: usize, count: u64) -> Self {
         let subject = Numbers::blank(&content.stream);
         let rotation =
@@ -74,7 +74,7 @@ impl Publish {
         Self { numbers, ..Self::over(rotation, content, inbox, window) }
     }
 
-    /// These messages over and over, all of which go into the stream of `content`.
+    /// A publisher of these messages over and over, all of which go into the stream of `content`.
     pub(crate) fn over(
         rotation: Vec<(String, Vec<u8>)>,
         content: &Content,

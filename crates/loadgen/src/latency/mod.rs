@@ -53,7 +53,7 @@ const BATCH: u64 = 500;
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("p99.999", 0.99999)];
 
-/// From where to where a message goes.
+/// Path of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LatencyMode {
     /// To a service and back, with an answer of the same size
@@ -71,7 +71,7 @@ pub enum LatencyMode {
 pub struct LatencySettings {
     /// The server that is measured.
     pub server: Target,
-    /// From where to where messages go.
+    /// Path of the messages.
     pub mode: LatencyMode,
     /// Bytes of each payload.
     pub size: usize,
@@ -83,7 +83,7 @@ pub struct LatencySettings {
     pub outstanding: Option<u64>,
     /// How long messages are sent before they count.
     pub warming: Duration,
-    /// Without the warming.
+    /// Duration of the run without the warming.
     pub duration: Duration,
     /// Start of the run's subjects.
     pub subject: String,
@@ -100,9 +100,9 @@ pub struct LatencySettings {
 pub struct LatencyOutcome {
     /// Messages that were counted.
     pub messages: u64,
-    /// From the planned time of the first of them to the last arrival of all.
+    /// Time from the planned time of the first of them to the last arrival of all.
     pub elapsed: Duration,
-    /// How long that should have been.
+    /// Time that the counted messages should have taken.
     pub planned: Duration,
     /// Latencies from the planned time of each message.
     pub from_planned: Distribution,
@@ -141,7 +141,7 @@ impl LatencyMode {
         }
     }
 
-    /// From what to what the latency is.
+    /// Both ends of the path whose latency is measured, in words.
     pub fn what(self) -> &'static str {
         match self {
             Self::Request => "request to answer",
@@ -371,8 +371,8 @@ impl LatencyOutcome {
         self.messages as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Of a run that fell behind its plan; its latencies are those of a queue that grew all the
-    /// time.
+    /// Rates of a run that fell behind its plan; its latencies are those of a queue that grew all
+    /// the time.
     pub fn behind(&self) -> Option<Behind> {
         let late = self.elapsed.saturating_sub(self.planned);
         let planned = self.messages as f64 / self.planned.as_secs_f64();

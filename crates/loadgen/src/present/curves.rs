@@ -1,7 +1,7 @@
 //! Latencies of several systems over each other: the percentile on a logarithmic axis, so that each
 //! nine is as wide as the one before, and the latency on another.
 //!
-//! Of each system a line from the planned time (corrected), a dashed one from the time of sending
+//! A system has a line from the planned time (corrected), a dashed one from the time of sending
 //! (uncorrected), and where fewer than ten samples lie beyond, a thin continuation up to the
 //! maximum.
 
@@ -47,7 +47,7 @@ pub(super) fn picture(report: &Report, row: &ResultRow) -> String {
 
 struct CurveLine<'a> {
     system: &'a str,
-    /// Of its colour.
+    /// Place of its colour.
     place: usize,
     curve: &'a Curve,
 }

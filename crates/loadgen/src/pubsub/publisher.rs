@@ -13,9 +13,9 @@ use crate::pubsub::script::{Burst, Script};
 /// When a publisher stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After exactly this many messages.
+    /// Number of messages, exactly.
     Messages(u64),
-    /// At the end of the first burst after this time.
+    /// Time, up to the end of the first burst after it.
     Elapsed(Duration),
 }
 

@@ -35,7 +35,7 @@ const LONGEST_LATENCY: u64 = 60_000_000_000;
 pub struct RequestOutcome {
     /// Requests that were answered.
     pub requests: u64,
-    /// From the first request to the last reply.
+    /// Time from the first request to the last reply.
     pub elapsed: Duration,
     /// Nanoseconds from sending a request to having its whole reply.
     pub latencies: Histogram<u64>,

@@ -101,14 +101,14 @@ pub struct RunEnds<'a> {
 pub struct ThroughputOutcome {
     /// Messages that were published.
     pub messages: u64,
-    /// All receivers together.
+    /// Messages that all receivers together got.
     pub(crate) delivered: u64,
     pub(crate) payload_bytes: u64,
-    /// From the first byte published to the last PONG and the last delivery.
+    /// Time from the first byte published to the last PONG and the last delivery.
     pub elapsed: Duration,
-    /// From the first byte published to the last PONG.
+    /// Time from the first byte published to the last PONG.
     pub(crate) published_in: Duration,
-    /// From the first byte published to the last delivery, if anybody received.
+    /// Time from the first byte published to the last delivery, if anybody received.
     pub(crate) delivered_in: Option<Duration>,
     /// The server's CPU time, where its process was known.
     pub cpu: Option<CpuTime>,

@@ -38,7 +38,7 @@ pub struct Verifier {
     text: Vec<u8>,
     /// The end of the stream that is not a whole frame yet.
     pending: Vec<u8>,
-    /// For each publisher, the place in its script of the message that must come next.
+    /// Place in the script of each publisher of the message that must come next.
     next: Vec<usize>,
     messages: u64,
 }

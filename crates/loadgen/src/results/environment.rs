@@ -30,7 +30,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine, now.
+    /// The environment of this process, now.
     pub fn now() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let cpu = read("/proc/cpuinfo");

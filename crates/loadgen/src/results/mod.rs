@@ -34,7 +34,7 @@ pub struct Results {
     /// Machine, time and settings of the run.
     #[serde(rename = "circumstances")]
     pub environment: Environment,
-    /// In the order in which reports show them.
+    /// Systems in the order in which reports show them.
     pub systems: Vec<System>,
     /// Rows in the order of measurement.
     pub rows: Vec<ResultRow>,
@@ -68,16 +68,16 @@ pub struct ResultRow {
 pub struct Cell {
     /// Name of the system.
     pub system: String,
-    /// Its numbers.
+    /// Figures of the system, each with a value from every round.
     pub figures: Vec<Figure>,
-    /// Its latencies, where the row has any.
+    /// Latencies of the system, where the row has any.
     #[serde(default)]
     pub curves: Vec<Curve>,
     /// Why rounds gave nothing, or are not to be trusted.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// That it did not keep up with the rate of the row: its latencies are then the length of a
-    /// queue. No error, but nothing to compare.
+    /// Rates of a system that did not keep up with the row's: its latencies are then the length of
+    /// a queue. No error, but nothing to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<Behind>,
 }
@@ -106,7 +106,7 @@ pub struct Figure {
     /// the two is noise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<f64>,
-    /// For readers of the file; made of `values`, also when a file is read.
+    /// Median and range of `values`, for readers of the file; made anew when a file is read.
     #[serde(default)]
     spread: Option<Spread>,
 }
@@ -127,7 +127,7 @@ pub enum Better {
 /// Latencies of all rounds together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// From what to what: "round trip", "publish to ack".
+    /// Both ends of the latency: "round trip", "publish to ack".
     pub what: String,
     /// Time that latencies count from.
     pub clock: Clock,
@@ -144,7 +144,7 @@ pub enum Clock {
     Planned,
     /// When the message was really sent: without that correction, or without any plan.
     Sent,
-    /// Not a latency of the system: how late the driver itself was.
+    /// Lateness of the driver itself, which is no latency of the system.
     Driver,
 }
 

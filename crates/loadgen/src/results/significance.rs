@@ -15,9 +15,9 @@ pub enum Judgement {
     Times(f64),
     /// The ratio is within the noise.
     NoDifference(f64),
-    /// There is a ratio, of a single round.
+    /// The ratio is that of a single round.
     OneRound(f64),
-    /// There is a ratio, and nothing to say what noise is.
+    /// The ratio has no control to say how large noise is.
     NoControl(f64),
     /// A system failed in this row.
     Failed,

@@ -61,11 +61,11 @@ impl Manner {
 /// How messages are acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// Not at all.
+    /// No message is acknowledged.
     No,
-    /// Each.
+    /// Each message is acknowledged.
     Yes,
-    /// And the server's word is awaited before the next message is looked at.
+    /// Each message is acknowledged, and the server's confirmation awaited before the next one.
     Double,
 }
 

@@ -70,7 +70,7 @@ pub enum ConsumerLoad {
     KvGet,
     /// A watch over all keys, then over their updates.
     KvWatch,
-    /// From publisher to consumer, at this many messages per second.
+    /// Messages from a publisher to a consumer, at a fixed rate.
     Latency {
         /// Messages per second.
         rate: u64,

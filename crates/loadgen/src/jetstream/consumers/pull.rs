@@ -53,7 +53,7 @@ pub enum Acks {
     None,
     /// Each message is acknowledged when it is there.
     Explicit,
-    /// They are kept for later.
+    /// Reply subjects are kept, for acknowledgements later.
     Kept,
 }
 

@@ -106,7 +106,7 @@ pub(super) struct ConsumerRun<'a> {
 }
 
 impl ConsumerRun<'_> {
-    /// For loads that go on for a time.
+    /// Duration of loads that go on for a time.
     pub(super) fn duration(&self) -> Duration {
         match self.until {
             Until::Elapsed(duration) => duration,
