@@ -92,15 +92,15 @@ pub(crate) struct ComparisonSettings {
     pub(crate) rounds: usize,
     /// How long publishers publish in one round.
     pub(crate) duration: Duration,
-    /// For the row `subscriptions`.
+    /// Subscriptions in the row `subscriptions`.
     pub(crate) subscriptions: usize,
-    /// For rows of distinct subjects in a stream.
+    /// Distinct subjects of a stream, in rows that have such.
     pub(crate) subjects: u64,
     /// Messages of a stream that is read.
     pub(crate) stored: u64,
-    /// For rows about consumers.
+    /// Amounts of the rows about consumers.
     pub(crate) scale: Scale,
-    /// For the row `idle`.
+    /// Connections in the row `idle`.
     pub(crate) connections: usize,
     /// Bytes of messages that may wait in a server for all receivers together.
     pub(crate) backlog: u64,
@@ -127,11 +127,11 @@ pub(crate) struct Measured {
     pub(crate) row: Row,
     /// One value per successful round.
     pub(crate) samples: BTreeMap<(Metric, SystemIndex), Vec<f64>>,
-    /// Of all rounds together, where the row measures latency.
+    /// Latencies of all rounds together, where the row measures them.
     pub(crate) curves: BTreeMap<SystemIndex, Vec<Curve>>,
     /// The slowest round of those that did not keep up with the row's rate.
     pub(crate) behind: BTreeMap<SystemIndex, Behind>,
-    /// From the start of the process until it served.
+    /// Time from the start of each process until it served.
     pub(crate) starts: BTreeMap<SystemIndex, Duration>,
     /// Servers that failed a round, and why. They take no further part in the row.
     pub(crate) failures: Vec<(SystemIndex, String)>,
@@ -247,7 +247,7 @@ impl Bench<'_> {
         jetstream::Extent { until, stored: self.settings.stored, subjects: self.settings.subjects }
     }
 
-    /// For workloads that go on for a time and count afterwards.
+    /// Duration of a workload that goes on for a time and counts afterwards.
     fn duration(&self, until: Until) -> Duration {
         match until {
             Until::Elapsed(duration) => duration,

@@ -20,7 +20,7 @@ pub(crate) struct Document<'a> {
     comparison: &'a Comparison,
     group: String,
     results: Results,
-    /// From the start of each process until it served.
+    /// Milliseconds of each start, from the start of the process until it served.
     starts: BTreeMap<SystemIndex, Vec<f64>>,
 }
 

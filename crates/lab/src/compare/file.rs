@@ -208,7 +208,7 @@ impl Plan {
         }
     }
 
-    /// As many rounds of every row.
+    /// Sets the number of rounds, of the head and of every row.
     pub(crate) fn repeat(&mut self, rounds: usize) {
         self.head.rounds = rounds;
         self.rows.iter_mut().flat_map(|row| &mut row.amount).for_each(|amount| amount.rounds = rounds);

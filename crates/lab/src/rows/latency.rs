@@ -14,17 +14,17 @@ use serde::Deserialize;
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
 
-/// From where to where a latency is measured.
+/// Path of a message whose latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FromTo {
-    /// From a request to its answer of the same size.
+    /// A request and its answer of the same size.
     Request,
-    /// From publishing to a subscriber, without a stream.
+    /// A message from its publisher to a subscriber, without a stream.
     Subscriber,
-    /// From publishing into a stream to its acknowledgement.
+    /// A message from its publisher into a stream, and its acknowledgement.
     Ack,
-    /// From publishing into a stream to its consumer.
+    /// A message from its publisher through a stream to a consumer.
     Consumer,
 }
 

@@ -112,11 +112,11 @@ pub(crate) struct Goal {
 /// How a goal is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
-    /// At least this many times better than the reference.
+    /// Smallest factor by which the figure must be better than that of the reference.
     Times(f64),
     AtLeast(f64),
     AtMost(f64),
-    /// Both.
+    /// A smallest factor and an upper limit, both of which must hold.
     TimesAndAtMost(f64, f64),
 }
 

@@ -40,7 +40,7 @@ const LARGEST: usize = 1024 * 1024;
 pub(crate) enum Over {
     Tls,
     WebSocket,
-    /// With permessage-deflate in both directions.
+    /// WebSocket with permessage-deflate in both directions.
     Deflate,
 }
 

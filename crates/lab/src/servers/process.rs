@@ -80,7 +80,7 @@ impl Server {
         Self::launch(binary, port, &arguments, Some(room))
     }
 
-    /// With this configuration file, in a directory of its own.
+    /// Starts the server with this configuration file, in a directory of its own.
     pub(crate) fn with_configuration(
         binary: &Path,
         port: u16,
@@ -104,7 +104,7 @@ impl Server {
         Ok(())
     }
 
-    /// With JetStream, in a directory that another server has left.
+    /// Starts the server with JetStream, in a directory that another server has left.
     pub(crate) fn in_room(binary: &Path, room: Scratch, patience: Duration) -> Result<Self, BenchError> {
         let port = free_port()?;
         let mut command = Command::new(binary);

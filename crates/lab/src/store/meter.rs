@@ -26,7 +26,7 @@ impl ThreadClock {
         self.base + self.begin.elapsed().as_nanos() as Timestamp
     }
 
-    /// As the journal counts.
+    /// Nanoseconds on the clock that the journal reads.
     pub(crate) fn nanos(&self) -> u64 {
         self.now().unsigned_abs()
     }

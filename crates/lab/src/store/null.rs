@@ -16,11 +16,11 @@ use std::time::Duration;
 use myelin_loadgen::error::BenchError;
 use rustix::fs::FallocateFlags;
 
-/// As a stream closes its segments.
+/// Size of a file: that at which a stream closes a segment.
 const FILE_BYTES: u64 = 16 << 20;
-/// As an append-only file allocates ahead.
+/// Steps in which a file is allocated ahead: those of an append-only file.
 const STEPS: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
-/// As a journal syncs by default.
+/// Time between two syncs: that of a journal by default.
 const SYNC_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Store that writes bytes to files, has them synced, and does nothing else.

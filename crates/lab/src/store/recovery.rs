@@ -35,14 +35,14 @@ pub(crate) struct Content {
 pub(crate) enum Part {
     /// Fills a store, says so, and goes on until it is killed.
     Fill {
-        /// Its directory
+        /// Directory of the store
         root: std::path::PathBuf,
         #[command(flatten)]
         content: Content,
     },
     /// Opens it.
     Open {
-        /// Its directory
+        /// Directory of the store
         root: std::path::PathBuf,
     },
 }
