@@ -76,7 +76,7 @@ struct CalloutService {
     keys: ServerKeys,
     service: XKey,
     question: Box<AuthRequest>,
-    /// For whom the service is asked to decide.
+    /// Public key of the user for whom the service is asked to decide.
     user: Value,
 }
 
@@ -131,7 +131,8 @@ impl CalloutService {
         self.service.seal(answer, &self.keys.curve.public(), &OsEntropy).expect("a key")
     }
 
-    /// These claims as a user's, in an answer that is signed as it should be, or in a forged one.
+    /// Judges these claims as a user's, in an answer that is signed as it should be, or in a forged
+    /// one.
     fn judge_claims(&self, mut inner: Value, forged: Forged) {
         if let Some(fields) = inner.as_object_mut() {
             fields.insert("sub".to_owned(), self.user.clone());

@@ -45,7 +45,8 @@ fn run(data: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     deflate(bytes, inflaters, deflater);
 }
 
-/// As one message in frames of so many bytes.
+/// Inflates the bytes as one message in frames of `cut` bytes. Gives the content, and the end of
+/// the connection if there was one.
 fn inflate(bytes: &[u8], cut: usize, room: usize, pool: &mut Inflaters) -> (Vec<u8>, Option<Ending>) {
     let mut receiver = FrameReader::new(false, true);
     let mut content = Vec::new();

@@ -26,7 +26,7 @@ const GREETING: &[u8] =
     \"protocol\":1,\"auth_token\":\"secret\",\"user\":\"plain\",\"pass\":\"secret\"}\r\n\
     SUB > 1\r\nSUB *.* group 2\r\nSUB a group 3\r\nPING\r\n";
 
-/// Its subscriptions.
+/// Subscriptions of the client that behaves.
 const WITNESSED: usize = 3;
 
 /// The client that behaves, by number. All others have higher ones.
