@@ -114,8 +114,8 @@ fn a_server_without_accounts_shows_the_global_one() {
     });
 }
 
-/// Exports, imports, mappings and responses of an account on its page, with imports from itself and
-/// the system account only, sorted: the reference lists them in no order.
+/// Mappings, exports and responses of an account on its page, and its imports from `account` and
+/// the system account, sorted: the reference lists them in no order.
 fn exchange(page: &Value, account: &str) -> Value {
     let detail = &page["account_detail"];
     let sorted = |list: &Value, keep: &dyn Fn(&Value) -> bool| {
