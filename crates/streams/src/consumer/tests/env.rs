@@ -511,8 +511,7 @@ impl Env {
         self.turn(|core, turn| core.update(Arc::new(config), turn))
     }
 
-    /// Checks that the consumer has passed over nothing that it has still to deliver, and stands
-    /// behind what it has.
+    /// Checks that the position has passed no undelivered message, and is behind delivered ones.
     fn check_position(&self) -> Result<(), String> {
         let position = self.core.as_ref().expect("it is open").position();
         match self.twin.next_new() {
