@@ -1,5 +1,4 @@
-//! What the log is told: protocol lines for each receiver, whatever receivers share, and no
-//! secrets.
+//! Protocol log: lines for each receiver, whatever receivers share, and no secrets.
 
 use super::net::{Net, Setup, assert_idle, login, user};
 use crate::log::{Level, Log};
