@@ -4,6 +4,7 @@
 mod interest;
 mod logins;
 mod messages;
+mod secure;
 mod shapes;
 mod writes;
 
