@@ -105,7 +105,7 @@ pub use service_batch::{ServiceBatch, TraceRecord, Traced};
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
-pub use settings::{LinkWrites, ProtocolLogSettings, Settings};
+pub use settings::{LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
 pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};

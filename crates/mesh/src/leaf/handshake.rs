@@ -102,7 +102,7 @@ impl LeafSession {
             nkey: own(&connect.nkey),
             sig: own(&connect.sig),
             proxy_signature: own(&connect.proxy_sig),
-            certificate: self.certificate.clone(),
+            certificate: self.tls.certificate.clone(),
         };
         let auth = self.nodes().config().auth.clone();
         let elapsed = now.saturating_duration_since(self.timers.opened());

@@ -17,6 +17,7 @@ mod dialled;
 mod handshake;
 pub mod remote;
 pub mod session;
+mod tls_state;
 
 use config::LeafConfig;
 use myelin_broker::Conn;

@@ -10,8 +10,9 @@ use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
 use crate::os_error;
-use crate::shard::{LinkWith, Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
+use crate::tls::{LeafOffer, LinkTls};
 use dial::Dialler;
 use myelin_broker::Broker;
 use myelin_conf::options::Options;
@@ -31,6 +32,8 @@ pub(crate) struct RunningLeafNodes {
     pub(crate) nodes: Arc<LeafNodes>,
     /// Where leaf nodes are accepted.
     pub(crate) address: Option<SocketAddr>,
+    /// TLS that leaf nodes are offered.
+    pub(crate) tls: Arc<LinkTls<LeafOffer>>,
     remotes: Vec<Arc<LeafRemote>>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -63,17 +66,22 @@ impl RunningLeafNodes {
         let address = address.map_err(|error| format!("no address for leaf nodes: {error}"))?;
         let config = options::config(options, broker, address.map(|address| address.port()))?;
         let remotes = options::remotes(options, &config)?;
+        let tls = Arc::<LinkTls<LeafOffer>>::default();
+        let offer = LeafOffer::of(&options.leaf_nodes)?;
+        offer.iter().flat_map(|offer| &offer.note).for_each(|note| log.warn(note));
+        tls.set(offer);
         let dialler = Arc::new(Dialler::new(mailboxes, log, control, options));
         let host = Arc::new(LeafNodeHost { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
         let nodes = LeafNodes::new(config, host);
         dialler.begin(&nodes);
         let accepting = listener.map(|listener| {
             let acceptor = Acceptor::new(listener, Arc::clone(log));
-            let accepting = accept(acceptor, Arc::clone(&nodes), mailboxes.to_vec(), Arc::clone(log));
+            let to = (Arc::clone(&nodes), Arc::clone(&tls));
+            let accepting = accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log));
             supervise::spawn_guarding(accepting)
         });
         remotes.iter().for_each(|remote| dialler.dial(Arc::clone(remote), true));
-        Ok(Self { nodes, address, remotes, accepting })
+        Ok(Self { nodes, address, tls, remotes, accepting })
     }
 
     /// No link is accepted or dialled any more.
@@ -99,14 +107,20 @@ fn listen(options: &Options, log: &Logger) -> Result<Option<TcpListener>, String
 }
 
 /// Accepts leaf nodes until it is dropped, each on the shard with the fewest connections.
-async fn accept(acceptor: Acceptor, nodes: Arc<LeafNodes>, mailboxes: Vec<Mailbox>, log: Arc<Logger>) {
+async fn accept(
+    acceptor: Acceptor,
+    (nodes, tls): (Arc<LeafNodes>, Arc<LinkTls<LeafOffer>>),
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+) {
     let accepting = || async {
         loop {
             let (stream, peer) = acceptor.next().await;
             match stream.into_std() {
                 Ok(stream) => {
                     let with = LinkWith::LeafNode(Arc::clone(&nodes), LeafSide::Accepted);
-                    let new = NewLink { stream, peer, with, security: None };
+                    let security = tls.get().map(LinkSecurity::LeafNode);
+                    let new = NewLink { stream, peer, with, security };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Leafnode Accept error: {}", os_error::words(&error))),

@@ -4,7 +4,9 @@
 mod interest;
 mod logins;
 mod messages;
+mod secure;
 mod shapes;
+mod writes;
 
 use crate::eventually;
 use crate::process::{Server, Setup};
