@@ -69,6 +69,7 @@ impl Server {
             client: self.addresses.client.port(),
             websocket: self.addresses.websocket.map(|address| address.port()),
             cluster: self.cluster.as_ref().map(|cluster| cluster.address.port()),
+            leaf: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|address| address.port()),
         };
         let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, bound)
             .map_err(|error| error.to_string())?;
@@ -79,6 +80,9 @@ impl Server {
         let directory = self.directory(&loaded.options)?;
         let mut tls = self.tls(&loaded.options)?;
         let cluster = self.stage_cluster(&loaded.options, tls.links.take())?;
+        let leaf_nodes = self.leaf_nodes.as_ref();
+        let leaf_nodes =
+            leaf_nodes.map(|running| running.prepare(&loaded.options, &self.broker)).transpose()?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -96,6 +100,9 @@ impl Server {
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
         if self.pins() != pins_before {
             self.recheck_pinned();
+        }
+        if let (Some(running), Some(prepared)) = (&mut self.leaf_nodes, leaf_nodes) {
+            running.reload(prepared);
         }
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())

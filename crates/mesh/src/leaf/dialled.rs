@@ -139,6 +139,10 @@ impl LeafSession {
         if self.nodes().enter(self.known()) == LeafEntry::Stopping {
             return Err(CloseReason::ServerShutdown);
         }
+        if self.remote().is_some_and(|remote| remote.is_removed()) {
+            // A reload has done that in the meantime.
+            return Err(CloseReason::ClientClosed);
+        }
         self.log_domains(account.is_system());
         let facts = self.known().facts();
         let terms = LeafTerms {

@@ -11,6 +11,7 @@ use crate::certificate::PeerCertificate;
 use crate::peer_session::{Announcement, Ingested, Next, PeerSession};
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
+use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{
     Broker, Conn, LeafAnnouncing, LeafFault, LeafLogin, LeafRole, Level, Link, LinkRemoval, Shard,
@@ -98,6 +99,8 @@ pub struct LeafSession {
     pub(super) announcing: Option<LeafAnnouncing>,
     /// When the credentials come to their end.
     pub(super) expiry: Option<Instant>,
+    /// Token by which a leaf node is here.
+    pub(super) claims: Option<Arc<ClaimedUser>>,
     /// The account has counted it.
     pub(super) is_counted: bool,
     end_is_logged: bool,
@@ -141,7 +144,7 @@ impl LeafSession {
         Self {
             link: Link::new(broker, conn),
             nodes: Arc::clone(nodes),
-            known: LeafState::new(conn, facts),
+            known: LeafState::new(conn, dial.as_ref().map(|dial| Arc::clone(&dial.remote)), facts),
             dial,
             state,
             limits: PeerLimits {
@@ -159,6 +162,7 @@ impl LeafSession {
             tls: TlsState::default(),
             announcing: None,
             expiry: None,
+            claims: None,
             is_counted: false,
             end_is_logged: false,
             has_left: false,
@@ -506,7 +510,8 @@ impl PeerSession for LeafSession {
     }
 
     fn reload(&mut self, _: &mut Shard) -> Result<(), CloseReason> {
-        Ok(())
+        self.check_account()?;
+        self.check_claims()
     }
 
     fn deadline(&self) -> Instant {

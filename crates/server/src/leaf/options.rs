@@ -1,5 +1,6 @@
 //! From options to the configuration of leaf nodes and hubs.
 
+use super::DialledRemote;
 use super::dial::Means;
 use crate::cluster::compression_of;
 use crate::cluster::own_urls;
@@ -174,12 +175,13 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
 }
 
 /// Hubs that are to be dialled.
-pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<Arc<LeafRemote>>, String> {
+pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<DialledRemote>, String> {
     let seeds = RandomState::new();
     let wanted = options.leaf_nodes.remotes.iter().filter(|remote| !remote.disabled);
     let all = wanted.enumerate().map(|(at, remote)| {
-        let remote = remote_config(remote, &options.leaf_nodes)?;
-        Ok(Arc::new(LeafRemote::new(remote, seeds.hash_one((&config.id, at)))))
+        let terms = remote_config(remote, &options.leaf_nodes)?;
+        let dialled = Arc::new(LeafRemote::new(terms, seeds.hash_one((&config.id, at))));
+        Ok(DialledRemote { options: remote.clone(), remote: dialled })
     });
     all.collect()
 }
