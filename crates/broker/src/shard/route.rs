@@ -579,12 +579,21 @@ fn build(
             access
         }
         // Where it was published that was decided.
-        None if scope.via == Via::Route => Access::Allowed,
+        None if matches!(scope.via, Via::Route | Via::Import) => Access::Allowed,
         None => access(scope, subject),
     };
     let is_mapped = matches!(route.access, Access::Mapped | Access::Drawn);
     route.remote =
         if is_mapped { None } else { RemoteTargets::of(scope.account, subject, remote, scope.via) };
+    if scope.via == Via::Import {
+        // Clients and services here have got it by shadows of their own.
+        let remote = route.remote.as_deref_mut();
+        remote.into_iter().for_each(|remote| {
+            matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
+        });
+        matched.clear();
+        services.clear();
+    }
     take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let is_imported = scope.is_imported;

@@ -35,10 +35,10 @@ impl LeafSession {
             self.log(Level::Error, format_args!("attempted to connect to wrong port"));
             return Err(CloseReason::WrongPort);
         }
-        if info.tls_required {
-            // Nothing that logs this server in may be said in the clear.
-            self.log(Level::Error, format_args!("TLS is required by the hub, and not supported yet"));
-            return Err(CloseReason::TlsHandshake);
+        if self.wants_tls(&info) {
+            // Nothing that logs this server in may be said in the clear: the rest waits.
+            self.tls.postpone(json);
+            return Ok(());
         }
         if self.negotiates(&info, now)? {
             return Ok(());
@@ -138,6 +138,10 @@ impl LeafSession {
         let permissions = self.permissions_of_hub(account.is_system())?;
         if self.nodes().enter(self.known()) == LeafEntry::Stopping {
             return Err(CloseReason::ServerShutdown);
+        }
+        if self.remote().is_some_and(|remote| remote.is_removed()) {
+            // A reload has done that in the meantime.
+            return Err(CloseReason::ClientClosed);
         }
         self.log_domains(account.is_system());
         let facts = self.known().facts();

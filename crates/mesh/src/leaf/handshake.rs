@@ -102,7 +102,7 @@ impl LeafSession {
             nkey: own(&connect.nkey),
             sig: own(&connect.sig),
             proxy_signature: own(&connect.proxy_sig),
-            certificate: self.certificate.clone(),
+            certificate: self.tls.certificate.clone(),
         };
         let auth = self.nodes().config().auth.clone();
         let elapsed = now.saturating_duration_since(self.timers.opened());
@@ -146,6 +146,7 @@ impl LeafSession {
         self.note(connect, account.name(), &identity);
         self.link.meet(&connect.name, connect.protocol >= TRACING_PROTOCOL);
         self.expiry = self.link.expiry(&identity, now, self.timers.opened());
+        self.claims.clone_from(&identity.claims);
         let role = self.role();
         let mut not_sent = denied_by_default(account.is_system());
         let not_taken = not_sent.clone();
@@ -182,6 +183,7 @@ impl LeafSession {
             facts.account = account.to_owned();
             facts.remote_account.clone_from(&connect.remote_account);
             facts.is_spoke = connect.is_hub;
+            facts.asked_compression.clone_from(&connect.compress_mode);
             facts.is_isolated |= connect.isolate;
             facts.proxy = identity.proxy.as_ref().map(|key| key.to_string());
             if facts.compression.is_empty() {
