@@ -53,7 +53,7 @@ pub struct LinkWrites {
 /// How long other servers may take nothing, by what they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WritesByKind {
-    /// Those of the cluster.
+    /// Servers of the cluster.
     pub routes: LinkWrites,
     /// Leaf nodes and hubs.
     pub leaf_nodes: LinkWrites,
