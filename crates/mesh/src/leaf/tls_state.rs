@@ -33,7 +33,7 @@ impl TlsState {
         self.postponed.is_some() && !self.is_under_way
     }
 
-    /// The same; said once.
+    /// Takes the wish for a handshake: once.
     pub(super) fn takes_wish(&mut self) -> bool {
         let is_wished_for = self.is_wished_for();
         self.is_under_way |= is_wished_for;

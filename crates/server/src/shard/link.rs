@@ -8,7 +8,7 @@
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};
 use super::link_codec::{LinkPacker, LinkRead, PackedSocket};
-use super::link_tls::LinkSecurity;
+use super::link_security::LinkSecurity;
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
 use super::{Mail, Mailbox, ShardLocal};

@@ -58,7 +58,7 @@ pub(crate) struct HubTls {
 }
 
 impl HubTls {
-    /// As in the remote; without a `tls{}` as for a hub that asks for TLS by itself.
+    /// TLS as the remote has it; without a `tls{}` for a hub that asks for TLS by itself.
     ///
     /// # Errors
     /// When the files that the options name are no good.

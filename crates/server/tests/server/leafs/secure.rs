@@ -203,7 +203,7 @@ fn nobody_comes_in_without_a_handshake() {
     }
 }
 
-/// What comes behind the INFO of a hub that wants TLS is not taken for what comes over TLS.
+/// Bytes behind the INFO of a hub that wants TLS are not taken for some that came over TLS.
 #[test]
 fn a_leaf_node_takes_nothing_in_the_clear_where_tls_is_required() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
