@@ -14,6 +14,7 @@
 mod compression;
 pub mod config;
 mod dialled;
+mod domains;
 mod handshake;
 mod reload;
 pub mod remote;

@@ -13,7 +13,7 @@ use myelin_broker::Broker;
 use myelin_conf::options::{
     LeafCredentials, LeafNodeOptions, LeafRemoteOptions, LinkCompression, Options, TlsOptions,
 };
-use myelin_mesh::leaf::config::{LeafCompression, LeafConfig};
+use myelin_mesh::leaf::config::{LeafCompression, LeafConfig, LeafJetStream};
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl};
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::PeerInfo;
@@ -48,6 +48,10 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     if blocks.count() > 0 && options.ocsp.stapling.is_some() {
         return lacks("\"ocsp\" beside \"leafnodes\" with tls{} needs OCSP for leaf nodes");
     }
+    let has_operators = !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty();
+    if has_operators && !options.jetstream.default_domains.is_empty() {
+        return lacks("\"default_js_domain\" beside operators needs domains for accounts of tokens");
+    }
     let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
     if leaf_nodes.listener.port.is_some() && asks {
         return lacks(
@@ -80,6 +84,12 @@ pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> R
         max_payload: options.limits.max_payload,
         headers: info.headers,
         reconnect: leaf_nodes.reconnect,
+        jetstream: LeafJetStream {
+            is_enabled: options.jetstream.enabled,
+            domain: options.jetstream.domain.clone().unwrap_or_default(),
+            extends: options.jetstream.extension_hint == "will_extend",
+            default_domains: options.jetstream.default_domains.clone(),
+        },
     })
 }
 

@@ -430,7 +430,8 @@ mod tests {
         ("mappings", "", "mappings { a: b }"),
         ("cluster", "", "cluster { name: x }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
-        ("leafnodes", "", "leafnodes { port: -1 }"),
+        ("leafnodes", "leafnodes { port: -1 }", "leafnodes { port: -1, compression: off }"),
+        ("default_js_domain", "accounts: [A]", "accounts: [A], default_js_domain { A: x }"),
         (
             "proxies",
             "",
