@@ -103,7 +103,6 @@ pub struct LeafSession {
     pub(super) claims: Option<Arc<ClaimedUser>>,
     /// The account has counted it.
     pub(super) is_counted: bool,
-    end_is_logged: bool,
     has_left: bool,
 }
 
@@ -164,7 +163,6 @@ impl LeafSession {
             expiry: None,
             claims: None,
             is_counted: false,
-            end_is_logged: false,
             has_left: false,
         }
     }
@@ -552,11 +550,9 @@ impl PeerSession for LeafSession {
             return None;
         }
         self.announcing = None;
-        if !std::mem::replace(&mut self.end_is_logged, true) {
-            let (text, name) = (reason.text(), self.known.facts().name);
-            let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
-            self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
-        }
+        let (text, name) = (reason.text(), self.known.facts().name);
+        let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
+        self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
         let removal = self.link.end(reason);
         self.leave();
         Some(removal)
