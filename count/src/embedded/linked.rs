@@ -78,7 +78,7 @@ impl Embedded {
         let conn = self.broker.connect_link(endpoint, Box::new(Counted(Arc::clone(&received))));
         let now = self.instant();
         let mut session = LinkSession::open(&mesh, &self.broker, &conn, LinkSide::Accepted, now);
-        session.greet(&mut self.shard, None, now);
+        session.greet(&mut self.shard, now);
         let mut link = CountedLink { session, received };
         let connect = "CONNECT {\"name\":\"Nthere\",\"cluster\":\"count\",\"headers\":true}\r\n";
         let hello = Bytes::from([connect.as_bytes(), &info("there").line()].concat());

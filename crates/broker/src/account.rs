@@ -233,6 +233,9 @@ impl Account {
         self.touch_remote(subject);
         self.announced.remote_changed(&self.name, sub, RemoteChange::Added);
         self.notify_watches(subject, None);
+        if sub.conn().leaf().is_some() {
+            self.add_leaf_shadows(sub);
+        }
     }
 
     /// Another server wants something no more.
@@ -244,6 +247,20 @@ impl Account {
             self.announced.remote_changed(&self.name, sub, RemoteChange::Removed);
         }
         self.notify_watches(sub.subject(), None);
+        if sub.conn().leaf().is_some() {
+            self.remove_leaf_shadows(sub);
+        }
+    }
+
+    /// Visits what leaf nodes and hubs of this server want.
+    pub(crate) fn for_each_of_leafs(&self, mut f: impl FnMut(&Arc<RemoteSub>)) {
+        if let Some(remote) = self.remote.get() {
+            remote.for_each(|sub| {
+                if sub.conn().leaf().is_some() {
+                    f(sub);
+                }
+            });
+        }
     }
 
     /// A queue group has another number of members there.

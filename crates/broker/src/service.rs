@@ -6,7 +6,7 @@
 
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::imports::{ServiceLink, ShadowService};
+use crate::imports::{ServiceLink, ShadowService, StreamLink};
 use crate::service_batch::ServiceBatch;
 use myelin_subject::Subscribed;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -126,6 +126,8 @@ pub(crate) enum ServiceTarget {
     Requesters,
     /// Other servers that measure how long requests to clients of this one take.
     Measurers,
+    /// Leaf nodes and hubs of another account, which imports a stream of this one.
+    Leafs(Arc<StreamLink>),
 }
 
 impl ServiceTarget {
@@ -139,7 +141,7 @@ impl ServiceTarget {
     pub(crate) fn reach(&self) -> Reach {
         match self {
             Self::Service(service) => service.reach(),
-            Self::Requesters => Reach::Everywhere,
+            Self::Requesters | Self::Leafs(_) => Reach::Everywhere,
             Self::Import(_) | Self::Measurers => Reach::Here,
         }
     }
@@ -149,6 +151,7 @@ impl ServiceTarget {
         match (self, other) {
             (Self::Service(one), Self::Service(two)) => Arc::ptr_eq(one, two),
             (Self::Import(one), Self::Import(two)) => Arc::ptr_eq(one, two),
+            (Self::Leafs(one), Self::Leafs(two)) => Arc::ptr_eq(one, two),
             (Self::Requesters, Self::Requesters) | (Self::Measurers, Self::Measurers) => true,
             _ => false,
         }

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod jetstream;
+mod leaf_nodes;
 mod not_reloadable;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct BoundPorts {
     pub websocket: Option<u16>,
     /// Of routes, if there is any.
     pub cluster: Option<u16>,
+    /// Of leaf nodes, if there is any.
+    pub leaf: Option<u16>,
 }
 
 /// Compares the options in force with those of a reload. Answers the lines for the log, one for
@@ -35,7 +38,7 @@ pub struct BoundPorts {
 /// When an option changed that needs a restart: the first in the reference's order.
 pub fn changes(old: &Options, new: &Options, bound: BoundPorts) -> Result<Vec<String>, NotReloadable> {
     let reported = compare(old, new, bound);
-    reported.into_iter().map(|change| change.log_line).collect()
+    reported.into_iter().filter(|change| change.is_said).map(|change| change.log_line).collect()
 }
 
 /// Changes that a reload would make, one for every option that is another in the new configuration,
@@ -65,7 +68,7 @@ fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
     changes.security();
     changes.protocol();
     changes.cluster(bound.cluster);
-    changes.leaf_nodes();
+    changes.leaf_nodes(bound.leaf);
     changes.websocket(bound.websocket);
     changes.files();
     changes.other_options();
@@ -108,6 +111,8 @@ struct Change {
     effect: Effect,
     /// Some lines are said in any case.
     is_change: bool,
+    /// Some changes are not in the log.
+    is_said: bool,
     log_line: Result<String, NotReloadable>,
 }
 
@@ -127,7 +132,12 @@ impl Changes<'_> {
     }
 
     fn refuse(&mut self, refusal: NotReloadable) {
-        self.reported.push(Change { effect: Effect::Restart, is_change: true, log_line: Err(refusal) });
+        self.reported.push(Change {
+            effect: Effect::Restart,
+            is_change: true,
+            is_said: true,
+            log_line: Err(refusal),
+        });
     }
 
     fn report(&mut self, line: String) {
@@ -135,7 +145,13 @@ impl Changes<'_> {
     }
 
     fn report_as(&mut self, effect: Effect, is_change: bool, line: String) {
-        self.reported.push(Change { effect, is_change, log_line: Ok(line) });
+        self.reported.push(Change { effect, is_change, is_said: true, log_line: Ok(line) });
+    }
+
+    /// A change of which the log says nothing.
+    fn unsaid(&mut self, what: String) {
+        let (effect, log_line) = (Effect::Live, Ok(what));
+        self.reported.push(Change { effect, is_change: true, is_said: false, log_line });
     }
 
     /// An option whose value is nobody's business, and that may end connections.
@@ -430,7 +446,7 @@ mod tests {
         load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
     }
 
-    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888), cluster: None };
+    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888), cluster: None, leaf: None };
 
     fn compare(old: &str, new: &str) -> Result<String, String> {
         let lines = changes(&options(old), &options(new), BOUND).map_err(|error| error.to_string())?;

@@ -62,9 +62,18 @@ pub trait PeerSession {
     /// The connection.
     fn conn(&self) -> &Arc<Conn>;
 
-    /// Says what can be said before the other side has said anything, over TLS or without: then
-    /// `shown` is the other side's certificate.
-    fn greet(&mut self, shard: &mut Shard, shown: Option<PeerCertificate>, now: Instant);
+    /// Says what can be said before the other side has said anything, over TLS or without.
+    fn greet(&mut self, shard: &mut Shard, now: Instant);
+
+    /// Goes on over TLS; `shown` is the other side's certificate.
+    ///
+    /// # Errors
+    /// When the link has to end.
+    fn secured(&mut self, shown: Option<PeerCertificate>, now: Instant) -> Result<(), CloseReason>;
+
+    /// Whether there has to be TLS before anything more is dealt with: once, and only where this
+    /// side has dialled. [`secured`](Self::secured) has to follow.
+    fn take_wish_for_tls(&mut self) -> bool;
 
     /// Takes the announcements of this server's interest, once after the handshake. They may take
     /// long.

@@ -134,7 +134,7 @@ impl Node {
         let endpoint = Endpoint { peer, start: SystemTime::UNIX_EPOCH };
         let conn = self.broker.connect_link(endpoint, Box::new(kept.clone()));
         let mut session = LinkSession::open(&self.mesh, &self.broker, &conn, side, now);
-        session.greet(&mut self.shard, None, now);
+        session.greet(&mut self.shard, now);
         (session, kept)
     }
 }

@@ -91,6 +91,7 @@ fn check_reload([old, new]: &[Loaded; 2]) -> ExitCode {
         client: old.options.server.port.to_bind(),
         websocket: port(old.options.websocket.listener.port),
         cluster: port(old.options.cluster.listener.port),
+        leaf: port(old.options.leaf_nodes.listener.port),
     };
     let changes = check_reload_of(&old.options, &new.options, bound);
     if changes.is_empty() {

@@ -12,7 +12,7 @@
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{ClientOffer, LinkOffer, TlsTerms};
+use crate::tls::{ClientOffer, LeafOffer, LinkOffer, TlsTerms};
 use crate::websocket::{Listening, Security};
 use crate::{cluster, lifecycle, ocsp, pidfile, ports, setup};
 use myelin_broker::{Conn, StagedAuthAndAccounts};
@@ -34,6 +34,7 @@ struct NewTls {
     monitoring: Option<TlsTerms>,
     proofs: ocsp::StagedOcsp,
     links: Option<LinkOffer>,
+    leaf_nodes: Option<LeafOffer>,
 }
 
 /// A cluster that is ready to take effect.
@@ -68,6 +69,7 @@ impl Server {
             client: self.addresses.client.port(),
             websocket: self.addresses.websocket.map(|address| address.port()),
             cluster: self.cluster.as_ref().map(|cluster| cluster.address.port()),
+            leaf: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|address| address.port()),
         };
         let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, bound)
             .map_err(|error| error.to_string())?;
@@ -78,6 +80,9 @@ impl Server {
         let directory = self.directory(&loaded.options)?;
         let mut tls = self.tls(&loaded.options)?;
         let cluster = self.stage_cluster(&loaded.options, tls.links.take())?;
+        let leaf_nodes = self.leaf_nodes.as_ref();
+        let leaf_nodes =
+            leaf_nodes.map(|running| running.prepare(&loaded.options, &self.broker)).transpose()?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -95,6 +100,9 @@ impl Server {
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
         if self.pins() != pins_before {
             self.recheck_pinned();
+        }
+        if let (Some(running), Some(prepared)) = (&mut self.leaf_nodes, leaf_nodes) {
+            running.reload(prepared);
         }
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())
@@ -132,6 +140,7 @@ impl Server {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
         let mut links = lifecycle::link_offer(new)?;
+        let leaf_nodes = LeafOffer::of(&new.leaf_nodes)?;
         let of_links = self.cluster.as_ref().and_then(|cluster| cluster.tls.get());
         let of_links = of_links.map(|offer| Arc::clone(&offer.terms.staple));
         let listeners = [
@@ -149,7 +158,7 @@ impl Server {
         ];
         let proofs = self.ocsp.prepare(new, listeners.into_iter().flatten())?;
         let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
-        Ok(NewTls { clients, websocket, monitoring, proofs, links })
+        Ok(NewTls { clients, websocket, monitoring, proofs, links, leaf_nodes })
     }
 
     /// The public keys that clients may have; none for any.
@@ -177,7 +186,11 @@ impl Server {
         }
     }
 
-    fn set_tls(&mut self, NewTls { clients, websocket, monitoring, proofs, links: _ }: NewTls) {
+    fn set_tls(&mut self, new: NewTls) {
+        let NewTls { clients, websocket, monitoring, proofs, links: _, leaf_nodes } = new;
+        if let Some(running) = &self.leaf_nodes {
+            running.tls.set(leaf_nodes);
+        }
         if let Some(complaint) = &proofs.complaint {
             self.log.warn(format_args!("Can't restart OCSP features: {complaint}"));
         }

@@ -145,7 +145,7 @@ impl LinkHouse {
         let conn = self.broker.connect_link(endpoint(), Box::new(written.clone()));
         let side = if self.has_dialled { LinkSide::Dialled(dial()) } else { LinkSide::Accepted };
         let mut session = LinkSession::open(&self.mesh, &self.broker, &conn, side, self.now);
-        session.greet(&mut self.shard, None, self.now);
+        session.greet(&mut self.shard, self.now);
         Peer { session, written, held: Vec::new(), need: 1, unpacking: None, end: None }
     }
 

@@ -62,6 +62,7 @@ pub(crate) use system::furnish;
 use self::shadow_bindings::ShadowBindings;
 use crate::account::Account;
 use crate::cluster::Cluster;
+use crate::link::remote_sub::RemoteSub;
 use crate::service::{Binding, ServiceShard, ServiceTarget};
 use crate::subscription::Subscription;
 use arc_swap::ArcSwap;
@@ -104,34 +105,87 @@ struct Streams {
 #[derive(Clone)]
 struct Shadow {
     link: Arc<StreamLink>,
-    sub: Arc<Subscription>,
+    stands: Standing,
+}
+
+/// Entry in that index for a listener here.
+#[derive(Clone)]
+enum Standing {
+    /// For a client.
+    Client(Arc<Subscription>),
+    /// For a leaf node or a hub.
+    Leaf(Arc<Binding>),
+}
+
+impl Standing {
+    fn subject(&self) -> &[u8] {
+        match self {
+            Self::Client(sub) => sub.subject(),
+            Self::Leaf(binding) => binding.subject(),
+        }
+    }
+}
+
+/// Listener on this server.
+#[derive(Clone, Copy)]
+enum Listener<'a> {
+    Client(&'a Arc<Subscription>),
+    Leaf(&'a Arc<RemoteSub>),
+}
+
+impl Listener<'_> {
+    /// The place by which its shadows are found.
+    fn place(self) -> usize {
+        match self {
+            Self::Client(sub) => Arc::as_ptr(sub).addr(),
+            Self::Leaf(sub) => Arc::as_ptr(sub).addr(),
+        }
+    }
+
+    fn subject(&self) -> &[u8] {
+        match self {
+            Self::Client(sub) => sub.subject(),
+            Self::Leaf(sub) => Subscribed::subject(&***sub),
+        }
+    }
+
+    /// Puts a shadow into the exporter's index.
+    fn stand(self, exporter: &Account, link: &Arc<StreamLink>, subject: &[u8]) -> Standing {
+        match self {
+            Self::Client(sub) => {
+                let shadow = Arc::new(Subscription::shadow(sub, &link.stream, subject));
+                exporter.insert(&shadow);
+                Standing::Client(shadow)
+            }
+            Self::Leaf(_) => Standing::Leaf(exporter.place(subject, ServiceTarget::Leafs(Arc::clone(link)))),
+        }
+    }
 }
 
 /// A shadow that came or went, and the account where.
-type Moved = (Arc<Account>, Arc<Subscription>);
+type Moved = (Arc<Account>, Standing);
 
 impl Streams {
     /// Gives a subscription its shadows for those of `links` for which it has none.
-    fn cast(&mut self, sub: &Arc<Subscription>, links: &[Arc<StreamLink>], moved: &mut Vec<Moved>) {
-        let place = Arc::as_ptr(sub).addr();
+    fn cast(&mut self, by: Listener<'_>, links: &[Arc<StreamLink>], moved: &mut Vec<Moved>) {
+        let place = by.place();
         for link in links {
             let has_one = |shadow: &Shadow| Arc::ptr_eq(&shadow.link, link);
             if self.shadows.get(&place).is_some_and(|shadows| shadows.iter().any(has_one)) {
                 continue;
             }
-            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.stream.reach(sub.subject()))
+            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.stream.reach(by.subject()))
             else {
                 continue;
             };
-            let shadow = Arc::new(Subscription::shadow(sub, &link.stream, &subject));
-            exporter.insert(&shadow);
-            moved.push((exporter, Arc::clone(&shadow)));
-            self.shadows.entry(place).or_default().push(Shadow { link: Arc::clone(link), sub: shadow });
+            let stands = by.stand(&exporter, link, &subject);
+            moved.push((exporter, stands.clone()));
+            self.shadows.entry(place).or_default().push(Shadow { link: Arc::clone(link), stands });
         }
     }
 
-    fn take(&mut self, sub: &Arc<Subscription>, moved: &mut Vec<Moved>) {
-        let Some(shadows) = self.shadows.remove(&Arc::as_ptr(sub).addr()) else { return };
+    fn take(&mut self, by: Listener<'_>, moved: &mut Vec<Moved>) {
+        let Some(shadows) = self.shadows.remove(&by.place()) else { return };
         moved.extend(shadows.into_iter().filter_map(remove));
     }
 
@@ -159,8 +213,11 @@ impl Streams {
 
 fn remove(shadow: Shadow) -> Option<Moved> {
     let exporter = shadow.link.exporter.upgrade()?;
-    exporter.take_out(&shadow.sub);
-    Some((exporter, shadow.sub))
+    match &shadow.stands {
+        Standing::Client(sub) => drop(exporter.take_out(sub)),
+        Standing::Leaf(binding) => exporter.displace(binding),
+    }
+    Some((exporter, shadow.stands))
 }
 
 fn notify_watches(moved: &[Moved], mut shard: Option<&mut ServiceShard>) {
@@ -382,9 +439,10 @@ impl Account {
                 self.interest.for_each(|sub| {
                     // Compat: what is imported is not exported any further.
                     if sub.import().is_none() {
-                        streams.cast(sub, &new, &mut moved);
+                        streams.cast(Listener::Client(sub), &new, &mut moved);
                     }
                 });
+                self.for_each_of_leafs(|sub| streams.cast(Listener::Leaf(sub), &new, &mut moved));
             }
             self.imports.has_streams.store(!streams.links.is_empty(), Relaxed);
             self.imports.bindings.relink(&streams.links)
@@ -400,7 +458,7 @@ impl Account {
             let mut moved = Vec::new();
             let mut streams = lock(&self.imports.streams);
             let links = streams.links.clone();
-            streams.cast(sub, &links, &mut moved);
+            streams.cast(Listener::Client(sub), &links, &mut moved);
             drop(streams);
             notify_watches(&moved, shard);
         }
@@ -411,8 +469,29 @@ impl Account {
     pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
-            lock(&self.imports.streams).take(sub, &mut moved);
+            lock(&self.imports.streams).take(Listener::Client(sub), &mut moved);
             notify_watches(&moved, shard);
+        }
+    }
+
+    /// A leaf node or a hub wants something, perhaps of a stream of another account.
+    pub(crate) fn add_leaf_shadows(&self, sub: &Arc<RemoteSub>) {
+        if self.imports.has_streams.load(Relaxed) {
+            let mut moved = Vec::new();
+            let mut streams = lock(&self.imports.streams);
+            let links = streams.links.clone();
+            streams.cast(Listener::Leaf(sub), &links, &mut moved);
+            drop(streams);
+            notify_watches(&moved, None);
+        }
+    }
+
+    /// Removes the shadows of a leaf node or a hub that wants no more of that.
+    pub(crate) fn remove_leaf_shadows(&self, sub: &Arc<RemoteSub>) {
+        if self.imports.has_streams.load(Relaxed) {
+            let mut moved = Vec::new();
+            lock(&self.imports.streams).take(Listener::Leaf(sub), &mut moved);
+            notify_watches(&moved, None);
         }
     }
 
@@ -424,7 +503,9 @@ impl Account {
         let shadows = lock(&self.imports.streams).shadows.get(&Arc::as_ptr(sub).addr()).cloned();
         for shadow in shadows.iter().flatten() {
             let exporter = shadow.link.exporter.upgrade();
-            exporter.iter().for_each(|exporter| exporter.interest.touch(&shadow.sub));
+            if let (Some(exporter), Standing::Client(sub)) = (exporter, &shadow.stands) {
+                exporter.interest.touch(sub);
+            }
         }
     }
 }

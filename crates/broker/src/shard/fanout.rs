@@ -359,13 +359,13 @@ impl Fanout<'_> {
             match from.source {
                 Source::Here => self.run_logged(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<true>(route, queues, rng),
-                Source::Leaf { .. } => self.run_leaf::<true>(route, rng),
+                Source::Leaf { .. } | Source::Import => self.run_leaf::<true>(route, rng),
             }
         } else {
             match from.source {
                 Source::Here => self.run::<false>(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<false>(route, queues, rng),
-                Source::Leaf { .. } => self.run_leaf::<false>(route, rng),
+                Source::Leaf { .. } | Source::Import => self.run_leaf::<false>(route, rng),
             }
         }
     }

@@ -26,6 +26,7 @@ impl<'a> Publisher<'a> {
             Source::Route { .. } => Via::Route,
             Source::Leaf { role: LeafRole::Hub, .. } => Via::Leaf,
             Source::Leaf { role: LeafRole::Spoke, .. } => Via::Hub,
+            Source::Import => Via::Import,
         }
     }
 
@@ -34,7 +35,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn routed(&self) -> Option<&'a QueueNames<'a>> {
         match self.source {
             Source::Route { queues, .. } => Some(queues),
-            Source::Here | Source::Leaf { .. } => None,
+            Source::Here | Source::Leaf { .. } | Source::Import => None,
         }
     }
 
@@ -43,7 +44,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn leaf_origin(&self) -> &'a [u8] {
         match self.source {
             Source::Leaf { origin, .. } => origin,
-            Source::Here | Source::Route { .. } => &[],
+            Source::Here | Source::Route { .. } | Source::Import => &[],
         }
     }
 
@@ -54,7 +55,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
         match self.source {
             Source::Leaf { queues, .. } => queues.contains(queue) || !self.is_mapped && queues.is_empty(),
-            Source::Here | Source::Route { .. } => true,
+            Source::Here | Source::Route { .. } | Source::Import => true,
         }
     }
 

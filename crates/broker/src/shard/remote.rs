@@ -84,7 +84,7 @@ impl RemoteTargets {
         via: Via,
     ) -> Option<Box<Self>> {
         // What comes over a route goes to no other, only to leaf nodes.
-        if via == Via::Route && !account.announced.has_leafs() {
+        if matches!(via, Via::Route | Via::Import) && !account.announced.has_leafs() {
             return None;
         }
         account.collect_remote(subject, matched);
@@ -135,6 +135,11 @@ impl RemoteTargets {
         let head = start..self.heads.len() as u32;
         self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false });
         self.links.len() - 1
+    }
+
+    /// Forgets a group that has members here, which have got the message already.
+    pub(super) fn forget_group(&mut self, queue: &[u8]) {
+        self.groups.retain(|group| *group.name != *queue);
     }
 
     /// Takes the members here of a group that has others there; gives them back when it has none.
@@ -188,8 +193,8 @@ fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
         (Via::Here | Via::Leaf, _) => true,
         // Compat: answers of services, also to the hub.
         (Via::Route, Some(leaf)) => leaf.role == LeafRole::Hub || subject.starts_with(b"_R_."),
-        (Via::Hub, Some(_)) => true,
-        (Via::Route | Via::Hub, None) => false,
+        (Via::Hub | Via::Import, Some(_)) => true,
+        (Via::Route | Via::Hub | Via::Import, None) => false,
     };
     matched.plain.retain(goes);
     matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| goes(sub)));

@@ -579,12 +579,15 @@ fn build(
             access
         }
         // Where it was published that was decided.
-        None if scope.via == Via::Route => Access::Allowed,
+        None if matches!(scope.via, Via::Route | Via::Import) => Access::Allowed,
         None => access(scope, subject),
     };
     let is_mapped = matches!(route.access, Access::Mapped | Access::Drawn);
     route.remote =
         if is_mapped { None } else { RemoteTargets::of(scope.account, subject, remote, scope.via) };
+    if scope.via == Via::Import {
+        leave_to_shadows(route.remote.as_deref_mut(), matched, services);
+    }
     take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let is_imported = scope.is_imported;
@@ -614,6 +617,19 @@ fn build(
     }
     matched.clear();
     has_clients
+}
+
+/// Leaves out clients and services here: they have got the message by shadows of their own.
+fn leave_to_shadows(
+    remote: Option<&mut RemoteTargets>,
+    matched: &mut Matched<Arc<Subscription>>,
+    services: &mut Matched<Arc<Binding>>,
+) {
+    if let Some(remote) = remote {
+        matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
+    }
+    matched.clear();
+    services.clear();
 }
 
 /// Moves the services that receive the subject into the route.

@@ -15,7 +15,9 @@ use super::Source;
 use super::fanout::traced::Marked;
 use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
-use crate::imports::{self, Awaited, Cause, INFO_HEADER, Outcome, RequestInfo, ServiceLink, Ticket, Tracked};
+use crate::imports::{
+    self, Awaited, Cause, INFO_HEADER, Outcome, RequestInfo, ServiceLink, StreamLink, Ticket, Tracked,
+};
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
 use crate::service::ServiceTarget;
@@ -142,6 +144,7 @@ impl Shard {
                     self.tell_latency(from, message.address());
                     None
                 }
+                ServiceTarget::Leafs(link) => self.route_stream(from, message, link, &mut memory),
                 // Only what is traced comes here for one.
                 ServiceTarget::Service(service) => {
                     from.trace.and_then(|trace| self.hand_traced(from, message, (service, trace)))
@@ -153,6 +156,40 @@ impl Shard {
                 outcome.stalled |= stalled;
             }
         }
+    }
+
+    /// A message of a stream to leaf nodes and hubs of an account that imports it.
+    fn route_stream(
+        &mut self,
+        from: &Publisher<'_>,
+        message: &Message<'_>,
+        link: &StreamLink,
+        memory: &mut Rendering,
+    ) -> Option<Published> {
+        // Compat: what comes by one import does not leave by another.
+        if from.hop.is_some() {
+            return None;
+        }
+        let importer = self.broker.account(link.stream.importer())?;
+        link.stream.naming().write(message.address(), &mut memory.subject);
+        let mut there = Publisher {
+            account: &importer,
+            permissions: None,
+            verbose: false,
+            no_responders: false,
+            is_service: true,
+            is_mapped: false,
+            source: Source::Import,
+            ..*from
+        };
+        if let Some(trace) = from.trace.filter(|_| !link.stream.allows_trace()) {
+            // Compat: the trace ends with the import, and the message goes on as it is.
+            if trace.is_only() {
+                return None;
+            }
+            there.trace = None;
+        }
+        Some(self.publish_onward(there, message.addressed_to(&memory.subject)))
     }
 
     /// A request into the account that exports the service.

@@ -14,6 +14,9 @@ pub(super) enum Via {
     Leaf = 2,
     /// From a hub.
     Hub = 3,
+    /// From another account of this server, whose stream this one imports: only leaf nodes and hubs
+    /// still have to get it.
+    Import = 4,
 }
 
 /// Where a message comes from.
@@ -35,4 +38,6 @@ pub(crate) enum Source<'a> {
         /// Cluster of the other side; empty for none.
         origin: &'a [u8],
     },
+    /// From another account of this server, whose stream this one imports.
+    Import,
 }

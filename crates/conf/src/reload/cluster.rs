@@ -33,13 +33,6 @@ impl Changes<'_> {
         }
     }
 
-    /// Nothing of leaf nodes may change yet.
-    pub(super) fn leaf_nodes(&mut self) {
-        if self.old.leaf_nodes != self.new.leaf_nodes {
-            self.refuse(NotReloadable::Change("\"leafnodes\" by this version of Myelin"));
-        }
-    }
-
     pub(super) fn routes(&mut self) {
         if self.old.cluster.routes != self.new.cluster.routes {
             self.report("Reloaded: cluster routes".to_owned());
@@ -87,7 +80,7 @@ mod tests {
     }
 
     fn compare_clusters(old: &str, new: &str) -> Result<String, String> {
-        let bound = BoundPorts { client: 4222, websocket: None, cluster: Some(6222) };
+        let bound = BoundPorts { client: 4222, websocket: None, cluster: Some(6222), leaf: None };
         let lines = changes(&options(old), &options(new), bound).map_err(|error| error.to_string())?;
         let cluster: Vec<_> =
             lines.iter().filter(|line| line.starts_with("Reloaded: cluster")).cloned().collect();

@@ -16,6 +16,11 @@ impl Changes<'_> {
         self.room("max_mem_store", |o| o.max_memory_store);
         self.room("max_file_store", |o| o.max_file_store);
         self.fixed("JetStreamDomain", |o| text(o.jetstream.domain.as_ref()));
+        self.fixed("JsAccDefaultDomain", |o| {
+            let domains = o.jetstream.default_domains.iter();
+            let domains: Vec<_> = domains.map(|(name, domain)| format!("{name}:{domain}")).collect();
+            format!("map[{}]", domains.join(" "))
+        });
         self.fixed("JetStreamExtHint", |o| o.jetstream.extension_hint.clone());
         self.hidden("JetStreamKey", |o| o.encryption_key.as_ref());
         self.hidden("JetStreamOldKey", |o| o.prev_encryption_key.as_ref());

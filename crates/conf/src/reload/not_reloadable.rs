@@ -16,6 +16,8 @@ pub enum NotReloadable {
     },
     /// Something has changed, or in a way, that is told in these words.
     Change(&'static str),
+    /// Something of a remote of leaf nodes has changed, in these words.
+    LeafRemote(String),
     /// There is one now and was none, or the other way round.
     Move(&'static str),
 }
@@ -25,6 +27,9 @@ impl Display for NotReloadable {
         match self {
             Self::Field { field, old, new } => {
                 write!(f, "config reload not supported for {field}: old={old}, new={new}")
+            }
+            Self::LeafRemote(what) => {
+                write!(f, "config reload not supported for LeafNode: remote {what}")
             }
             Self::Change(what) => write!(f, "config reload not supported for {what}"),
             Self::Move(what) => write!(f, "config reload does not support moving to or from {what}"),

@@ -8,6 +8,7 @@ mod backup;
 mod calls;
 mod consumers;
 mod direct;
+mod domain_buckets;
 mod host;
 mod live;
 mod ordered_outbox;

@@ -102,8 +102,8 @@ impl LeafSession {
     }
 
     /// Whether the transport has to change before anything more is dealt with.
-    pub(super) fn is_switching(&self) -> bool {
-        self.compression.switches
+    pub(super) fn is_waiting(&self) -> bool {
+        self.compression.switches || self.tls.is_wished_for()
     }
 
     pub(super) fn take_compression_switch(&mut self) -> Option<S2Level> {

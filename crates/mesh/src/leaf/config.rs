@@ -3,6 +3,7 @@
 use myelin_auth::AuthConfig;
 use myelin_wire::peer::info::PeerInfo;
 use myelin_wire::s2::mode::CompressionMode;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,19 @@ pub struct LeafCompression {
     pub mode: CompressionMode,
     /// Round trips up to which `s2_auto` has its levels.
     pub thresholds: Vec<Duration>,
+}
+
+/// JetStream of this server, as far as links depend on it.
+#[derive(Debug, Clone, Default)]
+pub struct LeafJetStream {
+    /// Whether there is any.
+    pub is_enabled: bool,
+    /// Its domain; empty for none.
+    pub domain: String,
+    /// Whether it is to be part of that of a hub.
+    pub extends: bool,
+    /// Domains that accounts use by default; an empty one is none on purpose.
+    pub default_domains: BTreeMap<String, String>,
 }
 
 /// Configuration of leaf nodes and of what is common to all hubs.
@@ -48,6 +62,8 @@ pub struct LeafConfig {
     pub headers: bool,
     /// Wait before a hub is dialled again.
     pub reconnect: Duration,
+    /// JetStream of this server.
+    pub jetstream: LeafJetStream,
 }
 
 /// The numbers at the front of a version, of which a suffix may follow.

@@ -1,10 +1,11 @@
 //! The handshake of a link that was dialled: the hub's INFO, CONNECT, and the INFO that answers it.
 
 use super::LeafEntry;
-use super::handshake::{check_cluster, denied_by_default};
+use super::domains::DeniedJetStream;
+use super::handshake::check_cluster;
 use super::session::{LeafPhase, LeafSession};
 use myelin_auth::{Permissions, SubjectRules};
-use myelin_broker::{LeafPermissions, LeafTerms, Level};
+use myelin_broker::{Account, LeafPermissions, LeafTerms, Level};
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
@@ -35,10 +36,10 @@ impl LeafSession {
             self.log(Level::Error, format_args!("attempted to connect to wrong port"));
             return Err(CloseReason::WrongPort);
         }
-        if info.tls_required {
-            // Nothing that logs this server in may be said in the clear.
-            self.log(Level::Error, format_args!("TLS is required by the hub, and not supported yet"));
-            return Err(CloseReason::TlsHandshake);
+        if self.wants_tls(&info) {
+            // Nothing that logs this server in may be said in the clear: the rest waits.
+            self.tls.postpone(json);
+            return Ok(());
         }
         if self.negotiates(&info, now)? {
             return Ok(());
@@ -135,11 +136,15 @@ impl LeafSession {
         }
         self.is_counted = true;
         self.known().update(|facts| facts.remote_account.clone_from(&info.remote_account));
-        let permissions = self.permissions_of_hub(account.is_system())?;
+        let permissions = self.permissions_of_hub(&account)?;
         if self.nodes().enter(self.known()) == LeafEntry::Stopping {
             return Err(CloseReason::ServerShutdown);
         }
-        self.log_domains(account.is_system());
+        if self.remote().is_some_and(|remote| remote.is_removed()) {
+            // A reload has done that in the meantime.
+            return Err(CloseReason::ClientClosed);
+        }
+        self.log_domains(&account);
         let facts = self.known().facts();
         let terms = LeafTerms {
             role: self.role(),
@@ -153,7 +158,7 @@ impl LeafSession {
     }
 
     /// Permissions by what the hub has said, what is denied to it here, and what never crosses.
-    fn permissions_of_hub(&self, is_system: bool) -> Result<LeafPermissions, CloseReason> {
+    fn permissions_of_hub(&self, account: &Account) -> Result<LeafPermissions, CloseReason> {
         let [import, export] = self.heard.filters.clone().map(|filter| filter.map(rules));
         let granted = match (export, import) {
             (None, None) => None,
@@ -165,7 +170,8 @@ impl LeafSession {
                 Some(Arc::new(granted))
             }
         };
-        let (mut not_sent, mut not_taken) = (denied_by_default(is_system), denied_by_default(is_system));
+        let (config, domain) = (self.nodes().config(), self.known().facts().domain);
+        let DeniedJetStream { mut not_sent, mut not_taken } = config.jetstream.denies(account, &domain);
         if let Some(remote) = self.remote() {
             not_sent.extend(remote.config.deny_exports.iter().cloned());
             not_taken.extend(remote.config.deny_imports.iter().cloned());
@@ -183,8 +189,8 @@ impl LeafSession {
         let before = self.heard.filters.clone();
         self.hear(&info);
         if self.heard.filters != before {
-            let is_system = self.link.account().is_some_and(|account| account.is_system());
-            let permissions = self.permissions_of_hub(is_system)?;
+            let Some(account) = self.link.account() else { return Ok(()) };
+            let permissions = self.permissions_of_hub(account)?;
             self.link.set_leaf_permissions(permissions);
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::LeafEntry;
 use super::config::version_numbers;
+use super::domains::DeniedJetStream;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
 use myelin_broker::{LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
@@ -11,17 +12,6 @@ use myelin_wire::peer::leaf::LeafConnect;
 use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Subjects of JetStream that cross no link of an account: each side has its own.
-const JETSTREAM: [&str; 3] = ["$JS.API.>", "$KV.>", "$OBJ.>"];
-/// Subjects of JetStream that cross no link of the system account beside those.
-const JETSTREAM_OF_SYSTEM: [&str; 2] = ["$JSC.>", "$NRG.>"];
-
-/// Subjects of JetStream that a link must not carry.
-pub(super) fn denied_by_default(is_system: bool) -> Vec<String> {
-    let more = if is_system { &JETSTREAM_OF_SYSTEM[..] } else { &[] };
-    more.iter().chain(&JETSTREAM).map(|subject| (*subject).to_owned()).collect()
-}
 
 /// Checks the name of the other side's cluster; says what is wrong with it.
 pub(super) fn check_cluster(name: &str) -> Result<(), &'static str> {
@@ -102,7 +92,7 @@ impl LeafSession {
             nkey: own(&connect.nkey),
             sig: own(&connect.sig),
             proxy_signature: own(&connect.proxy_sig),
-            certificate: self.certificate.clone(),
+            certificate: self.tls.certificate.clone(),
         };
         let auth = self.nodes().config().auth.clone();
         let elapsed = now.saturating_duration_since(self.timers.opened());
@@ -146,9 +136,10 @@ impl LeafSession {
         self.note(connect, account.name(), &identity);
         self.link.meet(&connect.name, connect.protocol >= TRACING_PROTOCOL);
         self.expiry = self.link.expiry(&identity, now, self.timers.opened());
+        self.claims.clone_from(&identity.claims);
         let role = self.role();
-        let mut not_sent = denied_by_default(account.is_system());
-        let not_taken = not_sent.clone();
+        let config = self.nodes().config();
+        let DeniedJetStream { mut not_sent, not_taken } = config.jetstream.denies(&account, &connect.domain);
         not_sent.extend(connect.deny_pub.iter().cloned());
         let permissions = self.permissions_for(identity.permissions.clone(), not_sent, not_taken)?;
         match self.nodes().enter(self.known()) {
@@ -158,7 +149,7 @@ impl LeafSession {
             }
             LeafEntry::New => {}
         }
-        self.log_domains(account.is_system());
+        self.log_domains(&account);
         self.say_permissions(identity.permissions.as_ref());
         let terms = LeafTerms {
             role,
@@ -182,6 +173,7 @@ impl LeafSession {
             facts.account = account.to_owned();
             facts.remote_account.clone_from(&connect.remote_account);
             facts.is_spoke = connect.is_hub;
+            facts.asked_compression.clone_from(&connect.compress_mode);
             facts.is_isolated |= connect.isolate;
             facts.proxy = identity.proxy.as_ref().map(|key| key.to_string());
             if facts.compression.is_empty() {
@@ -268,21 +260,6 @@ impl LeafSession {
             ..self.nodes().info(self.own_cluster_as_hub())
         };
         self.say(&info.line());
-    }
-
-    /// Says how the domains of JetStream are to each other.
-    pub(super) fn log_domains(&self, is_system: bool) {
-        let facts = self.known().facts();
-        let own = self.broker().info().domain;
-        if is_system {
-            let cluster =
-                if facts.cluster.is_empty() { String::new() } else { format!("/{}", facts.cluster) };
-            self.log(Level::Info, format_args!("System account connected from {}{cluster}", facts.name));
-            self.log(Level::Info, format_args!("JetStream not extended, domains differ"));
-        } else {
-            let domains = format_args!("local {own:?}, remote {:?}", facts.domain);
-            self.log(Level::Info, format_args!("JetStream using domains: {domains}"));
-        }
     }
 
     /// Part of this server, as permissions have it.

@@ -14,9 +14,12 @@
 mod compression;
 pub mod config;
 mod dialled;
+mod domains;
 mod handshake;
+mod reload;
 pub mod remote;
 pub mod session;
+mod tls_state;
 
 use config::LeafConfig;
 use myelin_broker::Conn;
@@ -61,6 +64,8 @@ pub struct LeafFacts {
     pub rtt: Option<Duration>,
     /// Compression of what is sent, or why there is none; empty before that is known.
     pub compression: String,
+    /// Compression that a leaf node has asked for; empty where it says nothing.
+    pub asked_compression: String,
     /// Key of the trusted proxy through which it came.
     pub proxy: Option<String>,
 }
@@ -68,12 +73,14 @@ pub struct LeafFacts {
 /// One link, as others see it.
 pub struct LeafState {
     conn: Arc<Conn>,
+    /// The hub that was dialled, if one was.
+    remote: Option<Arc<LeafRemote>>,
     facts: Mutex<LeafFacts>,
 }
 
 impl LeafState {
-    pub(crate) fn new(conn: &Arc<Conn>, facts: LeafFacts) -> Arc<Self> {
-        Arc::new(Self { conn: Arc::clone(conn), facts: Mutex::new(facts) })
+    pub(crate) fn new(conn: &Arc<Conn>, remote: Option<Arc<LeafRemote>>, facts: LeafFacts) -> Arc<Self> {
+        Arc::new(Self { conn: Arc::clone(conn), remote, facts: Mutex::new(facts) })
     }
 
     /// The connection.
@@ -123,6 +130,30 @@ impl LeafNodes {
     /// Configuration, as it is now.
     pub fn config(&self) -> Arc<LeafConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over another configuration. Compat: leaf nodes that want a compression which is not
+    /// this server's any more have to connect again.
+    pub fn reload(&self, config: LeafConfig) {
+        let (before, mode) = (self.config().compression.mode, config.compression.mode);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        if before == mode {
+            return;
+        }
+        for link in self.links() {
+            let LeafFacts { did_solicit, asked_compression: asked, .. } = link.facts();
+            if !did_solicit && !matches!(&*asked, "" | "not supported") && asked != mode.name() {
+                link.conn.close(CloseReason::ClientClosed);
+            }
+        }
+    }
+
+    /// A hub is none any more: its link ends, and it is not dialled again.
+    pub fn remove(&self, remote: &Arc<LeafRemote>) {
+        remote.remove();
+        let is_its =
+            |link: &&Arc<LeafState>| link.remote.as_ref().is_some_and(|own| Arc::ptr_eq(own, remote));
+        self.links().iter().filter(is_its).for_each(|link| link.conn.close(CloseReason::ClientClosed));
     }
 
     /// Links whose handshake is over, in their order.

@@ -4,8 +4,9 @@ use super::config::LeafCompression;
 use myelin_auth::KeyPair;
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
+use std::any::Any;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Address of a hub.
@@ -84,6 +85,10 @@ pub struct LeafRemoteConfig {
     pub dial_timeout: Duration,
     /// Whether addresses that the hub tells of are not dialled.
     pub ignores_told: bool,
+    /// Whether there has to be TLS, whatever the hub says.
+    pub wants_tls: bool,
+    /// Means of the shell to reach the hub, of which nothing is known here.
+    pub means: Arc<dyn Any + Send + Sync>,
 }
 
 /// A hub to dial.
@@ -188,6 +193,8 @@ mod tests {
             first_info_timeout: Duration::from_secs(1),
             dial_timeout: Duration::from_secs(1),
             ignores_told,
+            wants_tls: false,
+            means: Arc::new(()),
         };
         LeafRemote::new(config, 1)
     }

@@ -5,12 +5,14 @@
 
 use super::compression::Negotiation;
 use super::remote::{LeafRemote, LeafSigner, LeafUrl};
+use super::tls_state::TlsState;
 use super::{LeafFacts, LeafNodes, LeafState};
 use crate::certificate::PeerCertificate;
 use crate::peer_session::{Announcement, Ingested, Next, PeerSession};
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
-use myelin_auth::{ClientCertificate, Identity, Reject};
+use myelin_auth::operator::ClaimedUser;
+use myelin_auth::{Identity, Reject};
 use myelin_broker::{
     Broker, Conn, LeafAnnouncing, LeafFault, LeafLogin, LeafRole, Level, Link, LinkRemoval, Shard,
 };
@@ -92,15 +94,15 @@ pub struct LeafSession {
     pub(super) nonce: String,
     /// The hub's headers, and permissions of its INFO.
     pub(super) heard: super::dialled::Heard,
-    /// Certificate that the other side has shown.
-    pub(super) certificate: Option<Arc<ClientCertificate>>,
+    pub(super) tls: TlsState,
     /// Announcements of interest here that the other side is still to get, which may take long.
     pub(super) announcing: Option<LeafAnnouncing>,
     /// When the credentials come to their end.
     pub(super) expiry: Option<Instant>,
+    /// Token by which a leaf node is here.
+    pub(super) claims: Option<Arc<ClaimedUser>>,
     /// The account has counted it.
     pub(super) is_counted: bool,
-    end_is_logged: bool,
     has_left: bool,
 }
 
@@ -141,7 +143,7 @@ impl LeafSession {
         Self {
             link: Link::new(broker, conn),
             nodes: Arc::clone(nodes),
-            known: LeafState::new(conn, facts),
+            known: LeafState::new(conn, dial.as_ref().map(|dial| Arc::clone(&dial.remote)), facts),
             dial,
             state,
             limits: PeerLimits {
@@ -156,11 +158,11 @@ impl LeafSession {
             compression: Negotiation::default(),
             nonce: String::new(),
             heard: Default::default(),
-            certificate: None,
+            tls: TlsState::default(),
             announcing: None,
             expiry: None,
+            claims: None,
             is_counted: false,
-            end_is_logged: false,
             has_left: false,
         }
     }
@@ -393,12 +395,17 @@ impl PeerSession for LeafSession {
         self.link.conn()
     }
 
-    fn greet(&mut self, shard: &mut Shard, shown: Option<PeerCertificate>, now: Instant) {
-        if let Some(PeerCertificate { names, .. }) = shown {
-            self.certificate = Some(names);
-        }
+    fn greet(&mut self, shard: &mut Shard, now: Instant) {
         self.begin(now);
         shard.flush_link(self.link.conn());
+    }
+
+    fn secured(&mut self, shown: Option<PeerCertificate>, now: Instant) -> Result<(), CloseReason> {
+        self.has_secured(shown, now)
+    }
+
+    fn take_wish_for_tls(&mut self) -> bool {
+        self.tls.takes_wish()
     }
 
     fn take_announcing(&mut self) -> Option<Announcement> {
@@ -445,7 +452,7 @@ impl PeerSession for LeafSession {
                         Ok(LeafStep::Check(login)) => break Next::Check(login),
                         Err(reason) => break Next::Close(reason),
                     }
-                    if self.announcing.is_some() || self.is_switching() || interest >= INTEREST_PER_TURN {
+                    if self.announcing.is_some() || self.is_waiting() || interest >= INTEREST_PER_TURN {
                         break Next::Flush;
                     }
                 }
@@ -492,7 +499,8 @@ impl PeerSession for LeafSession {
     }
 
     fn reload(&mut self, _: &mut Shard) -> Result<(), CloseReason> {
-        Ok(())
+        self.check_account()?;
+        self.check_claims()
     }
 
     fn deadline(&self) -> Instant {
@@ -542,11 +550,9 @@ impl PeerSession for LeafSession {
             return None;
         }
         self.announcing = None;
-        if !std::mem::replace(&mut self.end_is_logged, true) {
-            let (text, name) = (reason.text(), self.known.facts().name);
-            let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
-            self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
-        }
+        let (text, name) = (reason.text(), self.known.facts().name);
+        let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
+        self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
         let removal = self.link.end(reason);
         self.leave();
         Some(removal)

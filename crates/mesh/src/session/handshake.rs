@@ -10,13 +10,14 @@ use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::time::Instant;
 
 impl LinkSession {
-    /// Says what can be said before the other side has said anything, over TLS or without: then
-    /// `shown` is the other side's certificate.
-    pub fn greet(&mut self, shard: &mut Shard, shown: Option<PeerCertificate>, now: Instant) {
-        if let Some(PeerCertificate { names, key }) = shown {
-            self.certificate = Some(names);
-            self.known.update(|facts| facts.key = Some(key));
-        }
+    /// Notes the certificate that the other side has shown.
+    pub(super) fn note_certificate(&mut self, shown: PeerCertificate) {
+        self.certificate = Some(shown.names);
+        self.known.update(|facts| facts.key = Some(shown.key));
+    }
+
+    /// Says what can be said before the other side has said anything.
+    pub fn greet(&mut self, shard: &mut Shard, now: Instant) {
         let config = self.mesh.config();
         let needs_login = !self.making.did_solicit && config.login.is_some();
         self.timers.greeted(needs_login.then_some(config.auth_timeout), now);

@@ -16,8 +16,18 @@ impl PeerSession for LinkSession {
         self.conn()
     }
 
-    fn greet(&mut self, shard: &mut Shard, shown: Option<PeerCertificate>, now: Instant) {
-        self.greet(shard, shown, now);
+    fn greet(&mut self, shard: &mut Shard, now: Instant) {
+        self.greet(shard, now);
+    }
+
+    fn secured(&mut self, shown: Option<PeerCertificate>, _: Instant) -> Result<(), CloseReason> {
+        shown.into_iter().for_each(|shown| self.note_certificate(shown));
+        Ok(())
+    }
+
+    /// On a route the handshake comes before everything else.
+    fn take_wish_for_tls(&mut self) -> bool {
+        false
     }
 
     fn take_announcing(&mut self) -> Option<Announcement> {

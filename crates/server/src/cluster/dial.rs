@@ -138,8 +138,8 @@ impl Dialler {
         match stream.into_std() {
             Ok(stream) => {
                 let security = self.tls.get().map(|offer| {
-                    let name = Some(offer.name_of(&dial.url.host));
-                    LinkSecurity { offer, name }
+                    let name = offer.name_of(&dial.url.host);
+                    LinkSecurity::Route(offer, Some(name))
                 });
                 let with = LinkWith::Route(mesh, LinkSide::Dialled(dial));
                 let new = NewLink { stream, peer, with, security };

@@ -320,7 +320,7 @@ async fn accept(
             let (stream, peer) = acceptor.next().await;
             match stream.into_std() {
                 Ok(stream) => {
-                    let security = tls.get().map(|offer| LinkSecurity { offer, name: None });
+                    let security = tls.get().map(|offer| LinkSecurity::Route(offer, None));
                     let with = LinkWith::Route(Arc::clone(&mesh), LinkSide::Accepted);
                     let new = NewLink { stream, peer, with, security };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));

@@ -3,8 +3,9 @@
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
-use crate::shard::{LinkWith, Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
+use crate::tls::HubTls;
 use myelin_auth::KeyPair;
 use myelin_conf::options::Options;
 use myelin_mesh::leaf::LeafNodes;
@@ -19,6 +20,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+
+/// Means to reach a hub: the `means` of its configuration.
+pub(super) struct Means {
+    pub(super) tls: Arc<HubTls>,
+}
 
 /// Dials hubs on the control runtime.
 pub(super) struct Dialler {
@@ -133,9 +139,13 @@ impl Dialler {
         };
         match stream.into_std() {
             Ok(stream) => {
+                let means = remote.config.means.downcast_ref::<Means>();
+                let security = means.map(|means| {
+                    LinkSecurity::Hub(Arc::clone(&means.tls), means.tls.borrowed.name_of(&url.host))
+                });
                 let dial = LeafDial { remote: Arc::clone(remote), url, signer };
                 let with = LinkWith::LeafNode(nodes, LeafSide::Dialled(dial));
-                let new = NewLink { stream, peer, with, security: None };
+                let new = NewLink { stream, peer, with, security };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("leafnode socket: {}", os_error::words(&error))),

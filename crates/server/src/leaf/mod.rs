@@ -10,11 +10,13 @@ use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
 use crate::os_error;
-use crate::shard::{LinkWith, Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
+use crate::tls::{LeafOffer, LinkTls};
 use dial::Dialler;
 use myelin_broker::Broker;
-use myelin_conf::options::Options;
+use myelin_conf::options::{LeafRemoteOptions, Options};
+use myelin_mesh::leaf::config::LeafConfig;
 use myelin_mesh::leaf::remote::LeafRemote;
 use myelin_mesh::leaf::session::LeafSide;
 use myelin_mesh::leaf::{LeafHost, LeafNodes};
@@ -31,8 +33,23 @@ pub(crate) struct RunningLeafNodes {
     pub(crate) nodes: Arc<LeafNodes>,
     /// Where leaf nodes are accepted.
     pub(crate) address: Option<SocketAddr>,
-    remotes: Vec<Arc<LeafRemote>>,
+    /// TLS that leaf nodes are offered.
+    pub(crate) tls: Arc<LinkTls<LeafOffer>>,
+    remotes: Vec<DialledRemote>,
+    dialler: Arc<Dialler>,
     accepting: Option<JoinHandle<()>>,
+}
+
+/// A hub that is dialled, and the options that it is from.
+pub(crate) struct DialledRemote {
+    options: LeafRemoteOptions,
+    remote: Arc<LeafRemote>,
+}
+
+/// Leaf nodes and hubs as other options have them, ready to take effect.
+pub(crate) struct PreparedLeafNodes {
+    config: LeafConfig,
+    remotes: Vec<DialledRemote>,
 }
 
 /// Parts of the server that leaf nodes need.
@@ -63,23 +80,61 @@ impl RunningLeafNodes {
         let address = address.map_err(|error| format!("no address for leaf nodes: {error}"))?;
         let config = options::config(options, broker, address.map(|address| address.port()))?;
         let remotes = options::remotes(options, &config)?;
+        let tls = Arc::<LinkTls<LeafOffer>>::default();
+        let offer = LeafOffer::of(&options.leaf_nodes)?;
+        offer.iter().flat_map(|offer| &offer.note).for_each(|note| log.warn(note));
+        tls.set(offer);
         let dialler = Arc::new(Dialler::new(mailboxes, log, control, options));
         let host = Arc::new(LeafNodeHost { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
         let nodes = LeafNodes::new(config, host);
         dialler.begin(&nodes);
         let accepting = listener.map(|listener| {
             let acceptor = Acceptor::new(listener, Arc::clone(log));
-            let accepting = accept(acceptor, Arc::clone(&nodes), mailboxes.to_vec(), Arc::clone(log));
+            let to = (Arc::clone(&nodes), Arc::clone(&tls));
+            let accepting = accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log));
             supervise::spawn_guarding(accepting)
         });
-        remotes.iter().for_each(|remote| dialler.dial(Arc::clone(remote), true));
-        Ok(Self { nodes, address, remotes, accepting })
+        remotes.iter().for_each(|dialled| dialler.dial(Arc::clone(&dialled.remote), true));
+        Ok(Self { nodes, address, tls, remotes, dialler, accepting })
+    }
+
+    /// Reads what other options have of leaf nodes and hubs.
+    ///
+    /// # Errors
+    /// When something makes no sense, or is not there yet.
+    pub(crate) fn prepare(&self, options: &Options, broker: &Broker) -> Result<PreparedLeafNodes, String> {
+        check(options)?;
+        let config = options::config(options, broker, self.address.map(|address| address.port()))?;
+        let remotes = options::remotes(options, &config)?;
+        Ok(PreparedLeafNodes { config, remotes })
+    }
+
+    /// Takes over other options: links whose terms are the same are not touched.
+    pub(crate) fn reload(&mut self, PreparedLeafNodes { config, remotes }: PreparedLeafNodes) {
+        self.nodes.reload(config);
+        let mut before = std::mem::take(&mut self.remotes);
+        for wanted in remotes {
+            let id = wanted.options.identity();
+            let known = before.iter().position(|old| old.options.identity() == id);
+            let known = known.map(|at| before.swap_remove(at));
+            match known {
+                Some(known) if known.options == wanted.options => self.remotes.push(known),
+                known => {
+                    // Compat: what is linked on other terms from now on is dialled after a wait.
+                    let is_first = known.is_none();
+                    known.iter().for_each(|known| self.nodes.remove(&known.remote));
+                    self.dialler.dial(Arc::clone(&wanted.remote), is_first);
+                    self.remotes.push(wanted);
+                }
+            }
+        }
+        before.iter().for_each(|old| self.nodes.remove(&old.remote));
     }
 
     /// No link is accepted or dialled any more.
     pub(crate) fn stop(&self) {
         self.nodes.stop();
-        self.remotes.iter().for_each(|remote| remote.remove());
+        self.remotes.iter().for_each(|dialled| dialled.remote.remove());
         self.accepting.iter().for_each(JoinHandle::abort);
     }
 }
@@ -99,14 +154,20 @@ fn listen(options: &Options, log: &Logger) -> Result<Option<TcpListener>, String
 }
 
 /// Accepts leaf nodes until it is dropped, each on the shard with the fewest connections.
-async fn accept(acceptor: Acceptor, nodes: Arc<LeafNodes>, mailboxes: Vec<Mailbox>, log: Arc<Logger>) {
+async fn accept(
+    acceptor: Acceptor,
+    (nodes, tls): (Arc<LeafNodes>, Arc<LinkTls<LeafOffer>>),
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+) {
     let accepting = || async {
         loop {
             let (stream, peer) = acceptor.next().await;
             match stream.into_std() {
                 Ok(stream) => {
                     let with = LinkWith::LeafNode(Arc::clone(&nodes), LeafSide::Accepted);
-                    let new = NewLink { stream, peer, with, security: None };
+                    let security = tls.get().map(LinkSecurity::LeafNode);
+                    let new = NewLink { stream, peer, with, security };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Leafnode Accept error: {}", os_error::words(&error))),

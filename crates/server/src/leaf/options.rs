@@ -1,16 +1,19 @@
 //! From options to the configuration of leaf nodes and hubs.
 
+use super::DialledRemote;
+use super::dial::Means;
 use crate::cluster::compression_of;
 use crate::cluster::own_urls;
-use crate::tls::LINK_TIMEOUT as TLS_TIMEOUT;
+use crate::tls::{HubTls, LINK_TIMEOUT as TLS_TIMEOUT};
 use myelin_auth::{
-    AccountName, AuthConfig, ConnectionTypes, Method, NkeyUser, Secret, StoredSecret, User, Users,
+    AccountName, AuthConfig, ConnectionType, ConnectionTypes, Method, NkeyUser, Secret, StoredSecret, User,
+    Users,
 };
 use myelin_broker::Broker;
 use myelin_conf::options::{
     LeafCredentials, LeafNodeOptions, LeafRemoteOptions, LinkCompression, Options, TlsOptions,
 };
-use myelin_mesh::leaf::config::{LeafCompression, LeafConfig};
+use myelin_mesh::leaf::config::{LeafCompression, LeafConfig, LeafJetStream};
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl};
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::PeerInfo;
@@ -37,13 +40,17 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     if leaf_nodes.remotes.iter().any(|remote| remote.urls.iter().any(myelin_conf::Url::is_web_socket)) {
         return lacks("a remote of \"leafnodes\" with ws:// or wss:// needs leaf nodes over WebSocket");
     }
-    // An empty block, which the table of options lets pass, means TLS, too.
-    let wants_tls = leaf_nodes.tls.is_some()
-        || leaf_nodes.remotes.iter().any(|remote| {
-            remote.tls.is_some() || remote.urls.iter().any(|url| url.reveal().starts_with("tls://"))
-        });
-    if wants_tls {
-        return lacks("\"leafnodes\" with tls{} or tls:// needs TLS for leaf nodes");
+    let blocks =
+        leaf_nodes.tls.iter().chain(leaf_nodes.remotes.iter().filter_map(|remote| remote.tls.as_ref()));
+    if blocks.clone().any(|tls| tls.ocsp_peer.is_some()) {
+        return lacks("\"ocsp_peer\" in \"leafnodes\" needs OCSP for leaf nodes");
+    }
+    if blocks.count() > 0 && options.ocsp.stapling.is_some() {
+        return lacks("\"ocsp\" beside \"leafnodes\" with tls{} needs OCSP for leaf nodes");
+    }
+    let has_operators = !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty();
+    if has_operators && !options.jetstream.default_domains.is_empty() {
+        return lacks("\"default_js_domain\" beside operators needs domains for accounts of tokens");
     }
     let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
     if leaf_nodes.listener.port.is_some() && asks {
@@ -77,6 +84,12 @@ pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> R
         max_payload: options.limits.max_payload,
         headers: info.headers,
         reconnect: leaf_nodes.reconnect,
+        jetstream: LeafJetStream {
+            is_enabled: options.jetstream.enabled,
+            domain: options.jetstream.domain.clone().unwrap_or_default(),
+            extends: options.jetstream.extension_hint == "will_extend",
+            default_domains: options.jetstream.default_domains.clone(),
+        },
     })
 }
 
@@ -138,6 +151,8 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
         connection_types: ConnectionTypes::default(),
         proxy_required,
     };
+    // Compat: who is known by a certificate needs the password, too, if there is one.
+    let is_mapped = leaf_nodes.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
     let secret = |secret: &myelin_conf::Secret| StoredSecret::parse(secret.reveal());
     let users = if let Some(name) = &from.user {
         let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
@@ -160,16 +175,21 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
     } else {
         return None;
     };
-    Some(AuthConfig::new(Method::Users(users)))
+    let mut config = AuthConfig::new(Method::Users(users));
+    if is_mapped {
+        config.maps_certificates = vec![ConnectionType::Leafnode];
+    }
+    Some(config)
 }
 
 /// Hubs that are to be dialled.
-pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<Arc<LeafRemote>>, String> {
+pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<DialledRemote>, String> {
     let seeds = RandomState::new();
     let wanted = options.leaf_nodes.remotes.iter().filter(|remote| !remote.disabled);
     let all = wanted.enumerate().map(|(at, remote)| {
-        let remote = remote_config(remote, &options.leaf_nodes)?;
-        Ok(Arc::new(LeafRemote::new(remote, seeds.hash_one((&config.id, at)))))
+        let terms = remote_config(remote, &options.leaf_nodes)?;
+        let dialled = Arc::new(LeafRemote::new(terms, seeds.hash_one((&config.id, at))));
+        Ok(DialledRemote { options: remote.clone(), remote: dialled })
     });
     all.collect()
 }
@@ -193,6 +213,8 @@ fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<L
         first_info_timeout: from.first_info_timeout,
         dial_timeout: from.dial_timeout.unwrap_or(common.dial_timeout),
         ignores_told: from.ignore_discovered_servers,
+        wants_tls: from.tls.is_some() || from.urls.iter().any(|url| url.reveal().starts_with("tls://")),
+        means: Arc::new(Means { tls: Arc::new(HubTls::of(from)?) }),
     })
 }
 
@@ -212,8 +234,8 @@ mod tests {
     fn what_leaf_nodes_lack_is_named() {
         let remote = |more: &str| format!("leafnodes {{ remotes: [{{ {more} }}] }}");
         let cases = [
-            (remote("url: \"nats://h:1\", tls {}"), "needs TLS for leaf nodes"),
-            (remote("url: \"tls://h:1\""), "needs TLS for leaf nodes"),
+            (remote("url: \"nats://h:1\", tls { ocsp_peer: true }"), "needs OCSP for leaf nodes"),
+            ("ocsp: true\n".to_owned() + &remote("url: \"nats://h:1\", tls {}"), "needs OCSP for leaf nodes"),
             (remote("url: \"ws://h:1\""), "needs leaf nodes over WebSocket"),
         ];
         let options =

@@ -18,10 +18,45 @@ pub(crate) fn accounts(options: &Options) -> Result<Vec<AccountConfig>, MappingE
     });
     let mut accounts: Vec<_> =
         options.accounts.list.iter().map(account).chain(global).collect::<Result<_, _>>()?;
+    use_default_domains(options, &mut accounts)?;
     if options.cluster.listener.port.is_some() && !options.jetstream.enabled {
         offer_jetstream_of_others(options, &mut accounts);
     }
     Ok(accounts)
+}
+
+/// What is asked of JetStream, which goes to another domain where one is the default.
+const OF_DOMAINS: [&str; 9] = [
+    "$JS.API.INFO",
+    "$JS.API.STREAM.>",
+    "$JS.API.CONSUMER.>",
+    "$JS.API.DIRECT.>",
+    "$JS.API.META.>",
+    "$JS.API.SERVER.>",
+    "$JS.API.ACCOUNT.>",
+    "$KV.>",
+    "$OBJ.>",
+];
+
+/// Has accounts without JetStream here use that of a domain.
+fn use_default_domains(options: &Options, accounts: &mut Vec<AccountConfig>) -> Result<(), MappingError> {
+    for (name, domain) in options.jetstream.default_domains.iter().filter(|(_, domain)| !domain.is_empty()) {
+        if !accounts.iter().any(|account| account.name == *name) {
+            accounts.push(AccountConfig::named(name));
+        }
+        for account in accounts.iter_mut().filter(|account| account.name == *name) {
+            for subject in OF_DOMAINS {
+                let asked = subject.strip_prefix("$JS.API.").unwrap_or(subject);
+                let destination = WeightedDestination {
+                    subject: format!("$JS.{domain}.API.{asked}"),
+                    weight: 100,
+                    cluster: String::new(),
+                };
+                account.mappings.insert(subject, &[destination])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// All requests to JetStream.

@@ -3,29 +3,24 @@
 //! A link is read like a connection of a client, but into a buffer of its own: there are few, and
 //! they are busy. Whoever has something for the other side stages it, as for a client.
 //!
-//! Where there is TLS its handshake comes before everything else, and runs where clients'
-//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe
-//! this port.
+//! What TLS needs is in `link_tls`.
 
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};
-use super::handshake::{Ends, greet_server, handshake};
 use super::link_codec::{LinkPacker, LinkRead, PackedSocket};
+use super::link_security::LinkSecurity;
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
-use super::{Mail, Mailbox, Permits, ShardLocal};
-use crate::budget::StrangerBudget;
+use super::{Mail, Mailbox, ShardLocal};
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{LinkOffer, agreed, is_about_names, peer_certificate};
 use bytes::{Buf, BufMut, BytesMut};
 use myelin_broker::{Endpoint, LeafLogin, Level, Transport};
+use myelin_conf::options::HandshakeFirst;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::session::{LeafSession, LeafSide};
-use myelin_mesh::{Announcement, LinkSession, LinkSide, Mesh, Next, PeerCertificate, PeerSession};
+use myelin_mesh::{Announcement, LinkSession, LinkSide, Mesh, Next, PeerSession};
 use myelin_wire::error::CloseReason;
 use myelin_wire::s2::S2Level;
-use rustls::Connection;
-use rustls::pki_types::ServerName;
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
@@ -34,8 +29,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedWriteHalf;
-use tokio::time::timeout;
 
 /// A socket to another server, and who has dialled.
 pub(crate) struct NewLink {
@@ -70,11 +63,13 @@ enum LinkEvent {
 }
 
 /// A link's task.
-struct LinkTask {
-    local: Rc<ShardLocal>,
-    handle: Rc<ConnHandle>,
+pub(super) struct LinkTask {
+    pub(super) local: Rc<ShardLocal>,
+    pub(super) handle: Rc<ConnHandle>,
     session: Box<dyn PeerSession>,
-    read: LinkRead,
+    pub(super) read: LinkRead,
+    /// TLS that there is, or may have to be, as long as it has not begun.
+    security: Option<LinkSecurity>,
     packer: Arc<LinkPacker>,
     /// Bytes that have come and are not dealt with.
     held: BytesMut,
@@ -127,6 +122,7 @@ pub(super) fn open(
         read: LinkRead::new(read, &handle),
         handle,
         session,
+        security,
         packer,
         held: BytesMut::new(),
         need: 1,
@@ -134,12 +130,12 @@ pub(super) fn open(
         full_reads: 0,
         alarm,
     };
-    serve(task, security)
+    serve(task)
 }
 
 /// Serves a link to its end, which is an orderly one also after a panic.
-async fn serve(mut task: LinkTask, security: Option<LinkSecurity>) {
-    let life = supervise::guarded(SupervisedPart::Link, pin!(task.live(security))).await;
+async fn serve(mut task: LinkTask) {
+    let life = supervise::guarded(SupervisedPart::Link, pin!(task.live())).await;
     let reason = life.unwrap_or(CloseReason::InternalError);
     let ended = supervise::guarded(SupervisedPart::Link, pin!(task.finish(reason))).await;
     if ended.is_none() {
@@ -148,21 +144,50 @@ async fn serve(mut task: LinkTask, security: Option<LinkSecurity>) {
 }
 
 impl LinkTask {
-    async fn live(&mut self, security: Option<LinkSecurity>) -> CloseReason {
-        let shown = match security {
-            // Boxed: the handshake is larger than all that follows, and soon over.
-            Some(security) => Box::pin(self.secure(security)).await,
-            None => Ok(None),
-        };
-        match shown {
-            Ok(shown) => {
-                self.session.greet(&mut self.local.shard.borrow_mut(), shown, Instant::now());
-            }
-            Err(reason) => return reason,
+    async fn live(&mut self) -> CloseReason {
+        if let Err(reason) = self.begin().await {
+            return reason;
         }
+        self.run().await
+    }
+
+    /// Brings the link to where its session begins.
+    async fn begin(&mut self) -> Result<(), CloseReason> {
+        let is_first = match self.security.as_ref().map(LinkSecurity::first) {
+            Some(HandshakeFirst::Yes) => true,
+            Some(HandshakeFirst::Within(delay)) => self.begins_within(delay).await,
+            Some(HandshakeFirst::No) | None => false,
+        };
+        if is_first {
+            self.begin_tls().await?;
+        }
+        self.session.greet(&mut self.local.shard.borrow_mut(), Instant::now());
         self.local.flush_soon();
         self.check_alarm();
-        self.run().await
+        if self.security.as_ref().is_some_and(|security| !security.waits_for_session()) {
+            self.flush_all().await?;
+            self.begin_tls().await?;
+        }
+        Ok(())
+    }
+
+    /// Encrypts from here on. What was said before has to be out, and nothing may have come that is
+    /// not encrypted.
+    async fn begin_tls(&mut self) -> Result<(), CloseReason> {
+        let Some(security) = self.security.take() else { return Err(CloseReason::TlsHandshake) };
+        if !self.held.is_empty() {
+            let line = format_args!("TLS handshake error: something has come in the clear behind INFO");
+            self.local.broker.log_for(Level::Error, &self.handle.conn, line);
+            return Err(CloseReason::TlsHandshake);
+        }
+        // Boxed: the handshake is larger than all that follows, and soon over.
+        let shown = Box::pin(self.secure(security)).await?;
+        self.session.secured(shown, Instant::now())?;
+        let conn = Arc::clone(&self.handle.conn);
+        self.local.shard.borrow_mut().flush_link(&conn);
+        self.local.flush_soon();
+        self.check_alarm();
+        Ok(())
     }
 
     async fn run(&mut self) -> CloseReason {
@@ -210,6 +235,9 @@ impl LinkTask {
                 self.announce(announcing);
             }
             self.check_alarm();
+            if self.session.take_wish_for_tls() {
+                self.begin_tls().await?;
+            }
             if let Some(level) = self.session.take_switch() {
                 self.begin_compression(level).await?;
             }
@@ -264,6 +292,18 @@ impl LinkTask {
 
     /// Compresses from here on, in both directions; what was said before goes out as it is.
     async fn begin_compression(&mut self, level: S2Level) -> Result<(), CloseReason> {
+        self.flush_all().await?;
+        self.packer.begin(level);
+        self.read.unpack(&self.held.split());
+        self.session.has_switched();
+        let conn = Arc::clone(&self.handle.conn);
+        self.local.shard.borrow_mut().flush_link(&conn);
+        self.local.flush_soon();
+        Ok(())
+    }
+
+    /// Waits until everything that was said is written.
+    async fn flush_all(&self) -> Result<(), CloseReason> {
         let conn = Arc::clone(&self.handle.conn);
         self.local.shard.borrow_mut().flush_link(&conn);
         self.local.flush();
@@ -272,13 +312,7 @@ impl LinkTask {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(LINGER, written).await.map_err(|_| CloseReason::SlowConsumerWriteDeadline)?;
-        self.packer.begin(level);
-        self.read.unpack(&self.held.split());
-        self.session.has_switched();
-        self.local.shard.borrow_mut().flush_link(&conn);
-        self.local.flush_soon();
-        Ok(())
+        tokio::time::timeout(LINGER, written).await.map_err(|_| CloseReason::SlowConsumerWriteDeadline)
     }
 
     /// Tells the other side what is wanted here: where that is much, away from the shard.
@@ -378,104 +412,4 @@ impl Mailbox {
     pub(super) fn flush_link(&self, conn: &Arc<myelin_broker::Conn>) {
         self.post(Mail::FlushLink(Arc::clone(conn)));
     }
-}
-
-/// Bytes that a stranger may send in a handshake.
-const HANDSHAKE_BUDGET: usize = 256 * 1024;
-
-/// TLS for one link.
-pub(crate) struct LinkSecurity {
-    pub(crate) offer: Arc<LinkOffer>,
-    /// The name that the other server's certificate has to bear, where this one has dialled.
-    pub(crate) name: Option<String>,
-}
-
-impl LinkSecurity {
-    fn side(&self) -> &'static str {
-        if self.name.is_some() { "client" } else { "server" }
-    }
-}
-
-impl LinkTask {
-    /// Does the handshake; what the other side has shown is returned.
-    ///
-    /// # Errors
-    /// When it fails, takes too long, or the link is to end.
-    async fn secure(&mut self, security: LinkSecurity) -> Result<Option<PeerCertificate>, CloseReason> {
-        let log = |level, line: &str| {
-            self.local.broker.log_for(level, &self.handle.conn, format_args!("{line}"));
-        };
-        log(Level::Debug, &format!("Starting TLS route {} handshake", security.side()));
-        let (write, peer) = (Arc::clone(&self.handle.write), self.handle.conn.peer());
-        let (offer, permits) = (Arc::clone(&security.offer), self.local.permits.clone());
-        let (name, limit) = (security.name.clone(), security.offer.timeout);
-        let shaking = async move { timeout(limit, shake(&write, peer, (&offer, name), permits)).await };
-        let mut shaking = supervise::spawn_on(&self.local.control, SupervisedPart::Handshake, shaking);
-        let outcome = tokio::select! {
-            outcome = &mut shaking => outcome,
-            () = self.handle.kicked() => {
-                shaking.abort();
-                return Err(self.handle.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
-            }
-        };
-        let connection = match outcome {
-            Ok(Some(Ok(Ok(connection)))) => connection,
-            Ok(Some(Ok(Err(error)))) => {
-                if let Some(name) = security.name.filter(|_| is_about_names(&error)) {
-                    security.offer.is_not_called(&name);
-                }
-                log(Level::Error, &format!("TLS route handshake error: {error}"));
-                return Err(CloseReason::TlsHandshake);
-            }
-            Ok(Some(Err(_))) => {
-                let ends = Ends { ours: (*self.handle.write).as_ref().local_addr().ok(), peer };
-                log(Level::Error, &format!("TLS route handshake error: {}", ends.elapsed("read")));
-                return Err(CloseReason::TlsHandshake);
-            }
-            Ok(None) | Err(_) => return Err(CloseReason::InternalError),
-        };
-        self.has_shaken(connection, &security.offer)
-    }
-
-    /// Goes on over TLS, unless the other side's key is not one of those that are pinned.
-    fn has_shaken(
-        &mut self,
-        connection: Connection,
-        offer: &LinkOffer,
-    ) -> Result<Option<PeerCertificate>, CloseReason> {
-        let log = |level, line: &str| {
-            self.local.broker.log_for(level, &self.handle.conn, format_args!("{line}"));
-        };
-        let shown = peer_certificate(connection.peer_certificates());
-        if !offer.accepts(shown.as_ref()) {
-            log(Level::Error, "TLS route handshake error: certificate not pinned");
-            return Err(CloseReason::TlsHandshake);
-        }
-        log(Level::Debug, "TLS handshake complete");
-        log(Level::Debug, &agreed(&connection));
-        if let Some(tls) = &self.handle.tls {
-            tls.begin(connection);
-        }
-        Ok(shown)
-    }
-}
-
-/// The handshake, from either side.
-async fn shake(
-    write: &OwnedWriteHalf,
-    peer: SocketAddr,
-    (offer, name): (&LinkOffer, Option<String>),
-    permits: Permits,
-) -> Result<Connection, String> {
-    let stream = write.as_ref();
-    let mut budget = StrangerBudget::of(HANDSHAKE_BUDGET);
-    let Some(name) = name else {
-        let terms = (offer.terms.clone(), permits);
-        return handshake(stream, peer, terms, Vec::new(), &mut budget).await.map(Connection::Server);
-    };
-    let ends = Ends { ours: stream.local_addr().ok(), peer };
-    let name =
-        ServerName::try_from(name.clone()).map_err(|_| format!("tls: invalid server name {name:?}"))?;
-    let shaken = greet_server(stream, &ends, (&offer.dialling, name), &permits, &mut budget).await;
-    shaken.map(Connection::Client)
 }

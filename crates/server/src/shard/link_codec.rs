@@ -162,6 +162,11 @@ impl LinkRead {
         Self { read, handle: Rc::clone(handle), unpacking: None }
     }
 
+    /// Looks at what comes next and leaves it unread.
+    pub(super) async fn peek(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read.peek(into).await
+    }
+
     /// Everything from here on is compressed, beginning with `ahead`, which was read already.
     pub(super) fn unpack(&mut self, ahead: &[u8]) {
         self.unpacking = Some(Box::new(Unpacking {

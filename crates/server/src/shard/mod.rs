@@ -23,6 +23,8 @@ mod drain;
 mod handshake;
 mod link;
 mod link_codec;
+mod link_security;
+mod link_tls;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -54,7 +56,8 @@ use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub(crate) use handshake::{HANDSHAKE, handshake};
-pub(crate) use link::{LinkSecurity, LinkWith, NewLink};
+pub(crate) use link::{LinkWith, NewLink};
+pub(crate) use link_security::LinkSecurity;
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.

@@ -7,6 +7,7 @@ use super::resolver::Staple;
 use super::suites::{suite_name, version_name};
 use super::{Offer, Peers, TlsTerms, offer, refused};
 use crate::ocsp::check_proof;
+use myelin_conf::Url;
 use myelin_conf::options::{ClusterOptions, TlsOptions};
 use myelin_mesh::PeerCertificate;
 use rustls::SignatureScheme;
@@ -24,18 +25,24 @@ pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// TLS that links are offered now. It can be exchanged while the server runs; links that exist keep
 /// what they have.
-#[derive(Debug, Default)]
-pub(crate) struct LinkTls {
-    offer: RwLock<Option<Arc<LinkOffer>>>,
+#[derive(Debug)]
+pub(crate) struct LinkTls<O = LinkOffer> {
+    offer: RwLock<Option<Arc<O>>>,
 }
 
-impl LinkTls {
+impl<O> Default for LinkTls<O> {
+    fn default() -> Self {
+        Self { offer: RwLock::default() }
+    }
+}
+
+impl<O> LinkTls<O> {
     /// `None` where servers do without TLS.
-    pub(crate) fn get(&self) -> Option<Arc<LinkOffer>> {
+    pub(crate) fn get(&self) -> Option<Arc<O>> {
         self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, offer: Option<LinkOffer>) {
+    pub(crate) fn set(&self, offer: Option<O>) {
         *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
     }
 }
@@ -55,9 +62,35 @@ pub(crate) struct LinkOffer {
     pinned: BTreeSet<String>,
     /// Notes for the operator.
     pub(crate) notes: Vec<String>,
-    /// The first host name of the configured routes. Certificates of servers that are known by
-    /// their address only are expected to bear it.
-    borrowed: Mutex<Option<String>>,
+    /// The first host name of the configured routes.
+    borrowed: Borrowed,
+}
+
+/// The first host name of some servers. Certificates of those that are known by their address only
+/// are expected to bear it.
+#[derive(Debug)]
+pub(crate) struct Borrowed(Mutex<Option<String>>);
+
+impl Borrowed {
+    pub(super) fn of(urls: &[Url]) -> Self {
+        let mut hosts = urls.iter().map(|url| url.host().to_owned());
+        Self(Mutex::new(hosts.find(|host| !is_address(host))))
+    }
+
+    /// The name that the certificate of the server at `host` has to bear.
+    pub(crate) fn name_of(&self, host: &str) -> String {
+        let borrowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        borrowed.as_ref().filter(|_| is_address(host)).map_or_else(|| host.to_owned(), String::clone)
+    }
+
+    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now
+    /// on.
+    pub(crate) fn is_not_called(&self, name: &str) {
+        let mut borrowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if borrowed.as_deref() == Some(name) {
+            *borrowed = None;
+        }
+    }
 }
 
 impl LinkOffer {
@@ -83,8 +116,7 @@ impl LinkOffer {
         }
         let dialling = Arc::new(link_config(tls, &terms.staple)?);
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
-        let mut hosts = cluster.routes.iter().map(|route| route.host().to_owned());
-        let borrowed = Mutex::new(hosts.find(|host| !is_address(host)));
+        let borrowed = Borrowed::of(&cluster.routes);
         Ok(Some(Self {
             options,
             terms,
@@ -98,17 +130,12 @@ impl LinkOffer {
 
     /// The name that the certificate of the server at `host` has to bear.
     pub(crate) fn name_of(&self, host: &str) -> String {
-        let borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
-        borrowed.as_ref().filter(|_| is_address(host)).map_or_else(|| host.to_owned(), String::clone)
+        self.borrowed.name_of(host)
     }
 
-    /// A certificate does not bear this name. If it was a borrowed one, addresses count from now
-    /// on.
+    /// A certificate does not bear this name.
     pub(crate) fn is_not_called(&self, name: &str) {
-        let mut borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
-        if borrowed.as_deref() == Some(name) {
-            *borrowed = None;
-        }
+        self.borrowed.is_not_called(name);
     }
 
     /// Whether the other side's public key is one of those that are pinned, where any are.

@@ -7,6 +7,7 @@
 mod alert;
 mod clients;
 mod files;
+mod leaf;
 mod links;
 mod outbound;
 mod peer;
@@ -32,6 +33,7 @@ use crate::ocsp::PeerCheck;
 pub(crate) use alert::bad_certificate;
 pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, CertifiedKeys};
+pub(crate) use leaf::{HubTls, LeafOffer};
 pub(crate) use links::{LINK_TIMEOUT, LinkOffer, LinkTls, agreed, is_about_names, peer_certificate};
 pub(crate) use outbound::outbound_config;
 pub(crate) use peer::{issuer, subject};

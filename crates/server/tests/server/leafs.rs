@@ -1,9 +1,12 @@
 //! Leaf nodes and their hubs, with each other and with nats-server: what clients of one see of
 //! those of another.
 
+mod imports;
 mod interest;
 mod logins;
 mod messages;
+mod reload;
+mod secure;
 mod shapes;
 mod writes;
 

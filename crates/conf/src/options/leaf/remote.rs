@@ -253,6 +253,16 @@ impl LeafRemoteOptions {
         format!("urls=[{}], account={:?}{credentials}", safe_urls(urls), self.account_name())
     }
 
+    /// Name by which a reload finds a remote again. Never to be logged.
+    pub fn identity(&self) -> String {
+        self.name(&self.targets())
+    }
+
+    /// Addresses and account, for the log: without secrets, and without how this server logs in.
+    pub fn shown_name(&self) -> String {
+        format!("urls=[{}], account={:?}", safe_urls(&self.targets()), self.account_name())
+    }
+
     fn account_name(&self) -> &str {
         self.account.as_deref().unwrap_or(GLOBAL_ACCOUNT)
     }

@@ -17,8 +17,7 @@ pub(super) static LEAF_NODES: BlockTable = BlockTable {
             "Wait between two attempts to connect.",
         ),
         OptionEntry::new(&["dial_timeout"], "duration", "1s", "Time for the TCP connection to a remote."),
-        OptionEntry::new(&["tls"], "block", "", "TLS for leaf nodes that connect.")
-            .missing("TLS for leaf nodes"),
+        OptionEntry::new(&["tls"], "block", "", "TLS for leaf nodes that connect."),
         OptionEntry::new(
             &["leafnode_advertise", "advertise"],
             "`host` or `host:port`",
@@ -115,7 +114,7 @@ pub(super) static LEAF_REMOTE: BlockTable = BlockTable {
         ),
         OptionEntry::new(&["creds", "credentials"], "path", "", "File of a JWT and a seed to log in with."),
         OptionEntry::new(&["nkey", "seed"], "seed", "", "Seed of a user's key to log in with."),
-        OptionEntry::new(&["tls"], "block", "", "TLS for the remote.").missing("TLS for leaf nodes"),
+        OptionEntry::new(&["tls"], "block", "", "TLS for the remote."),
         OptionEntry::new(&["hub"], "boolean", "false", "This server is the hub although it connects."),
         OptionEntry::new(
             &["deny_imports", "deny_import"],

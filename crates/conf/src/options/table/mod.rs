@@ -430,7 +430,8 @@ mod tests {
         ("mappings", "", "mappings { a: b }"),
         ("cluster", "", "cluster { name: x }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
-        ("leafnodes", "", "leafnodes { port: -1 }"),
+        ("leafnodes", "leafnodes { port: -1 }", "leafnodes { port: -1, compression: off }"),
+        ("default_js_domain", "accounts: [A]", "accounts: [A], default_js_domain { A: x }"),
         (
             "proxies",
             "",
@@ -448,7 +449,7 @@ mod tests {
     #[test]
     fn a_reload_changes_what_the_table_says() {
         let options = |text: &str| load_text(with_tokens(text).as_bytes(), &|_| None).expect(text).options;
-        let bound = crate::BoundPorts { client: 4222, websocket: None, cluster: None };
+        let bound = crate::BoundPorts { client: 4222, websocket: None, cluster: None, leaf: None };
         for (name, old, new) in CHANGED {
             let entry = BlockKind::Top.find(name).expect(name);
             let (old, new) = (options(old), options(new));

@@ -256,11 +256,16 @@ pub(super) static TOP: BlockTable = BlockTable {
         OptionEntry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams.")
             .live(),
         OptionEntry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
-        OptionEntry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
-            .missing("JetStream domains"),
+        OptionEntry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts."),
         OptionEntry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.").live(),
         OptionEntry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
-        OptionEntry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes."),
+        OptionEntry::new(
+            &["leafnodes", "leaf"],
+            "block",
+            "",
+            "Leaf nodes; remotes and compression are live.",
+        )
+        .live(),
         OptionEntry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),
         OptionEntry::new(&["mqtt"], "block", "", "MQTT clients.").missing("MQTT"),
     ],

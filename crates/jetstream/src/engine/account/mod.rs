@@ -9,6 +9,7 @@ mod lifecycle;
 mod table;
 
 use super::api_service::ApiService;
+use super::domain_buckets::{BUCKETS, DomainBuckets};
 use super::host::Host;
 use super::live::LiveStream;
 use myelin_broker::{Account, Binding};
@@ -267,7 +268,15 @@ impl AccountStreams {
         let api = ApiService::to(self);
         let subjects = prefixes.iter().flat_map(|prefix| API_SUBJECTS.map(|api| format!("{prefix}.{api}")));
         let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&api));
-        subjects.map(bind).collect()
+        let mut bindings: Vec<_> = subjects.map(bind).collect();
+        for prefix in &prefixes[1..] {
+            let buckets = DomainBuckets::to(self, prefix.len() + 1);
+            for bucket in BUCKETS {
+                let subject = format!("{prefix}.{bucket}");
+                bindings.push(self.account.bind(subject.as_bytes(), Arc::clone(&buckets)));
+            }
+        }
+        bindings
     }
 }
 

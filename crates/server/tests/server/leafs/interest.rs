@@ -178,17 +178,3 @@ fn a_leaf_node_tells_its_hub_of_its_own_clients() {
         assert_eq!(client.message().text(), "y");
     }
 }
-
-/// There is no TLS between leaf nodes and hubs yet: then nothing may go to a hub that wants it.
-#[test]
-fn a_leaf_node_logs_in_nowhere_in_the_clear_where_tls_is_required() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    let remotes = format!("remotes: [{{ url: \"nats://u:secret@127.0.0.1:{port}\" }}]");
-    let leaf = Site::start(Ours, "EDGE", None, &remotes, "").expect("ours is there");
-    let (stream, _) = listener.accept().expect("it dials");
-    let mut hub = Played { raw: Raw::over(stream) };
-    hub.raw.send("INFO {\"server_id\":\"H\",\"server_name\":\"HUB\",\"tls_required\":true,\"client_id\":5,\"info_on_connect\":true}\r\n");
-    assert_eq!(hub.raw.rest(), "");
-    crate::eventually("it says why", || leaf.server.log().contains("TLS is required by the hub"));
-}

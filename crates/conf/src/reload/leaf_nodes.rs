@@ -1,0 +1,309 @@
+//! Changes of `leafnodes{}`: remotes come and go one by one, and with compression that is all that
+//! may change.
+
+use super::{Changes, Effect, GoDuration, NotReloadable, text};
+use crate::duration;
+use crate::options::{
+    ClusterMigrate, LeafNodeOptions, LeafRemoteOptions, LinkCompression, ListenerOptions, Options, Port,
+    TlsOptions,
+};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// Time for a leaf node to log in where nothing is configured, in seconds.
+const AUTH_TIMEOUT: f64 = 2.0;
+/// Time for the handshake of TLS where nothing is configured, in seconds.
+const TLS_TIMEOUT: f64 = 2.0;
+
+/// Text that is said instead of a secret.
+const HIDDEN: &str = "[REDACTED]";
+
+impl Changes<'_> {
+    pub(super) fn leaf_nodes(&mut self, bound: Option<u16>) {
+        let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
+        let is_there = |of: &LeafNodeOptions| of.listener.port.is_some() || !of.remotes.is_empty();
+        if !is_there(old) && is_there(new) {
+            return self.refuse(NotReloadable::Change(
+                "\"leafnodes\" where there was none at the start, by this version of Myelin",
+            ));
+        }
+        let before = self.reported.len();
+        self.leaf_listener(bound);
+        self.leaf_logins();
+        self.leaf_links();
+        // Nothing may be left that nobody has looked at.
+        let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
+        if old.tls != new.tls && self.reported.len() == before {
+            self.refuse(NotReloadable::Change("\"tls\" of \"leafnodes\" by this version of Myelin"));
+        }
+        self.leaf_remotes();
+        let compression = |of: &Options| of.leaf_nodes.compression().ok();
+        if compression(self.old) != compression(self.new)
+            && let Some(compression) = compression(self.new)
+        {
+            let line = format!("Reloaded: LeafNode Compression value is: {}", shown(compression));
+            self.report_as(Effect::Reconnect, true, line);
+        }
+    }
+
+    fn leaf_listener(&mut self, bound: Option<u16>) {
+        let host = |of: &LeafNodeOptions| match &of.listener.host {
+            host if *host == ListenerOptions::default().host && of.listener.port.is_none() => String::new(),
+            host => host.clone(),
+        };
+        let port = |of: &LeafNodeOptions| match of.listener.port {
+            // A port that the system chose stays what it is.
+            Some(Port::Random) => i32::from(bound.unwrap_or(0)),
+            port => port.map_or(0, Port::to_number),
+        };
+        self.leaf("LeafNode: field \"Host\"", host);
+        self.leaf("LeafNode: field \"Port\"", port);
+    }
+
+    fn leaf_logins(&mut self) {
+        self.leaf("LeafNode: field \"Username\"", |of| text(of.authorization.user.as_ref()));
+        let hidden = [
+            ("LeafNode: field \"Password\"", self.differ(|of| of.authorization.password.clone())),
+            ("LeafNode: field \"Users\"", self.differ(|of| of.authorization.users.clone())),
+        ];
+        for (field, _) in hidden.into_iter().filter(|(_, differs)| *differs) {
+            let (old, new) = (HIDDEN.to_owned(), HIDDEN.to_owned());
+            self.refuse(NotReloadable::Field { field, old, new });
+        }
+        self.leaf("LeafNode: field \"ProxyRequired\"", |of| of.authorization.proxy_required);
+        self.leaf("LeafNode: field \"Nkey\"", |of| text(of.authorization.nkey.as_ref()));
+        self.leaf("LeafNode: field \"Account\"", |of| text(of.authorization.account.as_ref()));
+        self.leaf("LeafNode: field \"AuthTimeout\"", |of| {
+            let of_tls = |tls: &TlsOptions| tls.timeout.map_or(TLS_TIMEOUT, |time| time.as_secs_f64()) + 1.0;
+            let default = of.tls.as_ref().map_or(AUTH_TIMEOUT, of_tls);
+            of.authorization.timeout.map_or(default, |time| time.as_secs_f64())
+        });
+    }
+
+    fn leaf_links(&mut self) {
+        self.leaf("LeafNode: field \"Advertise\"", |of| text(of.advertise.as_ref()));
+        self.leaf("LeafNode: field \"NoAdvertise\"", |of| of.no_advertise);
+        self.leaf("LeafNode: field \"ReconnectInterval\"", |of| GoDuration(of.reconnect));
+        self.leaf("LeafNode: field \"WriteDeadline\"", |of| {
+            GoDuration(of.write_deadline.unwrap_or_default())
+        });
+        self.leaf("LeafNode: field \"WriteTimeout\"", |of| of.write_timeout.name());
+        self.leaf("LeafNode: field \"MinVersion\"", |of| {
+            of.min_version.map_or_else(String::new, |[a, b, c]| format!("{a}.{b}.{c}"))
+        });
+        self.leaf("LeafNode: field \"IsolateLeafnodeInterest\"", |of| of.isolate_leafnode_interest);
+        self.leaf("LeafNode: field \"DialTimeout\"", |of| GoDuration(of.dial_timeout));
+    }
+
+    fn leaf<T: PartialEq + Display>(&mut self, field: &'static str, get: impl Fn(&LeafNodeOptions) -> T) {
+        self.fixed(field, |options| get(&options.leaf_nodes));
+    }
+
+    fn differ<T: PartialEq>(&self, get: impl Fn(&LeafNodeOptions) -> T) -> bool {
+        get(&self.old.leaf_nodes) != get(&self.new.leaf_nodes)
+    }
+
+    fn leaf_remotes(&mut self) {
+        let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
+        for remote in &old.remotes {
+            let id = remote.identity();
+            let line = match new.remotes.iter().find(|other| other.identity() == id) {
+                None => vec![Ok("removed".to_owned())],
+                Some(other) => remote_changes(remote, other),
+            };
+            let name = remote.shown_name();
+            for change in line {
+                match change {
+                    Ok(what) => {
+                        let line = format!("Reloaded: LeafNode Remote {name} {what}");
+                        self.report_as(Effect::Reconnect, true, line);
+                    }
+                    Err(why) => self.refuse(NotReloadable::LeafRemote(format!("{name}: {why}"))),
+                }
+            }
+        }
+        for remote in &new.remotes {
+            let id = remote.identity();
+            if !old.remotes.iter().any(|other| other.identity() == id) {
+                // Compat: nothing in the log.
+                self.unsaid(format!("LeafNode Remote {} added", remote.shown_name()));
+            }
+        }
+    }
+}
+
+/// Changes of one remote: words for the log, or why they are refused.
+fn remote_changes(old: &LeafRemoteOptions, new: &LeafRemoteOptions) -> Vec<Result<String, String>> {
+    let mut found = Vec::new();
+    let mut fixed = |field: &str, old: String, new: String| {
+        if old != new {
+            found.push(Err(format!("field {field:?}: old={old}, new={new}")));
+        }
+    };
+    let both = |get: &dyn Fn(&LeafRemoteOptions) -> String| (get(old), get(new));
+    let list = |subjects: &[String]| format!("[{}]", subjects.join(" "));
+    let duration = |time: Duration| duration::format(time);
+    let migrates = |of: &LeafRemoteOptions| match of.jetstream_cluster_migrate {
+        ClusterMigrate::Off => (false, Duration::ZERO),
+        ClusterMigrate::After(delay) => (true, delay),
+    };
+    type Get<'g> = &'g dyn Fn(&LeafRemoteOptions) -> String;
+    let fields: [(&str, Get<'_>); 12] = [
+        ("NoRandomize", &|of| of.no_randomize.to_string()),
+        ("Hub", &|of| of.hub.to_string()),
+        ("DenyImports", &|of| list(&of.deny_imports)),
+        ("DenyExports", &|of| list(&of.deny_exports)),
+        ("FirstInfoTimeout", &|of| duration(of.first_info_timeout)),
+        ("DialTimeout", &|of| duration(of.dial_timeout.unwrap_or_default())),
+        ("Websocket", &|of| format!("{{{} {}}}", of.ws_compression, of.ws_no_masking)),
+        ("JetStreamClusterMigrate", &|of| migrates(of).0.to_string()),
+        ("JetStreamClusterMigrateDelay", &|of| duration(migrates(of).1)),
+        ("LocalIsolation", &|of| of.isolate_leafnode_interest.to_string()),
+        ("RequestIsolation", &|of| of.request_isolation.to_string()),
+        ("IgnoreDiscoveredServers", &|of| of.ignore_discovered_servers.to_string()),
+    ];
+    for (field, get) in fields {
+        let (old, new) = both(get);
+        fixed(field, old, new);
+    }
+    if old.tls != new.tls {
+        found.push(Err("\"tls\" by this version of Myelin".to_owned()));
+    }
+    if old.proxy != new.proxy {
+        found.push(Err("field \"Proxy\": only the proxy TLS configuration can be changed".to_owned()));
+    }
+    let compression = |of: &LeafRemoteOptions| of.compression().ok();
+    if compression(old) != compression(new)
+        && let Some(compression) = compression(new)
+    {
+        found.push(Ok(format!("Compression value is: {}", shown(compression))));
+    }
+    if old.disabled != new.disabled {
+        found.push(Ok(format!("Disabled value is: {}", new.disabled)));
+    }
+    found
+}
+
+/// A mode of compression as the reference prints it.
+fn shown(compression: LinkCompression) -> String {
+    let mode = match compression {
+        LinkCompression::NotSupported => "not supported",
+        LinkCompression::Off => "off",
+        LinkCompression::Accept => "accept",
+        LinkCompression::S2Auto(thresholds) => {
+            let thresholds: Vec<_> = thresholds.0.into_iter().map(duration::format).collect();
+            return format!("{{s2_auto [{}]}}", thresholds.join(" "));
+        }
+        LinkCompression::S2Fast => "s2_fast",
+        LinkCompression::S2Better => "s2_better",
+        LinkCompression::S2Best => "s2_best",
+    };
+    format!("{{{mode} []}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BoundPorts, changes, check_reload};
+    use crate::load_text;
+    use crate::options::Options;
+
+    fn options(text: &str) -> Options {
+        load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
+    }
+
+    fn bound() -> BoundPorts {
+        BoundPorts { client: 4222, websocket: None, cluster: None, leaf: Some(7422) }
+    }
+
+    fn block(inner: &str) -> Options {
+        options(&format!("accounts: [A, B]\nleafnodes {{ port: 7422\n{inner} }}"))
+    }
+
+    fn remote(more: &str) -> Options {
+        block(&format!("remotes: [{{ url: \"nats-leaf://u:p@h:1\", account: A\n{more} }}]"))
+    }
+
+    fn lines(old: &Options, new: &Options) -> Result<Vec<String>, String> {
+        let lines = changes(old, new, bound()).map_err(|error| error.to_string())?;
+        Ok(lines.into_iter().filter(|line| line.contains("LeafNode")).collect())
+    }
+
+    const NAME: &str = "urls=[\"nats-leaf://u:xxxxx@h:1\"], account=\"A\"";
+
+    /// As nats-server 2.15.2 wrote them.
+    #[test]
+    fn remotes_come_and_go_and_may_be_compressed_otherwise() {
+        let none = block("");
+        assert_eq!(lines(&none, &remote("")), Ok(vec![]));
+        let [added] = &check_reload(&none, &remote(""), bound())[..] else { panic!("one change") };
+        assert_eq!(added.text, format!("LeafNode Remote {NAME} added"));
+        for (old, new, what) in [
+            (remote(""), none.clone(), "removed"),
+            (remote(""), remote("disabled: true"), "Disabled value is: true"),
+            (remote("disabled: true"), remote(""), "Disabled value is: false"),
+            (remote(""), remote("compression: s2_fast"), "Compression value is: {s2_fast []}"),
+            (remote("compression: off"), remote(""), "Compression value is: {s2_auto [10ms 50ms 100ms]}"),
+        ] {
+            let expected = format!("Reloaded: LeafNode Remote {NAME} {what}");
+            assert_eq!(lines(&old, &new), Ok(vec![expected]), "{what}");
+        }
+        let of = |password: &str, account: &str| {
+            block(&format!("remotes: [{{ url: \"nats-leaf://u:{password}@h:1\", account: {account} }}]"))
+        };
+        let removed = Ok(vec![format!("Reloaded: LeafNode Remote {NAME} removed")]);
+        assert_eq!(lines(&of("p", "A"), &of("q", "A")), removed, "another password");
+        assert_eq!(lines(&of("p", "A"), &of("p", "B")), removed, "another account");
+        assert_eq!(lines(&of("p", "A"), &of("p", "A")), Ok(vec![]));
+        assert_eq!(
+            lines(&none, &block("compression: s2_fast")),
+            Ok(vec!["Reloaded: LeafNode Compression value is: {s2_fast []}".to_owned()])
+        );
+    }
+
+    #[test]
+    fn all_else_stays() {
+        let with = |field: &str, old: &str, new: &str| {
+            format!("config reload not supported for LeafNode: field {field:?}: old={old}, new={new}")
+        };
+        for (new, field, before, after) in [
+            ("advertise: \"1.2.3.4:5\"", "Advertise", "", "1.2.3.4:5"),
+            ("no_advertise: true", "NoAdvertise", "false", "true"),
+            ("authorization { timeout: 5 }", "AuthTimeout", "2", "5"),
+            ("authorization { user: u, password: p }", "Username", "", "u"),
+            ("min_version: 2.9.0", "MinVersion", "", "2.9.0"),
+            ("isolate_leafnode_interest: true", "IsolateLeafnodeInterest", "false", "true"),
+            ("reconnect: \"2s\"", "ReconnectInterval", "1s", "2s"),
+            ("write_deadline: \"2s\"", "WriteDeadline", "0s", "2s"),
+            ("port: 7423", "Port", "7422", "7423"),
+        ] {
+            assert_eq!(lines(&block(""), &block(new)), Err(with(field, before, after)), "{new}");
+        }
+        let with = |field: &str, old: &str, new: &str| {
+            let what = format!("LeafNode: remote {NAME}: field {field:?}: old={old}, new={new}");
+            format!("config reload not supported for {what}")
+        };
+        for (new, field, before, after) in [
+            ("deny_imports: x", "DenyImports", "[]", "[x]"),
+            ("deny_exports: [x, y]", "DenyExports", "[]", "[x y]"),
+            ("hub: true", "Hub", "false", "true"),
+            ("no_randomize: true", "NoRandomize", "false", "true"),
+            ("dial_timeout: \"2s\"", "DialTimeout", "0s", "2s"),
+            ("first_info_timeout: \"3s\"", "FirstInfoTimeout", "1s", "3s"),
+            ("isolate_leafnode_interest: true", "LocalIsolation", "false", "true"),
+            ("request_isolation: true", "RequestIsolation", "false", "true"),
+            ("ignore_discovered_servers: true", "IgnoreDiscoveredServers", "false", "true"),
+            ("jetstream_cluster_migrate: true", "JetStreamClusterMigrate", "false", "true"),
+        ] {
+            assert_eq!(lines(&remote(""), &remote(new)), Err(with(field, before, after)), "{new}");
+        }
+        let start = options("accounts: [A]");
+        assert!(lines(&start, &remote("")).is_err_and(|error| error.contains("none at the start")));
+    }
+
+    #[test]
+    fn no_secret_is_said() {
+        let users = |password: &str| block(&format!("authorization {{ user: u, password: {password} }}"));
+        let error = lines(&users("first"), &users("second")).expect_err("a password stays");
+        assert!(error.contains("Password") && !error.contains("first") && !error.contains("second"));
+    }
+}
