@@ -193,6 +193,8 @@ impl Server {
             // write over that of another one, whose ports it wanted.
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
+        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
+            .map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -202,10 +204,9 @@ impl Server {
             is_dynamic,
             tls: link_offer,
             websocket: websocket_address.map(|address| address.port()),
+            leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
-        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
-            .map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);

@@ -247,7 +247,8 @@ impl Server {
         offer: Option<LinkOffer>,
     ) -> Result<Option<StagedCluster>, String> {
         let Some(running) = &self.cluster else { return Ok(None) };
-        let config = running.prepare(new, &self.broker)?;
+        let config =
+            running.prepare(new, &self.broker, self.leaf_nodes.as_ref().map(|running| &running.nodes))?;
         cluster::terms(new)?;
         let (old, new) = (&self.loaded.options.cluster, &new.cluster);
         for account in new.pinned_accounts.iter().filter(|account| !old.pinned_accounts.contains(account)) {

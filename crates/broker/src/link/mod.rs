@@ -89,6 +89,8 @@ pub struct Link {
     /// Accounts whose tokens have not come yet, where accounts have tokens.
     expected: HashMap<Box<str>, Arc<Account>>,
     buffers: crate::shard::RoutedBuffers,
+    /// A leaf node whose login was reported: its end is, too.
+    is_reported: bool,
 }
 
 /// Work that remains for a link that has ended, away from the data path.
@@ -113,6 +115,7 @@ impl Link {
             told: None,
             expected: HashMap::new(),
             buffers: Default::default(),
+            is_reported: false,
         }
     }
 
@@ -252,6 +255,11 @@ impl Link {
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
         self.conn.mark_closed(reason);
+        if std::mem::take(&mut self.is_reported)
+            && let Some(client_events) = self.broker.client_events()
+        {
+            client_events.leaf_node_gone(&self.conn, reason);
+        }
         if self.conn.leaf().is_some() {
             self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
         } else {
