@@ -21,6 +21,7 @@
 
 pub(crate) mod announced;
 pub(crate) mod announcements;
+mod complaints;
 pub(crate) mod end;
 pub(crate) mod interest_part;
 pub(crate) mod leaf;
@@ -180,19 +181,19 @@ impl Link {
         let Some(account) = account.or_else(|| self.expect(interest.account)) else {
             let (account, subject) = (lossy(interest.account), lossy(interest.subject));
             let line = format_args!("Unknown account {account:?} for remote subject {subject:?}");
-            self.broker.log_for(Level::Error, &self.conn, line);
+            self.broker.complain(Level::Error, &self.conn, "Unknown account for remote subject", line);
             return Ok(());
         };
         if !myelin_subject::is_well_formed(interest.subject) {
             let line = format_args!("Could not insert subscription: nats: invalid subject");
-            self.broker.log_for(Level::Error, &self.conn, line);
+            self.broker.complain(Level::Error, &self.conn, "Could not insert subscription", line);
             self.say(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
         if !self.may_take(interest.subject) {
             let subject = lossy(interest.subject);
             let line = format_args!("Can not export {subject:?}, ignoring remote subscription request");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            self.broker.complain(Level::Debug, &self.conn, "Ignored remote subscription request", line);
             return Ok(());
         }
         let taken = self.interest.add(&account, interest);
@@ -208,7 +209,7 @@ impl Link {
         } else if !self.interest.remove_of_gone(name, interest) {
             let subject = lossy(interest.subject);
             let line = format_args!("Unknown account {name:?} for subject {subject:?}");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            self.broker.complain(Level::Debug, &self.conn, "Unknown account for subject", line);
         }
     }
 
@@ -229,7 +230,7 @@ impl Link {
         let Some(account) = self.account.as_ref().or(self.last.as_ref()) else {
             let (account, subject) = (lossy(message.account), lossy(message.subject));
             let line = format_args!("Unknown account {account:?} for routed message on subject: {subject:?}");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            self.broker.complain(Level::Debug, &self.conn, "Unknown account for routed message", line);
             return;
         };
         shard.publish_routed(&self.conn, account, (message, backing), &mut self.buffers, now);
@@ -245,12 +246,14 @@ impl Link {
     /// Notes that something has come at this moment.
     pub fn heard(&mut self, now: Instant, opened: Instant) {
         self.told = None;
+        self.broker.count_complaints(&self.conn, Some(now));
         self.conn.touch(now.saturating_duration_since(opened));
     }
 
     /// Ends the link: nothing more goes to it. What the other side was interested in is returned,
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
+        self.broker.count_complaints(&self.conn, None);
         self.conn.mark_closed(reason);
         if self.conn.leaf().is_some() {
             self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
