@@ -39,7 +39,7 @@ pub(crate) struct LinkEnd {
     pub(super) is_woken: AtomicBool,
     /// The other side tells what becomes of traced messages.
     pub(super) traces: AtomicBool,
-    pub(super) complaints: Complaints,
+    pub(crate) complaints: Complaints,
 }
 
 impl LinkEnd {

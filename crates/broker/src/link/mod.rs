@@ -49,6 +49,7 @@ use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -69,6 +70,27 @@ impl Conn {
     pub fn has_woken(&self) {
         if let Some(link) = self.link() {
             link.is_woken.store(false, Relaxed);
+        }
+    }
+}
+
+impl Broker {
+    /// Writes a line about what the other side of a link has done, which may do so again and again:
+    /// of each kind the first, and later how many more there were.
+    pub fn complain(&self, level: Level, conn: &Conn, kind: &'static str, line: fmt::Arguments<'_>) {
+        let is_first = || conn.link().is_none_or(|link| link.complaints.begin(kind, level));
+        if self.log().enabled(level) && is_first() {
+            self.log_for(level, conn, line);
+        }
+    }
+
+    /// Writes how many complaints were left out. `now`: only of those that wait for long enough.
+    #[inline]
+    fn count_complaints(&self, conn: &Conn, now: Option<Instant>) {
+        let Some(link) = conn.link().filter(|link| link.complaints.is_any()) else { return };
+        for complaint in link.complaints.take_due(now).iter().filter(|complaint| complaint.count > 0) {
+            let (kind, count) = (complaint.kind, complaint.count);
+            self.log_for(complaint.level, conn, format_args!("{kind}: {count} more"));
         }
     }
 }
