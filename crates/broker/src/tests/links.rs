@@ -313,7 +313,7 @@ fn a_link_wakes_its_shard_once_until_that_looks() {
     assert_eq!(wire.sink.wakes(), before + 2);
 }
 
-/// What the other side does wrong is said once, and counted then, each kind for itself.
+/// Faults of the other side are said once, and counted then, each kind for itself.
 #[test]
 fn a_million_faults_of_a_peer_are_a_few_lines() {
     let (net, log) = traced(|_| {});
