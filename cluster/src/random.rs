@@ -211,10 +211,7 @@ impl Life {
                 self.serve();
                 Ok(())
             }
-            _ => {
-                self.subscribe();
-                Ok(())
-            }
+            _ => self.subscribe(),
         }
     }
 
@@ -246,18 +243,22 @@ impl Life {
         self.model.unsubscribe(|(client, _), _| gone.contains(&client));
     }
 
-    fn subscribe(&mut self) {
-        let Some(id) = self.any_member() else { return };
+    fn subscribe(&mut self) -> Result<(), Error> {
+        let Some(id) = self.any_member() else { return Ok(()) };
         let subject = self.subject(true);
         let queue = (self.rng.below(2) == 0).then(|| format!("queue{}", self.rng.below(3)));
         let left = (queue.is_none() && self.rng.below(6) == 0).then(|| self.rng.below(50) + 1);
-        let Some(member) = self.members.get_mut(&id) else { return };
+        let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let sid = member.client.subscribe(&subject, queue.as_deref());
         if let Some(left) = left {
             member.client.unsubscribe(sid, Some(left));
+            // A maximum holds from when the server has read it, and messages that are published
+            // right after this may come between SUB and UNSUB.
+            member.client.settle()?;
         }
         self.story.push(format!("client {id} subscribes to {subject} as {sid}, {queue:?}, at most {left:?}"));
         self.model.subscribe((id, sid), Subscription { server: member.server, subject, queue, left });
+        Ok(())
     }
 
     fn serve(&mut self) {
