@@ -486,7 +486,7 @@ impl Account {
         }
     }
 
-    /// It wants that no more.
+    /// Ends what a leaf node wants of imports.
     pub(crate) fn remove_leaf_shadows(&self, sub: &Arc<RemoteSub>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
