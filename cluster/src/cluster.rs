@@ -26,8 +26,8 @@ pub struct ClusterPlan {
     pub programs: Vec<PathBuf>,
     /// Servers, and which of them are a cluster.
     pub topology: Topology,
-    /// Whether a server is told of all others of its cluster, or only of the first, and hears of the
-    /// rest.
+    /// Whether a server is told of all others of its cluster, or only of the first, and hears of
+    /// the rest.
     pub knows_all: bool,
     /// Text inside of `cluster { }` of each server, in turns.
     pub cluster: Vec<String>,
@@ -306,8 +306,8 @@ impl Cluster {
         }
     }
 
-    /// Names of the servers to which a server has routes, and then those of its leaf nodes and hubs,
-    /// each once, as `/routez` and `/leafz` say.
+    /// Names of the servers to which a server has routes, and then those of its leaf nodes and
+    /// hubs, each once, as `/routez` and `/leafz` say.
     ///
     /// # Errors
     /// A page cannot be read.

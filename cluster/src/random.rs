@@ -1,5 +1,6 @@
-//! Random lives of a cluster, or of clusters and their leaf nodes, round after round: subscriptions change, servers and links come and
-//! go, all of it settles, messages are published, and the model judges what came.
+//! Random lives of a cluster, or of clusters and their leaf nodes, round after round: subscriptions
+//! change, servers and links come and go, all of it settles, messages are published, and the model
+//! judges what came.
 
 use crate::client::Delivery;
 use crate::links::LinkState;

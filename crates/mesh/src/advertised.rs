@@ -15,9 +15,9 @@ impl Mesh {
         links.sort_by_key(|link| link.conn().cid());
         for link in links {
             link.update(|facts| {
-                extend(&mut urls, &facts.urls[0]);
-                extend(&mut websocket_urls, &facts.urls[1]);
-                extend(&mut leaf_urls, facts.leaf_url.as_slice());
+                extend(&mut urls, &facts.urls.clients[0]);
+                extend(&mut websocket_urls, &facts.urls.clients[1]);
+                extend(&mut leaf_urls, facts.urls.leaf_nodes.as_slice());
             });
         }
         self.host.advertise_leaf_nodes(leaf_urls);
@@ -32,7 +32,7 @@ impl Mesh {
         for other in self.links() {
             other.update(|facts| {
                 if facts.remote_id == id {
-                    facts.urls.iter_mut().for_each(Vec::clear);
+                    facts.urls.clients.iter_mut().for_each(Vec::clear);
                 }
             });
         }

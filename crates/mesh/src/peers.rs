@@ -93,17 +93,26 @@ pub struct LinkFacts {
     pub compression: &'static str,
     /// Imports and exports that the other side allows, as its INFO has them.
     pub filters: [Option<SubjectFilter>; 2],
-    /// Addresses of the other server for clients, and for those of WebSocket.
-    pub urls: [Vec<String>; 2],
-    /// Address of the other server for leaf nodes.
-    pub leaf_url: Option<String>,
+    /// Addresses of the other server.
+    pub urls: ToldUrls,
 }
 
-impl LinkFacts {
-    fn note_urls(&mut self, info: &PeerInfo) {
-        self.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
-        // Compat: a server says its own address only, and nothing is made of more.
-        self.leaf_url = <[String; 1]>::try_from(info.leafnode_urls.clone()).ok().map(|[url]| url);
+/// Addresses of another server of the cluster, as its INFO has them.
+#[derive(Debug, Clone, Default)]
+pub struct ToldUrls {
+    /// Addresses for clients, and for those of WebSocket.
+    pub clients: [Vec<String>; 2],
+    /// Address for leaf nodes.
+    pub leaf_nodes: Option<String>,
+}
+
+impl ToldUrls {
+    fn of(info: &PeerInfo) -> Self {
+        Self {
+            clients: [info.connect_urls.clone(), info.ws_connect_urls.clone()],
+            // Compat: a server says its own address only, and nothing is made of more.
+            leaf_nodes: <[String; 1]>::try_from(info.leafnode_urls.clone()).ok().map(|[url]| url),
+        }
     }
 }
 
@@ -483,7 +492,7 @@ impl Mesh {
         let count = links.iter().flatten().count();
         link.update(|facts| {
             facts.place = Some(place);
-            facts.note_urls(info);
+            facts.urls = ToldUrls::of(info);
         });
         let next = facts.url.filter(|_| making.did_solicit && count < size).map(|url| Dial {
             url,
@@ -516,7 +525,7 @@ impl Mesh {
         state.pooled.insert(info.id.clone(), vec![Some(Arc::clone(link))]);
         link.update(|facts| {
             facts.place = Some(0);
-            facts.note_urls(info);
+            facts.urls = ToldUrls::of(info);
         });
         Ok((Entered { scope: LinkScope::All, place: 0, next: None }, true))
     }
