@@ -4,12 +4,11 @@
 //! Owns the way to those that may overlap: two patterns do only if the literal tokens with which
 //! one begins are the first ones of the other, too. Whether they do overlap is compared then.
 
-use super::check::collide;
-use myelin_subject::has_wildcard;
+use myelin_subject::{has_wildcard, overlaps};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Subjects of streams.
+/// Subjects of streams. All are valid patterns.
 #[derive(Debug, Default)]
 pub struct TakenSubjects {
     /// By their [heads](head_of).
@@ -62,8 +61,9 @@ impl TakenSubjects {
     #[must_use]
     pub fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
         subjects.iter().any(|subject| {
-            let is_other =
-                |taken: &TakenSubject| *taken.stream != *stream && collide(subject, &taken.subject);
+            let is_other = |taken: &TakenSubject| {
+                *taken.stream != *stream && overlaps(subject.as_bytes(), taken.subject.as_bytes())
+            };
             self.overlap_candidates(subject).any(is_other)
         })
     }
@@ -129,7 +129,7 @@ mod tests {
             for name in ["0", "new"] {
                 let overlaps = twin.iter().any(|(other, subjects)| {
                     other != name
-                        && subjects.iter().any(|theirs| asked.iter().any(|ours| collide(ours, theirs)))
+                        && subjects.iter().any(|theirs| asked.iter().any(|ours| overlaps(ours.as_bytes(), theirs.as_bytes())))
                 });
                 prop_assert_eq!(taken.is_taken_by_other(name, &asked), overlaps, "{}", name);
             }

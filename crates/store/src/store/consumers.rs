@@ -136,7 +136,7 @@ impl Tails for WithHeadroom {
             Ok(true) => Ok(Some(file)),
             otherwise => {
                 let removed = disk.remove_file(path);
-                otherwise.and_then(|_| removed).map(|()| None)
+                otherwise.and(removed).map(|()| None)
             }
         }
     }

@@ -64,7 +64,7 @@ pub fn is_asset_name(name: &str) -> bool {
 ///
 /// Compat: these may be things that are no subjects, to be refused a little later. An empty token
 /// is met by nothing but a `>` at or before its place.
-pub(super) fn collide(a: &str, b: &str) -> bool {
+fn collide(a: &str, b: &str) -> bool {
     a == b || (overlaps(a.as_bytes(), b.as_bytes()) && have_tokens(a, b))
 }
 
