@@ -44,7 +44,7 @@ fuzz-smoke:
 fuzz-nightly *ARGS:
     bash fuzz/nightly.sh {{ARGS}}
 
-# What takes hours, before an issue ends (deep crash enumeration, models, fuzzing, soak, conformance): just nightly crash models
+# What takes hours, before an issue ends (deep crash enumeration, models, clusters, fuzzing, soak, conformance): just nightly crash models
 nightly *ARGS:
     bash .ci/nightly {{ARGS}}
 

@@ -96,10 +96,10 @@ impl Connection {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn open_websocket(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open_websocket(address: SocketAddr, path: &str) -> io::Result<Self> {
         let mut connection = Self::open(address)?;
         connection.socket.set_read_timeout(Some(PATIENCE))?;
-        websocket::upgrade(&mut connection.socket)?;
+        websocket::upgrade(&mut connection.socket, path)?;
         Ok(Self { frames: Some(Incoming::default()), ..connection })
     }
 
@@ -159,7 +159,7 @@ impl Connection {
     pub(crate) fn expect(&mut self, what: &Expectation, remembered: &mut Remembered) -> Result<(), String> {
         match what {
             Expectation::Bytes(wanted) => self.expect_bytes(wanted),
-            Expectation::AnyOrder(group) => self.expect_any_order(group),
+            Expectation::AnyOrder(group) => self.expect_any_order(group, remembered),
             Expectation::Frame(pattern) => self
                 .await_verdict(&format!("a frame like {}", show(pattern)), |bytes| {
                     judge_frame(pattern, bytes, remembered)
@@ -207,24 +207,28 @@ impl Connection {
     }
 
     fn expect_bytes(&mut self, wanted: &[u8]) -> Result<(), String> {
-        self.pings_wanted = wanted.starts_with(PING);
-        let outcome = self.await_verdict(&show(wanted), |bytes| judge_bytes(wanted, bytes));
-        self.pings_wanted = false;
-        outcome
+        let mut rest = wanted;
+        while !rest.is_empty() {
+            // Frame by frame: a PING may come between any two.
+            let (frame, after) = rest.split_at(expect::frame(rest).unwrap_or(rest.len()));
+            self.pings_wanted = frame.starts_with(PING);
+            let outcome = self.await_verdict(&show(rest), |bytes| judge_bytes(frame, bytes));
+            self.pings_wanted = false;
+            outcome?;
+            rest = after;
+        }
+        Ok(())
     }
 
-    fn expect_any_order(&mut self, group: &[Vec<u8>]) -> Result<(), String> {
+    fn expect_any_order(&mut self, group: &[Vec<u8>], remembered: &mut Remembered) -> Result<(), String> {
         let mut missing: Vec<&Vec<u8>> = group.iter().collect();
         while !missing.is_empty() {
             let all = missing.iter().map(|wanted| show(wanted)).collect::<Vec<_>>().join(" or ");
             let mut found = 0;
-            self.await_verdict(&all, |bytes| match missing.iter().position(|w| bytes.starts_with(w)) {
-                Some(index) => {
-                    found = index;
-                    Verdict::Holds(missing[index].len())
-                }
-                None if missing.iter().any(|wanted| wanted.starts_with(bytes)) => Verdict::Undecided,
-                None => Verdict::Fails(String::new()),
+            self.await_verdict(&all, |bytes| {
+                let (index, verdict) = judge_any(&missing, bytes, remembered);
+                found = index;
+                verdict
             })?;
             missing.remove(found);
         }
@@ -428,6 +432,26 @@ fn judge_frame(pattern: &[u8], bytes: &[u8], remembered: &mut Remembered) -> Ver
     }
 }
 
+/// Which of the pieces comes first, and the verdict on it. One with a `%name%` is a line like it.
+fn judge_any(wanted: &[&Vec<u8>], bytes: &[u8], remembered: &mut Remembered) -> (usize, Verdict) {
+    if let Some(index) = wanted.iter().position(|wanted| bytes.starts_with(wanted)) {
+        return (index, Verdict::Holds(wanted[index].len()));
+    }
+    if let Some(line) = expect::line(bytes).map(|length| &bytes[..length]) {
+        let is_like = |wanted: &&Vec<u8>| {
+            expect::has_name(wanted) && expect::glob_remembering(wanted, line, remembered)
+        };
+        if let Some(index) = wanted.iter().position(is_like) {
+            return (index, Verdict::Holds(line.len()));
+        }
+    }
+    let may_come = |wanted: &&Vec<u8>| {
+        wanted.starts_with(bytes) || (expect::has_name(wanted) && expect::line(bytes).is_none())
+    };
+    let is_open = wanted.iter().any(may_come);
+    (0, if is_open { Verdict::Undecided } else { Verdict::Fails(String::new()) })
+}
+
 /// Nonce in the JSON of an INFO.
 fn nonce_of(json: &[u8]) -> String {
     let info: Value = serde_json::from_slice(json.trim_ascii()).unwrap_or_default();
@@ -484,6 +508,8 @@ mod tests {
 
     #[test]
     fn pings_are_passed_over_unless_they_are_wanted() {
+        let mut between = told(&[b"MSG a 1 6\r\nPING\r\n\r\nPING\r\nPONG\r\nPI", b"NG\r\n+OK\r\n"]);
+        between.demand(&bytes(b"MSG a 1 6\r\nPING\r\n\r\nPONG\r\n+OK\r\n")).unwrap();
         let mut connection = told(&[b"PING\r\n+OK\r\nPIN", b"G\r\nPING\r\n", b"PING\r\n"]);
         connection.demand(&bytes(b"+OK\r\n")).unwrap();
         connection.demand(&bytes(b"PING\r\n")).unwrap();
@@ -497,6 +523,16 @@ mod tests {
         connection.demand(&group()).unwrap();
         assert_eq!(connection.expect_nothing_left().unwrap_err(), "nobody asked for !");
         assert!(told(&[b"caa"]).demand(&group()).is_err());
+    }
+
+    #[test]
+    fn one_of_any_order_may_have_a_name() {
+        let group = Expectation::AnyOrder(vec![b"LS+ a\r\n".to_vec(), b"LS+ $LDS.%lds%\r\n".to_vec()]);
+        let mut remembered = Remembered::new();
+        let mut connection = told(&[b"LS+ $LD", b"S.x\r\nLS+ a\r\n"]);
+        connection.expect(&group, &mut remembered).unwrap();
+        assert_eq!(remembered["lds"], "x");
+        assert!(told(&[b"LS+ a\r\nLS+ b\r\n"]).demand(&group).is_err());
     }
 
     #[test]

@@ -69,6 +69,11 @@ pub(crate) fn recalled(bytes: &[u8], remembered: &Remembered) -> Vec<u8> {
     recalled
 }
 
+/// Whether there is a `%name%` in `pattern`.
+pub(crate) fn has_name(pattern: &[u8]) -> bool {
+    first_name(pattern).is_some()
+}
+
 /// The first `%name%` in `pattern`, with what stands before and after it.
 fn first_name(pattern: &[u8]) -> Option<(&[u8], String, &[u8])> {
     let length = |opens: usize| pattern[opens + 1..].iter().take_while(|b| b.is_ascii_alphanumeric()).count();
@@ -178,7 +183,8 @@ pub(crate) fn question(frame: &[u8], sid: &str) -> Result<(String, Value), Strin
 pub(crate) fn frame(bytes: &[u8]) -> Option<usize> {
     let line = line(bytes)?;
     let text = &bytes[..line];
-    if !text.starts_with(b"MSG ") && !text.starts_with(b"HMSG ") {
+    let verbs = [&b"MSG "[..], b"HMSG ", b"LMSG "];
+    if !verbs.iter().any(|verb| text.starts_with(verb)) {
         return Some(line);
     }
     let size = text.trim_ascii_end().rsplit(|&b| b == b' ').next()?;

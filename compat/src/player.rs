@@ -119,8 +119,9 @@ impl<'a> Player<'a> {
         for line in transcript.lines.iter().filter(|line| line.only.is_none_or(|only| only == side)) {
             self.step(&line.step).map_err(|reason| self.failure(Some(line), reason))?;
         }
-        let connections = std::mem::take(&mut self.connections);
-        for (name, mut connection) in connections {
+        // None is closed before all are looked at: a leaf node hears of what goes with a client.
+        let mut connections = std::mem::take(&mut self.connections);
+        for (name, connection) in &mut connections {
             let nothing_left = connection.expect_nothing_left();
             nothing_left
                 .map_err(|e| self.failure(transcript.lines.last(), format!("at the end, {name}: {e}")))?;
@@ -148,9 +149,9 @@ impl<'a> Player<'a> {
             }
             Step::Sign { conn, key, bytes } => self.sign(conn, key, bytes),
             Step::Send { conn, bytes, cut } => {
-                let bytes = &self.identities.fill(bytes)?;
-                let offsets = self.offsets(bytes, cut);
-                self.connection(conn)?.send(bytes, &offsets);
+                let bytes = recalled(&self.identities.fill(bytes)?, &self.remembered);
+                let offsets = self.offsets(&bytes, cut);
+                self.connection(conn)?.send(&bytes, &offsets);
                 Ok(())
             }
             Step::Answer { conn, answer } => self.answer(conn, answer),
@@ -180,10 +181,14 @@ impl<'a> Player<'a> {
     fn open(&mut self, name: &str, raw: bool, door: Door) -> Result<(), String> {
         let opened = match door {
             Door::Client if self.manner.is_websocket => {
-                Connection::open_websocket(self.server.websocket_address()?)
+                Connection::open_websocket(self.server.websocket_address()?, "/")
+            }
+            Door::Leaf if self.manner.is_websocket => {
+                Connection::open_websocket(self.server.websocket_address()?, "/leafnode")
             }
             Door::Client => Connection::open(self.server.address()),
             Door::Peer => Connection::open(self.server.route_address()?),
+            Door::Leaf => Connection::open(self.server.leaf_address()?),
             Door::Dialled => Connection::accept(&self.dialled),
         };
         let mut connection = opened.map_err(|e| format!("cannot connect: {e}"))?;

@@ -96,6 +96,14 @@ impl Server {
         self.said("Listening for route connections on ")
     }
 
+    /// Where the server listens for leaf nodes: its log says.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn leaf_address(&self) -> Result<SocketAddr, String> {
+        self.said("Listening for leafnode connections on ")
+    }
+
     /// The address at the end of the last line that has these words before it.
     fn said(&self, words: &str) -> Result<SocketAddr, String> {
         self.process.log.wait_for(format!("*{words}*").as_bytes())?;

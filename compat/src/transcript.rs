@@ -66,6 +66,8 @@ pub(crate) enum Door {
     Client,
     /// To the port of other servers.
     Peer,
+    /// To the port of leaf nodes.
+    Leaf,
     /// The server dials: it is told to by `@dialled@` in its configuration.
     Dialled,
 }
@@ -363,6 +365,8 @@ fn open(name: &str, how: &[&str]) -> Result<Step, String> {
         ["raw"] => (Door::Client, true),
         ["peer"] => (Door::Peer, false),
         ["peer", "raw"] => (Door::Peer, true),
+        ["leaf"] => (Door::Leaf, false),
+        ["leaf", "raw"] => (Door::Leaf, true),
         ["dialled"] => (Door::Dialled, true),
         _ => return Err(format!("no way to connect: {how:?}")),
     };

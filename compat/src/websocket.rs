@@ -6,8 +6,8 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 
-/// The request. Its key, which need not be secret, is the example of RFC 6455.
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+/// The request behind its path. Its key, which need not be secret, is the example of RFC 6455.
+const REQUEST: &str = " HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 /// The longest answer that is waited for.
 const LONGEST_ANSWER: usize = 4096;
@@ -18,12 +18,12 @@ const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 const MASK: [u8; 4] = [0x5a, 0xc3, 0x0f, 0x96];
 
-/// Asks for a WebSocket, and takes the answer.
+/// Asks for a WebSocket at this path, and takes the answer.
 ///
 /// # Errors
 /// When it is not granted.
-pub(crate) fn upgrade(socket: &mut TcpStream) -> io::Result<()> {
-    socket.write_all(REQUEST)?;
+pub(crate) fn upgrade(socket: &mut TcpStream, path: &str) -> io::Result<()> {
+    socket.write_all(format!("GET {path}{REQUEST}").as_bytes())?;
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

@@ -2,6 +2,8 @@
 //! memory, and clients whose bytes are handed over. The same input takes the same instructions, but
 //! for the seeds of hash tables.
 
+mod linked;
+
 use bytes::Bytes;
 use myelin_auth::AuthConfig;
 use myelin_broker::{Account, Broker, Conn, Endpoint, Level, Log, Service, Session, Shard, Transport};

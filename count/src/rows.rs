@@ -7,6 +7,8 @@ use bytes::Bytes;
 const BATCH: usize = 64;
 /// Subjects in turn.
 const SUBJECTS: usize = 64;
+/// Subscriptions that one server is told of.
+const TOLD: usize = 1280;
 /// Keys of a bucket.
 const KEYS: usize = 1024;
 
@@ -21,7 +23,7 @@ pub(crate) struct Row {
 }
 
 /// All of them, in the order in which they are printed.
-pub(crate) const ROWS: [Row; 14] = [
+pub(crate) const ROWS: [Row; 18] = [
     Row { name: "pub", about: "16 bytes that nobody subscribes to", run: publish },
     Row { name: "1:1", about: "16 bytes to one subscriber", run: |server, n| fan_out(server, n, 1) },
     Row { name: "1:64", about: "16 bytes to 64 subscribers", run: |server, n| fan_out(server, n, 64) },
@@ -29,6 +31,10 @@ pub(crate) const ROWS: [Row; 14] = [
     Row { name: "request", about: "a request and its reply, 16 bytes each", run: request },
     Row { name: "sub", about: "a subscription that comes and goes", run: subscribe },
     Row { name: "connect", about: "a connection that comes and goes", run: connect },
+    Row { name: "forward", about: "16 bytes that another server wants", run: forward },
+    Row { name: "routed", about: "16 bytes from another server to one subscriber", run: routed },
+    Row { name: "tell", about: "a subscription that a server which joins is told of", run: tell },
+    Row { name: "told", about: "a subscription of a server to which this one joins", run: told },
     Row { name: "js-mem", about: "128 bytes stored in memory and acknowledged", run: js_memory },
     Row { name: "js-file", about: "128 bytes stored in a file and acknowledged", run: js_file },
     Row { name: "js-limit", about: "the same at max_msgs 1,000, each subject once", run: js_limit },
@@ -108,6 +114,53 @@ fn connect(server: &mut Embedded, messages: usize) {
         assert!(client.received() > 0, "it is answered");
         server.end(client);
     }
+}
+
+fn forward(server: &mut Embedded, messages: usize) {
+    server.form_cluster();
+    let mut link = server.link();
+    server.send_from_link(&mut link, &Bytes::from_static(b"RS+ $G bench.>\r\n"));
+    publish(server, messages);
+    assert!(link.received() > 16 * messages as u64, "each message goes there");
+}
+
+fn routed(server: &mut Embedded, messages: usize) {
+    server.form_cluster();
+    let subscriber = server.client("SUB bench.> 1\r\n");
+    let mut link = server.link();
+    let message = |n: usize| format!("RMSG $G bench.orders.{n} 16\r\n0123456789abcdef\r\n");
+    let batches = SUBJECTS.div_ceil(BATCH);
+    let batch = |at: usize| Bytes::from((at * BATCH..(at + 1) * BATCH).map(message).collect::<String>());
+    let batches: Vec<Bytes> = (0..batches).map(batch).collect();
+    for n in 0..messages / BATCH {
+        server.send_from_link(&mut link, &batches[n % batches.len()]);
+    }
+    assert!(subscriber.received() > 16 * messages as u64, "each message is delivered");
+}
+
+/// Subjects of subscriptions that are told of.
+fn wanted(n: usize) -> String {
+    format!("orders.{}.{}", n % 1000, n / 1000)
+}
+
+fn tell(server: &mut Embedded, messages: usize) {
+    server.form_cluster();
+    let mut client = server.client("");
+    let each = messages.min(TOLD);
+    send_all(server, &mut client, each, each, |n| format!("SUB {} {n}\r\n", wanted(n)));
+    for _ in 0..messages / each {
+        let link = server.link();
+        assert!(link.received() > 16 * each as u64, "each is told");
+        server.end_link(link);
+    }
+}
+
+fn told(server: &mut Embedded, messages: usize) {
+    server.form_cluster();
+    let mut link = server.link();
+    let lines: String = (0..messages).map(|n| format!("RS+ $G {}\r\n", wanted(n))).collect();
+    server.send_from_link(&mut link, &Bytes::from(lines));
+    assert_eq!(link.told(), messages, "each is known");
 }
 
 /// Makes a stream of everything below `S`.

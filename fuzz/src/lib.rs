@@ -5,7 +5,7 @@
 //! (`cargo +nightly fuzz run NAME fuzz/corpus/NAME fuzz/seeds/NAME`), over given files on stable
 //! (`cargo run --bin NAME -- FILE…`, to replay a find), and as the short smoke run of CI
 //! (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the clock
-//! for a decision, so that a find can be replayed.
+//! for a decision, so that a find can be replayed. The first two look for memory that inputs leave.
 
 mod acknowledgement;
 mod api_json;
@@ -23,6 +23,8 @@ mod document;
 mod flags;
 mod headers;
 mod jwt;
+mod link;
+mod leaks;
 mod monitoring;
 mod nkey;
 mod ocsp;
@@ -63,6 +65,8 @@ pub use direct_get::direct_get;
 pub use flags::flags;
 pub use headers::headers;
 pub use jwt::jwt;
+pub use link::link;
+pub use leaks::watched;
 pub use monitoring::monitoring;
 pub use nkey::nkey;
 pub use ocsp::ocsp;
@@ -95,7 +99,7 @@ use std::process::ExitCode;
 macro_rules! target {
     ($body:path) => {
         #[cfg(fuzzing)]
-        libfuzzer_sys::fuzz_target!(|data: &[u8]| $body(data));
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| $crate::watched($body, data));
         #[cfg(not(fuzzing))]
         fn main() -> std::process::ExitCode {
             $crate::replay($body)
@@ -107,7 +111,7 @@ macro_rules! target {
 pub fn replay(body: fn(&[u8])) -> ExitCode {
     for file in std::env::args_os().skip(1) {
         match std::fs::read(&file) {
-            Ok(data) => body(&data),
+            Ok(data) => watched(body, &data),
             Err(error) => {
                 eprintln!("{}: {error}", file.display());
                 return ExitCode::FAILURE;

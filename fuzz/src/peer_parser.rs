@@ -1,22 +1,23 @@
 //! The parser of what other servers say.
 //!
-//! Promised for any bytes, with and without the account in the line: the result does not depend on
-//! how they were split; the parser asks for more than it has, and never for more than the operation
-//! takes; the tail of a message is what would be rendered; the quick way through the parser says
-//! what the long one does.
+//! Promised for any bytes, with and without the account in the line, and of leaf nodes: the result
+//! does not depend on how they were split; the parser asks for more than it has, and never for more
+//! than the operation takes; the tail of a message is what would be rendered; the quick way through
+//! the parser says what the long one does.
 
 use crate::pieces::pieces;
 use myelin_wire::encode;
 use myelin_wire::peer::parser::{Parsed, PeerError, PeerLimits, PeerOp, Routed, next, plain_message};
 
 const ROOMY: PeerLimits =
-    PeerLimits { max_line: 4096, max_payload: 1 << 20, is_dedicated: false, names_origin: true };
+    PeerLimits { max_line: 4096, max_payload: 1 << 20, is_dedicated: false, names_origin: true, is_leaf: false };
 const TIGHT: PeerLimits =
-    PeerLimits { max_line: 32, max_payload: 20, is_dedicated: true, names_origin: false };
+    PeerLimits { max_line: 32, max_payload: 20, is_dedicated: true, names_origin: false, is_leaf: false };
+const LEAF: PeerLimits = PeerLimits { is_dedicated: true, is_leaf: true, ..ROOMY };
 
 /// Any bytes as what another server sends.
 pub fn peer_parser(data: &[u8]) {
-    for limits in [&ROOMY, &TIGHT] {
+    for limits in [&ROOMY, &TIGHT, &LEAF] {
         let whole = replay([data].into_iter(), limits);
         assert_eq!(replay(pieces(data), limits), whole, "in pieces");
         assert_eq!(replay(data.chunks(1), limits), whole, "byte by byte");

@@ -34,6 +34,11 @@ fn peer_parser() {
 }
 
 #[test]
+fn link() {
+    smoke("link", myelin_fuzz::link);
+}
+
+#[test]
 fn peer_json() {
     smoke("peer_json", myelin_fuzz::peer_json);
 }

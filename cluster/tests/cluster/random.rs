@@ -1,4 +1,5 @@
-//! Random lives. Without `MYELIN_RANDOM_SECONDS` only some that are always the same.
+//! Random lives. Without `MYELIN_RANDOM_SECONDS` only some that are always the same; with it only
+//! new ones, from `MYELIN_RANDOM_SEED` or a seed that nobody has chosen.
 
 use crate::programs::{mixes, modes};
 use myelin_cluster_test::random::{RandomPlan, live};
@@ -10,8 +11,10 @@ const LIFE: Duration = Duration::from_secs(20);
 
 #[test]
 fn clusters_do_what_their_model_does() {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = number("MYELIN_RANDOM_SECONDS").unwrap_or(0);
     for mix in mixes() {
-        for (seed, servers) in [(1, 3), (2, 2)] {
+        for (seed, servers) in [(1, 3), (2, 2)].into_iter().filter(|_| seconds == 0) {
             println!("{}: seed {seed}, {servers} servers", mix.name);
             let programs = mix.programs.clone();
             let duration = Duration::from_secs(60);
@@ -20,16 +23,16 @@ fn clusters_do_what_their_model_does() {
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
     }
-    let seconds = env::var("MYELIN_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let end = Instant::now() + Duration::from_secs(seconds);
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut seeds = (number("MYELIN_RANDOM_SEED").unwrap_or_else(fresh) << 20)..;
     'all: loop {
         for mix in mixes() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break 'all;
             }
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let seed = now.as_nanos() as u64;
+            let seed = seeds.next().expect("there are more seeds than time");
             let servers = 2 + (seed % 4) as usize;
             println!("{}: seed {seed}, {servers} servers", mix.name);
             let (modes, is_strict) = (modes(), mix.is_strict());

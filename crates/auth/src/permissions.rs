@@ -152,6 +152,18 @@ impl Permissions {
         !self.subscribe.denies(subject, queue)
     }
 
+    /// Whether `pattern` may be subscribed to, or has wildcards and a part of it may.
+    #[must_use]
+    pub fn can_subscribe_some(&self, pattern: &[u8]) -> bool {
+        self.subscribe.allows_some(pattern) && !self.subscribe.denies(pattern, None)
+    }
+
+    /// Whether `pattern` may be published to, or has wildcards and a part of it may.
+    #[must_use]
+    pub fn can_publish_some(&self, pattern: &[u8]) -> bool {
+        self.publish.allows_some(pattern) && !self.publish.denies(pattern, None)
+    }
+
     /// The rules for publishing, as they were written.
     #[must_use]
     pub fn publish_rules(&self) -> SubjectRules {
@@ -203,6 +215,11 @@ impl Direction {
     fn allows(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         let Some(allow) = &self.allow else { return true };
         queue.and_then(|queue| allow.covers_queue(subject, queue)).unwrap_or_else(|| allow.covers(subject))
+    }
+
+    fn allows_some(&self, pattern: &[u8]) -> bool {
+        let Some(allow) = &self.allow else { return true };
+        allow.covers(pattern) || has_wildcard(pattern) && allow.overlap(pattern)
     }
 
     /// A plain deny rule denies queues as well; one for queues denies these only.

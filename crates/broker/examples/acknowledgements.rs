@@ -7,7 +7,7 @@
 mod parts;
 
 use bytes::Bytes;
-use myelin_broker::{Account, Broker, Service, ServiceBatch, Session, Shard};
+use myelin_broker::{Account, Broker, Service, ServiceBatch, ServiceShard, Session, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 500;
 struct Door(AtomicUsize);
 
 impl Service for Door {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         self.0.fetch_add(msgs.len(), Relaxed);
     }
 }

@@ -1,31 +1,21 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::cluster::Cluster;
-use crate::conn::lock;
+use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
-use crate::imports::{AccountConfig, ImportsAndExports};
-use crate::link::announcements::Announced;
-use crate::link::remote_interest::RemoteSub;
+use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
+use crate::link::announced::Announced;
+use crate::link::interest_part::RemoteChange;
+use crate::link::remote_sub::RemoteSub;
 use crate::reply_prefix::{self, ReplyKind};
-use crate::service::{Binding, Reach, Service, ServiceTarget};
-use crate::shard::Shard;
+use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
-use crate::watch::{Watch, Watcher, Watches};
+use crate::watch::{Watch, Watches};
 use hashbrown::HashMap;
-use myelin_subject::{Interest, Matched, Member};
+use myelin_stdx::sync::lock;
+use myelin_subject::{Interest, Matched, Member, Sought};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-
-/// Limits of an account; `None` is unlimited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AccountLimits {
-    /// Client connections at once, on all servers of the cluster together.
-    pub max_connections: Option<usize>,
-    /// Subscriptions of each connection at once.
-    pub max_subscriptions: Option<usize>,
-    /// Largest payload in bytes, below the server's own limit.
-    pub max_payload: Option<u32>,
-}
 
 /// Messages published in an account reach subscriptions of that account, and of others only by what
 /// it exports and they import.
@@ -42,11 +32,12 @@ pub struct Account {
     remote: OnceLock<Box<Interest<Arc<RemoteSub>>>>,
     /// Interest that other servers are told of.
     pub(crate) announced: Announced,
-    watches: Arc<Watches>,
+    watches: Arc<Watches<dyn Watcher>>,
     /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the
     /// prefix of replies, of each kind.
     suffix_inspectors: [AtomicUsize; 2],
     connections: AtomicUsize,
+    leaf_nodes: AtomicUsize,
     pub(crate) elsewhere: ConnectionsElsewhere,
     pub(crate) imports: ImportsAndExports,
 }
@@ -54,7 +45,7 @@ pub struct Account {
 impl Account {
     /// `cluster`: the name that decides which of its mappings' destinations are this server's.
     pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<Cluster>) -> Self {
-        Self {
+        let account = Self {
             id,
             name: config.name.clone(),
             is_system,
@@ -66,9 +57,12 @@ impl Account {
             watches: Arc::default(),
             suffix_inspectors: Default::default(),
             connections: AtomicUsize::new(0),
+            leaf_nodes: AtomicUsize::new(0),
             elsewhere: ConnectionsElsewhere::default(),
             imports: ImportsAndExports::new(config, Arc::clone(cluster)),
-        }
+        };
+        account.count_mappings();
+        account
     }
 
     /// The configured name, `$G` for the global account.
@@ -107,6 +101,16 @@ impl Account {
         self.interest.len()
     }
 
+    /// Subscriptions of the server itself: now, and ever.
+    pub fn own_subscriptions(&self) -> (usize, u64) {
+        (self.services.len(), self.services.inserted())
+    }
+
+    /// Visits the subjects of those, for monitoring.
+    pub fn for_each_own(&self, mut f: impl FnMut(&[u8])) {
+        self.services.for_each(|binding| f(binding.subject()));
+    }
+
     /// Subscriptions that were ever made in it.
     pub fn subscribed(&self) -> u64 {
         self.interest.inserted()
@@ -124,7 +128,7 @@ impl Account {
     }
 
     /// Visits what other servers want: the link that says so, subject, queue group and its members.
-    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<crate::conn::Conn>, &[u8], Option<(&[u8], u32)>)) {
+    pub fn for_each_remote(&self, mut f: impl FnMut(&Arc<Conn>, &[u8], Option<(&[u8], u32)>)) {
         if let Some(remote) = self.remote.get() {
             remote.for_each(|sub| {
                 let queue = sub.queue().map(|queue| (queue, sub.weight()));
@@ -149,7 +153,7 @@ impl Account {
 
     pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: ServiceTarget) -> Arc<Binding> {
         let binding = self.place(subject, receiver);
-        self.watches.changed(subject, None);
+        self.notify_watches(subject, None);
         binding
     }
 
@@ -159,7 +163,9 @@ impl Account {
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
         if binding.receiver().is_announced() {
-            self.announced.changed(self, subject, None, true);
+            self.announced.changed(&self.name, subject, None, true);
+        } else {
+            self.announced.only_leafs_changed(subject, true);
         }
         binding
     }
@@ -169,7 +175,9 @@ impl Account {
         let removed = self.services.remove(binding);
         self.has_gone(binding.subject(), removed);
         if removed && binding.receiver().is_announced() {
-            self.announced.changed(self, binding.subject(), None, false);
+            self.announced.changed(&self.name, binding.subject(), None, false);
+        } else if removed {
+            self.announced.only_leafs_changed(binding.subject(), false);
         }
     }
 
@@ -212,12 +220,18 @@ impl Account {
         }
     }
 
+    /// Finds interest of another server that is known already.
+    pub(crate) fn find_remote(&self, sought: &impl Sought<Arc<RemoteSub>>) -> Option<Arc<RemoteSub>> {
+        self.remote.get()?.find(sought)
+    }
+
     /// Another server wants something. Routes are outdated by the epochs of clients' interest.
     pub(crate) fn insert_remote(&self, sub: &Arc<RemoteSub>) {
         let subject = sub.subject();
         self.comes(subject);
         self.remote.get_or_init(Box::default).insert(Arc::clone(sub));
         self.touch_remote(subject);
+        self.announced.remote_changed(&self.name, sub, RemoteChange::Added);
         self.notify_watches(subject, None);
     }
 
@@ -226,12 +240,42 @@ impl Account {
         let removed = self.remote.get().is_some_and(|remote| remote.remove(sub));
         self.has_gone(sub.subject(), removed);
         self.touch_remote(sub.subject());
+        if removed {
+            self.announced.remote_changed(&self.name, sub, RemoteChange::Removed);
+        }
         self.notify_watches(sub.subject(), None);
+    }
+
+    /// A queue group has another number of members there.
+    pub(crate) fn reweigh_remote(&self, sub: &Arc<RemoteSub>, weight: u32) {
+        self.announced.remote_changed(&self.name, sub, RemoteChange::Weight(weight));
+        self.touch_remote(sub.subject());
     }
 
     /// Outdates the routes that what other servers want of `pattern` has a part in.
     pub(crate) fn touch_remote(&self, pattern: &[u8]) {
         self.interest.touch_pattern(pattern);
+    }
+
+    /// Links of it with leaf nodes and hubs.
+    pub fn leaf_links(&self) -> Vec<Arc<Conn>> {
+        Vec::clone(&self.announced.leafs())
+    }
+
+    /// Counts what was imported and mapped before there was anything about leaf nodes.
+    pub(crate) fn count_for_leafs(&self) {
+        self.services.for_each(|binding| {
+            if !binding.receiver().is_announced() {
+                self.announced.only_leafs_changed(binding.subject(), true);
+            }
+        });
+        self.count_mappings();
+    }
+
+    fn count_mappings(&self) {
+        self.imports.config().mappings.destinations().for_each(|(source, _)| {
+            self.announced.only_leafs_changed(source.as_bytes(), true);
+        });
     }
 
     /// Place of the account in a pool of links; `None` where it has links of its own, or there are
@@ -257,7 +301,7 @@ impl Account {
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.displace(binding);
-        self.watches.changed(binding.subject(), None);
+        self.notify_watches(binding.subject(), None);
         self.imports.unlisten(binding);
     }
 
@@ -272,7 +316,7 @@ impl Account {
     }
 
     /// Lets a subscription in, on `shard`.
-    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut Shard) {
+    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut ServiceShard) {
         self.insert(sub);
         self.notify_watches(sub.subject(), Some(&mut *shard));
         self.add_shadows(sub, Some(shard));
@@ -282,7 +326,7 @@ impl Account {
     pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
         self.comes(sub.subject());
         self.interest.insert(Arc::clone(sub));
-        self.announced.changed(self, sub.subject(), sub.queue(), true);
+        self.announced.changed(&self.name, sub.subject(), sub.queue(), true);
     }
 
     /// Takes it out again; false when it was not in.
@@ -290,14 +334,17 @@ impl Account {
         let removed = self.interest.remove(sub);
         self.has_gone(sub.subject(), removed);
         if removed {
-            self.announced.changed(self, sub.subject(), sub.queue(), false);
+            self.announced.changed(&self.name, sub.subject(), sub.queue(), false);
         }
         removed
     }
 
     /// Tells those who watch that interest in what `pattern` matches may have changed.
-    pub(crate) fn notify_watches(&self, pattern: &[u8], shard: Option<&mut Shard>) {
-        self.watches.changed(pattern, shard);
+    #[inline]
+    pub(crate) fn notify_watches(&self, pattern: &[u8], mut shard: Option<&mut ServiceShard>) {
+        for watcher in self.watches.who_watches(pattern) {
+            watcher.interest_changed(shard.as_deref_mut());
+        }
     }
 
     /// Something about a subscription has changed: routes that lead to it are outdated.
@@ -312,16 +359,29 @@ impl Account {
     }
 
     /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
-    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut Shard>) -> bool {
+    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut ServiceShard>) -> bool {
         let removed = self.take_out(sub);
         self.notify_watches(sub.subject(), shard.as_deref_mut());
         self.remove_shadows(sub, shard);
         removed
     }
 
+    /// Ends one subscription of a client, on `shard` if on one; `false` when it had ended already.
+    pub(crate) fn end(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) -> bool {
+        sub.conn().forget(sub) && self.unsubscribe(sub, shard)
+    }
+
+    /// A deny rule cuts into a subscription of `conn` from now on: routes that lead to any of its
+    /// subscriptions are outdated.
+    pub(crate) fn filter(&self, conn: &Conn) {
+        if conn.rights.begin_filtering() {
+            conn.subscriptions().iter().for_each(|sub| self.touch(sub));
+        }
+    }
+
     /// Takes many out, which have ended together: other servers hear once how many members a queue
     /// group has left.
-    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut Shard>) {
+    pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut ServiceShard>) {
         let mut members: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
         for sub in subs {
             let removed = self.interest.remove(sub);
@@ -329,13 +389,13 @@ impl Account {
             match sub.queue() {
                 _ if !removed => {}
                 Some(queue) => *members.entry((sub.subject(), queue)).or_default() += 1,
-                None => self.announced.changed(self, sub.subject(), None, false),
+                None => self.announced.changed(&self.name, sub.subject(), None, false),
             }
             self.notify_watches(sub.subject(), shard.as_deref_mut());
             self.remove_shadows(sub, shard.as_deref_mut());
         }
         for ((subject, queue), count) in members {
-            self.announced.members_left(self, subject, queue, count);
+            self.announced.members_left(&self.name, subject, queue, count);
         }
     }
 
@@ -372,6 +432,23 @@ impl Account {
         let most = self.limits().max_connections;
         let limit = most.map_or(usize::MAX, |most| most.saturating_sub(self.elsewhere.clients()));
         self.connections.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+    }
+
+    /// Links with leaf nodes and hubs that are bound to it now.
+    pub fn leaf_nodes(&self) -> usize {
+        self.leaf_nodes.load(Relaxed)
+    }
+
+    /// Takes a place for a link with a leaf node or a hub; `false` when the limit is reached.
+    pub fn enter_as_leaf_node(&self) -> bool {
+        let limit = self.limits().max_leaf_nodes.unwrap_or(usize::MAX);
+        self.leaf_nodes.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+    }
+
+    /// Gives that place back.
+    pub fn leave_as_leaf_node(&self) {
+        let before = self.leaf_nodes.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a leaf node leaves an account once");
     }
 
     pub(crate) fn leave(&self) {

@@ -157,7 +157,7 @@ impl StagedAuthAndAccounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::AccountLimits;
+    use crate::imports::AccountLimits;
 
     fn limited(limits: AccountLimits) -> AccountConfig {
         AccountConfig { limits, ..AccountConfig::named("A") }

@@ -5,29 +5,33 @@ use crate::auth_and_accounts::{AuthAndAccounts, SetupError, StagedAuthAndAccount
 use crate::callout::Callouts;
 use crate::client_events::ClientEvents;
 use crate::closed::{ClosedConn, PastTraffic};
-use crate::cluster::{Cluster, LinkTerms};
-use crate::conn::{Conn, ConnShared, Endpoint, Origin, Transport, lock};
+use crate::cluster::{Announcer, Cluster, LinkTerms};
+use crate::conn::{Conn, Origin, Transport};
+use crate::conn_details::Endpoint;
+use crate::conn_shared::ConnShared;
 use crate::imports::{AccountConfig, Awaited, Import, ServiceLink, Ticket, UnansweredRequest};
 use crate::jwt_accounts::JwtAccounts;
+use crate::link::end::LinkEnd;
+use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
-use crate::log::{Level, Log, RateLimit};
+use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
 use crate::registry::Registry;
-use crate::server_info::Labels;
+use crate::server_info::{Labels, OwnIdentity, ServerInfo};
 use crate::service::ServiceTarget;
 use crate::settings::Settings;
-use crate::traffic::{Counters, RouteCounts, Traffic};
-use crate::unguessable::Unguessable;
+use crate::traffic::{AllTraffic, ConnKind, Counters, RouteCounts, Traffic};
+use crate::unguessable::UniqueNames;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::mem::Accountant;
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Broker: what all shards share.
@@ -37,33 +41,21 @@ pub struct Broker {
     pub(crate) trusted: OnceLock<JwtAccounts>,
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
     client_events: OnceLock<Arc<dyn ClientEvents>>,
-    info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<ConnShared>,
-    counters: Counters,
-    shards: Mutex<Vec<Arc<Traffic>>>,
-    next_cid: AtomicU64,
-    lame_duck: AtomicBool,
-    log: Arc<dyn Log>,
+    traffic: AllTraffic,
+    pub(crate) log: LimitedLog,
     /// Stands for whatever publishes and is no client.
     services: Arc<Conn>,
-    pub(crate) rate_limit: RateLimit,
-    /// The server's name, which never changes.
-    name: String,
+    pub(crate) identity: Arc<OwnIdentity>,
     pub(crate) cluster: Arc<Cluster>,
+    pub(crate) links: Arc<Links>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
     /// By the name of an exporter, who has imported from it since the start.
     importers: Mutex<HashMap<String, HashSet<String>>>,
-    next_id: AtomicU64,
     /// Source of what nobody can guess: nonces, keys, names.
-    entropy: Arc<dyn Entropy>,
-    ids: Unguessable,
-    /// See [`Broker::wall`].
-    clock: OnceLock<(Instant, SystemTime)>,
-    labels: ArcSwap<Labels>,
-    /// Events so far.
-    events: AtomicU64,
+    names: UniqueNames,
 }
 
 /// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
@@ -72,8 +64,6 @@ struct AskedAccounts {
     accounts: Vec<Weak<Account>>,
     swept: Option<Instant>,
 }
-
-const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// How often answers that nobody waits for are looked for: each time in a part of them.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -98,30 +88,21 @@ impl Broker {
         auth_and_accounts.cluster.set_name(&info.cluster);
         Ok(Arc::new(Self {
             cluster: Arc::clone(&auth_and_accounts.cluster),
-            name: info.server_name.clone(),
+            identity: OwnIdentity::new(info),
             asked: Mutex::default(),
             importers: Mutex::default(),
-            next_id: AtomicU64::new(0),
-            ids: Unguessable::new(&*entropy),
-            entropy,
-            clock: OnceLock::new(),
-            labels: ArcSwap::default(),
-            events: AtomicU64::new(0),
-            rate_limit: RateLimit::default(),
+            names: UniqueNames::new(entropy),
             settings: ArcSwap::from_pointee(settings),
             auth_and_accounts: ArcSwap::from_pointee(auth_and_accounts),
             trusted: OnceLock::new(),
             callouts: OnceLock::new(),
             client_events: OnceLock::new(),
-            info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
             commons,
-            counters: Counters::default(),
-            shards: Mutex::default(),
-            next_cid: AtomicU64::new(1),
-            lame_duck: AtomicBool::new(false),
-            log,
+            traffic: AllTraffic::default(),
+            links: Links::new(Arc::clone(&log)),
+            log: LimitedLog::new(log),
         }))
     }
 
@@ -242,22 +223,23 @@ impl Broker {
 
     /// Labels of the server that events show beside its name.
     pub fn labels(&self) -> Arc<Labels> {
-        self.labels.load_full()
+        self.identity.labels()
     }
 
     /// Replaces that.
     pub fn set_labels(&self, labels: Labels) {
-        self.labels.store(Arc::new(labels));
+        self.identity.set_labels(labels);
     }
 
-    /// The number of the next thing that the server says of itself.
-    pub(crate) fn next_event(&self) -> u64 {
-        self.events.fetch_add(1, Relaxed) + 1
+    /// The server, as it speaks `now`. Events and answers are one sequence: each has the next
+    /// number.
+    pub fn server_info(&self, now: SystemTime) -> ServerInfo {
+        self.identity.server_info(now)
     }
 
     /// The server's name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.identity.name()
     }
 
     /// Notes that `exporter` is asked by another account, and writes where its answer is to go.
@@ -267,7 +249,7 @@ impl Broker {
         awaited: Awaited,
         reply: &mut Vec<u8>,
     ) -> Ticket {
-        exporter.imports.replies.open(awaited, reply, &*self.entropy, |pattern| {
+        exporter.imports.replies.open(awaited, reply, self.entropy(), |pattern| {
             exporter.bind_receiver(pattern, ServiceTarget::Requesters);
             lock(&self.asked).accounts.push(Arc::downgrade(exporter));
         })
@@ -290,7 +272,7 @@ impl Broker {
 
     /// Forgets some of the answers that nobody waits for any more, now and then; answers which of
     /// them were measured.
-    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest> {
+    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest<Awaited>> {
         let accounts = {
             let mut asked = lock(&self.asked);
             if asked.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
@@ -306,34 +288,17 @@ impl Broker {
 
     /// Where nonces, keys and names come from.
     pub(crate) fn entropy(&self) -> &dyn Entropy {
-        &*self.entropy
+        self.names.entropy()
     }
 
     /// A name of 22 characters that no other has, for what is published once.
     pub(crate) fn unique_id(&self) -> String {
-        let number = self.next_id.fetch_add(1, Relaxed);
-        let hashes = [self.ids.number(number, 0), self.ids.number(number, 1)];
-        let digits = |hash: u64| {
-            std::iter::successors(Some(hash), |rest| Some(rest / 62))
-                .take(11)
-                .map(|rest| BASE62[(rest % 62) as usize])
-        };
-        hashes.into_iter().flat_map(digits).map(char::from).collect()
-    }
-
-    /// From the first connection on it is known what time it is: a moment, and what the clock on
-    /// the wall said.
-    pub(crate) fn set_clock(&self, now: Instant, wall: SystemTime) {
-        self.clock.get_or_init(|| (now, wall));
+        self.names.unique()
     }
 
     /// Time of day at that moment. It is not set anew when the machine's is.
     pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
-        let Some((known, wall)) = self.clock.get() else { return SystemTime::UNIX_EPOCH };
-        match moment.checked_duration_since(*known) {
-            Some(later) => *wall + later,
-            None => *wall - known.duration_since(moment),
-        }
+        self.identity.wall(moment)
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to
@@ -347,12 +312,12 @@ impl Broker {
 
     /// INFO as it is for everybody. Fields about one connection are empty.
     pub fn info(&self) -> Info {
-        self.info.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.identity.info()
     }
 
     /// Changes what INFO says from now on.
     pub fn update_info(&self, update: impl FnOnce(&mut Info)) {
-        update(&mut self.info.write().unwrap_or_else(std::sync::PoisonError::into_inner));
+        self.identity.update_info(update);
     }
 
     /// The name of the server's cluster; empty for none.
@@ -369,18 +334,20 @@ impl Broker {
 
     /// Enters lame duck mode: INFO says so from now on.
     pub fn enter_lame_duck(&self) {
-        self.lame_duck.store(true, Relaxed);
-        self.update_info(|info| info.ldm = true);
-    }
-
-    pub(crate) fn is_lame_duck(&self) -> bool {
-        self.lame_duck.load(Relaxed)
+        self.identity.enter_lame_duck();
     }
 
     /// The server is one of a cluster. To be called before anybody can subscribe: what was
     /// subscribed before is announced to nobody.
     pub fn form_cluster(&self, terms: LinkTerms) {
-        self.cluster.form(terms);
+        self.cluster.form(terms, Arc::clone(&self.links) as Arc<dyn Announcer>);
+    }
+
+    /// The server takes leaf nodes, or becomes one. To be called before anybody can subscribe.
+    pub fn form_leaf_nodes(&self) {
+        self.cluster.form_leaf_nodes();
+        // Imports and mappings of the configuration are there already.
+        self.accounts().iter().for_each(|account| account.count_for_leafs());
     }
 
     /// Whether the server is one of a cluster.
@@ -400,13 +367,27 @@ impl Broker {
 
     /// Links to other servers whose handshake is over.
     pub fn links(&self) -> Vec<Arc<Conn>> {
-        Vec::clone(&self.cluster.links())
+        Vec::clone(&self.links.all())
     }
 
     /// Makes the shared half of a connection to another server.
     pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
-        let cid = self.next_cid.fetch_add(1, Relaxed);
+        let cid = self.commons.next_cid();
         Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.commons)
+    }
+
+    /// An account has another count of leaf nodes and hubs.
+    pub fn leaf_nodes_changed(&self, account: &str) {
+        if let (Some(client_events), Some(account)) = (self.client_events(), self.account(account)) {
+            client_events.count_changed(&account);
+        }
+    }
+
+    /// Makes the shared half of a link with a leaf node or a hub.
+    pub fn connect_leaf(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+        let cid = self.commons.next_cid();
+        let end = Box::new(LinkEnd::of_leaf_node());
+        Conn::new(cid, endpoint, Origin::Link(end), sink, &self.commons)
     }
 
     /// Makes the shared half of a new connection.
@@ -422,7 +403,7 @@ impl Broker {
         endpoint: Endpoint,
         sink: Box<dyn Transport>,
     ) -> Arc<Conn> {
-        let cid = self.next_cid.fetch_add(1, Relaxed);
+        let cid = self.commons.next_cid();
         let origin = websocket_origin.map_or(Origin::Client, Origin::WebSocket);
         Conn::new(cid, endpoint, origin, sink, &self.commons)
     }
@@ -454,35 +435,22 @@ impl Broker {
 
     /// Rare events.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.traffic.counters
     }
 
     /// Messages and bytes in, then out, over all shards.
     pub fn traffic(&self) -> [u64; 4] {
-        let mut sum = [0; 4];
-        for shard in lock(&self.shards).iter() {
-            let counts = [&shard.in_msgs, &shard.in_bytes, &shard.out_msgs, &shard.out_bytes];
-            for (sum, count) in sum.iter_mut().zip(counts) {
-                *sum += count.get();
-            }
-        }
-        sum
+        self.traffic.sum()
     }
 
     /// Of [`traffic`](Self::traffic), what comes from and goes to other servers.
     pub fn link_traffic(&self) -> [u64; 4] {
-        let mut sum = [0; 4];
-        for shard in lock(&self.shards).iter() {
-            sum.iter_mut().zip(&shard.links).for_each(|(sum, count)| *sum += count.get());
-        }
-        sum
+        self.traffic.links()
     }
 
     /// How the route caches of all shards do together.
     pub fn route_counts(&self) -> RouteCounts {
-        let mut sum = RouteCounts::default();
-        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
-        sum
+        self.traffic.routes()
     }
 
     /// Memory that the data path holds at the moment.
@@ -491,29 +459,29 @@ impl Broker {
     }
 
     pub(crate) fn add_shard(&self) -> Arc<Traffic> {
-        let traffic = Arc::new(Traffic::default());
-        lock(&self.shards).push(Arc::clone(&traffic));
-        traffic
+        self.traffic.add_shard()
     }
 
     /// Where lines go.
     pub fn log(&self) -> &dyn Log {
-        &*self.log
+        self.log.sink()
     }
 
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
-        if self.log.enabled(level) {
+        let log = self.log();
+        if log.enabled(level) {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
-                None if conn.link().is_some() => {
-                    self.log.write(level, format_args!("{peer} - rid:{cid} - {line}"));
+                None if conn.is_link() => {
+                    let kind = if conn.kind() == ConnKind::LeafNode { "lid" } else { "rid" };
+                    write_of_link(log, level, (&peer, kind, cid), line);
                 }
-                None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
+                None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(websocket_origin) => {
                     let name = websocket_origin.name(peer, cid);
-                    self.log.write(level, format_args!("{name}{label} - {line}"));
+                    log.write(level, format_args!("{name}{label} - {line}"));
                 }
             }
         }

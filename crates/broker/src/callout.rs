@@ -10,15 +10,14 @@
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::lock;
-use crate::service::Service;
+use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::callout::{AuthRequest, ClientInfo, RequestingServer, SUBJECT, ServerKeys, SignedRequest};
 use myelin_auth::{Identity, Permissions, Reject};
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
+use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -68,7 +67,7 @@ impl Callouts {
 
 impl Service for Callouts {
     /// An answer that nobody waits for any more is worth nothing, and so is a second one.
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         for msg in msgs.iter() {
             let heard = lock(&self.pending).remove(msg.subject);
             if let Some(heard) = heard {

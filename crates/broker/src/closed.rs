@@ -1,6 +1,6 @@
 //! Records of connections that have ended: the last of them for monitoring, sums for ever.
 
-use crate::conn::{ConnDetails, Endpoint};
+use crate::conn_details::{ConnDetails, Endpoint};
 use crate::subscription::Subscription;
 use myelin_auth::ConnectionType;
 use myelin_wire::error::CloseReason;

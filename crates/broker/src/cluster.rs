@@ -1,10 +1,10 @@
-//! The server's cluster: its name, which a reload may change, and the links to its other servers.
-//! One for the broker and all its accounts.
+//! The server's cluster, as far as all accounts have to know it: its name, which a reload may
+//! change, how accounts are spread over links, and who tells other servers what is wanted here. One
+//! for the broker and all its accounts.
 
-use crate::conn::{Conn, lock};
-use crate::imports::{AnsweredRequest, LatencyParts};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// The cluster of the server, as far as all accounts have to know it.
 #[derive(Default)]
@@ -13,12 +13,11 @@ pub(crate) struct Cluster {
     name: ArcSwap<String>,
     node: OnceLock<String>,
     terms: ArcSwapOption<LinkTerms>,
-    links: ArcSwap<Vec<Arc<Conn>>>,
+    announcer: OnceLock<Arc<dyn Announcer>>,
     /// Addresses of all servers for clients of WebSocket.
     websocket_urls: ArcSwap<Vec<String>>,
-    /// Parts of reports on latencies that were measured on two servers.
-    pub(crate) latency_parts: LatencyParts<AnsweredRequest>,
-    changing: Mutex<()>,
+    /// The server has leaf nodes, or is one.
+    has_leaf_nodes: AtomicBool,
 }
 
 /// Terms by which accounts are spread over the links to a server.
@@ -28,6 +27,27 @@ pub struct LinkTerms {
     pub pool_size: u32,
     /// Accounts that have a link of their own.
     pub dedicated: Vec<String>,
+}
+
+/// Tells other servers what is wanted here.
+pub(crate) trait Announcer: Send + Sync {
+    /// Tells a change. Called under the lock of a part of the account's interest, so that the last
+    /// word is the last state.
+    fn announce(&self, change: &InterestChange<'_>);
+}
+
+/// A change of what an account's clients and services, or its leaf nodes, want, of which other
+/// servers hear.
+pub(crate) struct InterestChange<'a> {
+    pub(crate) account: &'a str,
+    /// Place of the account in a pool of links, unless it has links of its own.
+    pub(crate) place: Option<u32>,
+    pub(crate) subject: &'a [u8],
+    pub(crate) queue: Option<&'a [u8]>,
+    /// How many want it now.
+    pub(crate) count: u32,
+    /// Cluster of the leaf nodes that want it, empty for none; `None` for clients and services.
+    pub(crate) origin: Option<&'a [u8]>,
 }
 
 impl Cluster {
@@ -46,14 +66,38 @@ impl Cluster {
 
     /// The server is one of a cluster from now on, by these terms, and keeps account of what it has
     /// to announce.
-    pub(crate) fn form(&self, terms: LinkTerms) {
+    pub(crate) fn form(&self, terms: LinkTerms, announcer: Arc<dyn Announcer>) {
+        let _ = self.announcer.set(announcer);
         self.terms.store(Some(Arc::new(terms)));
+    }
+
+    /// The server takes leaf nodes, or becomes one, and keeps account of what it has to announce.
+    pub(crate) fn form_leaf_nodes(&self) {
+        self.has_leaf_nodes.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has_leaf_nodes(&self) -> bool {
+        self.has_leaf_nodes.load(Relaxed)
+    }
+
+    /// Whether anything is ever announced to another server.
+    #[inline]
+    pub(crate) fn keeps_account(&self) -> bool {
+        self.has_leaf_nodes() || self.terms().is_some()
     }
 
     /// `None` where there are no other servers and never will be.
     #[inline]
     pub(crate) fn terms(&self) -> Guard<Option<Arc<LinkTerms>>> {
         self.terms.load()
+    }
+
+    /// Tells other servers of a change, if there are any.
+    pub(crate) fn announce(&self, change: &InterestChange<'_>) {
+        if let Some(announcer) = self.announcer.get() {
+            announcer.announce(change);
+        }
     }
 
     /// Short name by which other servers find this one; `None` without a system account.
@@ -66,11 +110,6 @@ impl Cluster {
         self.node().filter(|_| self.terms().is_some())
     }
 
-    /// Whether there is any other server now.
-    pub(crate) fn has_links(&self) -> bool {
-        !self.links.load().is_empty()
-    }
-
     pub(crate) fn set_node(&self, node: &str) {
         let _ = self.node.set(node.to_owned());
     }
@@ -81,25 +120,5 @@ impl Cluster {
 
     pub(crate) fn set_websocket_urls(&self, urls: Vec<String>) {
         self.websocket_urls.store(Arc::new(urls));
-    }
-
-    /// Links that hear of changes of interest.
-    pub(crate) fn links(&self) -> Guard<Arc<Vec<Arc<Conn>>>> {
-        self.links.load()
-    }
-
-    pub(crate) fn add(&self, link: &Arc<Conn>) {
-        self.change(|links| links.push(Arc::clone(link)));
-    }
-
-    pub(crate) fn remove(&self, link: &Arc<Conn>) {
-        self.change(|links| links.retain(|other| !Arc::ptr_eq(other, link)));
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Conn>>)) {
-        let _one_at_a_time = lock(&self.changing);
-        let mut links = Vec::clone(&self.links.load());
-        change(&mut links);
-        self.links.store(Arc::new(links));
     }
 }

@@ -8,27 +8,31 @@
 //! when the last reference to the connection is gone, so that nothing that was staged for an old
 //! connection can reach a new one.
 
-use crate::account::Account;
-use crate::link::LinkEnd;
+use crate::abilities::Abilities;
+use crate::closing::Closing;
+use crate::conn_details::{ConnDetails, Endpoint};
+use crate::conn_shared::ConnShared;
+use crate::delivery_rights::{DeliveryPermissions, DeliveryRights};
+use crate::link::end::LinkEnd;
+use crate::link::leaf_end::LeafEnd;
 use crate::listener_info::WebSocketOrigin;
-use crate::outbox::{AppendCounts, Outbox, Queued, Staged};
-use crate::shard::Shard;
+use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
+use crate::settings::Settings;
 use crate::subscription::Subscription;
-use crate::traffic::ShardCounter;
+use crate::traffic::{ConnKind, ConnTraffic};
+use crate::waiter::Waiter;
 use bytes::Bytes;
 use hashbrown::HashTable;
-use myelin_auth::callout::ClientTls;
-use myelin_auth::operator::ClaimedUser;
-use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
-use myelin_stdx::base_n;
-use myelin_stdx::mem::{Accountant, MemKind};
+use myelin_auth::{ClientCertificate, ConnectionType, Permissions};
+use myelin_stdx::mem::Accountant;
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
 
 /// The transport under a connection. Implemented by the server over a socket.
 pub trait Transport: Send + Sync {
@@ -62,103 +66,6 @@ impl Transport for Nowhere {
     fn kick(&self, _: &Arc<Conn>) {}
 }
 
-/// Where a connection comes from and when it came.
-#[derive(Debug, Clone, Copy)]
-pub struct Endpoint {
-    /// The peer.
-    pub peer: SocketAddr,
-    /// When it was accepted.
-    pub start: SystemTime,
-}
-
-/// Details of a connection for monitoring, beyond counters.
-#[derive(Debug, Clone, Default)]
-pub struct ConnDetails {
-    /// CONNECT's `name`.
-    pub name: String,
-    /// CONNECT's `lang`.
-    pub lang: String,
-    /// CONNECT's `version`.
-    pub version: String,
-    /// User that logged in; never a secret.
-    pub user: Option<String>,
-    /// Key of the issuer of a login with an nkey or a token.
-    pub issuer_key: Option<String>,
-    /// User that logged in with a token.
-    pub claims: Option<Arc<ClaimedUser>>,
-    /// Expiry that the auth callout has set.
-    pub expires: Option<SystemTime>,
-    /// The public key of the trusted proxy through which it came.
-    pub proxy: Option<Box<str>>,
-    /// The account's name.
-    pub account: String,
-    /// The last measured round trip.
-    pub rtt: Option<Duration>,
-    /// TLS parameters of the handshake, if there was one.
-    pub tls: Option<TlsDetails>,
-}
-
-/// TLS under a connection.
-#[derive(Debug, Clone)]
-pub struct TlsDetails {
-    /// `1.2` or `1.3`.
-    pub version: &'static str,
-    /// As in the registry of TLS.
-    pub cipher_suite: String,
-    /// The handshake came before INFO.
-    pub is_first: bool,
-    /// Certificates that the peer has shown, its own first.
-    pub peer_certs: Vec<PeerCertificate>,
-    /// Chains of certificates in DER, each from the peer's own to an authority that vouches for it:
-    /// where a callout service may have to be told.
-    pub chains: Arc<[Vec<Box<[u8]>>]>,
-    /// Names in the first of these certificates.
-    pub certificate: Option<Arc<ClientCertificate>>,
-}
-
-impl TlsDetails {
-    /// TLS as a callout service is told of it. Certificates that were not verified are not taken
-    /// here.
-    pub(crate) fn for_callout(&self) -> ClientTls {
-        ClientTls {
-            version: self.version.to_owned(),
-            cipher: self.cipher_suite.clone(),
-            certs: Vec::new(),
-            verified_chains: self
-                .chains
-                .iter()
-                .map(|chain| chain.iter().map(|cert| pem(cert)).collect())
-                .collect(),
-        }
-    }
-}
-
-/// A certificate in PEM, as Go writes it.
-fn pem(der: &[u8]) -> String {
-    let mut digits = base_n::encode(der, base_n::BASE64);
-    digits.extend(std::iter::repeat_n('=', (4 - digits.len() % 4) % 4));
-    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    let mut rest = digits.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(64));
-        text.extend([line, "\n"]);
-        rest = after;
-    }
-    text.push_str("-----END CERTIFICATE-----\n");
-    text
-}
-
-/// A certificate in the words of monitoring.
-#[derive(Debug, Clone)]
-pub struct PeerCertificate {
-    /// Subject of the certificate, as RFC 2253 writes names.
-    pub subject: String,
-    /// SHA-256 of the public key with its algorithm, in hex.
-    pub spki_sha256: String,
-    /// SHA-256 of the whole certificate, in hex.
-    pub cert_sha256: String,
-}
-
 /// How a connection came to be.
 pub(crate) enum Origin {
     /// By the clients' own listener.
@@ -177,50 +84,17 @@ pub struct Conn {
     /// Address behind the peer, if that is a proxy and says so.
     client: OnceLock<Box<SocketAddr>>,
     origin: Origin,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Outbox<Waiter>,
     sink: Box<dyn Transport>,
-    /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its
-    /// subscriptions.
-    headers: AtomicBool,
-    /// Whether it wants to know when nobody receives its requests.
-    no_responders: AtomicBool,
-    /// Whether it has shown that it takes an INFO out of turn.
-    accepts_async_info: AtomicBool,
-    closing: Mutex<Option<CloseReason>>,
-    is_closing: AtomicBool,
+    abilities: Abilities,
+    closing: Closing,
     details: Mutex<ConnDetails>,
     /// Text behind the client id in each line of the log.
     label: OnceLock<Box<str>>,
     subs: Mutex<Subs>,
-    rights: RightsCell,
-    /// Perf: spares routes the lock of `rights` for connections without any.
-    has_rights: AtomicBool,
-    /// Whether a deny rule cuts into one of its subscriptions: changes outdate the routes of all of
-    /// them.
-    is_filtered: AtomicBool,
-    pub(crate) in_msgs: ShardCounter,
-    pub(crate) in_bytes: ShardCounter,
-    /// Milliseconds since `endpoint.start`.
-    last_activity: AtomicU64,
-    pub(crate) stalls: AtomicU64,
+    pub(crate) rights: DeliveryRights,
+    pub(crate) traffic: ConnTraffic,
     commons: Arc<ConnShared>,
-}
-
-/// The permissions that deliveries must respect; replaced by each CONNECT.
-type RightsCell = Mutex<Option<Arc<DeliveryPermissions>>>;
-
-/// Permissions that deliveries to a connection must respect.
-pub(crate) struct DeliveryPermissions {
-    pub(crate) permissions: Arc<Permissions>,
-    /// Present with `allow_responses`.
-    pub(crate) grants: Option<Mutex<ReplyGrants>>,
-}
-
-impl DeliveryPermissions {
-    pub(crate) fn new(permissions: Arc<Permissions>, now: Instant) -> Arc<Self> {
-        let grants = permissions.responses().map(|rule| Mutex::new(ReplyGrants::new(rule, now)));
-        Arc::new(Self { permissions, grants })
-    }
 }
 
 /// Subscriptions by sid: keyed by the subscription's own text, no second copy.
@@ -255,21 +129,13 @@ impl Conn {
             origin,
             outbox: Outbox::default(),
             sink,
-            headers: AtomicBool::new(false),
-            no_responders: AtomicBool::new(false),
-            accepts_async_info: AtomicBool::new(false),
-            closing: Mutex::new(None),
-            is_closing: AtomicBool::new(false),
+            abilities: Abilities::default(),
+            closing: Closing::default(),
             details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
             label: OnceLock::new(),
             subs: Mutex::default(),
-            rights: Mutex::default(),
-            has_rights: AtomicBool::new(false),
-            is_filtered: AtomicBool::new(false),
-            in_msgs: ShardCounter::default(),
-            in_bytes: ShardCounter::default(),
-            last_activity: AtomicU64::new(0),
-            stalls: AtomicU64::new(0),
+            rights: DeliveryRights::default(),
+            traffic: ConnTraffic::default(),
             commons: Arc::clone(commons),
         })
     }
@@ -339,6 +205,21 @@ impl Conn {
         }
     }
 
+    /// The part that only links of leaf nodes and hubs have, once their handshake is over.
+    #[inline]
+    pub(crate) fn leaf(&self) -> Option<&LeafEnd> {
+        self.link()?.leaf()
+    }
+
+    /// Whether it is a client's or a link, and of which kind.
+    pub fn kind(&self) -> ConnKind {
+        match self.link() {
+            Some(link) if link.is_of_leaf_node() => ConnKind::LeafNode,
+            Some(_) => ConnKind::Route,
+            None => ConnKind::Client,
+        }
+    }
+
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
         self.websocket_origin()
@@ -352,8 +233,7 @@ impl Conn {
     /// Memory that several connections will share: it counts once, for as long as any of them holds
     /// it.
     pub fn share(&self, bytes: Bytes) -> Bytes {
-        self.memory().charge(MemKind::Outbox, bytes.len());
-        Bytes::from_owner(AccountedBytes { bytes, commons: Arc::clone(&self.commons) })
+        self.commons.share(bytes)
     }
 
     pub(crate) fn sink(&self) -> &dyn Transport {
@@ -361,28 +241,38 @@ impl Conn {
     }
 
     pub(crate) fn headers(&self) -> bool {
-        self.headers.load(Relaxed)
+        self.abilities.headers.load(Relaxed)
     }
 
     pub(crate) fn set_headers(&self, on: bool) {
-        self.headers.store(on, Relaxed);
+        self.abilities.headers.store(on, Relaxed);
     }
 
     pub(crate) fn wants_no_responders(&self) -> bool {
-        self.no_responders.load(Relaxed)
+        self.abilities.no_responders.load(Relaxed)
     }
 
     pub(crate) fn set_no_responders(&self, on: bool) {
-        self.no_responders.store(on, Relaxed);
+        self.abilities.no_responders.store(on, Relaxed);
     }
 
     /// Whether it has shown that it takes an INFO out of turn: by its protocol and a first PING.
     pub fn accepts_async_info(&self) -> bool {
-        self.accepts_async_info.load(Relaxed)
+        self.abilities.accepts_async_info.load(Relaxed)
     }
 
     pub(crate) fn set_accepts_async_info(&self) {
-        self.accepts_async_info.store(true, Relaxed);
+        self.abilities.accepts_async_info.store(true, Relaxed);
+    }
+
+    /// How long its other side may take nothing, and whether it is given more time then.
+    pub fn write_terms(&self, settings: &Settings) -> (Duration, bool) {
+        if self.is_link() {
+            let writes = settings.link_writes;
+            (writes.deadline.unwrap_or(settings.write_deadline), !writes.closes)
+        } else {
+            (settings.write_deadline, settings.retry_writes)
+        }
     }
 
     /// Bytes that wait to be written.
@@ -402,21 +292,21 @@ impl Conn {
 
     /// Messages and payload bytes received from it.
     pub fn received(&self) -> (u64, u64) {
-        (self.in_msgs.get(), self.in_bytes.get())
+        (self.traffic.in_msgs.get(), self.traffic.in_bytes.get())
     }
 
     /// How often publishers were paused because this connection was far behind.
     pub fn stalls(&self) -> u64 {
-        self.stalls.load(Relaxed)
+        self.traffic.stalls.load(Relaxed)
     }
 
     /// When it last sent or got something.
     pub fn last_activity(&self) -> SystemTime {
-        self.endpoint.start + Duration::from_millis(self.last_activity.load(Relaxed))
+        self.endpoint.start + Duration::from_millis(self.traffic.last_activity.load(Relaxed))
     }
 
     pub(crate) fn touch(&self, since_start: Duration) {
-        self.last_activity.store(since_start.as_millis() as u64, Relaxed);
+        self.traffic.last_activity.store(since_start.as_millis() as u64, Relaxed);
     }
 
     /// Details of the connection for monitoring.
@@ -449,59 +339,38 @@ impl Conn {
     }
 
     pub(crate) fn rights(&self) -> Option<Arc<DeliveryPermissions>> {
-        if self.has_rights.load(Relaxed) { lock(&self.rights).clone() } else { None }
+        self.rights.get()
     }
 
     pub(crate) fn set_rights(&self, rights: Option<Arc<DeliveryPermissions>>) {
         let cuts = |rights: &Arc<DeliveryPermissions>| {
             self.subscriptions().iter().any(|sub| rights.permissions.needs_delivery_filter(sub.subject()))
         };
-        self.is_filtered.store(rights.as_ref().is_some_and(cuts), Relaxed);
-        let mut held = lock(&self.rights);
-        self.has_rights.store(rights.is_some(), Relaxed);
-        debug_assert!(rights.is_some() || !self.is_filtered(), "only permissions hold messages back");
-        *held = rights;
+        let cuts = rights.as_ref().is_some_and(cuts);
+        self.rights.set(rights, cuts);
     }
 
     /// Whether deny rules are to be asked before it is shown a subject that is not the one by which
     /// the message came.
     pub(crate) fn is_filtered(&self) -> bool {
-        self.is_filtered.load(Relaxed)
-    }
-
-    /// A deny rule cuts into a subscription from now on.
-    #[cold]
-    pub(crate) fn set_filtered(&self, account: &Account) {
-        if !self.is_filtered.swap(true, Relaxed) {
-            self.subscriptions().iter().for_each(|sub| account.touch(sub));
-        }
+        self.rights.is_filtered()
     }
 
     /// Asks the owner shard to end this connection. The first reason stays.
     pub fn close(self: &Arc<Self>, reason: CloseReason) {
-        let mut closing = lock(&self.closing);
-        if closing.is_none() {
-            *closing = Some(reason);
-            self.is_closing.store(true, Relaxed);
-            drop(closing);
+        if self.closing.begin(reason) {
             self.sink.kick(self);
         }
     }
 
     /// Notes that the connection is over, so that queue groups pass it by.
     pub(crate) fn mark_closed(&self, reason: CloseReason) {
-        lock(&self.closing).get_or_insert(reason);
-        self.is_closing.store(true, Relaxed);
+        self.closing.begin(reason);
     }
 
     /// Why the connection is to end, once someone has asked for it.
     pub fn close_requested(&self) -> Option<CloseReason> {
-        if !self.is_closing.load(Relaxed) {
-            return None;
-        }
-        let reason = *lock(&self.closing);
-        debug_assert!(reason.is_some(), "a connection that ends has a reason");
-        reason
+        self.closing.reason()
     }
 
     /// Refuses further bytes and throws away what waits. Called by the owner at the very end.
@@ -529,24 +398,11 @@ impl Conn {
         lock(&self.subs).table.insert_unique(sid_hash(sub.sid()), sub, |s| sid_hash(s.sid()));
     }
 
-    /// Ends one subscription, on `shard` if on one; `false` when it had ended already.
-    pub(crate) fn unsubscribe(
-        &self,
-        account: &Account,
-        sub: &Arc<Subscription>,
-        shard: Option<&mut Shard>,
-    ) -> bool {
-        let removed = {
-            let mut subs = lock(&self.subs);
-            match subs.table.find_entry(sid_hash(sub.sid()), |s| Arc::ptr_eq(s, sub)) {
-                Ok(entry) => {
-                    entry.remove();
-                    true
-                }
-                Err(_) => false,
-            }
-        };
-        removed && account.unsubscribe(sub, shard)
+    /// Forgets one subscription, which is still in the index; `false` when it had ended already.
+    pub(crate) fn forget(&self, sub: &Arc<Subscription>) -> bool {
+        let mut subs = lock(&self.subs);
+        let found = subs.table.find_entry(sid_hash(sub.sid()), |known| Arc::ptr_eq(known, sub));
+        found.map(|entry| drop(entry.remove())).is_ok()
     }
 
     /// Forgets all subscriptions and returns them, still in the index.
@@ -557,8 +413,14 @@ impl Conn {
     pub(crate) fn queue(&self, segments: &mut Staged, load: AppendCounts) -> Queued {
         match self.link() {
             None => self.outbox.append(segments, load, self.memory()),
-            Some(link) => link.queue(self, segments, load),
+            Some(link) => link.queue(&self.outbox, self.memory(), segments, load),
         }
+    }
+
+    /// Writes what waits for the socket. The caller holds the claim. Emptied buffers go to
+    /// `recycle`.
+    pub(crate) fn drain(&self, recycle: &mut dyn FnMut(Vec<u8>)) -> Drained {
+        self.outbox.drain(|slices| self.sink.try_write(slices), self.memory(), recycle)
     }
 }
 
@@ -567,78 +429,4 @@ impl Drop for Conn {
     fn drop(&mut self) {
         self.commons.slots.release(self.slot);
     }
-}
-
-/// State that all connections of a broker share.
-#[derive(Debug, Default)]
-pub(crate) struct ConnShared {
-    slots: Slots,
-    pub(crate) memory: Accountant,
-}
-
-/// A shared block, accounted for until its last holder lets go.
-struct AccountedBytes {
-    bytes: Bytes,
-    commons: Arc<ConnShared>,
-}
-
-impl AsRef<[u8]> for AccountedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for AccountedBytes {
-    fn drop(&mut self) {
-        self.commons.memory.release(MemKind::Outbox, self.bytes.len());
-    }
-}
-
-/// Hands out the small numbers by which shards index their tables.
-#[derive(Debug, Default)]
-struct Slots {
-    free: Mutex<FreeSlots>,
-}
-
-#[derive(Debug, Default)]
-struct FreeSlots {
-    released: Vec<u32>,
-    next: u32,
-}
-
-impl FreeSlots {
-    fn check(&self) {
-        debug_assert!(
-            self.released.len() <= self.next as usize,
-            "no more slots are free than were given out"
-        );
-    }
-}
-
-impl Slots {
-    fn take(&self) -> u32 {
-        let mut free = lock(&self.free);
-        free.check();
-        free.released.pop().unwrap_or_else(|| {
-            free.next += 1;
-            free.next - 1
-        })
-    }
-
-    fn release(&self, slot: u32) {
-        let mut free = lock(&self.free);
-        debug_assert!(slot < free.next, "a slot that comes back was given out");
-        debug_assert!(
-            free.released.iter().rev().take(64).all(|other| *other != slot),
-            "a slot comes back once"
-        );
-        free.released.push(slot);
-        free.check();
-    }
-}
-
-/// A poisoned lock only says that another thread panicked; the data behind ours is whole between
-/// calls.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,11 +13,11 @@
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::cluster::Cluster;
-use crate::conn::lock;
 use crate::elsewhere::ConnectionCount;
 use crate::imports::{self, AccountConfig};
 use crate::log::Level;
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -15,6 +15,11 @@
 //! `shard/service_import.rs` (another account), `shard/fanout/traced.rs` (a trace),
 //! `shard/service_queue.rs` (a stream or another service).
 //!
+//! Files import downwards: plain data (`conn_details.rs`, `imports/config.rs`), connections with
+//! their parts and subscriptions, services, accounts with their imports, links, the broker, shards,
+//! sessions. A service sees its shard by a trait ([`Serving`]), an account tells other servers by
+//! one (`cluster.rs`), and an outbox does not know what waits for it (`waiter.rs`).
+//!
 //! # Where to look
 //!
 //! - What a verb does: `session/`, a file per family. What the log says of a client:
@@ -30,15 +35,21 @@
 //! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
 //!   events: `server_info.rs`.
 
+mod abilities;
 mod account;
 mod auth_and_accounts;
 mod broker;
 mod callout;
 mod client_events;
 mod closed;
+mod closing;
 mod cluster;
 mod conn;
+mod conn_details;
+mod conn_shared;
+mod delivery_rights;
 mod elsewhere;
+mod go_time;
 mod imports;
 mod jwt_accounts;
 mod link;
@@ -58,34 +69,40 @@ mod shard;
 mod subscription;
 mod traffic;
 mod unguessable;
+mod waiter;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, AccountLimits};
+pub use account::Account;
 pub use auth_and_accounts::{SetupError, StagedAuthAndAccounts};
 pub use broker::Broker;
 pub use callout::PendingCallout;
 pub use client_events::ClientEvents;
 pub use closed::{ClosedConn, ClosedSub, PastTraffic};
 pub use cluster::LinkTerms;
-pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, TlsDetails, Transport};
+pub use conn::{Conn, Transport};
+pub use conn_details::{ConnDetails, Endpoint, PeerCertificate, TlsDetails};
 pub use elsewhere::ConnectionCount;
 pub use imports::{
-    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
-    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AccountLimits, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import,
+    LatencyConfig, ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
 pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use link::announcements::Announcing;
+pub use link::leaf::LeafFault;
+pub use link::leaf_announcements::LeafAnnouncing;
+pub use link::leaf_end::{LeafPermissions, LeafRole, LeafTerms};
+pub use link::leaf_login::LeafLogin;
 pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
-pub use message_trace::{MessageTrace, TraceDestination, Traced};
+pub use message_trace::MessageTrace;
 pub use outbox::{Drained, Segment};
 pub use server_info::{Labels, ServerInfo};
-pub use service::{Binding, Reach, Service, TraceRole};
-pub use service_batch::ServiceBatch;
+pub use service::{Binding, Reach, Service, ServiceShard, Serving, TraceRole, Watcher};
+pub use service_batch::{ServiceBatch, TraceRecord, Traced};
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
@@ -93,4 +110,4 @@ pub use settings::{LinkWrites, ProtocolLogSettings, Settings};
 pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
-pub use watch::{Watch, Watcher};
+pub use watch::Watch;

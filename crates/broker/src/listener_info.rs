@@ -1,7 +1,7 @@
 //! How a connection came in, where that is not by the clients' own listener: what it is told of the
 //! server then, how it is called, and what it need not say in CONNECT.
 
-use crate::conn::TlsDetails;
+use crate::conn_details::TlsDetails;
 use myelin_auth::ConnectionType;
 use myelin_wire::connect::Connect;
 use myelin_wire::info::Info;

@@ -1,10 +1,10 @@
 //! The seam through which the broker speaks to the log, so that it needs no logging library; and
 //! what keeps a flood of equal lines out of it.
 
-use crate::conn::lock;
+use myelin_stdx::sync::lock;
 use std::collections::HashMap;
 use std::fmt::{self, Arguments};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How loud a line is.
@@ -28,6 +28,16 @@ pub trait Log: Send + Sync {
     fn enabled(&self, level: Level) -> bool;
     /// Writes one line.
     fn write(&self, level: Level, line: Arguments<'_>);
+}
+
+/// Writes a line about a link, which is told by its peer and its number; `kind` is `rid` or `lid`.
+pub(crate) fn write_of_link(
+    log: &dyn Log,
+    level: Level,
+    (peer, kind, cid): (&dyn fmt::Display, &str, u64),
+    line: Arguments<'_>,
+) {
+    log.write(level, format_args!("{peer} - {kind}:{cid} - {line}"));
 }
 
 /// Equal statements that come faster than this are logged once.
@@ -57,6 +67,23 @@ impl RateLimit {
         }
         seen.insert(statement.to_owned(), now);
         true
+    }
+}
+
+/// A log with what keeps a flood of equal lines out of it.
+pub(crate) struct LimitedLog {
+    sink: Arc<dyn Log>,
+    pub(crate) limit: RateLimit,
+}
+
+impl LimitedLog {
+    pub(crate) fn new(sink: Arc<dyn Log>) -> Self {
+        Self { sink, limit: RateLimit::default() }
+    }
+
+    /// Where lines go.
+    pub(crate) fn sink(&self) -> &dyn Log {
+        &*self.sink
     }
 }
 

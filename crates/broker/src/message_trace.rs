@@ -14,14 +14,13 @@
 //! trace is a `Service`: being served is how it publishes itself.
 
 use crate::account::Account;
-use crate::broker::Broker;
-use crate::conn::{Conn, lock};
-use crate::imports::moment;
-use crate::server_info::ServerInfo;
-use crate::service::Service;
-use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
+use crate::conn::Conn;
+use crate::go_time::moment;
+use crate::server_info::{OwnIdentity, ServerInfo};
+use crate::service::{Service, ServiceShard};
+use crate::service_batch::{ServiceBatch, TraceRecord, Traced};
 use crate::subscription::Subscription;
+use myelin_stdx::sync::lock;
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -61,26 +60,9 @@ impl Withheld {
     }
 }
 
-/// Where an account has messages reported that other systems trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceDestination {
-    /// A subject without wildcards.
-    pub subject: String,
-    /// Of a hundred messages, so many; 100 are all.
-    pub sampling: u8,
-}
-
-impl TraceDestination {
-    /// Whether a message is one of those. `drawn` is a number below 100.
-    ///
-    /// Compat: of a hundred it is one more.
-    pub(crate) fn samples(&self, drawn: u64) -> bool {
-        self.sampling >= 100 || drawn <= u64::from(self.sampling)
-    }
-}
-
 /// Trace of one message, filled in on the way and published in the end.
 pub struct MessageTrace {
+    server: Arc<OwnIdentity>,
     /// The publisher's; its name is that of the first event.
     account: Arc<Account>,
     destination: Vec<u8>,
@@ -197,7 +179,7 @@ struct TraceReport<'a> {
 impl MessageTrace {
     /// Begins the trace of a message of `size` bytes that `conn` publishes.
     pub(crate) fn begin(
-        broker: &Broker,
+        server: &Arc<OwnIdentity>,
         (conn, account): (&Conn, &Arc<Account>),
         asked: TraceHeaders,
         destination: Vec<u8>,
@@ -205,13 +187,14 @@ impl MessageTrace {
         now: Instant,
     ) -> Arc<Self> {
         let trace = Self {
+            server: Arc::clone(server),
             account: Arc::clone(account),
             destination,
             is_only: asked.is_only,
             hop: asked.value(HOP).filter(|_| conn.is_link()).unwrap_or_default().to_owned(),
             encoding: Encoding::accepted(asked.value(encoding::ACCEPT).unwrap_or_default().as_bytes()),
             now,
-            ts: moment(broker.wall(now)),
+            ts: moment(server.wall(now)),
             story: Mutex::new(Story {
                 request: TracedRequest { header: asked.headers, msgsize: size },
                 hops: 0,
@@ -301,7 +284,7 @@ impl MessageTrace {
         let mut story = lock(&self.story);
         story.open += 1;
         story.events.push(TraceEvent { kind: "js", ts: self.ts.clone(), what });
-        Traced { trace: Arc::clone(self), event: story.events.len() - 1 }
+        Traced::new(Arc::clone(self) as Arc<dyn TraceRecord>, story.events.len() - 1)
     }
 
     /// The message has been everywhere. Answers what [`Traced::settled`] does.
@@ -312,43 +295,22 @@ impl MessageTrace {
         story.open == 0
     }
 
-    fn report(&self, broker: &Broker) -> Vec<u8> {
-        let server = broker.server_info(broker.wall(self.now));
+    fn report(&self) -> Vec<u8> {
+        let server = self.server.server_info(self.server.wall(self.now));
         let Story { request, hops, events, .. } = &*lock(&self.story);
         compact(&TraceReport { server, request, hops: *hops, events })
     }
 }
 
-/// A traced message in the hands of one stream, which is to say what it does with it. Streams of
-/// one name in two accounts each have their own.
-#[derive(Clone)]
-pub struct Traced {
-    trace: Arc<MessageTrace>,
-    /// The number of the event that is this stream's.
-    pub(crate) event: usize,
-}
-
-impl Traced {
-    /// The trace that this is a part of.
-    #[must_use]
-    pub fn trace(&self) -> &Arc<MessageTrace> {
-        &self.trace
+impl TraceRecord for MessageTrace {
+    fn is_only(&self) -> bool {
+        self.is_only
     }
 
-    /// Whether nobody is to get the message.
-    #[must_use]
-    pub fn is_only(&self) -> bool {
-        self.trace.is_only
-    }
-
-    /// Notes what the stream did with the message: stored it under a subject, unless nobody is
-    /// interested, or refused it. Returns whether the trace is complete: then it is to be
-    /// [served](Service) on some shard.
-    #[must_use]
-    pub fn settled(&self, outcome: Result<(&[u8], bool), String>) -> bool {
-        let mut story = lock(&self.trace.story);
+    fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool {
+        let mut story = lock(&self.story);
         let Some(TraceEvent { what: What::JetStream { subject, nointerest, error, is_open, .. }, .. }) =
-            story.events.get_mut(self.event)
+            story.events.get_mut(event)
         else {
             return false;
         };
@@ -365,8 +327,8 @@ impl Traced {
 }
 
 impl Service for MessageTrace {
-    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
-        let report = self.report(shard.broker());
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
+        let report = self.report();
         let (headers, payload) = match self.encoding {
             None => (&b""[..], report),
             Some(encoding) => (encoding.headers(), encoding.encode(&report)),

@@ -4,16 +4,13 @@
 //! leaves the claim with the owner shard, which goes on when the socket takes bytes again. The lock
 //! is held for a push or a swap, never over a system call.
 
-use crate::conn::Conn;
-use crate::service::Waiter;
 use bytes::Bytes;
 use myelin_stdx::backlog::Backlog;
 use myelin_stdx::claim::{Append, Claimed, Finish};
 use myelin_stdx::mem::{Accountant, MemKind};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice};
-use std::sync::Arc;
+use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Slices per write call: enough for a tick's worth of chunks, below IOV_MAX.
@@ -107,17 +104,43 @@ impl SegmentQueue {
     }
 }
 
-/// Bytes that wait for one connection's socket, with their claim.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
+/// How far a drain came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything is written and the claim given back.
+    Empty,
+    /// The socket takes nothing more; the claim is still held. `progress` says whether any byte
+    /// went out.
+    Blocked {
+        /// Whether this call wrote anything.
+        progress: bool,
+    },
+    /// The socket failed; the claim is given back and the connection must end.
+    Failed(ErrorKind),
+}
+
+/// Bytes that wait for one connection's socket, with their claim. `W` is what waits for room.
+#[derive(Debug)]
+pub(crate) struct Outbox<W> {
     queue: Claimed<SegmentQueue>,
-    /// Bytes that wait, and the services that want to send more when these are few.
-    pub(crate) backlog: Backlog<Waiter>,
+    /// Bytes that wait, and those that want to send more when these are few.
+    pub(crate) backlog: Backlog<W>,
     out_msgs: AtomicU64,
     out_bytes: AtomicU64,
 }
 
-impl Outbox {
+impl<W: Ord + Clone> Default for Outbox<W> {
+    fn default() -> Self {
+        Self {
+            queue: Claimed::default(),
+            backlog: Backlog::default(),
+            out_msgs: AtomicU64::new(0),
+            out_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<W: Ord + Clone> Outbox<W> {
     pub(crate) fn pending(&self) -> usize {
         self.backlog.level()
     }
@@ -183,55 +206,80 @@ impl Outbox {
         memory.release(MemKind::Outbox, own);
         self.backlog.lower(all.saturating_sub(written));
     }
-}
 
-/// How far a drain came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// Everything is written and the claim given back.
-    Empty,
-    /// The socket takes nothing more; the claim is still held. `progress` says whether any byte
-    /// went out.
-    Blocked {
-        /// Whether this call wrote anything.
-        progress: bool,
-    },
-    /// The socket failed; the claim is given back and the connection must end.
-    Failed(ErrorKind),
-}
-
-/// Writes the outbox of `conn`, whose claim the caller holds. Emptied buffers go to `recycle`.
-pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drained {
-    let outbox = &conn.outbox;
-    let mut progress = false;
-    loop {
-        let (mut segments, mut written) =
-            outbox.queue.take(|q| (std::mem::take(&mut q.segments), std::mem::take(&mut q.written)));
-        let outcome = write_segments(conn, &mut segments, &mut written, recycle);
-        match outcome {
-            Wrote::All(n) => {
-                debug_assert!(segments.is_empty() && written == 0, "everything was written");
-                progress |= n > 0;
+    /// Writes everything by `write`. The caller holds the claim. Emptied buffers go to `recycle`.
+    pub(crate) fn drain(
+        &self,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+        memory: &Accountant,
+        recycle: &mut dyn FnMut(Vec<u8>),
+    ) -> Drained {
+        let mut progress = false;
+        loop {
+            let (mut segments, mut written) =
+                self.queue.take(|q| (std::mem::take(&mut q.segments), std::mem::take(&mut q.written)));
+            let outcome = self.write_segments(&mut write, (&mut segments, &mut written), memory, recycle);
+            match outcome {
+                Wrote::All(n) => {
+                    debug_assert!(segments.is_empty() && written == 0, "everything was written");
+                    progress |= n > 0;
+                }
+                Wrote::Blocked(n) => {
+                    let refused = self.queue.take(|q| put_back(q, segments, written));
+                    let Some(rest) = refused else {
+                        return Drained::Blocked { progress: progress || n > 0 };
+                    };
+                    self.forget(rest, written, memory);
+                    let _ = self.queue.finish(|_| true);
+                    return Drained::Empty;
+                }
+                Wrote::Failed(error) => {
+                    // The rest can never be written; whatever arrives meanwhile goes with the
+                    // close.
+                    self.forget(segments, written, memory);
+                    let _ = self.queue.finish(|_| true);
+                    return Drained::Failed(error);
+                }
             }
-            Wrote::Blocked(n) => {
-                let refused = outbox.queue.take(|q| put_back(q, segments, written));
-                let Some(rest) = refused else {
-                    return Drained::Blocked { progress: progress || n > 0 };
-                };
-                outbox.forget(rest, written, conn.memory());
-                let _ = outbox.queue.finish(|_| true);
+            if let Finish::Released = self.queue.finish(|q| q.segments.is_empty()) {
                 return Drained::Empty;
             }
-            Wrote::Failed(error) => {
-                // The rest can never be written; whatever arrives meanwhile goes with the close.
-                outbox.forget(segments, written, conn.memory());
-                let _ = outbox.queue.finish(|_| true);
-                return Drained::Failed(error);
+        }
+    }
+
+    fn write_segments(
+        &self,
+        write: &mut impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+        (segments, written): (&mut VecDeque<Segment>, &mut usize),
+        memory: &Accountant,
+        recycle: &mut dyn FnMut(Vec<u8>),
+    ) -> Wrote {
+        let mut total = 0;
+        while !segments.is_empty() {
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+            let mut count = 0;
+            for (slice, segment) in slices.iter_mut().zip(segments.iter()) {
+                let skip = if count == 0 { *written } else { 0 };
+                *slice = IoSlice::new(&segment.bytes()[skip..]);
+                count += 1;
+            }
+            match write(&slices[..count]) {
+                Ok(0) => return Wrote::Failed(ErrorKind::WriteZero),
+                Ok(n) => {
+                    debug_assert!(
+                        n <= slices[..count].iter().map(|slice| slice.len()).sum(),
+                        "a transport takes no more than it is given"
+                    );
+                    total += n;
+                    self.backlog.lower(n);
+                    advance(segments, written, n, memory, recycle);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Wrote::Blocked(total),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Wrote::Failed(e.kind()),
             }
         }
-        if let Finish::Released = outbox.queue.finish(|q| q.segments.is_empty()) {
-            return Drained::Empty;
-        }
+        Wrote::All(total)
     }
 }
 
@@ -260,40 +308,6 @@ enum Wrote {
     All(usize),
     Blocked(usize),
     Failed(ErrorKind),
-}
-
-fn write_segments(
-    conn: &Conn,
-    segments: &mut VecDeque<Segment>,
-    written: &mut usize,
-    recycle: &mut dyn FnMut(Vec<u8>),
-) -> Wrote {
-    let mut total = 0;
-    while !segments.is_empty() {
-        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let mut count = 0;
-        for (slice, segment) in slices.iter_mut().zip(segments.iter()) {
-            let skip = if count == 0 { *written } else { 0 };
-            *slice = IoSlice::new(&segment.bytes()[skip..]);
-            count += 1;
-        }
-        match conn.sink().try_write(&slices[..count]) {
-            Ok(0) => return Wrote::Failed(ErrorKind::WriteZero),
-            Ok(n) => {
-                debug_assert!(
-                    n <= slices[..count].iter().map(|slice| slice.len()).sum(),
-                    "a transport takes no more than it is given"
-                );
-                total += n;
-                conn.outbox.backlog.lower(n);
-                advance(segments, written, n, conn.memory(), recycle);
-            }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Wrote::Blocked(total),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Wrote::Failed(e.kind()),
-        }
-    }
-    Wrote::All(total)
 }
 
 /// Drops `n` bytes from the front.

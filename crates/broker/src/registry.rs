@@ -5,8 +5,9 @@
 //! holds up nobody who comes or goes for longer than the copy of one part takes.
 
 use crate::closed::{ClosedConn, ClosedConns, PastTraffic};
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 

@@ -65,6 +65,9 @@ pub(crate) fn inspects_suffix(pattern: &[u8], reply_kind: ReplyKind) -> bool {
 
 /// Such answers have three tokens: only who names the third one looks at it.
 fn inspects_request_suffix(pattern: &[u8]) -> bool {
+    if !pattern.starts_with(b"_R_.") && !pattern.starts_with(b"*.") {
+        return false;
+    }
     let mut tokens = pattern.split(|byte| *byte == b'.');
     let (first, second, third) = (tokens.next(), tokens.next(), tokens.next());
     let is_name = |token: Option<&[u8]>| token.is_some_and(|token| !matches!(token, b"*" | b">"));

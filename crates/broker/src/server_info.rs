@@ -1,11 +1,15 @@
-//! Identity of the server, as it says in events: one document for all of them.
+//! Identity of the server: what it says of itself in INFO, and in events, for which there is one
+//! document; and its clock, which dates them.
 
-use crate::broker::Broker;
-use crate::imports::moment;
+use crate::go_time::moment;
+use arc_swap::ArcSwap;
 use myelin_wire::REFERENCE_VERSION;
+use myelin_wire::info::Info;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{Instant, SystemTime};
 
 /// Labels by which the operator calls the server beside its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,10 +49,79 @@ pub struct ServerInfo {
     time: String,
 }
 
-impl Broker {
+/// Identity of the server, which all shards share.
+pub(crate) struct OwnIdentity {
+    /// The server's name, which never changes.
+    name: String,
+    info: RwLock<Info>,
+    labels: ArcSwap<Labels>,
+    lame_duck: AtomicBool,
+    /// Events so far.
+    events: AtomicU64,
+    /// See [`OwnIdentity::wall`].
+    clock: OnceLock<(Instant, SystemTime)>,
+}
+
+impl OwnIdentity {
+    /// Identity of a server without labels and without a clock.
+    pub(crate) fn new(info: Info) -> Arc<Self> {
+        Arc::new(Self {
+            name: info.server_name.clone(),
+            info: RwLock::new(info),
+            labels: ArcSwap::default(),
+            lame_duck: AtomicBool::new(false),
+            events: AtomicU64::new(0),
+            clock: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn info(&self) -> Info {
+        self.info.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn update_info(&self, update: impl FnOnce(&mut Info)) {
+        update(&mut self.info.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn labels(&self) -> Arc<Labels> {
+        self.labels.load_full()
+    }
+
+    pub(crate) fn set_labels(&self, labels: Labels) {
+        self.labels.store(Arc::new(labels));
+    }
+
+    pub(crate) fn enter_lame_duck(&self) {
+        self.lame_duck.store(true, Relaxed);
+        self.update_info(|info| info.ldm = true);
+    }
+
+    pub(crate) fn is_lame_duck(&self) -> bool {
+        self.lame_duck.load(Relaxed)
+    }
+
+    /// From the first connection on it is known what time it is: a moment, and what the clock on
+    /// the wall said.
+    pub(crate) fn set_clock(&self, now: Instant, wall: SystemTime) {
+        self.clock.get_or_init(|| (now, wall));
+    }
+
+    /// Time of day at that moment. It is not set anew when the machine's is.
+    pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
+        let Some((known, wall)) = self.clock.get() else { return SystemTime::UNIX_EPOCH };
+        match moment.checked_duration_since(*known) {
+            Some(later) => *wall + later,
+            None => *wall - known.duration_since(moment),
+        }
+    }
+
     /// The server, as it speaks `now`. Events and answers are one sequence: each has the next
     /// number.
-    pub fn server_info(&self, now: SystemTime) -> ServerInfo {
+    pub(crate) fn server_info(&self, now: SystemTime) -> ServerInfo {
         let (info, labels) = (self.info(), self.labels());
         ServerInfo {
             name: info.server_name,
@@ -62,7 +135,7 @@ impl Broker {
             feature_flags: labels.feature_flags.clone(),
             jetstream: info.jetstream,
             flags: if info.jetstream { CAPABILITIES } else { 0 },
-            seq: self.next_event(),
+            seq: self.events.fetch_add(1, Relaxed) + 1,
             time: moment(now),
         }
     }

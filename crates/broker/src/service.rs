@@ -4,24 +4,68 @@
 //! into a [`ServiceBatch`] of the publishing shard; the shard hands it over before its next flush,
 //! and the service does its work right there, on the publisher's thread.
 
+use crate::account::Account;
+use crate::conn::Conn;
 use crate::imports::{ServiceLink, ShadowService};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
 use myelin_subject::Subscribed;
-use std::cmp::Ordering;
-use std::fmt;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
+use std::time::Instant;
 
-/// Takes messages and answers by [`Shard::send`].
+/// A shard as the services that it serves see it: the thread on which they work.
+pub type ServiceShard = dyn Serving;
+
+/// Calls by which a shard helps the services that it serves. Implemented by
+/// [`Shard`](crate::Shard).
+pub trait Serving {
+    /// Publishes messages of a service in `account`, in order, and empties the buffer. What
+    /// subscribers get is staged.
+    fn send(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant);
+
+    /// Tells that nobody takes a message that a service was handed and that `origin` has sent. The
+    /// client is told so if it wants to know, as when nobody had received it.
+    fn send_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, msg: &MessageRef<'_>);
+
+    /// An empty buffer for what a service has to say, with the memory of those before.
+    fn spare_buf(&mut self) -> MessageBuf;
+
+    /// Takes the memory of a buffer back.
+    fn keep_buf(&mut self, msgs: MessageBuf);
+
+    /// Sees to it that the next flush calls `service`, even if nobody sends it anything.
+    fn wake(&mut self, service: &Arc<dyn Service>);
+
+    /// Has `service` told when what is staged now is in the outboxes of its receivers: what another
+    /// shard sends after that comes later.
+    fn after_flush(&mut self, service: Arc<dyn Service>);
+
+    /// Whether a delivery to `subject` would go to a receiver for which
+    /// [too much](crate::Settings::max_backlog) is staged or waits already: any of the plain
+    /// subscriptions, or all members of a queue group. If so, `waiter` is woken, on whatever shard,
+    /// when half of that is worked off or the receiver has ended. It may also be woken without
+    /// need.
+    fn is_congested(&mut self, account: &Arc<Account>, subject: &[u8], waiter: &Arc<dyn Service>) -> bool;
+}
+
+/// Wants to know when interest in a subject may have changed.
+pub trait Watcher: Send + Sync {
+    /// Tells that interest may have changed. Called where the change was made, right after it, with
+    /// the shard if it was made on one: there a service can be [woken](Serving::wake) at once. Must
+    /// not wait.
+    fn interest_changed(&self, shard: Option<&mut ServiceShard>);
+}
+
+/// Takes messages and answers by [`Serving::send`].
 pub trait Service: Send + Sync {
     /// Works off what was published since the last time on this shard, in order; an empty batch is
-    /// a wake-up ([`Shard::wake`]). Runs on shards' threads, on several at once, and holds up
+    /// a wake-up ([`Serving::wake`]). Runs on shards' threads, on several at once, and holds up
     /// everything else there: it must not wait, nor read from a disk.
-    fn serve(&self, batch: &mut ServiceBatch, shard: &mut Shard);
+    fn serve(&self, batch: &mut ServiceBatch, shard: &mut ServiceShard);
 
     /// Tells the service that what it has sent on this shard is in the outboxes of its receivers:
-    /// see [`Shard::after_flush`]. What it sends now leaves with the next flush.
-    fn flushed(&self, _: &mut Shard) {}
+    /// see [`Serving::after_flush`]. What it sends now leaves with the next flush.
+    fn flushed(&self, _: &mut ServiceShard) {}
 
     /// Whether those who publish to it should pause: it takes what comes, but cannot work it off as
     /// fast. Asked at most once for a batch, so it may cost something; a client that has published
@@ -69,42 +113,6 @@ pub enum TraceRole<'a> {
     System,
     /// The service stands for one of an account that imports the message.
     Import(&'a ShadowService),
-}
-
-/// A service that waits for something. Equal when it is the same one.
-#[derive(Clone)]
-pub(crate) struct Waiter(pub(crate) Arc<dyn Service>);
-
-impl Waiter {
-    fn address(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
-    }
-}
-
-impl PartialEq for Waiter {
-    fn eq(&self, other: &Self) -> bool {
-        self.address() == other.address()
-    }
-}
-
-impl Eq for Waiter {}
-
-impl PartialOrd for Waiter {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiter {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.address().cmp(&other.address())
-    }
-}
-
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Waiter({:#x})", self.address())
-    }
 }
 
 /// Receiver of what matches a pattern that is no client.

@@ -1,7 +1,7 @@
 //! Messages that a service is handed, with what the broker knows of them beside their bytes.
 
 use crate::conn::Conn;
-use crate::message_trace::Traced;
+use crate::service::Service;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -79,6 +79,51 @@ impl ServiceBatch {
     #[inline]
     pub fn is_traced(&self) -> bool {
         !self.traces.is_empty()
+    }
+}
+
+/// The trace of a message, as those who are handed the message add to it.
+pub trait TraceRecord: Service {
+    /// Whether nobody is to get the message.
+    fn is_only(&self) -> bool;
+
+    /// Notes what became of the message: see [`Traced::settled`]. `event` is the number of the
+    /// event that the trace has given to whoever is asked.
+    fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool;
+}
+
+/// A traced message in the hands of one stream, which is to say what it does with it. Streams of
+/// one name in two accounts each have their own.
+#[derive(Clone)]
+pub struct Traced {
+    trace: Arc<dyn TraceRecord>,
+    /// The number of the event that is this stream's.
+    pub(crate) event: usize,
+}
+
+impl Traced {
+    pub(crate) fn new(trace: Arc<dyn TraceRecord>, event: usize) -> Self {
+        Self { trace, event }
+    }
+
+    /// The trace that this is a part of.
+    #[must_use]
+    pub fn trace(&self) -> Arc<dyn Service> {
+        Arc::clone(&self.trace) as Arc<dyn Service>
+    }
+
+    /// Whether nobody is to get the message.
+    #[must_use]
+    pub fn is_only(&self) -> bool {
+        self.trace.is_only()
+    }
+
+    /// Notes what the stream did with the message: stored it under a subject, unless nobody is
+    /// interested, or refused it. Returns whether the trace is complete: then it is to be
+    /// [served](Service) on some shard.
+    #[must_use]
+    pub fn settled(&self, outcome: Result<(&[u8], bool), String>) -> bool {
+        self.trace.settle(self.event, outcome)
     }
 }
 

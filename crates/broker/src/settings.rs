@@ -1,6 +1,5 @@
 //! The broker's own small configuration: what the rules of a session need to know.
 
-use crate::conn::Conn;
 use std::time::Duration;
 
 /// Limits and timings, with the reference's defaults.
@@ -52,14 +51,6 @@ pub struct LinkWrites {
 }
 
 impl Settings {
-    /// How long the other side of `conn` may take nothing, and whether it is given more time then.
-    pub fn writes_of(&self, conn: &Conn) -> (Duration, bool) {
-        match conn.link() {
-            None => (self.write_deadline, self.retry_writes),
-            Some(_) => (self.link_writes.deadline.unwrap_or(self.write_deadline), !self.link_writes.closes),
-        }
-    }
-
     /// Bytes staged and waiting for one receiver from which on consumers deliver nothing more to
     /// it: see [`Shard::is_congested`](crate::Shard::is_congested).
     pub fn max_backlog(&self) -> usize {

@@ -6,13 +6,11 @@
 //!
 //! Perf: a million of them must fit into memory, so subject, queue and sid share one allocation.
 
-use crate::account::Account;
 use crate::conn::Conn;
-use crate::imports::StreamLink;
-use crate::shard::Shard;
+use crate::imports::ImportedStream;
 use myelin_subject::Subscribed;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 
 /// One SUB of one connection.
 pub struct Subscription {
@@ -32,9 +30,7 @@ pub struct Subscription {
 /// Original of a shadow.
 struct Shadowed {
     of: Arc<Subscription>,
-    /// The account of `of`.
-    home: Weak<Account>,
-    link: Arc<StreamLink>,
+    stream: Arc<ImportedStream>,
 }
 
 impl Subscription {
@@ -57,16 +53,11 @@ impl Subscription {
         }
     }
 
-    /// The shadow of `of`, which is at `home`, in the account from which `link` imports: there it
-    /// is called `subject`.
-    pub(crate) fn shadow(
-        of: &Arc<Self>,
-        home: &Arc<Account>,
-        link: &Arc<StreamLink>,
-        subject: &[u8],
-    ) -> Self {
+    /// The shadow of `of` in the account from which `stream` is imported: there it is called
+    /// `subject`.
+    pub(crate) fn shadow(of: &Arc<Self>, stream: &Arc<ImportedStream>, subject: &[u8]) -> Self {
         debug_assert!(of.shadowed.is_none(), "a shadow is that of a client's own subscription");
-        let shadowed = Shadowed { of: Arc::clone(of), home: Arc::downgrade(home), link: Arc::clone(link) };
+        let shadowed = Shadowed { of: Arc::clone(of), stream: Arc::clone(stream) };
         Self {
             shadowed: Some(Box::new(shadowed)),
             ..Self::new(Arc::clone(&of.conn), subject, of.queue(), of.sid())
@@ -74,8 +65,13 @@ impl Subscription {
     }
 
     /// The import by which it listens to another account, if it is a shadow.
-    pub(crate) fn import(&self) -> Option<&Arc<StreamLink>> {
-        self.shadowed.as_ref().map(|shadowed| &shadowed.link)
+    pub(crate) fn import(&self) -> Option<&Arc<ImportedStream>> {
+        self.shadowed.as_ref().map(|shadowed| &shadowed.stream)
+    }
+
+    /// The client's own subscription, if it is a shadow, and the import by which it listens.
+    pub(crate) fn shadowed(&self) -> Option<(&Arc<Self>, &ImportedStream)> {
+        self.shadowed.as_ref().map(|shadowed| (&shadowed.of, &*shadowed.stream))
     }
 
     /// The client's own subscription: itself unless it is a shadow.
@@ -84,17 +80,6 @@ impl Subscription {
         match &self.shadowed {
             None => self,
             Some(shadowed) => &shadowed.of,
-        }
-    }
-
-    /// Ends the client's subscription, which was found in the index of `account`; false when it had
-    /// ended already.
-    pub(crate) fn end(self: &Arc<Self>, account: &Account, shard: Option<&mut Shard>) -> bool {
-        match &self.shadowed {
-            None => self.conn.unsubscribe(account, self, shard),
-            Some(shadowed) => {
-                shadowed.home.upgrade().is_some_and(|home| self.conn.unsubscribe(&home, &shadowed.of, shard))
-            }
         }
     }
 

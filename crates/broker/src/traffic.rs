@@ -1,7 +1,8 @@
 //! Counters of messages and bytes, one set per shard: written by one thread, read by any.
 
-use crate::conn::Conn;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A counter with a single writer.
 ///
@@ -38,6 +39,19 @@ pub struct Traffic {
     /// Of all that, messages and bytes from links to other servers, then those to them.
     pub(crate) links: [ShardCounter; 4],
     pub(crate) routes: SharedRouteCounts,
+}
+
+/// Traffic of one connection that its outbox does not count.
+#[derive(Debug, Default)]
+pub(crate) struct ConnTraffic {
+    /// Messages received from it.
+    pub(crate) in_msgs: ShardCounter,
+    /// Their payload bytes, headers included.
+    pub(crate) in_bytes: ShardCounter,
+    /// Milliseconds from its start to when it last sent or got something.
+    pub(crate) last_activity: AtomicU64,
+    /// How often publishers were paused for it.
+    pub(crate) stalls: AtomicU64,
 }
 
 /// How the route caches do, as of the last flush of each shard.
@@ -101,15 +115,79 @@ pub struct Counters {
     pub stale_connections: AtomicU64,
     /// Links to other servers that ended for that.
     pub stale_links: AtomicU64,
+    /// Links with leaf nodes and hubs that were found to be slow.
+    pub slow_leaf_nodes: AtomicU64,
+    /// Links with leaf nodes and hubs that ended for unanswered PINGs.
+    pub stale_leaf_nodes: AtomicU64,
     /// How often a publisher was paused for a receiver that is far behind.
     pub stalls: AtomicU64,
     /// Messages dropped for a receiver that is far behind (`no_fast_producer_stall`).
     pub stall_drops: AtomicU64,
 }
 
+/// Kind of a connection, of which some counters are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnKind {
+    /// A client's.
+    Client,
+    /// A link to another server of the cluster.
+    Route,
+    /// A link with a leaf node or a hub.
+    LeafNode,
+}
+
 impl Counters {
-    /// Counter of slow connections of this one's kind.
-    pub fn slow(&self, conn: &Conn) -> &AtomicU64 {
-        if conn.link().is_some() { &self.slow_links } else { &self.slow_consumers }
+    /// Counter of slow connections of this kind.
+    pub fn slow(&self, kind: ConnKind) -> &AtomicU64 {
+        match kind {
+            ConnKind::LeafNode => &self.slow_leaf_nodes,
+            ConnKind::Route => &self.slow_links,
+            ConnKind::Client => &self.slow_consumers,
+        }
+    }
+}
+
+/// Traffic of all shards, and what is rare.
+#[derive(Debug, Default)]
+pub(crate) struct AllTraffic {
+    /// Rare events.
+    pub(crate) counters: Counters,
+    shards: Mutex<Vec<Arc<Traffic>>>,
+}
+
+impl AllTraffic {
+    /// Counters of one more shard.
+    pub(crate) fn add_shard(&self) -> Arc<Traffic> {
+        let traffic = Arc::new(Traffic::default());
+        lock(&self.shards).push(Arc::clone(&traffic));
+        traffic
+    }
+
+    /// Messages and bytes in, then out.
+    pub(crate) fn sum(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for shard in lock(&self.shards).iter() {
+            let counts = [&shard.in_msgs, &shard.in_bytes, &shard.out_msgs, &shard.out_bytes];
+            for (sum, count) in sum.iter_mut().zip(counts) {
+                *sum += count.get();
+            }
+        }
+        sum
+    }
+
+    /// Of [`sum`](Self::sum), what comes from and goes to other servers.
+    pub(crate) fn links(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for shard in lock(&self.shards).iter() {
+            sum.iter_mut().zip(&shard.links).for_each(|(sum, count)| *sum += count.get());
+        }
+        sum
+    }
+
+    /// How the route caches do together.
+    pub(crate) fn routes(&self) -> RouteCounts {
+        let mut sum = RouteCounts::default();
+        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
+        sum
     }
 }

@@ -1,10 +1,12 @@
 //! Numbers that follow from a counter and a secret: different for each count, and predictable for
-//! nobody else.
+//! nobody else; and the names that are made of them.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A keyed function of numbers (HighwayHash): for names that clients must not be able to guess, and
 /// that cost too much if each were drawn from the operating system.
@@ -24,6 +26,38 @@ impl Unguessable {
         bytes[..8].copy_from_slice(&count.to_le_bytes());
         bytes[8..].copy_from_slice(&lane.to_le_bytes());
         HighwayHasher::new(self.0).hash64(&bytes)
+    }
+}
+
+/// Names that no other has, and the source of everything that nobody can guess.
+pub(crate) struct UniqueNames {
+    entropy: Arc<dyn Entropy>,
+    ids: Unguessable,
+    next: AtomicU64,
+}
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+impl UniqueNames {
+    pub(crate) fn new(entropy: Arc<dyn Entropy>) -> Self {
+        Self { ids: Unguessable::new(&*entropy), entropy, next: AtomicU64::new(0) }
+    }
+
+    /// Where nonces and keys come from.
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        &*self.entropy
+    }
+
+    /// A name of 22 characters that no other has, for what is published once.
+    pub(crate) fn unique(&self) -> String {
+        let number = self.next.fetch_add(1, Relaxed);
+        let hashes = [self.ids.number(number, 0), self.ids.number(number, 1)];
+        let digits = |hash: u64| {
+            std::iter::successors(Some(hash), |rest| Some(rest / 62))
+                .take(11)
+                .map(|rest| BASE62[(rest % 62) as usize])
+        };
+        hashes.into_iter().flat_map(digits).map(char::from).collect()
     }
 }
 

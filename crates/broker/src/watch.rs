@@ -9,28 +9,30 @@
 //! does up to its first wildcard: clients that subscribe to `_INBOX.<id>.*` see their own and no
 //! other. Only patterns that begin with a wildcard are compared with all.
 
-use crate::shard::Shard;
 use myelin_subject::{has_wildcard, matches};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-/// Wants to know when interest in a subject may have changed.
-pub trait Watcher: Send + Sync {
-    /// Tells that interest may have changed. Called where the change was made, right after it, with
-    /// the shard if it was made on one: there a service can be [woken](Shard::wake) at once. Must
-    /// not wait.
-    fn interest_changed(&self, shard: Option<&mut Shard>);
-}
-
 /// A watched subject; dropping it ends the watch. What is being told at that moment may still
 /// arrive.
-#[derive(Debug)]
 pub struct Watch {
     subject: Box<[u8]>,
     number: usize,
-    watches: Arc<Watches>,
+    watches: Arc<dyn Watched>,
+}
+
+/// Watches of which one can end.
+trait Watched: Send + Sync {
+    fn remove(&self, watch: &Watch);
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 impl Drop for Watch {
@@ -39,72 +41,54 @@ impl Drop for Watch {
     }
 }
 
-/// All watches of an account.
-#[derive(Default)]
-pub(crate) struct Watches {
+/// All watches of an account. `W` is what watches.
+pub(crate) struct Watches<W: ?Sized> {
     /// In the order of their subjects, so that those with one beginning stand together.
-    by_subject: RwLock<BTreeMap<Box<[u8]>, Vec<WatchEntry>>>,
+    by_subject: RwLock<WatchesBySubject<W>>,
     count: AtomicUsize,
     /// Watches that ever were.
     made: AtomicUsize,
 }
 
-struct WatchEntry {
+type WatchesBySubject<W> = BTreeMap<Box<[u8]>, Vec<WatchEntry<W>>>;
+
+struct WatchEntry<W: ?Sized> {
     number: usize,
-    watcher: Weak<dyn Watcher>,
+    watcher: Weak<W>,
 }
 
-impl std::fmt::Debug for Watches {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watches").field("count", &self.count).finish_non_exhaustive()
+impl<W: ?Sized> Default for Watches<W> {
+    fn default() -> Self {
+        Self { by_subject: RwLock::default(), count: AtomicUsize::new(0), made: AtomicUsize::new(0) }
     }
 }
 
 // A panic under the lock leaves a map that is whole, hence it is taken also when it is poisoned.
-impl Watches {
-    pub(crate) fn add(self: &Arc<Self>, subject: &[u8], watcher: Weak<dyn Watcher>) -> Watch {
+impl<W: ?Sized + Send + Sync + 'static> Watches<W> {
+    pub(crate) fn add(self: &Arc<Self>, subject: &[u8], watcher: Weak<W>) -> Watch {
         let number = self.made.fetch_add(1, Relaxed);
         let mut by_subject = self.by_subject.write().unwrap_or_else(PoisonError::into_inner);
         by_subject.entry(subject.into()).or_default().push(WatchEntry { number, watcher });
         self.count.fetch_add(1, Relaxed);
-        Watch { subject: subject.into(), number, watches: Arc::clone(self) }
+        Watch { subject: subject.into(), number, watches: Arc::clone(self) as Arc<dyn Watched> }
     }
 
-    fn remove(&self, watch: &Watch) {
-        let mut by_subject = self.by_subject.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(entries) = by_subject.get_mut(&watch.subject) else { return };
-        if let Some(at) = entries.iter().position(|entry| entry.number == watch.number) {
-            entries.swap_remove(at);
-            self.count.fetch_sub(1, Relaxed);
-        }
-        if entries.is_empty() {
-            by_subject.remove(&watch.subject);
-        }
-    }
-
-    /// Somebody begins or ends to receive what matches `pattern`; the index knows already.
+    /// Finds who is to be told that somebody begins or ends to receive what matches `pattern`; the
+    /// index knows already. Nobody is told under the lock: they may watch something else
+    /// thereupon.
     #[inline]
-    pub(crate) fn changed(&self, pattern: &[u8], shard: Option<&mut Shard>) {
+    pub(crate) fn who_watches(&self, pattern: &[u8]) -> Vec<Arc<W>> {
         // Not too early: the index is changed by an atomic operation that acquires what whoever
         // watches has released.
-        if self.count.load(Relaxed) > 0 {
-            self.notify(pattern, shard);
-        }
+        if self.count.load(Relaxed) > 0 { self.find(pattern) } else { Vec::new() }
     }
 
     #[cold]
-    fn notify(&self, pattern: &[u8], mut shard: Option<&mut Shard>) {
-        // Nobody is told under the lock: they may watch something else thereupon.
-        for watcher in self.who_watches(pattern) {
-            watcher.interest_changed(shard.as_deref_mut());
-        }
-    }
-
-    fn who_watches(&self, pattern: &[u8]) -> Vec<Arc<dyn Watcher>> {
+    fn find(&self, pattern: &[u8]) -> Vec<Arc<W>> {
         let by_subject = self.by_subject.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         let mut find =
-            |entries: &Vec<WatchEntry>| found.extend(entries.iter().filter_map(|e| e.watcher.upgrade()));
+            |entries: &Vec<WatchEntry<W>>| found.extend(entries.iter().filter_map(|e| e.watcher.upgrade()));
         if !has_wildcard(pattern) {
             by_subject.get(pattern).into_iter().for_each(find);
             return found;
@@ -123,6 +107,20 @@ impl Watches {
     }
 }
 
+impl<W: ?Sized + Send + Sync> Watched for Watches<W> {
+    fn remove(&self, watch: &Watch) {
+        let mut by_subject = self.by_subject.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entries) = by_subject.get_mut(&watch.subject) else { return };
+        if let Some(at) = entries.iter().position(|entry| entry.number == watch.number) {
+            entries.swap_remove(at);
+            self.count.fetch_sub(1, Relaxed);
+        }
+        if entries.is_empty() {
+            by_subject.remove(&watch.subject);
+        }
+    }
+}
+
 /// Beginning of a pattern up to its first wildcard.
 fn before_wildcard(pattern: &[u8]) -> &[u8] {
     let tokens = pattern.split(|byte| *byte == b'.').take_while(|token| !matches!(*token, b"*" | b">"));
@@ -138,23 +136,20 @@ mod tests {
     /// Notes by its name that it was told.
     struct Told(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
-    impl Watcher for Told {
-        fn interest_changed(&self, _: Option<&mut Shard>) {
-            self.1.lock().unwrap().push(self.0);
-        }
+    fn tell(watches: &Watches<Told>, pattern: &str) {
+        let who = watches.who_watches(pattern.as_bytes());
+        who.iter().for_each(|told| told.1.lock().unwrap().push(told.0));
     }
 
     #[test]
     fn a_change_is_told_to_those_whose_subject_the_pattern_matches() {
-        let (watches, told) = (Arc::<Watches>::default(), Arc::default());
+        let (watches, told) = (Arc::<Watches<Told>>::default(), Arc::default());
         let subjects = ["a", "a.b", "a.b.c", "a.bc", "a.c.c", "ab", "b.b.c", "$x.>y"];
         let watchers = subjects.map(|subject| Arc::new(Told(subject, Arc::clone(&told))));
-        let held = watchers.each_ref().map(|watcher| {
-            let weak: Weak<dyn Watcher> = Arc::downgrade(&(Arc::clone(watcher) as Arc<dyn Watcher>));
-            watches.add(watcher.0.as_bytes(), weak)
-        });
+        let held =
+            watchers.each_ref().map(|watcher| watches.add(watcher.0.as_bytes(), Arc::downgrade(watcher)));
         let tells = |pattern: &str| {
-            watches.changed(pattern.as_bytes(), None);
+            tell(&watches, pattern);
             let mut told = std::mem::take(&mut *told.lock().unwrap());
             told.sort_unstable();
             told
@@ -176,19 +171,16 @@ mod tests {
 
     #[test]
     fn one_of_two_watches_of_a_subject_ends_alone() {
-        let (watches, told) = (Arc::<Watches>::default(), Arc::default());
+        let (watches, told) = (Arc::<Watches<Told>>::default(), Arc::default());
         let [first, second] = ["first", "second"].map(|name| Arc::new(Told(name, Arc::clone(&told))));
-        let watch = |watcher: &Arc<Told>| {
-            let weak: Weak<dyn Watcher> = Arc::downgrade(&(Arc::clone(watcher) as Arc<dyn Watcher>));
-            watches.add(b"a", weak)
-        };
+        let watch = |watcher: &Arc<Told>| watches.add(b"a", Arc::downgrade(watcher));
         let (one, other) = (watch(&first), watch(&second));
         drop(one);
-        watches.changed(b"a", None);
+        tell(&watches, "a");
         assert_eq!(*told.lock().unwrap(), ["second"]);
         // Who is gone is not told, whether its watch has ended or not.
         drop(second);
-        watches.changed(b"a", None);
+        tell(&watches, "a");
         assert_eq!(told.lock().unwrap().len(), 1);
         drop(other);
     }

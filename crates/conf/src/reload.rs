@@ -65,6 +65,7 @@ fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
     changes.security();
     changes.protocol();
     changes.cluster(bound.cluster);
+    changes.leaf_nodes();
     changes.websocket(bound.websocket);
     changes.files();
     changes.other_options();

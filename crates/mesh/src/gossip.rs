@@ -5,7 +5,8 @@
 //! reached over an explicit one, behind which others may be who have not heard.
 
 use crate::config::{MeshConfig, RouteUrl};
-use crate::peers::{Dial, LinkState, Mesh, lock};
+use crate::peers::{Dial, LinkState, Mesh};
+use myelin_stdx::sync::lock;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::collections::HashSet;
 use std::net::IpAddr;

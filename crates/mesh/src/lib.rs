@@ -12,6 +12,9 @@
 //!   dials again when a link ends.
 //! - [`gossip`]: what a new link makes others know, and what follows when others know of a server.
 //!
+//! - [`leaf`]: leaf nodes, and the hubs to which this server is one.
+//! - [`peer_session`]: what the shell has to know of a session, of a route or of a leaf node.
+//!
 //! # Links to a server
 //!
 //! Two servers have as many links as the larger of their pools, each with a place, and accounts are
@@ -23,6 +26,8 @@
 pub mod certificate;
 pub mod config;
 pub mod gossip;
+pub mod leaf;
+pub mod peer_session;
 pub mod peers;
 mod reload;
 pub mod session;
@@ -31,5 +36,6 @@ mod tests;
 
 pub use certificate::{CertificateRules, PeerCertificate};
 pub use config::{Login, MeshConfig, RouteUrl};
+pub use peer_session::{Announcement, Ingested, Next, PeerSession};
 pub use peers::{Dial, LinkState, Mesh, MeshHost};
-pub use session::{Ingested, LinkSession, LinkSide, Next};
+pub use session::{LinkSession, LinkSide};

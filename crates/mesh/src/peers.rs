@@ -7,6 +7,7 @@
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::{self, DialPlace, GossipDials, Making};
 use myelin_broker::{Conn, LinkScope};
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
 use std::collections::{HashMap, HashSet};
@@ -647,9 +648,4 @@ fn extend(all: &mut Vec<String>, more: &[String]) {
             all.push(url.clone());
         }
     }
-}
-
-/// A poisoned lock only says that another thread panicked; the data is whole between calls.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,8 +3,9 @@
 use crate::certificate::CertificateRules;
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::MOST_DIALS;
+use crate::peer_session::Next;
 use crate::peers::{Dial, Mesh, MeshHost};
-use crate::session::{LinkSession, LinkSide, Next};
+use crate::session::{LinkSession, LinkSide};
 use myelin_auth::AuthConfig;
 use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, Log, Settings, Shard, Transport};
 use myelin_stdx::entropy::OsEntropy;
@@ -215,7 +216,7 @@ fn carry(
         rest = &rest[ingested.bytes..];
         match ingested.next {
             Next::More(_) => break,
-            Next::Flush => receiver.shard.flush(),
+            Next::Flush | Next::Check(_) => receiver.shard.flush(),
             Next::Close(reason) => {
                 *end = Some(reason);
                 to.0.end(reason).into_iter().for_each(|removal| removal.run());
@@ -235,7 +236,7 @@ fn told(node: &mut Node, session: &mut LinkSession, said: &str) -> Option<CloseR
         rest = &rest[ingested.bytes..];
         match ingested.next {
             Next::More(_) => break None,
-            Next::Flush => node.shard.flush(),
+            Next::Flush | Next::Check(_) => node.shard.flush(),
             Next::Close(reason) => break Some(reason),
         }
     };

@@ -18,6 +18,7 @@ pub(crate) fn page(query: &Query, source: &dyn SnapshotSource) -> Result<(PageRe
     let unused = query.flag("unused")?;
     let page_header = source.page_header();
     let accounts = match &query.accounts[..] {
+        [] if !unused => source.accounts_in_use(),
         [] => source.accounts(),
         named => named.iter().filter_map(|name| source.account(name)).collect(),
     };

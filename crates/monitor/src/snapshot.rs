@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
+use crate::leafz::LeafSnapshot;
 use crate::routez::{ClusterConfig, RouteSnapshot};
 use jiff::{Timestamp, tz::TimeZone};
 use myelin_wire::peer::info::SubjectFilter;
@@ -53,6 +54,11 @@ pub trait SnapshotSource: Send + Sync {
     /// All accounts, in the order of their names in [`account_names`](Self::account_names). Cheaper
     /// than asking for one after the other.
     fn accounts(&self) -> Vec<AccountSnapshot>;
+
+    /// Accounts with connections, in the same order. May give others too, which costs their copies.
+    fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
+        self.accounts()
+    }
 
     /// The clients of an account that are connected now, or those of all (`""`), in any order. May
     /// give others too, but that costs their copies.
@@ -119,7 +125,12 @@ pub trait SnapshotSource: Send + Sync {
         HashMap::new()
     }
 
-    /// Links to other servers.
+    /// Links with leaf nodes and hubs.
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        Vec::new()
+    }
+
+    /// Links to the other servers of the cluster.
     fn routes(&self) -> Vec<RouteSnapshot> {
         Vec::new()
     }

@@ -48,6 +48,7 @@ mod cluster;
 mod http;
 mod jetstream;
 mod lame_duck;
+mod leaf;
 mod lifecycle;
 mod listener;
 mod logging;

@@ -1,5 +1,7 @@
 //! The life of the server: start, serve, lame duck, end.
 
+mod addresses;
+mod control;
 mod log;
 
 use crate::http::{self, Scheme};
@@ -9,15 +11,16 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
-use crate::shard::{LOOKUPS, Mail, Mailbox, Permits, ShardThread};
+use crate::shard::{Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{
-    banner, cluster, jetstream, lame_duck, listener, os_error, pidfile, ports, resolver, setup, tls,
+    banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
+use control::Control;
 use log::BrokerLog;
 use myelin_auth::callout::ServerKeys;
 use myelin_broker::{Broker, LinkTerms};
@@ -31,21 +34,17 @@ use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
+pub(crate) use addresses::BoundAddresses;
 pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 pub(crate) const API_LEVEL: i32 = 5;
-
-/// Threads for what may take long (removals, files), beside one per core for bcrypt and one for
-/// handshakes.
-const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
 #[derive(Debug)]
@@ -105,13 +104,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
 }
 
 fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
-    let control = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(2 * process::cores() + LOOKUPS + BLOCKING_THREADS)
-        .thread_name("control")
-        .enable_all()
-        .build()
-        .map_err(failed("cannot start threads"))?;
+    let control = Control::start().map_err(failed("cannot start threads"))?;
     let signals = {
         let _inside = control.enter();
         Signals::install().map_err(failed("cannot handle signals"))?
@@ -133,12 +126,12 @@ pub(crate) struct Server {
     pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
-    pub(crate) ports_file: Option<PathBuf>,
     pub(crate) jetstream: Option<jetstream::Running>,
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
+    pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
     system: SystemServices,
     accepting: JoinHandle<()>,
 }
@@ -150,21 +143,11 @@ struct SystemServices {
     orders: UnboundedReceiver<Reloaded>,
 }
 
-/// Addresses on which the server listens.
-#[derive(Clone, Copy)]
-pub(crate) struct BoundAddresses {
-    pub(crate) client: SocketAddr,
-    /// Where monitoring is served, and how.
-    pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
-    /// Where WebSocket is spoken.
-    pub(crate) websocket: Option<SocketAddr>,
-}
-
 impl Server {
-    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
+    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Control) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let links = cluster::terms(options).map_err(StartError::new)?;
+        let links = leaf::check(options).and_then(|()| cluster::terms(options)).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
@@ -189,9 +172,7 @@ impl Server {
             monitor_tls.clone().map(|terms| http::Security { terms, permits: permits.clone() });
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
-        if let Some(running) = &jetstream {
-            show_jetstream(running, options, &broker, &monitor);
-        }
+        jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
         observe_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         show_mail(&mailboxes, &monitor);
@@ -200,10 +181,7 @@ impl Server {
         let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &permits, log)
             .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
-        let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
-        if options.server.proxy_protocol {
-            log.info("PROXY protocol enabled for client connections");
-        }
+        let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
         monitor.set_addresses(Addresses {
@@ -226,26 +204,27 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
+        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
+            .map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
-        if let Some(offer) = client_tls.get() {
-            announce_tls(&offer, log);
-        }
+        client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
+        let addresses = BoundAddresses::new(address, monitoring, websocket_address);
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
             broker,
             shards,
             monitor,
-            addresses: BoundAddresses { client: address, monitoring, websocket: websocket_address },
+            addresses,
             client_tls,
             ocsp,
             monitor_tls,
-            ports_file: None,
             jetstream,
             resolver,
             websocket,
             cluster,
+            leaf_nodes,
             system,
             accepting,
         };
@@ -266,15 +245,16 @@ impl Server {
             monitoring: self.addresses.monitoring.map(|(scheme, at)| (scheme.name(), at)),
             cluster: self.cluster.as_ref().map(|cluster| (of_links, cluster.address)),
             websocket,
+            leaf_nodes: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|at| ("nats", at)),
         };
         let written = ports::write(directory, &listeners);
-        self.ports_file = written.map_err(|error| self.log.error(error)).ok();
+        self.addresses.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
     /// Handles signals until one of them ends the server. This runs on the main thread, not on the
     /// runtime's: a reload may read files and open a log here, and holds up nothing but the next
     /// signal.
-    fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
+    fn serve(mut self, control: &Control, mut signals: Signals, read_again: ReadAgain<'_>) {
         let revoked = self.ocsp.end();
         control.block_on(async {
             loop {
@@ -347,6 +327,7 @@ impl Server {
         if let Some(system) = self.system.running {
             system.stop();
         }
+        self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
@@ -360,7 +341,7 @@ impl Server {
         if let Some(jetstream) = self.jetstream {
             jetstream.stop(&self.log);
         }
-        if let Some(path) = &self.ports_file {
+        if let Some(path) = &self.addresses.ports_file {
             ports::remove(path);
         }
         self.ocsp.save();
@@ -404,6 +385,9 @@ fn new_broker(
 /// Gives the broker what clusters need of it, and a name to the cluster where the options have
 /// none: then that is made up.
 fn form_cluster(broker: &Broker, links: Option<LinkTerms>, options: &Options) -> bool {
+    if leaf::is_wanted(options) {
+        broker.form_leaf_nodes();
+    }
     let is_dynamic = links.is_some() && options.cluster.name.is_none();
     if let Some(links) = links {
         broker.form_cluster(links);
@@ -684,6 +668,15 @@ fn advertise(options: &Options, broker: &Broker, port: u16) -> Result<(), StartE
     })?;
     broker.update_info(|info| (info.host, info.port) = advertised);
     Ok(())
+}
+
+fn listen_for_clients(options: &Options, log: &Logger) -> Result<TcpListener, StartError> {
+    let server = &options.server;
+    let listener = listen(&server.host, server.port.to_bind(), "client connections", log)?;
+    if server.proxy_protocol {
+        log.info("PROXY protocol enabled for client connections");
+    }
+    Ok(listener)
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {

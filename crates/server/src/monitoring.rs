@@ -8,11 +8,14 @@ mod accounts;
 mod configured;
 mod connections;
 mod jetstream;
+mod queues;
+
+pub(crate) use queues::Count;
 
 use crate::http::RequestCounts;
 use crate::jetstream::Current;
 use crate::logging::Logger;
-use crate::ocsp;
+use crate::ocsp::OcspCache;
 use crate::process::{self, Meter};
 use crate::supervise::{self, SupervisedPart};
 use configured::Configured;
@@ -21,20 +24,22 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
+use myelin_mesh::leaf::LeafNodes;
 use myelin_monitor::{
-    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LinkCounts, PageHeader,
-    Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
-    SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
+    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LeafSnapshot, LinkCounts,
+    PageHeader, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
+    SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
+use queues::{WatchedQueues, queue};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// The ports that were bound and are shown so.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,14 +58,12 @@ pub(crate) struct Monitor {
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
     jetstream: Arc<Current>,
-    ocsp: OnceLock<Arc<ocsp::Current>>,
+    ocsp: OnceLock<Arc<OcspCache>>,
     /// The cluster and the port for routes.
     cluster: OnceLock<(Arc<Mesh>, u16)>,
-    queues: Mutex<Vec<(Cow<'static, str>, Count)>>,
+    leaf_nodes: OnceLock<Arc<LeafNodes>>,
+    queues: WatchedQueues,
 }
-
-/// Counts what waits in a queue.
-pub(crate) type Count = Box<dyn Fn() -> usize + Send + Sync>;
 
 impl Monitor {
     /// To be called inside the control runtime, which keeps `meter` going.
@@ -82,13 +85,14 @@ impl Monitor {
             jetstream: Arc::default(),
             ocsp: OnceLock::new(),
             cluster: OnceLock::new(),
-            queues: Mutex::default(),
+            leaf_nodes: OnceLock::new(),
+            queues: WatchedQueues::default(),
         })
     }
 
     /// Shows a queue between threads from now on.
     pub(crate) fn watch_queue(&self, name: impl Into<Cow<'static, str>>, count: Count) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name.into(), count));
+        self.queues.add(name.into(), count);
     }
 
     /// Shows another configuration from now on, loaded at this moment.
@@ -104,6 +108,11 @@ impl Monitor {
     /// Says which ports were bound, once they are.
     pub(crate) fn set_addresses(&self, addresses: Addresses) {
         let _ = self.addresses.set(addresses);
+    }
+
+    /// Shows leaf nodes and hubs from now on.
+    pub(crate) fn set_leaf_nodes(&self, nodes: Arc<LeafNodes>) {
+        let _ = self.leaf_nodes.set(nodes);
     }
 
     /// Shows the cluster from now on.
@@ -123,7 +132,7 @@ impl Monitor {
     }
 
     /// Shows the cache of OCSP from now on.
-    pub(crate) fn set_ocsp(&self, cache: Arc<ocsp::Current>) {
+    pub(crate) fn set_ocsp(&self, cache: Arc<OcspCache>) {
         let _ = self.ocsp.set(cache);
     }
 
@@ -142,6 +151,12 @@ impl Monitor {
         let jetstream = running.is_some_and(|running| jetstream::is_enabled(&running, account.name()));
         let snapshot = accounts::with_claims(accounts::snapshot(account, moved, since), &self.broker);
         AccountSnapshot { jetstream, ..snapshot }
+    }
+
+    fn account_snapshots(&self, is_wanted: impl Fn(&Account) -> bool) -> Vec<AccountSnapshot> {
+        let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
+        let accounts = accounts::ordered(&self.broker, is_wanted);
+        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
     }
 
     fn identity(&self) -> ServerIdentity {
@@ -192,10 +207,10 @@ impl Monitor {
         }
     }
 
-    /// Subscriptions of clients here, and of other servers.
+    /// Subscriptions of clients and of the server itself here, and of other servers.
     fn subscriptions(&self) -> usize {
         let accounts = self.broker.accounts();
-        accounts.iter().map(|account| account.subscriptions() + account.remote_subscriptions().0).sum()
+        accounts.iter().map(|account| accounts::subscriptions(account).0).sum()
     }
 
     fn traffic(&self) -> Traffic {
@@ -208,6 +223,7 @@ impl Monitor {
             total_connections,
             in_msgs,
             in_bytes,
+            leafnodes: self.leaf_nodes.get().map_or(0, |nodes| nodes.links().len()),
             routes: mesh.map_or(0, |mesh| mesh.links().len()),
             remotes: mesh.map_or(0, |mesh| mesh.servers()),
             in_client_msgs: in_msgs.saturating_sub(link_in),
@@ -218,7 +234,6 @@ impl Monitor {
             out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
             subscriptions: self.subscriptions() as u32,
-            ..Traffic::default()
         }
     }
 }
@@ -239,9 +254,10 @@ impl SnapshotSource for Monitor {
         let configured = self.configured();
         let counters = self.broker.counters();
         let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
-        let by_kind = |clients: &AtomicU64, routes: &AtomicU64| LinkCounts {
+        let by_kind = |clients: &AtomicU64, routes: &AtomicU64, leafs: &AtomicU64| LinkCounts {
             clients: clients.load(Relaxed),
             routes: routes.load(Relaxed),
+            leafs: leafs.load(Relaxed),
             ..LinkCounts::default()
         };
         ServerSnapshot {
@@ -257,8 +273,16 @@ impl SnapshotSource for Monitor {
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),
-            slow_consumers: by_kind(&counters.slow_consumers, &counters.slow_links),
-            stale_connections: by_kind(&counters.stale_connections, &counters.stale_links),
+            slow_consumers: by_kind(
+                &counters.slow_consumers,
+                &counters.slow_links,
+                &counters.slow_leaf_nodes,
+            ),
+            stale_connections: by_kind(
+                &counters.stale_connections,
+                &counters.stale_links,
+                &counters.stale_leaf_nodes,
+            ),
             http_req_stats: self.requests.snapshot(),
             active_accounts: self.broker.accounts().iter().filter(|a| a.connections() > 0).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),
@@ -274,7 +298,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn account_names(&self) -> Vec<String> {
-        accounts::ordered(&self.broker).iter().map(|account| account.name().to_owned()).collect()
+        accounts::ordered(&self.broker, |_| true).iter().map(|account| account.name().to_owned()).collect()
     }
 
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
@@ -285,9 +309,11 @@ impl SnapshotSource for Monitor {
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {
-        let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
-        let accounts = accounts::ordered(&self.broker);
-        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
+        self.account_snapshots(|_| true)
+    }
+
+    fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
+        self.account_snapshots(|account| account.connections() > 0)
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
@@ -323,6 +349,7 @@ impl SnapshotSource for Monitor {
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {
         for account in accounts::selected(&self.broker, account) {
             account.for_each_subscription(|sub| visit(connections::subscription(sub, account.name())));
+            account.for_each_own(|subject| visit(connections::own_subscription(subject, account.name())));
         }
     }
 
@@ -396,6 +423,13 @@ impl SnapshotSource for Monitor {
         found
     }
 
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        let links = self.leaf_nodes.get().map(|nodes| nodes.links()).unwrap_or_default();
+        let mut leafs: Vec<_> = links.iter().map(|link| connections::leaf_node(link)).collect();
+        leafs.sort_by_key(|leaf| leaf.id);
+        leafs
+    }
+
     fn routes(&self) -> Vec<RouteSnapshot> {
         let links = self.cluster.get().map(|(mesh, _)| mesh.links()).unwrap_or_default();
         let mut routes: Vec<_> = links.iter().map(|link| connections::route(link)).collect();
@@ -405,12 +439,7 @@ impl SnapshotSource for Monitor {
 
     /// Compat: under the names of the reference's queues, as far as there is something like them.
     fn queues(&self) -> Vec<QueueSnapshot> {
-        let queue =
-            |name: String, pending: usize| QueueSnapshot { name, pending: pending as u64, in_progress: 0 };
-        let watched = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut queues: Vec<_> =
-            watched.iter().map(|(name, count)| queue(name.clone().into_owned(), count())).collect();
-        drop(watched);
+        let mut queues = self.queues.snapshot();
         for account in self.jetstream.get().iter().flat_map(|jetstream| jetstream.accounts()) {
             let name = account.account().name();
             let streams = account.streams();

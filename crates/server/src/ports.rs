@@ -16,6 +16,7 @@ pub(crate) struct Listeners {
     pub(crate) monitoring: Option<Listener>,
     pub(crate) cluster: Option<Listener>,
     pub(crate) websocket: Option<Listener>,
+    pub(crate) leaf_nodes: Option<Listener>,
 }
 
 /// Writes `<executable>_<pid>.ports` into `dir` and returns its path, for [`remove`] at the end.
@@ -24,9 +25,15 @@ pub(crate) struct Listeners {
 /// When the folder does not exist or cannot be written; the text is for the log.
 pub(crate) fn write(dir: &Path, listeners: &Listeners) -> Result<PathBuf, String> {
     let path = dir.join(format!("{}_{}.ports", process::called(), std::process::id()));
-    let Listeners { client, monitoring, cluster, websocket } = *listeners;
+    let Listeners { client, monitoring, cluster, websocket, leaf_nodes } = *listeners;
     let mut ports = json!({ "nats": [url(client)] });
-    for (name, listener) in [("monitoring", monitoring), ("cluster", cluster), ("websocket", websocket)] {
+    let others = [
+        ("monitoring", monitoring),
+        ("cluster", cluster),
+        ("websocket", websocket),
+        ("leafnodes", leaf_nodes),
+    ];
+    for (name, listener) in others {
         if let Some(listener) = listener {
             ports[name] = json!([url(listener)]);
         }
@@ -68,13 +75,14 @@ mod tests {
                 monitoring: Some(("http", ([127, 0, 0, 2], 8222).into())),
                 cluster: Some(("tls", ([0, 0, 0, 0], 6222).into())),
                 websocket: Some(("wss", ([0, 0, 0, 0], 443).into())),
+                leaf_nodes: Some(("nats", ([0, 0, 0, 0], 7422).into())),
             },
         )
         .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             text,
-            r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"],"cluster":["tls://127.0.0.1:6222"],"websocket":["wss://127.0.0.1:443"]}"#
+            r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"],"cluster":["tls://127.0.0.1:6222"],"websocket":["wss://127.0.0.1:443"],"leafnodes":["nats://127.0.0.1:7422"]}"#
         );
         remove(&path);
         assert!(!path.exists());

@@ -222,7 +222,7 @@ impl Server {
             self.write_pid_file();
         }
         if ports_file_moves {
-            self.ports_file.take().iter().for_each(|path| ports::remove(path));
+            self.addresses.ports_file.take().iter().for_each(|path| ports::remove(path));
             self.write_ports_file();
         }
     }

@@ -178,7 +178,7 @@ fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
         password: StoredSecret::parse(user.password.reveal()),
         account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
-        connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
+        connection_types: user.connection_types.iter().copied().collect(),
         proxy_required: user.proxy_required,
     })
 }
@@ -188,7 +188,7 @@ fn nkey_user(user: &options::NkeyUserOptions) -> Result<NkeyUser, InvalidRule> {
         nkey: user.nkey.clone(),
         account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
-        connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
+        connection_types: user.connection_types.iter().copied().collect(),
         proxy_required: user.proxy_required,
     })
 }
@@ -214,18 +214,6 @@ fn trust(options: &Options) -> Option<Trust> {
         .with_sentinel(sentinel)
         .with_pinned(pinned);
     Some(trust)
-}
-
-fn connection_type(from: options::ConnectionType) -> ConnectionType {
-    match from {
-        options::ConnectionType::Standard => ConnectionType::Standard,
-        options::ConnectionType::Websocket => ConnectionType::Websocket,
-        options::ConnectionType::Leafnode => ConnectionType::Leafnode,
-        options::ConnectionType::LeafnodeWs => ConnectionType::LeafnodeWs,
-        options::ConnectionType::Mqtt => ConnectionType::Mqtt,
-        options::ConnectionType::MqttWs => ConnectionType::MqttWs,
-        options::ConnectionType::InProcess => ConnectionType::InProcess,
-    }
 }
 
 fn permissions(from: &options::Permissions) -> Result<Permissions, InvalidRule> {

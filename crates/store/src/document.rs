@@ -106,9 +106,7 @@ impl DocumentFormat {
     pub(crate) fn read(&self, disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Damage> {
         let file = disk.open(path)?;
         let length = file.len()?;
-        if length > u64::from(u32::MAX) {
-            return Err(Damage::Content(self.what));
-        }
+        let length = u32::try_from(length).map_err(|_| Damage::Content(self.what))?;
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);

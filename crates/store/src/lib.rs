@@ -53,10 +53,14 @@
 //! - What is taken out of a store of nats-server: `natsfiles/`, `streams/src/backup/import.rs`,
 //!   `cli/src/store/import.rs`.
 
+// What is on disk has numbers of other widths than memory: `lengths.rs`.
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 pub mod base;
 pub mod cipher;
 pub mod consumer;
 pub mod damage;
+#[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 pub mod index;
 pub mod journal;
 pub mod keys;
@@ -66,18 +70,23 @@ pub mod pack;
 pub mod ranges;
 pub mod record;
 pub mod segment;
+#[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 pub mod verify;
 
+#[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 mod append_file;
 mod config;
 mod document;
 mod flipped;
 mod id;
+#[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 mod jobs;
+mod lengths;
 mod recovery;
 mod register;
 pub mod repair;
 mod store;
+#[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 mod stream;
 mod watermarks;
 

@@ -7,7 +7,7 @@ mod interest;
 mod pattern;
 mod transform;
 
-pub use interest::{EpochStamp, Interest, Matched, Member, QueueGroup, Subscribed};
+pub use interest::{EpochStamp, Interest, Matched, Member, QueueGroup, Sought, Subscribed};
 pub use pattern::{
     has_empty_token, has_wildcard, intersection, is_literal, is_subset, is_valid_pattern, is_well_formed,
     matches, overlaps, token_count,

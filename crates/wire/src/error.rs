@@ -234,6 +234,14 @@ pub enum CloseReason {
     MissingAccount,
     /// More interest than one link may bring.
     MaximumSubscriptions,
+    /// The leaf node has made another link in place of this one.
+    DuplicateLeafNode,
+    /// The peer's cluster has the name of this one, and they are to be linked as leaf node and hub.
+    ClusterNamesIdentical,
+    /// The leaf node's server is too old.
+    MinimumVersionRequired,
+    /// A gateway on the port of leaf nodes.
+    WrongGateway,
     /// A bug: a panic while handling this connection's bytes.
     InternalError,
 }
@@ -273,6 +281,10 @@ impl CloseReason {
             Self::DuplicateServerName => "Duplicate Server Name",
             Self::MissingAccount => "Missing Account",
             Self::MaximumSubscriptions => "Maximum Subscriptions Exceeded",
+            Self::DuplicateLeafNode => "Duplicate Remote LeafNode Connection",
+            Self::ClusterNamesIdentical => "Cluster Names Identical",
+            Self::MinimumVersionRequired => "Minimum Version Required",
+            Self::WrongGateway => "Wrong Gateway",
             Self::InternalError => "Internal Error",
         }
     }

@@ -182,7 +182,7 @@ pub(crate) fn word_len(line: &[u8]) -> Option<usize> {
 ///
 /// Perf: eight bytes at a time; subjects and inboxes have 10 to 40.
 #[inline(always)]
-fn up_to_blank(line: &[u8]) -> Option<usize> {
+pub(crate) fn up_to_blank(line: &[u8]) -> Option<usize> {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     let mut at = 0;
     while let Some(eight) = line[at..].first_chunk::<8>() {

@@ -101,8 +101,7 @@ impl House {
         self.peers[WITNESS].pipe.rewind();
     }
 
-    /// Nothing of the guests stays, so that libFuzzer finds as many allocations as releases after
-    /// an input and need not look for leaks.
+    /// Nothing of the guests stays, so that as much memory is freed after an input as it took.
     pub(super) fn clear(&mut self) {
         self.peers.truncate(WITNESS + 1);
     }

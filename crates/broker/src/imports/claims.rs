@@ -1,11 +1,9 @@
 //! Exports, imports and mappings of an account's token, in the broker's terms.
 
 use super::{
-    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig, ResponseType,
-    ServiceExport, ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
+    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
-use crate::account::AccountLimits;
-use crate::message_trace::TraceDestination;
 use myelin_auth::jwt::{self, ExportType};
 use myelin_auth::operator::TrustedAccount;
 use myelin_subject::{Mappings, WeightedDestination, is_literal, is_subset, prefixed};
@@ -25,6 +23,7 @@ impl AccountConfig {
             limits: AccountLimits {
                 max_connections: number(limits.connections),
                 max_subscriptions: number(limits.subscriptions),
+                max_leaf_nodes: number(limits.leaf_nodes),
                 max_payload: limits.payload,
             },
             exports: claims.exports.iter().filter_map(export).collect(),

@@ -4,9 +4,6 @@
 //! an import that nobody offers, or that this account must not have, is there and does nothing (see
 //! `link`).
 
-use super::latency::LatencyConfig;
-use crate::account::AccountLimits;
-use crate::message_trace::TraceDestination;
 use myelin_subject::Mappings;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +34,37 @@ impl AccountConfig {
     /// An account that has a name and nothing else.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
+/// Limits of an account; `None` is unlimited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccountLimits {
+    /// Client connections at once, on all servers of the cluster together.
+    pub max_connections: Option<usize>,
+    /// Subscriptions of each connection at once.
+    pub max_subscriptions: Option<usize>,
+    /// Leaf nodes and hubs at once.
+    pub max_leaf_nodes: Option<usize>,
+    /// Largest payload in bytes, below the server's own limit.
+    pub max_payload: Option<u32>,
+}
+
+/// Where an account has messages reported that other systems trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceDestination {
+    /// A subject without wildcards.
+    pub subject: String,
+    /// Of a hundred messages, so many; 100 are all.
+    pub sampling: u8,
+}
+
+impl TraceDestination {
+    /// Whether a message is one of those. `drawn` is a number below 100.
+    ///
+    /// Compat: of a hundred it is one more.
+    pub(crate) fn samples(&self, drawn: u64) -> bool {
+        self.sampling >= 100 || drawn <= u64::from(self.sampling)
     }
 }
 
@@ -79,6 +107,16 @@ pub enum ResponseType {
     Streamed,
     /// One in pieces; an empty one is the last.
     Chunked,
+}
+
+/// How a service is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatencyConfig {
+    /// Where reports go, in the exporting account.
+    pub subject: String,
+    /// Of a hundred requests, how many are measured; 0: only those whose headers ask for it, as
+    /// they may in any case.
+    pub sampling: u8,
 }
 
 /// An exported service.

@@ -9,9 +9,10 @@
 //! Budget: a request that is not measured costs a look at the last two bytes of its reply.
 
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// End of the reply of a request that another server measures.
@@ -24,10 +25,6 @@ const MOST: usize = 64 * 1024;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Time for the other part to come. Compat: the reference waits for ever, and reports nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Whether another server measures the request with this reply.
 #[inline]

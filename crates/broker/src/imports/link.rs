@@ -1,26 +1,34 @@
-//! Imports that hold: what one account takes from another that offers it.
+//! Imports that hold: what one account takes from another that offers it, and who waits for answers
+//! to the requests that go by them.
 //!
 //! Whether an import is allowed is decided here, from both accounts' configurations, whenever one
 //! of them changes. One that is not allowed is no link, whoever wrote it down.
 
 use super::config::{
-    Access, AccountConfig, Export, ResponseType, ServiceExport, ServiceImport, StreamImport,
+    Access, AccountConfig, Export, LatencyConfig, ResponseType, ServiceExport, ServiceImport, StreamImport,
 };
-use super::latency::LatencyConfig;
-use super::naming::{ImportNames, Naming};
+use super::measuring::Cause;
+use super::naming::{ImportNames, ImportedStream, Naming};
+use super::replies::{AwaitedAnswers, AwaitedReplies, AwaitsAnswer};
 use crate::account::Account;
-use myelin_subject::{has_wildcard, intersection, is_subset, is_valid_pattern};
+use crate::conn::Conn;
+use myelin_subject::{has_wildcard, is_subset, is_valid_pattern};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A requester has to have waited for so long before anybody looks whether it still does.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A requester whose request is measured has to have waited for so long before anybody looks
+/// whether it still does: the service is told when it does not.
+const MEASURED_PATIENCE: Duration = Duration::from_secs(1);
+/// Time for other servers to tell what became of a traced request.
+const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A stream that an account imports.
 pub(crate) struct StreamLink {
     /// Weak: its shadows stand in the exporter's index.
     pub(crate) exporter: Weak<Account>,
-    /// Name of the account that imports.
-    importer: Box<str>,
-    import: StreamImport,
-    names: ImportNames,
+    pub(crate) stream: Arc<ImportedStream>,
 }
 
 impl StreamLink {
@@ -36,50 +44,18 @@ impl StreamLink {
         {
             return None;
         }
-        let names = ImportNames::of_stream(&import.subject, &import.to).ok()?;
-        let (exporter, importer) = (Arc::downgrade(exporter), importer.into());
-        Some(Self { exporter, importer, import: import.clone(), names })
-    }
-
-    /// Translates `pattern`, to which somebody subscribes here, into the pattern there, if there is
-    /// anything.
-    pub(crate) fn reach(&self, pattern: &[u8]) -> Option<Vec<u8>> {
-        let both = intersection(pattern, &self.names.here)?;
-        match &self.names.outward {
-            Some(outward) => Some(outward.name(&both).into_owned()),
-            // Too much, but whoever does not want it does not get it either.
-            None => Some(self.import.subject.as_bytes().to_vec()),
-        }
-    }
-
-    /// The name here.
-    pub(crate) fn naming(&self) -> &Naming {
-        &self.names.inward
-    }
-
-    /// Whether what is [reached](Self::reach) is nothing but what was asked for.
-    pub(crate) fn is_exact(&self) -> bool {
-        self.names.outward.is_some()
-    }
-
-    /// Name of the account that imports.
-    pub(crate) fn importer(&self) -> &str {
-        &self.importer
-    }
-
-    /// Whether traces come along.
-    pub(crate) fn allows_trace(&self) -> bool {
-        self.import.allow_trace
+        let stream = Arc::new(ImportedStream::new(import, importer)?);
+        Some(Self { exporter: Arc::downgrade(exporter), stream })
     }
 
     /// Whether it comes of this import.
     pub(super) fn is_of(&self, import: &StreamImport) -> bool {
-        self.import == *import
+        self.stream.import == *import
     }
 
     /// Whether nothing about it has changed.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.import == other.import && self.exporter.ptr_eq(&other.exporter)
+        self.stream.import == other.stream.import && self.exporter.ptr_eq(&other.exporter)
     }
 }
 
@@ -164,6 +140,78 @@ impl ServiceLink {
     /// Whether nothing about it has changed.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.import == other.import && self.export == other.export && self.exporter.id == other.exporter.id
+    }
+}
+
+/// Response that a service owes, with the requester that waits for it.
+#[derive(Clone)]
+pub(crate) struct Awaited {
+    /// By which the request came.
+    pub(crate) link: Arc<ServiceLink>,
+    /// The account in which somebody waits, and where.
+    pub(crate) requester: Arc<Account>,
+    pub(crate) reply: Box<[u8]>,
+    /// When the last message came, the request being the first.
+    pub(crate) since: Instant,
+    /// Facts for a report on the latency, if there is to be one.
+    pub(crate) tracked: Option<Arc<Tracked>>,
+    /// Other servers send there what became of the traced request, each of them once.
+    pub(crate) is_trace: bool,
+}
+
+/// A request that is measured.
+pub(crate) struct Tracked {
+    /// Connection that asks.
+    pub(crate) conn: Arc<Conn>,
+    /// Because of which headers.
+    pub(crate) cause: Cause,
+}
+
+/// A measured request that was answered: the requester's part of a report.
+pub(crate) struct AnsweredRequest {
+    pub(crate) link: Arc<ServiceLink>,
+    pub(crate) requester: Arc<Account>,
+    pub(crate) tracked: Arc<Tracked>,
+    pub(crate) asked: Instant,
+    pub(crate) answered: Instant,
+}
+
+impl AwaitsAnswer for Awaited {
+    fn is_over(&self, now: Instant) -> bool {
+        let most = if self.is_trace { TRACE_PATIENCE } else { self.link.threshold };
+        now.saturating_duration_since(self.since) >= most
+    }
+
+    fn has_patience(&self, now: Instant) -> bool {
+        let patience = if self.tracked.is_some() { MEASURED_PATIENCE } else { PATIENCE };
+        now.saturating_duration_since(self.since) >= patience
+    }
+
+    fn is_there(&self) -> bool {
+        self.requester.has_interest(&self.reply)
+    }
+
+    fn is_measured(&self) -> bool {
+        self.tracked.is_some()
+    }
+
+    fn answers(&self) -> AwaitedAnswers {
+        match self.is_trace {
+            true => AwaitedAnswers::All,
+            false if self.link.is_singleton() => AwaitedAnswers::One,
+            false => AwaitedAnswers::Many,
+        }
+    }
+
+    fn answered(&mut self, now: Instant) {
+        self.since = now;
+    }
+}
+
+impl AwaitedReplies<Awaited> {
+    /// Account that waits at `subject`, and its own reply subject.
+    pub(crate) fn waiting(&self, subject: &[u8]) -> Option<(Arc<Account>, Box<[u8]>)> {
+        self.with_waiting(subject, |awaited| (Arc::clone(&awaited.requester), awaited.reply.clone()))
     }
 }
 

@@ -38,6 +38,7 @@ mod info;
 mod latency;
 mod latency_parts;
 mod link;
+mod measuring;
 mod naming;
 mod replies;
 mod shadow_bindings;
@@ -45,27 +46,27 @@ mod system;
 
 pub(crate) use claims::{is_activated, next_turn};
 pub use config::{
-    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
-    ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, LatencyConfig,
+    ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
-pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
-pub use latency::LatencyConfig;
-pub(crate) use latency::{Cause, Measured, Outcome, Responder, report, told};
+pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo};
+pub(crate) use latency::{Measured, Responder, report, told};
 pub(crate) use latency_parts::{LatencyParts, RemoteRequests, SecondPart, is_measured, suffix, told_at};
-pub(crate) use link::{ServiceLink, StreamLink};
-pub(crate) use replies::{AnsweredRequest, Awaited, AwaitedReplies, Ticket, Tracked, UnansweredRequest};
+pub(crate) use link::{AnsweredRequest, Awaited, ServiceLink, StreamLink, Tracked};
+pub(crate) use measuring::{Cause, Outcome};
+pub(crate) use naming::ImportedStream;
+pub(crate) use replies::{AwaitedReplies, Ticket, UnansweredRequest};
 pub(crate) use shadow_bindings::ShadowService;
 pub(crate) use system::furnish;
 
 use self::shadow_bindings::ShadowBindings;
 use crate::account::Account;
 use crate::cluster::Cluster;
-use crate::conn::lock;
-use crate::service::{Binding, ServiceTarget};
-use crate::shard::Shard;
+use crate::service::{Binding, ServiceShard, ServiceTarget};
 use crate::subscription::Subscription;
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use myelin_subject::{Subscribed, is_subset};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -86,7 +87,7 @@ pub(crate) struct ImportsAndExports {
     /// The services that are imported.
     services: Mutex<Vec<Arc<Binding>>>,
     /// Responses that this account's services owe to others.
-    pub(crate) replies: AwaitedReplies,
+    pub(crate) replies: AwaitedReplies<Awaited>,
     /// Requests from other servers, which measure them.
     pub(crate) remote_requests: RemoteRequests,
 }
@@ -96,35 +97,36 @@ pub(crate) struct ImportsAndExports {
 struct Streams {
     links: Vec<Arc<StreamLink>>,
     /// By the address of the subscription that they are shadows of.
-    shadows: HashMap<usize, Vec<Arc<Subscription>>>,
+    shadows: HashMap<usize, Vec<Shadow>>,
+}
+
+/// A shadow of a subscription, in the index of the account from which `link` imports.
+#[derive(Clone)]
+struct Shadow {
+    link: Arc<StreamLink>,
+    sub: Arc<Subscription>,
 }
 
 /// A shadow that came or went, and the account where.
 type Moved = (Arc<Account>, Arc<Subscription>);
 
 impl Streams {
-    /// Gives a subscription of `home` its shadows for those of `links` for which it has none.
-    fn cast(
-        &mut self,
-        home: &Arc<Account>,
-        sub: &Arc<Subscription>,
-        links: &[Arc<StreamLink>],
-        moved: &mut Vec<Moved>,
-    ) {
+    /// Gives a subscription its shadows for those of `links` for which it has none.
+    fn cast(&mut self, sub: &Arc<Subscription>, links: &[Arc<StreamLink>], moved: &mut Vec<Moved>) {
         let place = Arc::as_ptr(sub).addr();
         for link in links {
-            let has_one =
-                |shadow: &Arc<Subscription>| shadow.import().is_some_and(|import| Arc::ptr_eq(import, link));
+            let has_one = |shadow: &Shadow| Arc::ptr_eq(&shadow.link, link);
             if self.shadows.get(&place).is_some_and(|shadows| shadows.iter().any(has_one)) {
                 continue;
             }
-            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.reach(sub.subject())) else {
+            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.stream.reach(sub.subject()))
+            else {
                 continue;
             };
-            let shadow = Arc::new(Subscription::shadow(sub, home, link, &subject));
+            let shadow = Arc::new(Subscription::shadow(sub, &link.stream, &subject));
             exporter.insert(&shadow);
             moved.push((exporter, Arc::clone(&shadow)));
-            self.shadows.entry(place).or_default().push(shadow);
+            self.shadows.entry(place).or_default().push(Shadow { link: Arc::clone(link), sub: shadow });
         }
     }
 
@@ -143,9 +145,7 @@ impl Streams {
             }
         }
         self.shadows.retain(|_, shadows| {
-            let stays = |shadow: &Arc<Subscription>| {
-                shadow.import().is_some_and(|import| links.iter().any(|link| Arc::ptr_eq(link, import)))
-            };
+            let stays = |shadow: &Shadow| links.iter().any(|link| Arc::ptr_eq(link, &shadow.link));
             let (kept, gone): (Vec<_>, Vec<_>) = shadows.drain(..).partition(stays);
             moved.extend(gone.into_iter().filter_map(remove));
             *shadows = kept;
@@ -157,13 +157,13 @@ impl Streams {
     }
 }
 
-fn remove(shadow: Arc<Subscription>) -> Option<Moved> {
-    let exporter = shadow.import()?.exporter.upgrade()?;
-    exporter.take_out(&shadow);
-    Some((exporter, shadow))
+fn remove(shadow: Shadow) -> Option<Moved> {
+    let exporter = shadow.link.exporter.upgrade()?;
+    exporter.take_out(&shadow.sub);
+    Some((exporter, shadow.sub))
 }
 
-fn notify_watches(moved: &[Moved], mut shard: Option<&mut Shard>) {
+fn notify_watches(moved: &[Moved], mut shard: Option<&mut ServiceShard>) {
     for (account, shadow) in moved {
         account.notify_watches(shadow.subject(), shard.as_deref_mut());
     }
@@ -280,7 +280,7 @@ impl Account {
     pub fn hears_of(&self, exporter: &Arc<Self>, subject: &[u8]) -> bool {
         let streams = lock(&self.imports.streams);
         let is_from = |link: &Arc<StreamLink>| std::ptr::eq(link.exporter.as_ptr(), Arc::as_ptr(exporter));
-        streams.links.iter().any(|link| is_from(link) && link.reach(subject).is_some())
+        streams.links.iter().any(|link| is_from(link) && link.stream.reach(subject).is_some())
     }
 
     /// Whether an import of its configuration is in force: its exporter is there and allows it.
@@ -298,7 +298,13 @@ impl Account {
     pub(crate) fn configure(&self, config: AccountConfig) {
         let (had_mappings, was_asked) = (self.imports.has_mappings(), self.imports.is_asked());
         self.set_limits(config.limits);
+        let before = self.imports.config();
         self.imports.set_config(config);
+        for (config, is_new) in [(before, false), (self.imports.config(), true)] {
+            config.mappings.destinations().for_each(|(source, _)| {
+                self.announced.only_leafs_changed(source.as_bytes(), is_new);
+            });
+        }
         if had_mappings || self.imports.has_mappings() || was_asked != self.imports.is_asked() {
             self.invalidate_all();
         }
@@ -376,7 +382,7 @@ impl Account {
                 self.interest.for_each(|sub| {
                     // Compat: what is imported is not exported any further.
                     if sub.import().is_none() {
-                        streams.cast(self, sub, &new, &mut moved);
+                        streams.cast(sub, &new, &mut moved);
                     }
                 });
             }
@@ -389,12 +395,12 @@ impl Account {
 
     /// A subscription has come: it may reach streams of other accounts.
     #[inline]
-    pub(crate) fn add_shadows(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+    pub(crate) fn add_shadows(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
             let mut streams = lock(&self.imports.streams);
             let links = streams.links.clone();
-            streams.cast(self, sub, &links, &mut moved);
+            streams.cast(sub, &links, &mut moved);
             drop(streams);
             notify_watches(&moved, shard);
         }
@@ -402,7 +408,7 @@ impl Account {
 
     /// A subscription has gone.
     #[inline]
-    pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+    pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
             lock(&self.imports.streams).take(sub, &mut moved);
@@ -417,8 +423,8 @@ impl Account {
         }
         let shadows = lock(&self.imports.streams).shadows.get(&Arc::as_ptr(sub).addr()).cloned();
         for shadow in shadows.iter().flatten() {
-            let exporter = shadow.import().and_then(|link| link.exporter.upgrade());
-            exporter.iter().for_each(|exporter| exporter.interest.touch(shadow));
+            let exporter = shadow.link.exporter.upgrade();
+            exporter.iter().for_each(|exporter| exporter.interest.touch(&shadow.sub));
         }
     }
 }

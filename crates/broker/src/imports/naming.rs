@@ -1,6 +1,7 @@
-//! Names of a subject of one account in another.
+//! Names of a subject of one account in another, and the imported streams that have such names.
 
-use myelin_subject::{Transform, TransformError, has_wildcard, numbered, starred};
+use super::config::StreamImport;
+use myelin_subject::{Transform, TransformError, has_wildcard, intersection, numbered, starred};
 use std::borrow::Cow;
 
 /// The name on the other side of an import.
@@ -85,6 +86,53 @@ impl ImportNames {
         let inward = Naming::Transformed(Box::new(Transform::reversible(there, &destination)?));
         let outward = outward(there, &destination).map(|transform| Naming::Transformed(Box::new(transform)));
         Ok(Self { here: starred(&destination).0.into_bytes().into(), inward, outward })
+    }
+}
+
+/// An imported stream, as a subscription that listens to it has to know it.
+pub(crate) struct ImportedStream {
+    /// Name of the account that imports.
+    importer: Box<str>,
+    pub(super) import: StreamImport,
+    names: ImportNames,
+}
+
+impl ImportedStream {
+    /// The stream of `import`, if its names are such that one leads to the other.
+    pub(super) fn new(import: &StreamImport, importer: &str) -> Option<Self> {
+        let names = ImportNames::of_stream(&import.subject, &import.to).ok()?;
+        Some(Self { importer: importer.into(), import: import.clone(), names })
+    }
+
+    /// Translates `pattern`, to which somebody subscribes here, into the pattern there, if there is
+    /// anything.
+    pub(crate) fn reach(&self, pattern: &[u8]) -> Option<Vec<u8>> {
+        let both = intersection(pattern, &self.names.here)?;
+        match &self.names.outward {
+            Some(outward) => Some(outward.name(&both).into_owned()),
+            // Too much, but whoever does not want it does not get it either.
+            None => Some(self.import.subject.as_bytes().to_vec()),
+        }
+    }
+
+    /// The name here.
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.names.inward
+    }
+
+    /// Whether what is [reached](Self::reach) is nothing but what was asked for.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.names.outward.is_some()
+    }
+
+    /// Name of the account that imports.
+    pub(crate) fn importer(&self) -> &str {
+        &self.importer
+    }
+
+    /// Whether traces come along.
+    pub(crate) fn allows_trace(&self) -> bool {
+        self.import.allow_trace
     }
 }
 

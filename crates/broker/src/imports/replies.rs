@@ -7,17 +7,15 @@
 //!
 //! Budget: a request and its answer take a lock each, one of [`PARTS`], for a look into a table.
 
-use super::latency::{Cause, Outcome};
 use super::latency_parts::is_measured;
-use super::link::ServiceLink;
-use crate::account::Account;
-use crate::conn::{Conn, lock};
+use super::measuring::Outcome;
 use crate::unguessable::Unguessable;
 use hashbrown::HashMap;
 use myelin_stdx::entropy::Entropy;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
 
 /// Locks over which requests are spread; a power of two.
 const PARTS: usize = 16;
@@ -30,13 +28,6 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// 62 to the power of [`TOKEN`].
 const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 
-/// A requester has to have waited for so long before anybody looks whether it still does.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A requester whose request is measured has to have waited for so long before anybody looks
-/// whether it still does: the service is told when it does not.
-const MEASURED_PATIENCE: Duration = Duration::from_secs(1);
-/// Time for other servers to tell what became of a traced request.
-const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 /// So many of them are looked at in one part of a sweep.
 const LOOKS: usize = 1024;
 /// Requests of one part at once. One more takes the place of another, which is not answered then.
@@ -44,72 +35,64 @@ const MOST: usize = 64 * 1024;
 /// After so many entries a sweep leaves the other parts to the next one.
 const SWEPT: usize = 16 * 1024;
 
-/// Response that a service owes, with the requester that waits for it.
-#[derive(Clone)]
-pub(crate) struct Awaited {
-    /// By which the request came.
-    pub(crate) link: Arc<ServiceLink>,
-    /// The account in which somebody waits, and where.
-    pub(crate) requester: Arc<Account>,
-    pub(crate) reply: Box<[u8]>,
-    /// When the last message came, the request being the first.
-    pub(crate) since: Instant,
-    /// Facts for a report on the latency, if there is to be one.
-    pub(crate) tracked: Option<Arc<Tracked>>,
-    /// Other servers send there what became of the traced request, each of them once.
-    pub(crate) is_trace: bool,
+/// Whoever waits for an answer, as far as the table has to know.
+pub(crate) trait AwaitsAnswer: Clone {
+    /// Whether the time for an answer is over.
+    fn is_over(&self, now: Instant) -> bool;
+
+    /// Whether it has waited for so long that somebody should look whether it still does.
+    fn has_patience(&self, now: Instant) -> bool;
+
+    /// Whether it still waits: whether anybody would receive an answer.
+    fn is_there(&self) -> bool;
+
+    /// Whether it is told how the request ended also if no answer came.
+    fn is_measured(&self) -> bool;
+
+    /// Answers that it takes.
+    fn answers(&self) -> AwaitedAnswers;
+
+    /// Notes that an answer has come, and not the last one.
+    fn answered(&mut self, now: Instant);
 }
 
-/// A request that is measured.
-pub(crate) struct Tracked {
-    /// Connection that asks.
-    pub(crate) conn: Arc<Conn>,
-    /// Because of which headers.
-    pub(crate) cause: Cause,
+/// Answers to one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AwaitedAnswers {
+    /// The first is the only one.
+    One,
+    /// Many, until one is the last.
+    Many,
+    /// Many, whatever they are, for as long as there is time.
+    All,
 }
 
-/// A measured request that was answered: the requester's part of a report.
-pub(crate) struct AnsweredRequest {
-    pub(crate) link: Arc<ServiceLink>,
-    pub(crate) requester: Arc<Account>,
-    pub(crate) tracked: Arc<Tracked>,
-    pub(crate) asked: Instant,
-    pub(crate) answered: Instant,
-}
-
-/// A measured request that ended without an answer, and why.
-pub(crate) struct UnansweredRequest {
-    pub(crate) awaited: Awaited,
+/// A request that ended without an answer, and why.
+pub(crate) struct UnansweredRequest<T> {
+    pub(crate) awaited: T,
     pub(crate) outcome: Outcome,
-}
-
-impl Awaited {
-    fn is_over(&self, now: Instant) -> bool {
-        let most = if self.is_trace { TRACE_PATIENCE } else { self.link.threshold };
-        now.saturating_duration_since(self.since) >= most
-    }
-
-    fn has_patience(&self, now: Instant) -> bool {
-        let patience = if self.tracked.is_some() { MEASURED_PATIENCE } else { PATIENCE };
-        now.saturating_duration_since(self.since) >= patience
-    }
 }
 
 /// Responses that an account's services still owe to other accounts. Costs nothing before the first
 /// request.
-#[derive(Default)]
-pub(crate) struct AwaitedReplies(OnceLock<Box<Space>>);
+pub(crate) struct AwaitedReplies<T>(OnceLock<Box<Space<T>>>);
 
-struct Space {
+impl<T> Default for AwaitedReplies<T> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+struct Space<T> {
     prefix: [u8; PREFIX],
     ids: Unguessable,
     drawn: AtomicU64,
-    parts: [Mutex<HashMap<u64, Awaited>>; PARTS],
+    parts: [Mutex<HashMap<u64, T>>; PARTS],
     /// The part that the next sweep looks at.
     hand: AtomicUsize,
 }
 
-impl Space {
+impl<T> Space<T> {
     fn new(entropy: &dyn Entropy) -> Box<Self> {
         let ids = Unguessable::new(entropy);
         let mut prefix = [0; PREFIX];
@@ -125,7 +108,7 @@ impl Space {
         })
     }
 
-    fn part(&self, number: u64) -> &Mutex<HashMap<u64, Awaited>> {
+    fn part(&self, number: u64) -> &Mutex<HashMap<u64, T>> {
         &self.parts[number as usize % PARTS]
     }
 
@@ -167,7 +150,7 @@ fn read_number(text: &[u8]) -> Option<u64> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
-impl AwaitedReplies {
+impl<T: AwaitsAnswer> AwaitedReplies<T> {
     /// So many requests of one account may wait at once, about.
     #[cfg(test)]
     pub(crate) const MOST: usize = MOST * PARTS;
@@ -176,7 +159,7 @@ impl AwaitedReplies {
     /// the pattern of all such subjects.
     pub(crate) fn open(
         &self,
-        awaited: Awaited,
+        awaited: T,
         reply: &mut Vec<u8>,
         entropy: &dyn Entropy,
         listen: impl FnOnce(&[u8]),
@@ -218,12 +201,7 @@ impl AwaitedReplies {
 
     /// Finds the requester that waits for a response at `subject`: the entry goes if it is the only
     /// response or `is_last`.
-    pub(crate) fn route_response(
-        &self,
-        subject: &[u8],
-        is_last: bool,
-        now: Instant,
-    ) -> Option<(Ticket, Awaited)> {
+    pub(crate) fn route_response(&self, subject: &[u8], is_last: bool, now: Instant) -> Option<(Ticket, T)> {
         let space = self.0.get()?;
         let number = space.number(subject)?;
         let mut part = lock(space.part(number));
@@ -232,33 +210,32 @@ impl AwaitedReplies {
             part.remove(&number);
             return None;
         }
-        if found.is_trace {
-            return Some((Ticket(number), found.clone()));
+        match found.answers() {
+            AwaitedAnswers::All => {}
+            AwaitedAnswers::Many if !is_last => found.answered(now),
+            AwaitedAnswers::One | AwaitedAnswers::Many => {
+                return Some((Ticket(number), part.remove(&number)?));
+            }
         }
-        if is_last || found.link.is_singleton() {
-            return Some((Ticket(number), part.remove(&number)?));
-        }
-        found.since = now;
         Some((Ticket(number), found.clone()))
     }
 
-    /// Account that waits at `subject`, and its own reply subject.
-    pub(crate) fn waiting(&self, subject: &[u8]) -> Option<(Arc<Account>, Box<[u8]>)> {
+    /// Looks at whoever waits at `subject`. `look` runs under a lock and must be short.
+    pub(crate) fn with_waiting<R>(&self, subject: &[u8], look: impl FnOnce(&T) -> R) -> Option<R> {
         let space = self.0.get()?;
         let number = space.number(subject)?;
         let part = lock(space.part(number));
-        let found = part.get(&number)?;
-        Some((Arc::clone(&found.requester), found.reply.clone()))
+        part.get(&number).map(look)
     }
 
     /// Nobody waits for this answer any more.
-    pub(crate) fn close(&self, Ticket(number): Ticket) -> Option<Awaited> {
+    pub(crate) fn close(&self, Ticket(number): Ticket) -> Option<T> {
         let space = self.0.get()?;
         lock(space.part(number)).remove(&number)
     }
 
     /// Closes the request whose response is awaited at `subject`.
-    pub(crate) fn close_at(&self, subject: &[u8]) -> Option<Awaited> {
+    pub(crate) fn close_at(&self, subject: &[u8]) -> Option<T> {
         let number = self.0.get()?.number(subject)?;
         self.close(Ticket(number))
     }
@@ -275,7 +252,7 @@ impl AwaitedReplies {
     }
 
     /// Up to `most` of them, with the subjects at which their answers are expected.
-    pub(crate) fn list(&self, most: usize) -> Vec<(Vec<u8>, Awaited)> {
+    pub(crate) fn list(&self, most: usize) -> Vec<(Vec<u8>, T)> {
         let Some(space) = self.0.get() else { return Vec::new() };
         let mut all = Vec::new();
         for part in &space.parts {
@@ -291,7 +268,7 @@ impl AwaitedReplies {
 
     /// Forgets, in some parts of the table, whose time is over and those for whom nobody waits any
     /// more. Answers which of them were measured.
-    pub(crate) fn sweep(&self, now: Instant) -> Vec<UnansweredRequest> {
+    pub(crate) fn sweep(&self, now: Instant) -> Vec<UnansweredRequest<T>> {
         let Some(space) = self.0.get() else { return Vec::new() };
         let mut ended = Vec::new();
         let mut seen = 0;
@@ -306,11 +283,11 @@ impl AwaitedReplies {
     }
 }
 
-impl Space {
+impl<T: AwaitsAnswer> Space<T> {
     /// See [`AwaitedReplies::sweep`]; answers how many it has looked at.
-    fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<UnansweredRequest>) -> usize {
-        let mut note = |awaited: Awaited, outcome| {
-            if awaited.tracked.is_some() {
+    fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<UnansweredRequest<T>>) -> usize {
+        let mut note = |awaited: T, outcome| {
+            if awaited.is_measured() {
                 ended.push(UnansweredRequest { awaited, outcome });
             }
         };
@@ -327,7 +304,7 @@ impl Space {
             seen
         };
         // Looked at without the lock: the requester may itself wait for an answer in this table.
-        patient.retain(|(_, awaited)| !awaited.requester.has_interest(&awaited.reply));
+        patient.retain(|(_, awaited)| !awaited.is_there());
         let mut part = lock(&self.parts[at]);
         let gone = patient.iter().filter_map(|(number, _)| part.remove(number));
         gone.for_each(|awaited| note(awaited, Outcome::Lost));

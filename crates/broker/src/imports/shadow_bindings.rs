@@ -6,12 +6,11 @@
 //! import allows that.
 
 use super::link::StreamLink;
+use super::naming::ImportedStream;
 use crate::account::Account;
-use crate::conn::lock;
-use crate::message_trace::Traced;
-use crate::service::{Binding, Service, ServiceTarget, TraceRole};
-use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
+use crate::service::{Binding, Service, ServiceShard, ServiceTarget, TraceRole};
+use crate::service_batch::{ServiceBatch, Traced};
+use myelin_stdx::sync::lock;
 use myelin_subject::{Subscribed as _, matches};
 use myelin_wire::message_buf::MessageRef;
 use std::borrow::Cow;
@@ -50,9 +49,9 @@ pub struct ShadowService {
 }
 
 impl ShadowService {
-    /// The import by which messages come.
-    pub(crate) fn link(&self) -> &StreamLink {
-        &self.link
+    /// The imported stream by which messages come.
+    pub(crate) fn stream(&self) -> &ImportedStream {
+        &self.link.stream
     }
 
     /// The service that gets the messages.
@@ -62,9 +61,9 @@ impl ShadowService {
 
     /// Name of a subject here, if the service asks for it.
     pub(crate) fn name<'a>(&'a self, subject: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let name = self.link.naming().name(subject);
+        let name = self.link.stream.naming().name(subject);
         let is_wanted = || lock(&self.patterns).iter().any(|pattern| matches(pattern, &name));
-        (self.link.is_exact() || is_wanted()).then_some(name)
+        (self.link.stream.is_exact() || is_wanted()).then_some(name)
     }
 }
 
@@ -75,7 +74,7 @@ impl Debug for ShadowService {
 }
 
 impl Service for ShadowService {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         let mut named = ServiceBatch::default();
         for (at, msg) in msgs.iter().enumerate() {
             let trace = if msgs.is_traced() { msgs.trace(at) } else { None };
@@ -98,11 +97,11 @@ impl Service for ShadowService {
 }
 
 /// Ends the part in a trace of a service that does not get the message after all.
-fn give_up_trace(traced: Option<&Traced>, shard: &mut Shard) {
+fn give_up_trace(traced: Option<&Traced>, shard: &mut ServiceShard) {
     if let Some(traced) = traced
         && traced.settled(Err("stream closed".to_owned()))
     {
-        shard.wake(&(Arc::clone(traced.trace()) as Arc<dyn Service>));
+        shard.wake(&traced.trace());
     }
 }
 
@@ -162,7 +161,8 @@ impl Listeners {
         let ServiceTarget::Service(to) = listener.receiver() else { return Vec::new() };
         let mut moved = Vec::new();
         for link in links {
-            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.reach(listener.subject()))
+            let (Some(exporter), Some(subject)) =
+                (link.exporter.upgrade(), link.stream.reach(listener.subject()))
             else {
                 continue;
             };

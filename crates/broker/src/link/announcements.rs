@@ -1,137 +1,114 @@
-//! Announcements: what an account's clients and services want, counted, and told to other servers.
+//! Announcements: what an account's clients and services want, told to other servers.
 //!
 //! Other servers hear of a subject once, however many want it, and of a queue group how many
-//! members it has. Counts are kept in parts with a lock each; what is announced of a subject is
-//! written to the links under that lock, so that the last word on a link is the last state. A link
-//! that begins is in the list of links first and gets all parts one by one after: it may hear
-//! something twice, which does no harm, and misses nothing.
-//!
-//! Budget: an account of a server without a cluster pays one load per change.
+//! members it has. What is announced of a subject is written to the links under the lock of its
+//! part of the account's counts (`announced.rs`). A link that begins is in the list of links first
+//! and gets all parts one by one after: it may hear something twice, which does no harm, and misses
+//! nothing.
 
-use super::LinkEnd;
+use super::announced::Announced;
+use super::end::LinkEnd;
+use super::interest_part::{InterestKey, leaf_keys, tell_route, write_for_route};
+use super::links::Links;
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::cluster::Cluster;
-use crate::conn::{Conn, lock};
-use hashbrown::HashMap;
-use myelin_wire::peer::{account_hash, encode};
-use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, OnceLock};
+use crate::cluster::{Announcer, InterestChange};
+use crate::conn::Conn;
+use crate::log::{Level, write_of_link};
+use myelin_wire::peer::encode;
+use std::sync::Arc;
 
-/// Locks over which the subjects of an account are spread: a part of a million is written to a new
-/// link in a few milliseconds.
-const PARTS: usize = 64;
+/// Bytes of most lines.
+const LINE: usize = 64;
 
-/// Counted interest of one account.
-pub(crate) struct Announced {
-    cluster: Arc<Cluster>,
-    /// Made for the first subscription.
-    parts: OnceLock<Box<[Mutex<Counts>]>>,
-    hasher: foldhash::fast::RandomState,
-    /// By which the account finds its place in a pool.
-    hash: u32,
-}
-
-/// By `subject`, or `subject queue`: subjects have no blanks.
-type Counts = HashMap<Box<[u8]>, u32>;
-
-impl Announced {
-    pub(crate) fn new(account: &str, cluster: Arc<Cluster>) -> Self {
-        Self { cluster, parts: OnceLock::new(), hasher: Default::default(), hash: account_hash(account) }
-    }
-
-    /// Place of the account among the links to each server, unless it has links of its own.
-    pub(crate) fn place(&self, account: &str) -> Option<u32> {
-        let terms = self.cluster.terms();
-        let terms = terms.as_ref()?;
-        let is_dedicated = terms.dedicated.iter().any(|name| name == account);
-        (!is_dedicated).then(|| if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
-    }
-
-    /// One more wants this, or one less.
-    #[inline]
-    pub(crate) fn changed(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
-        if self.cluster.terms().is_some() {
-            let count = |before: u32| if is_new { before + 1 } else { before.saturating_sub(1) };
-            self.count(account, subject, queue, count);
-        }
-    }
-
-    /// So many members of a queue group have left at once.
-    pub(crate) fn members_left(&self, account: &Account, subject: &[u8], queue: &[u8], members: u32) {
-        if self.cluster.terms().is_some() {
-            self.count(account, subject, Some(queue), |before| before.saturating_sub(members));
-        }
-    }
-
-    fn count(&self, account: &Account, subject: &[u8], queue: Option<&[u8]>, count: impl FnOnce(u32) -> u32) {
-        let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
-        let key = [subject, if queue.is_some() { b" " } else { b"" }, queue.unwrap_or_default()].concat();
-        let mut part = lock(&parts[self.hasher.hash_one(&key) as usize % PARTS]);
-        let before = part.get(&key[..]).copied().unwrap_or(0);
-        let now = count(before);
-        if now == 0 {
-            part.remove(&key[..]);
-        } else {
-            part.insert(key.into_boxed_slice(), now);
-        }
-        // Of a plain subject only the first and the last are of interest elsewhere.
-        if before != now && (queue.is_some() || before == 0 || now == 0) {
-            for conn in self.cluster.links().iter() {
-                Self::tell(account, conn, |link, out| {
-                    if !link.may_announce(subject) {
-                        return;
-                    }
-                    let named = link.named(account);
-                    match now {
-                        0 => encode::no_interest(out, named, subject, queue),
-                        _ => encode::interest(out, named, subject, queue.map(|queue| (queue, now))),
-                    }
-                });
-            }
-        }
-    }
-
-    fn tell(account: &Account, conn: &Arc<Conn>, write: impl FnOnce(&LinkEnd, &mut Vec<u8>)) {
-        if let Some(link) = conn.link()
-            && link.carries(account)
-        {
-            let mut line = Vec::with_capacity(64);
-            write(link, &mut line);
-            if !line.is_empty() {
-                conn.say(&line);
-            }
-        }
-    }
-
-    /// Subjects and queue groups, for which a new link takes so many lines.
-    fn len(&self) -> usize {
-        self.parts.get().map_or(0, |parts| parts.iter().map(|part| lock(part).len()).sum())
-    }
-
-    /// Tells a link what `choose` says of each subject: that it is wanted, or not, or nothing.
-    fn tell_all(&self, account: &Account, conn: &Arc<Conn>, choose: &dyn Fn(&[u8]) -> Option<bool>) {
-        for part in self.parts.get().into_iter().flatten() {
-            let part = lock(part);
-            Self::tell(account, conn, |link, out| {
+impl Announcer for Links {
+    fn announce(&self, change: &InterestChange<'_>) {
+        let InterestChange { account, place, subject, queue, count, origin } = *change;
+        for conn in self.all().iter() {
+            let line = tell((account, place), conn, LINE, |link, out| {
+                if !link.may_announce(subject) {
+                    return;
+                }
                 let named = link.named(account);
-                for (key, count) in part.iter() {
-                    let at = key.iter().position(|byte| *byte == b' ');
-                    let (subject, queue) = match at {
-                        Some(at) => (&key[..at], Some((&key[at + 1..], *count))),
-                        None => (&key[..], None),
-                    };
-                    match choose(subject) {
-                        Some(true) => encode::interest(out, named, subject, queue),
-                        Some(false) => {
-                            encode::no_interest(out, named, subject, queue.map(|(queue, _)| queue));
-                        }
-                        None => {}
+                match (count, origin) {
+                    (_, Some(origin)) => {
+                        tell_route(out, (origin, named), InterestKey { subject, queue }, count);
                     }
+                    (0, None) => encode::no_interest(out, named, subject, queue),
+                    (_, None) => encode::interest(out, named, subject, queue.map(|queue| (queue, count))),
                 }
             });
+            self.log(conn, &line);
         }
     }
+}
+
+impl Links {
+    /// A change that a link was told, in the protocol log. Compat: what a new link is told at once
+    /// is not there.
+    fn log(&self, conn: &Conn, line: &[u8]) {
+        if !line.is_empty()
+            && let Some(log) = self.protocol_log()
+        {
+            let line = String::from_utf8_lossy(line.trim_ascii_end());
+            write_of_link(log, Level::Trace, (&conn.peer(), "rid", conn.cid()), format_args!("->> [{line}]"));
+        }
+    }
+}
+
+/// Tells one link what `write` writes of an account, about `room` bytes, if it is for that account,
+/// and returns what it was told.
+fn tell(
+    (account, place): (&str, Option<u32>),
+    conn: &Arc<Conn>,
+    room: usize,
+    write: impl FnOnce(&LinkEnd, &mut Vec<u8>),
+) -> Vec<u8> {
+    let mut line = Vec::new();
+    if let Some(link) = conn.link()
+        && link.carries(account, place)
+    {
+        line.reserve(room);
+        write(link, &mut line);
+        if !line.is_empty() {
+            conn.say(&line);
+        }
+    }
+    line
+}
+
+/// Tells a link what `choose` says of each subject: that it is wanted, or not, or nothing.
+fn tell_all(
+    announced: &Announced,
+    account: &Account,
+    conn: &Arc<Conn>,
+    choose: &dyn Fn(&[u8]) -> Option<bool>,
+) {
+    let place = account.pool_place();
+    announced.for_each_part(|part| {
+        let _ = tell((account.name(), place), conn, LINE * part.local.len(), |link, out| {
+            let named = link.named(account.name());
+            for (key, count) in &part.local {
+                let at = key.iter().position(|byte| *byte == b' ');
+                let (subject, queue) = match at {
+                    Some(at) => (&key[..at], Some((&key[at + 1..], *count))),
+                    None => (&key[..], None),
+                };
+                match choose(subject) {
+                    Some(true) => encode::interest(out, named, subject, queue),
+                    Some(false) => {
+                        encode::no_interest(out, named, subject, queue.map(|(queue, _)| queue));
+                    }
+                    None => {}
+                }
+            }
+            for key in leaf_keys(part) {
+                if let Some(is_wanted) = choose(InterestKey::of_key(key).subject) {
+                    write_for_route(part, key, named, is_wanted, out);
+                }
+            }
+        });
+    });
 }
 
 /// The interest of this server that a new link has to be told.
@@ -146,7 +123,9 @@ impl Announcing {
 
     pub(super) fn new(broker: &Broker, conn: &Arc<Conn>) -> Self {
         let mut accounts = broker.accounts();
-        accounts.retain(|account| conn.link().is_some_and(|link| link.carries(account)));
+        accounts.retain(|account| {
+            conn.link().is_some_and(|link| link.carries(account.name(), account.pool_place()))
+        });
         Self { accounts, conn: Arc::clone(conn) }
     }
 
@@ -165,12 +144,12 @@ impl Announcing {
     pub fn run(self) {
         let Self { accounts, conn } = self;
         let choose = |subject: &[u8]| conn.link()?.may_announce(subject).then_some(true);
-        accounts.iter().for_each(|account| account.announced.tell_all(account, &conn, &choose));
+        accounts.iter().for_each(|account| tell_all(&account.announced, account, &conn, &choose));
     }
 
     /// Tells of what `choose` chooses: that it is wanted, or is not any more.
     pub(super) fn run_for(self, choose: &dyn Fn(&[u8]) -> Option<bool>) {
         let Self { accounts, conn } = self;
-        accounts.iter().for_each(|account| account.announced.tell_all(account, &conn, choose));
+        accounts.iter().for_each(|account| tell_all(&account.announced, account, &conn, choose));
     }
 }

@@ -1,11 +1,12 @@
 //! Links: connections to the other servers of the cluster, as the broker sees them.
 //!
 //! A link is a receiver with an outbox like a client's connection. What this server's clients and
-//! services want is *announced* on it (`announcements.rs`); what the other side wants is *remote
-//! interest* in the accounts' indexes (`remote_interest.rs`), and leads messages here
-//! (`shard/remote.rs`). Messages that come from a link go to clients and services of this server
-//! (`shard/routed.rs`): one hop, so that no message can go round. Only for a queue group whose last
-//! member has left meanwhile one goes on, never back over its link, to a server that has another.
+//! services want is counted (`announced.rs`) and *announced* on it (`announcements.rs`); what the
+//! other side wants is *remote interest* in the accounts' indexes (`remote_interest.rs`), and leads
+//! messages here (`shard/remote.rs`). Messages that come from a link go to clients and services of
+//! this server (`shard/routed.rs`): one hop, so that no message can go round. Only for a queue
+//! group whose last member has left meanwhile one goes on, never back over its link, to a server
+//! that has another.
 //!
 //! What a link says itself (the handshake, PING, announcements) is gathered in its *control bytes*
 //! and moves into the outbox ahead of the messages of each flush, whichever shard flushes: so a
@@ -13,101 +14,43 @@
 //! from any thread, a change of interest adds control bytes under the lock of the account's part
 //! that has changed, and wakes the link's owner shard.
 //!
+//! Links with leaf nodes, and with the hubs to which this server is one, are alike but for what is
+//! in `leaf.rs`.
+//!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
+pub(crate) mod announced;
 pub(crate) mod announcements;
+pub(crate) mod end;
+pub(crate) mod interest_part;
+pub(crate) mod leaf;
+pub(crate) mod leaf_announcements;
+pub(crate) mod leaf_end;
+mod leaf_interest;
+pub(crate) mod leaf_login;
+pub(crate) mod links;
 mod protocol_log;
 pub(crate) mod remote_interest;
+pub(crate) mod remote_sub;
 mod rules;
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::log::Level;
-use crate::outbox::{AppendCounts, Queued, Segment, Staged};
 use crate::shard::Shard;
 use announcements::Announcing;
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+pub use end::LinkScope;
 use hashbrown::HashMap;
-use myelin_auth::Permissions;
 use myelin_stdx::id;
 use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-
-/// Accounts that a link is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkScope {
-    /// Accounts that this server puts at this place of its pool.
-    Pooled(u32),
-    /// One account only, whose name is left out of what is said.
-    Dedicated(String),
-    /// All: there is but one link to the other server.
-    All,
-}
-
-/// The part of a connection that only links have.
-#[derive(Default)]
-pub(crate) struct LinkEnd {
-    /// Known once the handshake is over.
-    scope: OnceLock<LinkScope>,
-    /// Rules for what may cross the link; `None` where everything may.
-    rules: ArcSwapOption<Permissions>,
-    /// Whoever has this lock may take that of the outbox, and no other.
-    control: Mutex<Vec<u8>>,
-    /// The owner shard was told to flush it and has not begun to: it is not told again.
-    is_woken: AtomicBool,
-    /// The other side tells what becomes of traced messages.
-    traces: AtomicBool,
-}
-
-impl LinkEnd {
-    /// Adds control bytes; true when the owner shard is to be woken for them.
-    fn say(&self, bytes: &[u8]) -> bool {
-        let mut control = lock(&self.control);
-        control.extend_from_slice(bytes);
-        // Under the lock: who finds it set adds before the owner takes what is there.
-        !self.is_woken.swap(true, Relaxed)
-    }
-
-    /// Moves control bytes and then what a shard has staged into the outbox, in one step.
-    pub(crate) fn queue(&self, conn: &Conn, segments: &mut Staged, mut load: AppendCounts) -> Queued {
-        let mut control = lock(&self.control);
-        if !control.is_empty() {
-            let control = std::mem::take(&mut *control);
-            load.wire += control.len();
-            load.own += control.len();
-            segments.insert(0, Segment::Own(control));
-        }
-        conn.outbox.append(segments, load, conn.memory())
-    }
-
-    /// Whether what concerns `account` goes over this link.
-    pub(crate) fn carries(&self, account: &Account) -> bool {
-        match self.scope.get() {
-            None => false,
-            Some(LinkScope::All) => true,
-            Some(LinkScope::Dedicated(name)) => account.name() == name,
-            Some(LinkScope::Pooled(place)) => account.pool_place() == Some(*place),
-        }
-    }
-
-    /// Whether the other side tells what becomes of traced messages.
-    pub(crate) fn traces(&self) -> bool {
-        self.traces.load(Relaxed)
-    }
-
-    /// The account's name as it is said on this link.
-    pub(crate) fn named<'a>(&self, account: &'a Account) -> Option<&'a [u8]> {
-        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_)));
-        (!is_dedicated).then(|| account.name().as_bytes())
-    }
-}
 
 impl Conn {
     /// Says something on a link that is no message: it goes ahead of all messages that are flushed
@@ -141,6 +84,8 @@ pub struct Link {
     interest: RemoteInterests,
     /// The account of the message before: the next one is mostly of the same.
     last: Option<Arc<Account>>,
+    /// The account of the interest before, within what has come at once.
+    told: Option<Arc<Account>>,
     /// Accounts whose tokens have not come yet, where accounts have tokens.
     expected: HashMap<Box<str>, Arc<Account>>,
     buffers: crate::shard::RoutedBuffers,
@@ -163,8 +108,9 @@ impl Link {
             conn: Arc::clone(conn),
             broker: Arc::clone(broker),
             account: None,
-            interest: RemoteInterests::default(),
+            interest: RemoteInterests::new(conn),
             last: None,
+            told: None,
             expected: HashMap::new(),
             buffers: Default::default(),
         }
@@ -215,7 +161,7 @@ impl Link {
         if let Some(link) = self.conn.link() {
             let _ = link.scope.set(scope);
         }
-        self.broker.cluster.add(&self.conn);
+        self.broker.links.add(&self.conn);
         Ok(Announcing::new(&self.broker, &self.conn))
     }
 
@@ -229,8 +175,9 @@ impl Link {
     /// # Errors
     /// When it has brought more than a link may: the link must end.
     pub fn subscribe(&mut self, interest: &PeerInterest<'_>) -> Result<(), CloseReason> {
-        let account = self.find(interest.account).or_else(|| self.expect(interest.account));
-        let Some(account) = account else {
+        let known = self.told.take().filter(|told| told.name().as_bytes() == interest.account);
+        let account = known.or_else(|| self.find(interest.account));
+        let Some(account) = account.or_else(|| self.expect(interest.account)) else {
             let (account, subject) = (lossy(interest.account), lossy(interest.subject));
             let line = format_args!("Unknown account {account:?} for remote subject {subject:?}");
             self.broker.log_for(Level::Error, &self.conn, line);
@@ -248,7 +195,9 @@ impl Link {
             self.broker.log_for(Level::Debug, &self.conn, line);
             return Ok(());
         }
-        self.interest.add(&self.conn, &account, interest)
+        let taken = self.interest.add(&account, interest);
+        self.told = Some(account);
+        taken
     }
 
     /// The other side is interested no more.
@@ -288,13 +237,14 @@ impl Link {
 
     /// Counts messages and bytes that have come.
     pub fn count_in(&self, shard: &mut Shard, msgs: u64, bytes: u64) {
-        self.conn.in_msgs.add(msgs);
-        self.conn.in_bytes.add(bytes);
+        self.conn.traffic.in_msgs.add(msgs);
+        self.conn.traffic.in_bytes.add(bytes);
         shard.count_in_from_link(msgs, bytes);
     }
 
     /// Notes that something has come at this moment.
-    pub fn heard(&self, now: Instant, opened: Instant) {
+    pub fn heard(&mut self, now: Instant, opened: Instant) {
+        self.told = None;
         self.conn.touch(now.saturating_duration_since(opened));
     }
 
@@ -302,7 +252,11 @@ impl Link {
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
         self.conn.mark_closed(reason);
-        self.broker.cluster.remove(&self.conn);
+        if self.conn.leaf().is_some() {
+            self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
+        } else {
+            self.broker.links.remove(&self.conn);
+        }
         LinkRemoval(self.interest.take())
     }
 

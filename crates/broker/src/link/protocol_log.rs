@@ -7,15 +7,16 @@ use crate::protocol_log::Direction;
 use myelin_wire::peer::parser::Routed;
 
 impl Link {
-    /// Whether the protocol log is on.
-    pub fn is_logged(&self) -> bool {
-        self.broker.log().enabled(Level::Trace)
+    /// Whether the protocol log is on, for the batch that begins, too.
+    pub fn is_logged(&mut self) -> bool {
+        self.buffers.logs_protocol = self.broker.log().enabled(Level::Trace);
+        self.buffers.logs_protocol
     }
 
     /// An operation of the other side, and the message if it is one.
     #[cold]
     pub fn log_in(&self, operation: &[u8], message: Option<&Routed<'_>>) {
-        let end = operation.iter().position(|byte| *byte == b'\n').unwrap_or(operation.len());
+        let end = operation.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(operation.len());
         let line = String::from_utf8_lossy(&operation[..end]);
         self.broker.log_protocol_line(&self.conn, Direction::In, line.trim_end());
         if let Some(Routed { body, header_len, .. }) = message {
@@ -25,7 +26,7 @@ impl Link {
 
     /// Something that this server says.
     pub fn log_out(&self, line: &str) {
-        if self.is_logged() {
+        if self.broker.log().enabled(Level::Trace) {
             self.broker.log_protocol_line(&self.conn, Direction::Out, line);
         }
     }

@@ -4,114 +4,55 @@
 //! this server alone; only the sums of `/varz` and `/subsz` are of both. Routes are outdated by the
 //! epochs of the account's first index: what publishers without other servers check stays the same.
 
+use super::remote_sub::{EACH, InterestSource, RemoteSub, SoughtInterest};
 use crate::account::Account;
 use crate::conn::Conn;
-use hashbrown::HashTable;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 use myelin_subject::Subscribed;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::PeerInterest;
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// Bytes of interest that one link may bring: about ten million subscriptions.
 const MOST: usize = 2 << 30;
 
-/// Memory of one remote subscription beside its texts, about.
-const EACH: usize = 160;
+/// Capacity below which the list of a link is not worth shrinking.
+const SMALL: usize = 1024;
 
-/// A wish of another server's clients: one for all of them that want the same.
-pub(crate) struct RemoteSub {
-    conn: Arc<Conn>,
-    account: Weak<Account>,
-    /// Subject, queue, origin of leaf nodes.
-    text: Box<[u8]>,
-    subject_len: u32,
-    queue_len: Option<u32>,
-    is_leaf: bool,
-    weight: AtomicU32,
-    /// Where it stands in the link's table: the account may be gone when that grows.
-    hash: u64,
-}
-
-impl RemoteSub {
-    fn new(conn: &Arc<Conn>, account: &Arc<Account>, interest: &PeerInterest<'_>, hash: u64) -> Self {
-        let parts = [interest.subject, interest.queue.unwrap_or_default(), interest.leaf.unwrap_or_default()];
-        Self {
-            conn: Arc::clone(conn),
-            account: Arc::downgrade(account),
-            text: parts.concat().into_boxed_slice(),
-            subject_len: interest.subject.len() as u32,
-            queue_len: interest.queue.map(|queue| queue.len() as u32),
-            is_leaf: interest.leaf.is_some(),
-            weight: AtomicU32::new(interest.weight),
-            hash,
-        }
-    }
-
-    /// The link over which it came.
-    pub(crate) fn conn(&self) -> &Arc<Conn> {
-        &self.conn
-    }
-
-    /// Members of the queue group over there.
-    pub(crate) fn weight(&self) -> u32 {
-        self.weight.load(Relaxed)
-    }
-
-    /// Whether it is of leaf nodes.
-    pub(crate) fn is_leaf(&self) -> bool {
-        self.is_leaf
-    }
-
-    fn origin(&self) -> &[u8] {
-        &self.text[self.subject_len as usize + self.queue_len.unwrap_or(0) as usize..]
-    }
-
-    fn is(&self, account: &Account, interest: &PeerInterest<'_>) -> bool {
-        std::ptr::eq(self.account.as_ptr(), account) && self.says(interest)
-    }
-
-    fn says(&self, interest: &PeerInterest<'_>) -> bool {
-        Subscribed::subject(self) == interest.subject
-            && Subscribed::queue(self) == interest.queue
-            && self.is_leaf == interest.leaf.is_some()
-            && self.origin() == interest.leaf.unwrap_or_default()
-    }
-
-    fn cost(&self) -> usize {
-        self.text.len() + EACH
-    }
-}
-
-impl Subscribed for RemoteSub {
-    fn subject(&self) -> &[u8] {
-        &self.text[..self.subject_len as usize]
-    }
-
-    fn queue(&self) -> Option<&[u8]> {
-        self.queue_len.map(|len| &self.text[self.subject_len as usize..][..len as usize])
-    }
-}
+/// Sources of the accounts with these names.
+type Sources = HashMap<Box<str>, Arc<InterestSource>>;
 
 /// All interest of one link.
-#[derive(Default)]
+///
+/// Perf: it is found by the accounts' indexes, and here is only a list of it: a hash table of the
+/// link's own was a third of the time that a server which joins takes (docs/results/links.md).
 pub(super) struct RemoteInterests {
-    table: HashTable<Arc<RemoteSub>>,
-    hasher: foldhash::fast::RandomState,
+    conn: Arc<Conn>,
+    hasher: RandomState,
+    subs: Vec<Arc<RemoteSub>>,
+    /// Sources that something in `subs` has: clients, and leaf nodes.
+    sources: [Sources; 2],
+    /// Source of the interest before: the next one is mostly of the same.
+    last: Option<Arc<InterestSource>>,
     /// Cost of all of it.
     held: usize,
 }
 
 impl RemoteInterests {
-    pub(super) fn len(&self) -> usize {
-        self.table.len()
+    pub(super) fn new(conn: &Arc<Conn>) -> Self {
+        Self {
+            conn: Arc::clone(conn),
+            hasher: RandomState::default(),
+            subs: Vec::new(),
+            sources: Default::default(),
+            last: None,
+            held: 0,
+        }
     }
 
-    fn hash(&self, account: &str, interest: &PeerInterest<'_>) -> u64 {
-        // Each part with its length: what stands together elsewhere is not alike.
-        let key = (account, interest.subject, interest.queue, interest.leaf);
-        self.hasher.hash_one(key)
+    pub(super) fn len(&self) -> usize {
+        self.subs.len()
     }
 
     /// Takes memory from what the link may bring; false if that is too much.
@@ -121,90 +62,160 @@ impl RemoteInterests {
         fits
     }
 
+    fn find(&self, account: &Account, interest: &PeerInterest<'_>) -> Option<Arc<RemoteSub>> {
+        account.find_remote(&SoughtInterest { conn: &self.conn, hasher: &self.hasher, interest })
+    }
+
     /// Adds interest, or changes its weight.
     pub(super) fn add(
         &mut self,
-        conn: &Arc<Conn>,
         account: &Arc<Account>,
         interest: &PeerInterest<'_>,
     ) -> Result<(), CloseReason> {
-        let hash = self.hash(account.name(), interest);
-        if let Some(known) = self.table.find(hash, |sub| sub.is(account, interest)) {
-            if known.weight.swap(interest.weight, Relaxed) != interest.weight {
-                account.touch_remote(interest.subject);
+        if let Some(known) = self.find(account, interest) {
+            if known.weight() != interest.weight {
+                account.reweigh_remote(&known, interest.weight);
             }
             return Ok(());
         }
-        let sub = Arc::new(RemoteSub::new(conn, account, interest, hash));
+        let source = self.source(account, interest.leaf.is_some());
+        let sub = Arc::new(RemoteSub::new(source, interest, self.subs.len() as u32));
         self.held += sub.cost();
         if self.held > MOST {
             return Err(CloseReason::MaximumSubscriptions);
         }
         account.insert_remote(&sub);
-        self.table.insert_unique(hash, sub, |sub| sub.hash);
+        self.subs.push(sub);
         Ok(())
     }
 
+    /// The source of interest in `account`.
+    fn source(&mut self, account: &Arc<Account>, is_leaf: bool) -> Arc<InterestSource> {
+        let is_it = |source: &&Arc<InterestSource>| source.is_of(account) && source.is_leaf == is_leaf;
+        if let Some(last) = self.last.as_ref().filter(is_it) {
+            return Arc::clone(last);
+        }
+        let known = self.sources[usize::from(is_leaf)].get(account.name());
+        let source = match known {
+            Some(known) if is_it(&known) => Arc::clone(known),
+            known => {
+                if known.is_some() {
+                    // Another account had the name, and is gone.
+                    self.forget(account.name());
+                }
+                let (conn, hasher) = (Arc::clone(&self.conn), self.hasher.clone());
+                let held: Weak<Account> = Arc::downgrade(account);
+                let source = Arc::new(InterestSource { conn, account: held, is_leaf, hasher });
+                self.held += EACH + account.name().len();
+                self.sources[usize::from(is_leaf)].insert(account.name().into(), Arc::clone(&source));
+                source
+            }
+        };
+        self.last = Some(Arc::clone(&source));
+        source
+    }
+
     pub(super) fn remove(&mut self, account: &Arc<Account>, interest: &PeerInterest<'_>) {
-        let hash = self.hash(account.name(), interest);
-        if let Ok(entry) = self.table.find_entry(hash, |sub| sub.is(account, interest)) {
-            let (sub, _) = entry.remove();
-            self.held -= sub.cost();
+        if let Some(sub) = self.find(account, interest) {
             account.remove_remote(&sub);
+            self.take_out(sub, account.name());
+        }
+    }
+
+    /// Takes a subscription out of the list, and its source if it was the last of it.
+    fn take_out(&mut self, sub: Arc<RemoteSub>, account: &str) {
+        let at = sub.place() as usize;
+        debug_assert!(Arc::ptr_eq(&self.subs[at], &sub), "a subscription knows its place");
+        self.subs.swap_remove(at);
+        if let Some(moved) = self.subs.get(at) {
+            moved.move_to(at as u32);
+        }
+        if self.subs.capacity() > SMALL && self.subs.len() < self.subs.capacity() / 8 {
+            self.subs.shrink_to(self.subs.len() * 2);
+        }
+        self.held -= sub.cost();
+        self.last = None;
+        let sources = &mut self.sources[usize::from(sub.is_leaf())];
+        // Indexes may still be read: what they hold is as good as gone.
+        let is_last = sources.get(account).is_some_and(|source| Arc::strong_count(source) <= 2);
+        if is_last && sources.remove(account).is_some() {
+            self.held -= EACH + account.len();
         }
     }
 
     /// Removes interest in an account of this name that cannot be found any more: it may come back
     /// as it was. False if there is none.
-    pub(super) fn remove_of_gone(&mut self, account: &str, interest: &PeerInterest<'_>) -> bool {
-        let hash = self.hash(account, interest);
-        let is_of = |sub: &Arc<RemoteSub>| {
-            sub.account.upgrade().is_none_or(|known| known.name() == account) && sub.says(interest)
-        };
-        let Ok(entry) = self.table.find_entry(hash, is_of) else { return false };
-        let (sub, _) = entry.remove();
-        self.held -= sub.cost();
-        if let Some(account) = sub.account.upgrade() {
-            account.remove_remote(&sub);
+    pub(super) fn remove_of_gone(&mut self, name: &str, interest: &PeerInterest<'_>) -> bool {
+        let source = self.sources[usize::from(interest.leaf.is_some())].get(name);
+        let Some(source) = source else { return false };
+        match source.account::<Account>() {
+            Some(account) => self.remove(&account, interest),
+            // Its index is gone with it.
+            None => self.forget(name),
         }
         true
+    }
+
+    /// Forgets what is not to be kept.
+    fn retain(&mut self, keeps: impl Fn(&RemoteSub, Option<&Account>) -> bool) {
+        let (mut freed, mut place) = (0, 0);
+        self.subs.retain(|sub| {
+            let account = sub.account::<Account>();
+            let is_kept = keeps(sub, account.as_deref());
+            if is_kept {
+                sub.move_to(place);
+                place += 1;
+            } else {
+                freed += sub.cost();
+                account.iter().for_each(|account| account.remove_remote(sub));
+            }
+            is_kept
+        });
+        self.last = None;
+        for sources in &mut self.sources {
+            sources.retain(|name, source| {
+                let is_used = Arc::strong_count(source) > 1;
+                freed += if is_used { 0 } else { EACH + name.len() };
+                is_used
+            });
+        }
+        self.held -= freed;
     }
 
     /// Forgets interest in subjects that are not allowed any more. Of the rest, what was found
     /// before is out of date: a part of it may be denied.
     pub(super) fn restrict(&mut self, is_allowed: impl Fn(&[u8]) -> bool) {
-        let mut freed = 0;
-        self.table.retain(|sub| {
-            let keeps = is_allowed(Subscribed::subject(&**sub));
-            let account = sub.account.upgrade();
+        self.retain(|sub, account| {
+            let keeps = is_allowed(Subscribed::subject(sub));
             if keeps {
-                account.iter().for_each(|account| account.touch_remote(Subscribed::subject(&**sub)));
-            } else {
-                freed += sub.cost();
-                account.iter().for_each(|account| account.remove_remote(sub));
+                account.iter().for_each(|account| account.touch_remote(Subscribed::subject(sub)));
             }
             keeps
         });
-        self.held -= freed;
     }
 
     /// Forgets all interest in one account.
     pub(super) fn forget(&mut self, name: &str) {
-        let mut freed = 0;
-        self.table.retain(|sub| {
-            let account = sub.account.upgrade().filter(|account| account.name() == name);
-            if let Some(account) = &account {
-                freed += sub.cost();
-                account.remove_remote(sub);
-            }
-            account.is_none()
-        });
-        self.held -= freed;
+        let sources = self.sources.each_ref().map(|sources| sources.get(name).map(Arc::as_ptr));
+        if sources == [None, None] {
+            return;
+        }
+        self.retain(|sub, _| !sources.contains(&Some(Arc::as_ptr(sub.source()))));
+    }
+
+    /// Outdates what was found of it before.
+    pub(super) fn outdate(&self) {
+        for sub in &self.subs {
+            let account = sub.account::<Account>();
+            account.iter().for_each(|account| account.touch_remote(Subscribed::subject(&**sub)));
+        }
     }
 
     pub(super) fn take(&mut self) -> RemoteRemoval {
         self.held = 0;
-        RemoteRemoval(std::mem::take(&mut self.table).into_iter().collect())
+        self.last = None;
+        self.sources = Default::default();
+        RemoteRemoval(std::mem::take(&mut self.subs))
     }
 }
 
@@ -214,32 +225,9 @@ pub(super) struct RemoteRemoval(Vec<Arc<RemoteSub>>);
 impl RemoteRemoval {
     pub(super) fn run(self) {
         for sub in self.0 {
-            if let Some(account) = sub.account.upgrade() {
+            if let Some(account) = sub.account::<Account>() {
                 account.remove_remote(&sub);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Interest of many accounts or groups in one subject: in one place of the table it would be
-    /// looked for one by one.
-    #[test]
-    fn interest_of_another_account_or_group_stands_elsewhere() {
-        let interests = RemoteInterests::default();
-        let interest = |subject, queue| PeerInterest { account: b"", subject, queue, weight: 1, leaf: None };
-        let mut hashes: Vec<_> = (0..1000)
-            .map(|at| interests.hash(&format!("A{at}"), &interest(b"one", None)))
-            .chain(
-                [(&b"ab"[..], Some(&b"c"[..])), (b"a", Some(b"bc")), (b"abc", None)]
-                    .map(|(subject, queue)| interests.hash("A", &interest(subject, queue))),
-            )
-            .collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        assert_eq!(hashes.len(), 1003);
     }
 }

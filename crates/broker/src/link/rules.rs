@@ -5,8 +5,9 @@
 //! side it takes. Where an export denies a part of what the other side wants with wildcards, those
 //! messages stay here. Rules are the cluster's, the same for all links.
 
+use super::Link;
 use super::announcements::Announcing;
-use super::{Link, LinkEnd};
+use super::end::LinkEnd;
 use myelin_auth::Permissions;
 use std::sync::Arc;
 
@@ -18,6 +19,9 @@ impl LinkEnd {
 
     /// Whether a message may go to the other side, which wants it.
     pub(crate) fn may_carry(&self, subject: &[u8]) -> bool {
+        if let Some(leaf) = self.leaf() {
+            return leaf.may_send(subject);
+        }
         self.rules.load().as_ref().is_none_or(|rules| rules.can_deliver(subject, None))
     }
 }
@@ -25,8 +29,10 @@ impl LinkEnd {
 impl Link {
     /// Whether interest of the other side is taken.
     pub(super) fn may_take(&self, subject: &[u8]) -> bool {
-        let rules = self.conn.link().map(|link| link.rules.load_full());
-        rules.flatten().is_none_or(|rules| rules.can_subscribe(subject, None))
+        let may = |link: &LinkEnd| {
+            link.rules.load().as_ref().is_none_or(|rules| rules.can_subscribe(subject, None))
+        };
+        self.conn.link().is_none_or(may)
     }
 
     /// Sets the rules of a link that begins.

@@ -6,7 +6,7 @@ use super::{OpOutcome, Ready, Session, SessionState, SessionStatus};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::callout::PendingCallout;
-use crate::conn::{ConnDetails, TlsDetails};
+use crate::conn_details::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;

@@ -140,6 +140,13 @@ impl Session {
             return TraceDecision::Dropped;
         }
         let publisher = (&*self.conn, &ready.account);
-        TraceDecision::Traced(MessageTrace::begin(&self.broker, publisher, asked, destination, message, now))
+        TraceDecision::Traced(MessageTrace::begin(
+            &self.broker.identity,
+            publisher,
+            asked,
+            destination,
+            message,
+            now,
+        ))
     }
 }

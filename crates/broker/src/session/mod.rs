@@ -30,8 +30,10 @@ mod timers;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::closed::{ClosedConn, ClosedSub};
-use crate::conn::{Conn, DeliveryPermissions};
+use crate::conn::Conn;
+use crate::delivery_rights::DeliveryPermissions;
 use crate::log::{Level, Span};
+use crate::service::ServiceShard;
 use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -205,7 +207,7 @@ impl Removal {
         self.run_on(None);
     }
 
-    fn run_on(self, shard: Option<&mut Shard>) {
+    fn run_on(self, shard: Option<&mut ServiceShard>) {
         self.account.unsubscribe_all(&self.subs, shard);
     }
 }
@@ -234,7 +236,7 @@ impl Session {
         greeting: Option<Greeting>,
     ) -> (Self, SessionStatus) {
         let broker = Arc::clone(shard.broker());
-        broker.set_clock(now, conn.endpoint().start);
+        broker.identity.set_clock(now, conn.endpoint().start);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {
             limits: ParserLimits {
@@ -320,8 +322,8 @@ impl Session {
         let consumed = self.operations(shard, buf, backing, now);
         let (msgs, bytes) = std::mem::take(&mut self.batch);
         if msgs > 0 {
-            self.conn.in_msgs.add(msgs);
-            self.conn.in_bytes.add(bytes);
+            self.conn.traffic.in_msgs.add(msgs);
+            self.conn.traffic.in_bytes.add(bytes);
             shard.count_in(msgs, bytes);
         }
         self.conn.touch(now.duration_since(self.timers.opened));
@@ -521,7 +523,7 @@ impl Session {
         let subs = self.conn.take_subscriptions();
         let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));
         // Compat: a server that stops does not care for subscriptions.
-        if reason != CloseReason::ServerShutdown || self.broker.is_lame_duck() {
+        if reason != CloseReason::ServerShutdown || self.broker.identity.is_lame_duck() {
             self.log_delsubs(&subs);
         }
         let removal = match state {
@@ -573,7 +575,7 @@ impl Session {
             }
             _ => Default::default(),
         };
-        if self.broker.rate_limit.allows(&format!("{statement}{account}"), now) {
+        if self.broker.log.limit.allows(&format!("{statement}{account}"), now) {
             self.log(level, format_args!("{statement}{account}{suffix}"));
         }
     }

@@ -3,7 +3,7 @@
 use super::{Session, SessionState};
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
-use crate::shard::{Message, Published, Publisher, Shard};
+use crate::shard::{Message, Published, Publisher, Shard, Source};
 use bytes::Bytes;
 use myelin_wire::encode;
 use myelin_wire::error::{ErrorText, Quoted};
@@ -87,7 +87,7 @@ impl Session {
             is_mapped: true,
             hop: None,
             trace,
-            routed: None,
+            source: Source::Here,
         };
         let message = Message {
             to: &[],

@@ -256,7 +256,7 @@ impl Session {
         for sub in self.conn.subscriptions() {
             if permissions.is_none_or(|p| p.can_subscribe(sub.subject(), sub.queue())) {
                 ready.account.touch(&sub);
-            } else if self.conn.unsubscribe(&ready.account, &sub, Some(&mut *shard)) {
+            } else if ready.account.end(&sub, Some(&mut *shard)) {
                 let text = revoked(&sub);
                 shard.stage_error(&self.conn, &text);
                 self.log_removed(&sub, &self.conn);

@@ -37,7 +37,7 @@ impl Session {
                 return;
             }
             if ready.permissions.as_ref().is_some_and(|p| p.needs_delivery_filter(subject)) {
-                self.conn.set_filtered(&ready.account);
+                ready.account.filter(&self.conn);
             }
             let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
             self.conn.remember(Arc::clone(&sub));
@@ -88,7 +88,7 @@ impl Session {
     fn report_limit(&self, text: &ErrorText, now: Instant) {
         let SessionState::Ready(ready) = &self.state else { return };
         let statement = format!("{text} - {}", ready.account.name());
-        if self.broker.rate_limit.allows_each(LIMIT_REPORT, &statement, now) {
+        if self.broker.log.limit.allows_each(LIMIT_REPORT, &statement, now) {
             self.log(Level::Error, format_args!("{text}"));
         }
     }
@@ -108,7 +108,7 @@ impl Session {
                     ready.account.touch(&sub);
                 }
                 _ => {
-                    self.conn.unsubscribe(&ready.account, &sub, Some(shard));
+                    ready.account.end(&sub, Some(shard));
                     ended = Some(sub);
                 }
             }

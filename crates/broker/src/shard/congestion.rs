@@ -6,10 +6,12 @@
 
 use super::Shard;
 use super::route::{ClientTarget, RouteScope, RouteTarget};
+use super::source::Via;
 use super::staging::Staging;
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::service::{Service, Waiter};
+use crate::service::Service;
+use crate::waiter::Waiter;
 use std::sync::Arc;
 
 /// The look at one receiver after the other.
@@ -33,7 +35,7 @@ impl CongestionCheck<'_> {
             // Staged bytes leave with this shard's next flush, and who writes them then looks for
             // waiters.
             let staged = self.staging.staged(conn);
-            let waiter = Waiter(Arc::clone(self.waiter));
+            let waiter = Waiter::new(Arc::as_ptr(self.waiter).addr(), Arc::clone(self.waiter));
             conn.outbox.backlog.wait(&waiter, self.bound / 2, staged)
         }
     }
@@ -72,7 +74,7 @@ impl Shard {
             return waiting.is_some_and(|(account, reply)| self.is_congested(&account, &reply, waiter));
         }
         let scope =
-            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: false };
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via: Via::Here };
         let route = self.routes.find(scope, subject, self.staging.cohorts());
         let bound = self.settings.max_backlog();
         let mut check = CongestionCheck { staging: &mut self.staging, bound, waiter };
@@ -83,15 +85,20 @@ impl Shard {
     /// Some of what waited for `conn` is written.
     #[inline]
     pub(super) fn relieved(&mut self, conn: &Conn) {
-        for Waiter(service) in conn.outbox.backlog.relieved() {
-            self.queue.wake(&service);
+        for waiter in conn.outbox.backlog.relieved() {
+            self.wake_waiter(&waiter);
         }
     }
 
     /// The session of `conn` is over.
     pub(crate) fn ended(&mut self, conn: &Conn) {
-        for Waiter(service) in conn.outbox.backlog.end() {
-            self.queue.wake(&service);
+        for waiter in conn.outbox.backlog.end() {
+            self.wake_waiter(&waiter);
         }
+    }
+
+    fn wake_waiter(&mut self, waiter: &Waiter) {
+        let service = waiter.handle::<Arc<dyn Service>>().expect("nothing but services waits");
+        self.queue.wake(service);
     }
 }

@@ -8,10 +8,11 @@ use super::Shard;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
+use super::source::Source;
 use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, lock};
+use crate::conn::Conn;
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
@@ -21,6 +22,7 @@ use crate::subscription::{Admission, Subscription};
 use bytes::Bytes;
 use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
+use myelin_stdx::sync::lock;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
@@ -80,8 +82,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) hop: Option<&'a Hop<'a>>,
     /// The trace of the message, if it has one.
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
-    /// The message comes from another server, which has chosen these queue groups here.
-    pub(crate) routed: Option<&'a QueueNames<'a>>,
+    /// Where the message comes from, if not from this server.
+    pub(crate) source: Source<'a>,
 }
 
 impl<'a> Publisher<'a> {
@@ -101,7 +103,7 @@ impl<'a> Publisher<'a> {
             is_mapped: false,
             hop: None,
             trace: None,
-            routed: None,
+            source: Source::Here,
         }
     }
 }
@@ -137,7 +139,7 @@ impl Shard {
             permissions: from.permissions,
             is_mapped: from.is_mapped && from.account.imports.has_mappings(),
             is_imported: from.hop.is_some(),
-            is_routed: from.routed.is_some(),
+            via: from.via(),
         };
         let routed_by = if message.to.is_empty() { message.subject } else { message.to };
         let route = self.routes.find(scope, routed_by, self.staging.cohorts());
@@ -169,7 +171,7 @@ impl Shard {
             trace_denied(trace, from.account, routed_by, scope.is_imported);
         }
         // What another server has chosen a group for may have to be passed on.
-        if route.is_empty() && from.routed.is_none_or(QueueNames::is_empty) {
+        if route.is_empty() && from.routed().is_none_or(QueueNames::is_empty) {
             if from.no_responders && !message.reply.is_empty() {
                 self.stage_no_responders(&from, &message);
             }
@@ -218,7 +220,7 @@ impl Shard {
                         outcome.delivered = true;
                     }
                     // Where it was published it has gone that way.
-                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed.is_some() => {}
+                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed().is_some() => {}
                     other => imported.push(other.clone()),
                 }
             }
@@ -258,7 +260,13 @@ impl Shard {
     fn end_finished(&mut self, account: &Account) {
         let mut finished = std::mem::take(&mut self.finished);
         for sub in finished.drain(..) {
-            sub.end(account, Some(&mut *self));
+            match sub.shadowed() {
+                None => account.end(&sub, Some(&mut *self)),
+                Some((own, stream)) => {
+                    let home = self.broker.account(stream.importer());
+                    home.is_some_and(|home| home.end(own, Some(&mut *self)))
+                }
+            };
         }
         self.finished = finished;
     }
@@ -332,7 +340,7 @@ pub(super) struct Fanout<'a> {
     pub(super) head: &'a mut Vec<u8>,
     pub(super) staging: &'a mut Staging,
     pub(super) pool: &'a mut super::pool::Pool,
-    broker: &'a Broker,
+    pub(super) broker: &'a Broker,
     pub(super) settings: &'a Settings,
     /// Subscriptions that have had their last message.
     finished: &'a mut Vec<Arc<Subscription>>,
@@ -348,11 +356,17 @@ impl Fanout<'_> {
         if let Some(trace) = from.trace {
             self.run_traced(trace, route, rng);
         } else if from.logs_protocol {
-            self.run_logged(route, rng);
-        } else if let Some(queues) = from.routed {
-            self.run_routed(route, queues, rng);
+            match from.source {
+                Source::Here => self.run_logged(route, rng),
+                Source::Route { queues, .. } => self.run_routed::<true>(route, queues, rng),
+                Source::Leaf { .. } => self.run_leaf::<true>(route, rng),
+            }
         } else {
-            self.run::<false>(route, rng);
+            match from.source {
+                Source::Here => self.run::<false>(route, rng),
+                Source::Route { queues, .. } => self.run_routed::<false>(route, queues, rng),
+                Source::Leaf { .. } => self.run_leaf::<false>(route, rng),
+            }
         }
     }
 
@@ -374,12 +388,15 @@ impl Fanout<'_> {
 
     /// The loop for a message from another server, which has chosen queue groups.
     #[inline(never)]
-    fn run_routed(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
+    fn run_routed<const LOGGED: bool>(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
         for target in &route.targets {
             match target {
-                RouteTarget::Client(delivery) => self.client::<false>(route, delivery),
-                RouteTarget::Cohort(shared) => self.cohort::<false>(route, shared),
+                RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
+                RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
             }
+        }
+        if let Some(remote) = &route.remote {
+            self.remote::<LOGGED>(route, remote, rng);
         }
         if queues.is_empty() {
             return;
@@ -388,13 +405,33 @@ impl Fanout<'_> {
         for group in &route.groups {
             let queue = group.first().and_then(|first| first.sub.queue());
             if let Some(queue) = queue.filter(|queue| queues.contains(queue))
-                && self.queue_group::<false>(route, group, rng)
+                && self.queue_group::<LOGGED>(route, group, rng)
             {
                 served.push(queue);
             }
         }
         if queues.iter().any(|queue| !served.contains(&queue)) {
             self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
+        }
+    }
+
+    /// The loop for a message from a leaf node or a hub, which has chosen queue groups.
+    #[inline(never)]
+    fn run_leaf<const LOGGED: bool>(&mut self, route: &Route, rng: &mut Rng) {
+        for target in &route.targets {
+            match target {
+                RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
+                RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
+            }
+        }
+        for group in &route.groups {
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| self.from.has_chosen(queue)) {
+                self.queue_group::<LOGGED>(route, group, rng);
+            }
+        }
+        if let Some(remote) = &route.remote {
+            self.remote::<LOGGED>(route, remote, rng);
         }
     }
 
@@ -622,7 +659,12 @@ impl Fanout<'_> {
     fn end_finished(&mut self) {
         for sub in self.finished.drain(..) {
             // The shard is at work: who watches finds another way.
-            sub.end(self.from.account, None);
+            match sub.shadowed() {
+                None => self.from.account.end(&sub, None),
+                Some((own, stream)) => {
+                    self.broker.account(stream.importer()).is_some_and(|home| home.end(own, None))
+                }
+            };
             self.broker.log_delsub(&sub);
         }
     }

@@ -29,7 +29,7 @@ impl Shard {
             let responder = RequestInfo::of(&self.broker, from.account.name(), from.conn, true);
             return self.report_first(&first, Responder::Here(Box::new(responder)), None);
         }
-        if let Some((first, second)) = self.broker.cluster.latency_parts.first(reply, first, from.now) {
+        if let Some((first, second)) = self.broker.links.latency_parts.first(reply, first, from.now) {
             let (responder, service) = second.into_responder();
             self.report_first(&first, responder, Some(service));
         }
@@ -37,7 +37,7 @@ impl Shard {
 
     /// Reports what other servers have not told their part of.
     pub(super) fn report_old_parts(&mut self, now: Instant) {
-        for first in self.broker.cluster.latency_parts.take_old(now) {
+        for first in self.broker.links.latency_parts.take_old(now) {
             self.report_first(&first, Responder::Unknown, None);
         }
     }
@@ -149,7 +149,7 @@ impl Broker {
             let account = self.account(&second.account);
             account.is_some_and(|account| account.imports.replies.owns(second.req_id.as_bytes()))
         };
-        let Some((first, second)) = self.cluster.latency_parts.second(second, now, is_own) else {
+        let Some((first, second)) = self.links.latency_parts.second(second, now, is_own) else {
             return Ok(None);
         };
         let (responder, service) = second.into_responder();

@@ -13,6 +13,7 @@ mod cohort;
 mod congestion;
 mod fanout;
 mod latency;
+mod leaf;
 mod pool;
 mod remote;
 mod route;
@@ -21,12 +22,14 @@ mod rules;
 mod send;
 mod service_import;
 mod service_queue;
+mod serving;
+mod source;
 mod staging;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::log::Level;
-use crate::outbox::{Drained, Queued, drain};
+use crate::outbox::{Drained, Queued};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::subscription::Subscription;
@@ -45,6 +48,7 @@ use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;
 use service_queue::ServiceQueue;
+pub(crate) use source::Source;
 use staging::Staging;
 
 /// Staged bytes at which a session should stop and let the shard flush: enough to amortise the
@@ -90,10 +94,6 @@ pub struct Shard {
     hop_buffers: Vec<service_import::Rendering>,
     /// Kept for its memory.
     head: Vec<u8>,
-    /// Services that wait for the end of this flush.
-    unflushed: Vec<Arc<dyn Service>>,
-    /// Services that are being told of the flush.
-    flushing: Vec<Arc<dyn Service>>,
 }
 
 /// A connection that is being written. Dropped only by a panic: its claim is nobody's then, and it
@@ -127,8 +127,6 @@ impl Shard {
             rendering: Default::default(),
             hop_buffers: Vec::new(),
             head: Vec::new(),
-            unflushed: Vec::new(),
-            flushing: Vec::new(),
         }
     }
 
@@ -156,11 +154,7 @@ impl Shard {
 
     /// Whether anything is staged that only a flush will send.
     pub fn is_dirty(&self) -> bool {
-        self.staging.is_dirty()
-            || !self.queue.is_empty()
-            || !self.unflushed.is_empty()
-            || !self.flushing.is_empty()
-            || !self.claimed.is_empty()
+        self.staging.is_dirty() || !self.queue.is_empty() || !self.claimed.is_empty()
     }
 
     /// Whether so much is staged, or so much was done, that the session should stop until a flush.
@@ -221,7 +215,7 @@ impl Shard {
     /// Has `service` told when what is staged now is in the outboxes of its receivers: what another
     /// shard sends after that comes later.
     pub fn after_flush(&mut self, service: Arc<dyn Service>) {
-        self.unflushed.push(service);
+        self.queue.after_flush(service);
     }
 
     /// Hands out what waits for services, and what they send each other thereby.
@@ -252,9 +246,9 @@ impl Shard {
         self.routes.apply_counts(&mut self.touched);
         self.staging.seal_cohorts();
         self.enqueue_all();
-        self.flushing.append(&mut self.unflushed);
+        self.queue.has_flushed();
         // One by one: whoever panics costs the others nothing, the next flush goes on.
-        while let Some(service) = self.flushing.pop() {
+        while let Some(service) = self.queue.pop_flushed() {
             service.flushed(self);
         }
         // One by one, too: a claim that nobody has in hand is held for ever.
@@ -284,7 +278,7 @@ impl Shard {
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner
     /// shard when the socket takes bytes again. A blocked socket is handed to its owner shard.
     fn resume(&mut self, conn: &Arc<Conn>) {
-        let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        let drained = conn.drain(&mut |buffer| self.pool.put(buffer));
         self.relieved(conn);
         match drained {
             Drained::Empty => {}
@@ -296,7 +290,7 @@ impl Shard {
     /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
     /// Services that have waited for it are woken: then the shard [is dirty](Self::is_dirty).
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
-        let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        let drained = conn.drain(&mut |buffer| self.pool.put(buffer));
         self.relieved(conn);
         if let Drained::Failed(error) = drained {
             self.give_up(conn, error);
@@ -349,7 +343,7 @@ impl Shard {
     /// Ends a receiver that is too far behind.
     fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
-            self.broker.counters().slow(conn).fetch_add(1, Relaxed);
+            self.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
             let max = self.settings.max_pending;
             let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
             self.broker.log_for(Level::Info, conn, line);

@@ -8,17 +8,19 @@
 //! Budget per link and message: the bytes are copied once into the link's chunk; no lock, no
 //! allocation.
 
-use super::fanout::Fanout;
+use super::fanout::{Fanout, Publisher};
 use super::route::{ClientTarget, Route};
-use super::staging::FrameParts;
+use super::source::Via;
+use super::staging::{FrameParts, Placed};
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::link::remote_interest::RemoteSub;
+use crate::link::leaf_end::LeafRole;
+use crate::link::remote_sub::RemoteSub;
 use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
 use myelin_wire::encode;
-use myelin_wire::peer::encode as peer;
+use myelin_wire::peer::{encode as peer, leaf};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,11 +81,17 @@ impl RemoteTargets {
         account: &Account,
         subject: &[u8],
         matched: &mut Matched<Arc<RemoteSub>>,
+        via: Via,
     ) -> Option<Box<Self>> {
+        // What comes over a route goes to no other, only to leaf nodes.
+        if via == Via::Route && !account.announced.has_leafs() {
+            return None;
+        }
         account.collect_remote(subject, matched);
         if matched.is_empty() {
             return None;
         }
+        restrict(matched, subject, via);
         let may_carry = |sub: &Arc<RemoteSub>| sub.conn().link().is_none_or(|link| link.may_carry(subject));
         matched.plain.retain(|sub| may_carry(sub));
         matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| may_carry(sub)));
@@ -117,7 +125,13 @@ impl RemoteTargets {
             return at;
         }
         let start = self.heads.len() as u32;
-        peer::message_head(&mut self.heads, conn.link().and_then(|link| link.named(account)), subject);
+        match conn.leaf() {
+            Some(_) => leaf::message_head(&mut self.heads, subject),
+            None => {
+                let named = conn.link().and_then(|link| link.named(account.name()));
+                peer::message_head(&mut self.heads, named, subject);
+            }
+        }
         let head = start..self.heads.len() as u32;
         self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false });
         self.links.len() - 1
@@ -139,8 +153,11 @@ impl RemoteTargets {
     }
 
     /// One of the links that are not about to end, by the number of members there.
-    fn draw(&self, weights: &Weights, rng: &mut Rng) -> Option<u32> {
-        let open = |(link, _): &&(u32, u32)| self.links[*link as usize].conn.close_requested().is_none();
+    fn draw(&self, weights: &Weights, from: &Publisher<'_>, rng: &mut Rng) -> Option<u32> {
+        let open = |(link, _): &&(u32, u32)| {
+            let conn = &self.links[*link as usize].conn;
+            conn.close_requested().is_none() && !from.comes_from(conn)
+        };
         let total = weights.0.iter().filter(open).map(|(_, weight)| u64::from(*weight)).sum();
         let mut draw = rng.below(total);
         let mut candidates = weights.0.iter().filter(open);
@@ -165,6 +182,34 @@ impl RemoteTargets {
     }
 }
 
+/// Takes out what a message that has come in this way does not go to.
+fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
+    let goes = |sub: &Arc<RemoteSub>| match (via, sub.conn().leaf()) {
+        (Via::Here | Via::Leaf, _) => true,
+        // Compat: answers of services, also to the hub.
+        (Via::Route, Some(leaf)) => leaf.role == LeafRole::Hub || subject.starts_with(b"_R_."),
+        (Via::Hub, Some(_)) => true,
+        (Via::Route | Via::Hub, None) => false,
+    };
+    matched.plain.retain(goes);
+    matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| goes(sub)));
+    if via == Via::Route {
+        // Groups that the other server has chosen have their turn where no member is here.
+        matched.queues.clear();
+    }
+}
+
+/// Tail of a message, which shows so many bytes of headers.
+fn tail_of(reply: &[u8], header_len: Option<usize>, body: &[u8]) -> Vec<u8> {
+    let (mut tail, mut digits, mut size) = (Vec::with_capacity(body.len() + 64), Vec::new(), Vec::new());
+    if let Some(header_len) = header_len {
+        encode::number(&mut digits, header_len);
+    }
+    encode::number(&mut size, body.len());
+    encode::tail(&mut tail, reply, &digits, &size, body);
+    tail
+}
+
 /// Groups for which a link was chosen: the places of link and group.
 type Chosen = SmallVec<[(u32, u32); 8]>;
 
@@ -180,13 +225,17 @@ impl Fanout<'_> {
     ) {
         if remote.groups.is_empty() {
             for link in &remote.links {
-                self.whole(remote, link, route.subject());
+                if !self.from.comes_from(&link.conn) {
+                    self.whole::<LOGGED>(remote, link, route.subject());
+                }
             }
             return;
         }
         let mut chosen = Chosen::new();
         for (at, group) in remote.groups.iter().enumerate() {
-            if let Some(link) = self.choose::<LOGGED>(route, remote, group, rng) {
+            if self.from.has_chosen(&group.name)
+                && let Some(link) = self.choose::<LOGGED>(route, remote, group, rng)
+            {
                 chosen.push((link, at as u32));
             }
         }
@@ -195,7 +244,8 @@ impl Fanout<'_> {
             let mut groups =
                 chosen.iter().filter(mine).map(|(_, group)| &*remote.groups[*group as usize].name);
             let mut groups = groups.by_ref().peekable();
-            if (link.is_plain || groups.peek().is_some()) && link.conn.close_requested().is_none() {
+            let is_wanted = groups.peek().is_some() || link.is_plain && !self.from.comes_from(&link.conn);
+            if is_wanted && link.conn.close_requested().is_none() {
                 let head = &remote.heads[link.head.start as usize..link.head.end as usize];
                 self.stage_remote(&link.conn, head, groups, route.subject());
             }
@@ -206,7 +256,7 @@ impl Fanout<'_> {
     ///
     /// Perf: what nearly all messages need, and nothing rendered for it: `cluster-1:1-16`.
     #[inline(always)]
-    fn whole(&mut self, remote: &RemoteTargets, link: &RemoteTarget, address: &[u8]) {
+    fn whole<const LOGGED: bool>(&mut self, remote: &RemoteTargets, link: &RemoteTarget, address: &[u8]) {
         let conn = &link.conn;
         if conn.close_requested().is_some() {
             return;
@@ -214,11 +264,12 @@ impl Fanout<'_> {
         let head = &remote.heads[link.head.start as usize..link.head.end as usize];
         let message = self.message;
         let has_headers = message.header_len > 0;
-        let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers());
-        if !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
+        let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty();
+        let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers()) && !is_of_leaf;
+        if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
-        let verb: &[u8] = if has_headers { b"H" } else { b"R" };
+        let verb = if has_headers { b"H" } else { &head[..1] };
         let parts = [verb, &head[1..], message.tail];
         let placed = self.staging.parts(conn, parts, message.body.len(), self.pool, self.settings);
         self.note(placed);
@@ -237,14 +288,14 @@ impl Fanout<'_> {
         if is_here && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
-        if let Some(link) = remote.draw(&group.remotes, rng) {
+        if let Some(link) = remote.draw(&group.remotes, self.from, rng) {
             return Some(link);
         }
         // All links to clients are about to end, or there are none.
         if here > 0 && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
-        remote.draw(&group.leaves, rng)
+        remote.draw(&group.leaves, self.from, rng)
     }
 
     /// A member here.
@@ -270,7 +321,8 @@ impl Fanout<'_> {
     pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) {
         let (message, from) = (self.message, self.from);
         let address = if message.to.is_empty() { message.subject } else { message.to };
-        let Some(remote) = RemoteTargets::of(from.account, address, &mut Matched::new()) else { return };
+        let remote = RemoteTargets::of(from.account, address, &mut Matched::new(), Via::Here);
+        let Some(remote) = remote else { return };
         let mut chosen = Chosen::new();
         for name in groups {
             let group = remote.groups.iter().position(|group| *group.name == *name);
@@ -279,11 +331,14 @@ impl Fanout<'_> {
             };
             let is_open = |link: &u32| {
                 let conn = &remote.links[*link as usize].conn;
-                !Arc::ptr_eq(conn, from.conn) && conn.close_requested().is_none()
+                !from.comes_from(conn) && conn.close_requested().is_none()
             };
             let is_plain = |link: &u32| remote.links[*link as usize].is_plain;
             let group = &remote.groups[at];
-            let link = group.remotes.links().filter(is_open).min_by_key(is_plain);
+            // Compat: leaf nodes of this server are preferred to other servers.
+            let is_own = |link: &u32| remote.links[*link as usize].conn.leaf().is_some();
+            let link = group.leaves.links().filter(is_own).find(is_open);
+            let link = link.or_else(|| group.remotes.links().filter(is_open).min_by_key(is_plain));
             let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(is_plain));
             chosen.extend(link.map(|link| (link, at as u32)));
         }
@@ -335,14 +390,14 @@ impl Fanout<'_> {
         };
         let mut head = std::mem::take(self.head);
         head.clear();
-        head.push(if has_headers { b'H' } else { b'R' });
-        head.extend_from_slice(&cached[1..]);
+        let is_of_leaf = self.from.write_head(&mut head, cached, has_headers);
         let mut groups = groups.peekable();
         let is_grouped = groups.peek().is_some();
         if is_grouped {
             peer::queue_words(&mut head, reply, groups);
         }
-        let is_as_it_came = !is_renamed && (message.header_len > 0) == has_headers;
+        let says_none = is_of_leaf && !has_headers;
+        let is_as_it_came = !is_renamed && (message.header_len > 0) == has_headers && !says_none;
         let placed = if is_as_it_came {
             // Behind the names of groups the reply is not said again.
             let skipped = if is_grouped && !reply.is_empty() { reply.len() + 1 } else { 0 };
@@ -353,20 +408,33 @@ impl Fanout<'_> {
                 shared_tail: shared.as_ref(),
                 payload: message.body.len(),
             };
-            self.staging.frame(conn, frame, self.pool, self.settings)
+            self.stage_frame(conn, frame, message.body, message.header_len)
         } else {
-            let body = if has_headers { message.body } else { &message.body[message.header_len..] };
-            let (mut tail, mut digits, mut size) =
-                (Vec::with_capacity(body.len() + 64), Vec::new(), Vec::new());
-            if has_headers {
-                encode::number(&mut digits, message.header_len);
-            }
-            encode::number(&mut size, body.len());
-            encode::tail(&mut tail, if is_grouped { &[] } else { reply }, &digits, &size, body);
+            let (body, header_len) = match has_headers {
+                true => (message.body, message.header_len),
+                false => (&message.body[message.header_len..], 0),
+            };
+            let shown = (has_headers || says_none).then_some(header_len);
+            let tail = tail_of(if is_grouped { &[] } else { reply }, shown, body);
             let frame = FrameParts { head: &head, tail: &tail, shared_tail: None, payload: body.len() };
-            self.staging.frame(conn, frame, self.pool, self.settings)
+            self.stage_frame(conn, frame, body, header_len)
         };
         *self.head = head;
         self.note(placed)
+    }
+
+    /// Stages a frame for a link, and logs it where protocol lines are logged.
+    fn stage_frame(
+        &mut self,
+        conn: &Arc<Conn>,
+        frame: FrameParts<'_>,
+        body: &[u8],
+        header_len: usize,
+    ) -> Placed {
+        let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+        if self.from.logs_protocol && !placed.dropped {
+            self.broker.log_delivery(conn, (frame.head, frame.tail), body, header_len);
+        }
+        placed
     }
 }

@@ -13,9 +13,10 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::remote::RemoteTargets;
 use super::rules::{Access, access, mapped, may_receive};
+use super::source::Via;
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::link::remote_interest::RemoteSub;
+use crate::link::remote_sub::RemoteSub;
 use crate::reply_prefix;
 use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
@@ -54,8 +55,8 @@ pub(super) struct RouteScope<'a> {
     pub(super) is_mapped: bool,
     /// The message comes from another account by an import: it is not exported again.
     pub(super) is_imported: bool,
-    /// The message comes from another server: it goes to no other.
-    pub(super) is_routed: bool,
+    /// Way by which the message has come: it decides where else it goes.
+    pub(super) via: Via,
 }
 
 impl RouteScope<'_> {
@@ -63,9 +64,9 @@ impl RouteScope<'_> {
     #[inline(always)]
     fn key(&self, name: &RouteName<'_>) -> RouteKey {
         let permissions = self.permissions.map_or(0, |p| Arc::as_ptr(p).addr());
-        let [shared_prefix, mapped, imported, routed] =
-            [name.is_prefix, self.is_mapped, self.is_imported, self.is_routed].map(u32::from);
-        let kind = routed << 3 | shared_prefix << 2 | mapped << 1 | imported;
+        let [shared_prefix, mapped, imported] =
+            [name.is_prefix, self.is_mapped, self.is_imported].map(u32::from);
+        let kind = (self.via as u32) << 3 | shared_prefix << 2 | mapped << 1 | imported;
         RouteKey { account: self.account.id, kind, permissions }
     }
 
@@ -85,7 +86,7 @@ impl RouteScope<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RouteKey {
     account: u32,
-    /// Whether the message is routed, the name is a prefix, mappings apply, the message is
+    /// How the message has come, whether the name is a prefix, mappings apply, the message is
     /// imported.
     kind: u32,
     permissions: usize,
@@ -391,6 +392,22 @@ impl Routes {
         self.build(scope, (subject, name), hash, (at, found), cohorts)
     }
 
+    /// The route of `subject`, if it is in the cache and current.
+    #[inline(always)]
+    pub(super) fn cached(&mut self, scope: RouteScope<'_>, subject: &[u8]) -> Option<&mut Route> {
+        debug_assert!(scope.permissions.is_none(), "permissions may look behind a prefix");
+        let name = scope.name(subject);
+        let key = scope.key(&name);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(name.text);
+        let hash = (hasher.finish() ^ key.salt()) | 1;
+        let bucket = self.buckets.get_mut((hash >> 8) as usize & (BUCKETS - 1))?;
+        let way = bucket.find(hash, key, name.text)?;
+        let route = bucket.ways[way].as_deref_mut()?;
+        let is_current = route.stamp.as_ref().is_some_and(|stamps| is_current(scope.account, stamps));
+        is_current.then_some(route)
+    }
+
     /// A route that is not there or no longer true: into the cache on its second touch.
     #[inline(never)]
     fn build(
@@ -562,11 +579,12 @@ fn build(
             access
         }
         // Where it was published that was decided.
-        None if scope.is_routed => Access::Allowed,
+        None if scope.via == Via::Route => Access::Allowed,
         None => access(scope, subject),
     };
-    let is_elsewhere = scope.is_routed || matches!(route.access, Access::Mapped | Access::Drawn);
-    route.remote = if is_elsewhere { None } else { RemoteTargets::of(scope.account, subject, remote) };
+    let is_mapped = matches!(route.access, Access::Mapped | Access::Drawn);
+    route.remote =
+        if is_mapped { None } else { RemoteTargets::of(scope.account, subject, remote, scope.via) };
     take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let is_imported = scope.is_imported;

@@ -6,8 +6,10 @@
 
 use super::route::{RouteScope, RouteTarget};
 use super::rules::{Access, access};
+use super::source::Via;
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
+use crate::log::Level;
 use crate::subscription::Subscription;
 use myelin_auth::Permissions;
 use myelin_wire::encode;
@@ -90,8 +92,7 @@ impl Shard {
         permissions: Option<&Arc<Permissions>>,
         subject: &[u8],
     ) -> bool {
-        let scope =
-            RouteScope { account, permissions, is_mapped: false, is_imported: false, is_routed: false };
+        let scope = RouteScope { account, permissions, is_mapped: false, is_imported: false, via: Via::Here };
         access(scope, subject) == Access::Allowed
     }
 
@@ -126,12 +127,14 @@ impl Shard {
         now: Instant,
     ) {
         let conn = Arc::clone(self.broker.services());
-        let from = Publisher { permissions, ..Publisher::internal(&conn, account, now) };
+        let logs_protocol = self.broker.log().enabled(Level::Trace);
+        let from = Publisher { permissions, logs_protocol, ..Publisher::internal(&conn, account, now) };
         let mut rendering = std::mem::take(&mut self.rendering);
         let mut receivers = AddressTargets((0..msgs.addresses()).map(|_| None).collect());
         for at in 0..msgs.len() {
             let framed = msgs.framed(at);
             if let Some(framed) = &framed
+                && !logs_protocol
                 && self.deliver(account, &mut receivers, msgs, framed)
             {
                 continue;
@@ -186,7 +189,7 @@ impl Shard {
     #[inline(never)]
     fn receiver(&mut self, account: &Arc<Account>, to: &[u8]) -> AddressTarget {
         let scope =
-            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, is_routed: false };
+            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via: Via::Here };
         let route = self.routes.find(scope, to, self.staging.cohorts());
         match &route.targets[..] {
             [RouteTarget::Client(delivery)]

@@ -11,6 +11,7 @@
 //! requester's details.
 
 use super::Shard;
+use super::Source;
 use super::fanout::traced::Marked;
 use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
@@ -224,7 +225,7 @@ impl Shard {
         // Who answers the request learns no subject of the account that asks. What other servers
         // tell of it comes back by it.
         let mut destination = Vec::new();
-        match link.filter(|_| self.broker.cluster.has_links()) {
+        match link.filter(|_| self.broker.links.has_any()) {
             Some(link) => self.broker.await_traces(trace, link, there.now, &mut destination),
             None => {
                 let id = self.broker.unique_id();
@@ -369,7 +370,7 @@ fn imported<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a
         is_mapped: true,
         hop: Some(hop),
         // What becomes of it is published here.
-        routed: None,
+        source: Source::Here,
         ..*from
     }
 }

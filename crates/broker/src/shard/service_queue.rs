@@ -1,9 +1,8 @@
 //! The service queue: messages of this shard for services, until the next flush.
 
 use crate::conn::Conn;
-use crate::message_trace::Traced;
 use crate::service::Service;
-use crate::service_batch::ServiceBatch;
+use crate::service_batch::{ServiceBatch, Traced};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,11 +25,16 @@ pub(super) struct ServiceQueue {
     bytes: usize,
     /// Whether a service in it is [behind](Service::is_behind).
     is_behind: bool,
+    /// Services that wait for the end of this flush.
+    unflushed: Vec<Arc<dyn Service>>,
+    /// Services that are being told of the flush.
+    flushing: Vec<Arc<dyn Service>>,
 }
 
 impl ServiceQueue {
+    /// Whether nothing waits for a flush.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.unflushed.is_empty() && self.flushing.is_empty()
     }
 
     /// Batches that wait.
@@ -77,6 +81,21 @@ impl ServiceQueue {
     /// Sees to it that the service is called, with messages or without.
     pub(super) fn wake(&mut self, service: &Arc<dyn Service>) {
         self.batch(service);
+    }
+
+    /// Has a service told when what is staged now is in the outboxes of its receivers.
+    pub(super) fn after_flush(&mut self, service: Arc<dyn Service>) {
+        self.unflushed.push(service);
+    }
+
+    /// Everything that was staged is in the outboxes: those who wait for that can be told.
+    pub(super) fn has_flushed(&mut self) {
+        self.flushing.append(&mut self.unflushed);
+    }
+
+    /// The next service to be told of the flush.
+    pub(super) fn pop_flushed(&mut self) -> Option<Arc<dyn Service>> {
+        self.flushing.pop()
     }
 
     /// The batch of a service. Services keep the order of their own messages only, so an older one

@@ -126,7 +126,7 @@ impl Stage {
     #[cold]
     fn count_stall(&mut self) {
         if !std::mem::replace(&mut self.stall_counted, true) {
-            self.conn.stalls.fetch_add(1, Relaxed);
+            self.conn.traffic.stalls.fetch_add(1, Relaxed);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::net::{Net, Peer, assert_idle};
 use crate::outbox::Drained;
-use crate::service::Service;
+use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use crate::shard::Shard;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -22,7 +22,7 @@ fn net() -> Net {
 struct Bell(AtomicUsize);
 
 impl Service for Bell {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         assert!(msgs.is_empty());
         self.0.fetch_add(1, Relaxed);
     }
@@ -225,7 +225,7 @@ struct Pump {
 }
 
 impl Service for Pump {
-    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
         let me: Arc<dyn Service> = self.me.upgrade().unwrap();
         let mut out = MessageBuf::default();
         loop {

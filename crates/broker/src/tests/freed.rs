@@ -7,9 +7,8 @@ use crate::conn::Conn;
 use crate::imports::{
     AccountConfig, Export, Import, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
-use crate::service::Service;
+use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
 use std::sync::{Arc, Weak};
 
 /// What stands for all that a broker holds.
@@ -76,7 +75,7 @@ fn net() -> Net {
 struct Deaf;
 
 impl Service for Deaf {
-    fn serve(&self, _: &mut ServiceBatch, _: &mut Shard) {}
+    fn serve(&self, _: &mut ServiceBatch, _: &mut ServiceShard) {}
 }
 
 /// Each account waits for an answer of the other, and the system account for one of its own.

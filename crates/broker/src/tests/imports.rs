@@ -5,10 +5,8 @@ use super::net::{Net, Peer, login, permissions, user};
 use crate::imports::{
     AccountConfig, Export, Import, ResponseType, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
-use crate::service::Service;
+use crate::service::{Service, ServiceShard, Watcher};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
-use crate::watch::Watcher;
 use myelin_auth::{AuthConfig, Method, Users};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_subject::{Mappings, WeightedDestination};
@@ -208,7 +206,7 @@ fn interest_in_an_answer_is_that_of_who_waits() {
 struct Store(Arc<crate::Account>, std::time::Instant, Mutex<Vec<String>>);
 
 impl Service for Store {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         let mut out = MessageBuf::default();
         for msg in msgs.iter() {
             self.2.lock().unwrap().push(String::from_utf8_lossy(msg.subject).into_owned());
@@ -273,7 +271,7 @@ fn deliveries_by_imports_are_counted_at_the_subscription() {
 fn a_service_that_listens_twice_hears_an_imported_message_once() {
     struct Notes(Mutex<Vec<String>>);
     impl Service for Notes {
-        fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
             let subjects = msgs.iter().map(|msg| String::from_utf8_lossy(msg.subject).into_owned());
             self.0.lock().unwrap().extend(subjects);
         }
@@ -323,7 +321,7 @@ fn what_a_user_must_not_receive_does_not_come_by_an_import_either() {
 fn who_watches_learns_of_listeners_in_other_accounts() {
     struct Count(AtomicUsize);
     impl Watcher for Count {
-        fn interest_changed(&self, _: Option<&mut Shard>) {
+        fn interest_changed(&self, _: Option<&mut ServiceShard>) {
             self.0.fetch_add(1, Relaxed);
         }
     }
@@ -559,7 +557,7 @@ fn a_flood_of_unanswered_requests_is_bounded() {
     let link = Arc::new(ServiceLink::new(&Arc::new(import), "B", &a).unwrap());
     let replies = AwaitedReplies::default();
     let mut reply = Vec::new();
-    for at in 0..AwaitedReplies::MOST + 100_000 {
+    for at in 0..AwaitedReplies::<Awaited>::MOST + 100_000 {
         let awaited = Awaited {
             link: Arc::clone(&link),
             requester: Arc::clone(&b),
@@ -570,6 +568,6 @@ fn a_flood_of_unanswered_requests_is_bounded() {
         };
         replies.open(awaited, &mut reply, &OsEntropy, |_| {});
     }
-    assert!(replies.len() <= AwaitedReplies::MOST);
+    assert!(replies.len() <= AwaitedReplies::<Awaited>::MOST);
     assert!(replies.waiting(&reply).is_some(), "the last one is there");
 }

@@ -1,9 +1,9 @@
 //! Limits of the server and of accounts.
 
 use super::net::{Net, Setup, login, user};
-use crate::account::AccountLimits;
 use crate::elsewhere::ConnectionCount;
 use crate::imports::AccountConfig;
+use crate::imports::AccountLimits;
 use myelin_wire::error::CloseReason;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::net::{Net, login, user};
 use crate::cluster::LinkTerms;
-use crate::conn::Endpoint;
+use crate::conn_details::Endpoint;
 use crate::imports::AccountConfig;
 use crate::jwt_accounts::{JwtAccounts, Resolver};
 use crate::link::{Link, LinkScope};
@@ -33,8 +33,22 @@ impl Wire {
 
     /// The other side says this.
     fn hears(&mut self, net: &Net, said: &str) {
-        let limits =
-            PeerLimits { max_line: 4096, max_payload: 4096, is_dedicated: false, names_origin: false };
+        self.hears_of(net, said, false);
+    }
+
+    /// The other side, which names the origin of leaf nodes, says this.
+    fn hears_leaf(&mut self, net: &Net, said: &str) {
+        self.hears_of(net, said, true);
+    }
+
+    fn hears_of(&mut self, net: &Net, said: &str, names_origin: bool) {
+        let limits = PeerLimits {
+            max_line: 4096,
+            max_payload: 4096,
+            is_dedicated: false,
+            names_origin,
+            is_leaf: false,
+        };
         let mut rest = said.as_bytes();
         while !rest.is_empty() {
             let Ok(Parsed::Op(op, len)) = parser::next(rest, &limits) else { panic!("{said}") };
@@ -135,6 +149,71 @@ fn what_a_client_leaves_behind_is_told_once_for_each_group() {
     let mut told: Vec<_> = wire.announced(&net).lines().map(str::to_owned).collect();
     told.sort_unstable();
     assert_eq!(told, ["RS+ $G both q 1", "RS- $G own q", "RS- $G plain"]);
+}
+
+/// Routes that are known have a shorter way for most messages.
+#[test]
+fn a_message_is_delivered_alike_whether_its_route_is_known_or_not() {
+    let net = Net::new();
+    let mut wire = Wire::new(&net);
+    let [mut wild, mut exact, mut limited, mut member] = [0, 1, 0, 1].map(|shard| net.peer(shard));
+    wild.send("SUB a.* 1\r\n");
+    exact.send("SUB a.b 2\r\n");
+    limited.send("SUB a.c 3\r\nUNSUB 3 3\r\n");
+    member.send("SUB a.b group 4\r\n");
+    net.flush_all();
+    let message = |head: &str| format!("{head} 2\r\nhi\r\n");
+    for round in 0..6 {
+        let heads = ["a.b", "a.b _INBOX.x", "a.b _R_.x", "a.b reply", "a.b | group", "a.c", "no.one"];
+        let said: String = heads.iter().map(|head| message(&format!("RMSG $G {head}"))).collect();
+        let shown = "a.b $JS.ACK.S.C.1.2.3.4.5@shown";
+        let headers = "HMSG $G a.b 12 14\r\nNATS/1.0\r\n\r\nhi\r\n";
+        wire.hears(&net, &format!("{said}{}{headers}", message(&format!("RMSG $G {shown}"))));
+        let of = |sid: u32| {
+            let plain = [String::new(), " _INBOX.x".into(), " _R_.x".into(), " reply".into(), String::new()];
+            let plain = plain.map(|reply| message(&format!("MSG a.b {sid}{reply}"))).concat();
+            let others = if sid == 1 { message("MSG a.c 1") } else { String::new() };
+            let shown = message(&format!("MSG shown {sid} $JS.ACK.S.C.1.2.3.4.5"));
+            format!("{plain}{others}{shown}HMSG a.b {sid} 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
+        };
+        assert_eq!(wild.received(), of(1), "round {round}");
+        assert_eq!(exact.received(), of(2), "round {round}");
+        assert_eq!(limited.received(), if round < 3 { message("MSG a.c 3") } else { String::new() });
+        assert_eq!(member.received(), message("MSG a.b 4"), "round {round}");
+    }
+}
+
+/// Interest in one subject, of several links, groups and clusters of leaf nodes: so many that they
+/// are not looked through.
+#[test]
+fn interest_is_told_apart_by_link_group_and_origin() {
+    let net = Net::new();
+    let [mut one, mut other] = [Wire::new(&net), Wire::new(&net)];
+    let lines = |verb: &str, weight: &str| -> String {
+        let groups = (0..40).map(|n| format!("{verb} $G work q{n}{weight}\r\n"));
+        let leaf = verb.replace('R', "L");
+        let origins = (0..40).map(|n| format!("{leaf} O{n} $G work q{weight}\r\n"));
+        groups.chain(origins).collect()
+    };
+    for wire in [&mut one, &mut other] {
+        // What is said twice counts once.
+        wire.hears(&net, &lines("RS+", " 1").repeat(2));
+        wire.hears(&net, "RS+ $G work\r\nRS+ $G work\r\nRS+ $G w.*\r\nRS+ $G w.*\r\n");
+    }
+    let account = net.broker.account("$G").expect("it is always there");
+    assert_eq!([&one, &other].map(|wire| wire.link.subscriptions()), [82; 2]);
+    assert_eq!(account.remote_subscriptions().0, 164);
+    // Withdrawn in another order than it came.
+    one.hears(&net, "RS- $G w.*\r\nRS- $G work\r\nRS- $G work\r\nRS- $G never\r\nRS- $G work q77\r\n");
+    one.hears_leaf(&net, &lines("RS-", ""));
+    assert_eq!([&one, &other].map(|wire| wire.link.subscriptions()), [0, 82]);
+    assert_eq!(account.remote_subscriptions().0, 82);
+    let mut client = net.peer(0);
+    client.send("PUB work 1\r\nx\r\nPUB w.x 1\r\ny\r\n");
+    net.flush_all();
+    assert_eq!(one.got(), "");
+    let got = other.got();
+    assert!(got.starts_with("RMSG $G work | q q0 q1 ") && got.ends_with("RMSG $G w.x 1\r\ny\r\n"), "{got}");
 }
 
 #[test]

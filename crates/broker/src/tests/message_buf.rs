@@ -2,9 +2,8 @@
 //! consumers.
 
 use super::net::{Net, Peer, login, permissions, user};
-use crate::service::Service;
+use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Mutex};
 
@@ -157,7 +156,7 @@ fn a_service_sees_both_subjects() {
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
     impl Service for Notes {
-        fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
             for msg in msgs.iter() {
                 let both = [msg.to, msg.subject].map(String::from_utf8_lossy).join("|");
                 self.0.lock().unwrap().push(both);

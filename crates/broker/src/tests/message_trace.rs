@@ -2,10 +2,9 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::imports::AccountConfig;
-use crate::message_trace::{TraceDestination, Traced};
-use crate::service::{Service, TraceRole};
-use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
+use crate::imports::TraceDestination;
+use crate::service::{Service, ServiceShard, TraceRole};
+use crate::service_batch::{ServiceBatch, Traced};
 use myelin_stdx::rng::Rng;
 use myelin_wire::message_buf::MessageRef;
 use std::sync::{Arc, Mutex};
@@ -175,7 +174,7 @@ fn who_gets_nothing_is_told_why() {
 struct Stream(Mutex<Vec<(String, Traced)>>);
 
 impl Service for Stream {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let traces = msgs.iter().enumerate().filter_map(|(at, msg)| {
             let headers = String::from_utf8_lossy(msg.headers).into_owned();
             msgs.trace(at).map(|trace| (headers, trace.clone()))
@@ -215,7 +214,7 @@ fn a_trace_waits_for_the_stream() {
         (stored, r#"js,"stream":"S","subject":"s.b","nointerest":true"#),
         (only, r#"js,"stream":"S","error":"no""#),
     ] {
-        net.shards[0].borrow_mut().wake(&(Arc::clone(trace.trace()) as Arc<dyn Service>));
+        net.shards[0].borrow_mut().wake(&trace.trace());
         net.flush_all();
         assert_eq!(events(&t.received())[1..], [expected]);
     }
@@ -241,7 +240,7 @@ fn streams_of_one_name_have_outcomes_of_their_own() {
     // The one that was handed the message last is the first to know.
     assert!(!traced[1].settled(Err("last".to_owned())));
     assert!(traced[0].settled(Err("first".to_owned())));
-    net.shards[0].borrow_mut().wake(&(Arc::clone(traced[0].trace()) as Arc<dyn Service>));
+    net.shards[0].borrow_mut().wake(&traced[0].trace());
     net.flush_all();
     let of = |error: &str| format!("js,\"stream\":\"S\",\"error\":\"{error}\"");
     assert_eq!(events(&t.received())[1..], [of("first"), of("last")]);

@@ -2,7 +2,8 @@
 
 use super::sink::FakeSink;
 use crate::broker::Broker;
-use crate::conn::{Conn, Endpoint};
+use crate::conn::Conn;
+use crate::conn_details::Endpoint;
 use crate::imports::AccountConfig;
 use crate::log::{Level, Log};
 use crate::outbox::Drained;

@@ -2,9 +2,9 @@
 //! secrets.
 
 use super::net::{Net, Setup, assert_idle, login, user};
-use crate::conn::lock;
 use crate::log::{Level, Log};
 use crate::settings::{ProtocolLogSettings, Settings};
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex};

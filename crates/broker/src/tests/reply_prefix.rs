@@ -3,9 +3,8 @@
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
 use crate::reply_prefix::ReplyKind;
-use crate::service::{Binding, Service};
+use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
 use myelin_subject::matches;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ use std::sync::{Arc, Mutex};
 struct Recorder(Mutex<Vec<String>>);
 
 impl Service for Recorder {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let subjects = msgs.iter().map(|msg| String::from_utf8_lossy(msg.subject).into_owned());
         self.0.lock().unwrap().extend(subjects);
     }

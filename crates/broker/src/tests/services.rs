@@ -2,9 +2,8 @@
 
 use super::net::{Net, Peer};
 use crate::account::Account;
-use crate::service::Service;
+use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -23,7 +22,7 @@ fn text(msg: MessageRef<'_>) -> String {
 }
 
 impl Service for Echo {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         self.calls.lock().unwrap().push(msgs.iter().map(text).collect());
         let mut out = MessageBuf::default();
         for MessageRef { reply, headers, payload, .. } in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
@@ -77,7 +76,7 @@ impl Service for Laggard {
         self.is_behind.load(Relaxed)
     }
 
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         self.taken.fetch_add(msgs.len(), Relaxed);
     }
 }
@@ -166,7 +165,7 @@ fn a_wake_up_is_a_call_without_messages() {
 fn services_that_publish_to_each_other_for_ever_leave_the_shard_alone() {
     struct Loop(Arc<Account>, Instant, AtomicUsize);
     impl Service for Loop {
-        fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
             self.2.fetch_add(msgs.len(), Relaxed);
             shard.send(&self.0, &mut msgs.msgs, self.1);
         }
@@ -188,7 +187,7 @@ fn services_that_publish_to_each_other_for_ever_leave_the_shard_alone() {
 fn who_asks_is_told_when_what_it_sent_is_in_the_outboxes() {
     struct Twice(Arc<Account>, Instant, Mutex<Vec<usize>>, std::sync::Weak<Twice>, Arc<crate::conn::Conn>);
     impl Twice {
-        fn say(&self, shard: &mut Shard) {
+        fn say(&self, shard: &mut ServiceShard) {
             let mut out = MessageBuf::default();
             out.push(MessageRef { subject: b"in.x", payload: b"hi", ..MessageRef::default() });
             shard.send(&self.0, &mut out, self.1);
@@ -196,10 +195,10 @@ fn who_asks_is_told_when_what_it_sent_is_in_the_outboxes() {
         }
     }
     impl Service for Twice {
-        fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
+        fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
             self.say(shard);
         }
-        fn flushed(&self, shard: &mut Shard) {
+        fn flushed(&self, shard: &mut ServiceShard) {
             let mut seen = self.2.lock().unwrap();
             seen.push(self.4.pending());
             if seen.len() < 2 {

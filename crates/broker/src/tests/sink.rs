@@ -1,6 +1,7 @@
 //! A transport that keeps what is written, and blocks or breaks when a test says so.
 
-use crate::conn::{Conn, Transport, lock};
+use crate::conn::{Conn, Transport};
+use myelin_stdx::sync::lock;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex};
 

@@ -2,10 +2,9 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
-use crate::service::Service;
+use crate::service::{Service, ServiceShard, Watcher};
 use crate::service_batch::ServiceBatch;
-use crate::shard::Shard;
-use crate::watch::{Watch, Watcher};
+use crate::watch::Watch;
 use myelin_auth::{AuthConfig, Method, Users};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, Weak};
@@ -19,7 +18,7 @@ struct Observer {
 }
 
 impl Watcher for Observer {
-    fn interest_changed(&self, shard: Option<&mut Shard>) {
+    fn interest_changed(&self, shard: Option<&mut ServiceShard>) {
         let interest = self.account.has_interest(self.subject.as_bytes());
         self.seen.lock().unwrap().push((interest, shard.is_some()));
     }
@@ -126,7 +125,7 @@ fn the_end_of_a_connection_is_told() {
 fn services_are_told() {
     struct Nothing;
     impl Service for Nothing {
-        fn serve(&self, _: &mut ServiceBatch, _: &mut Shard) {}
+        fn serve(&self, _: &mut ServiceBatch, _: &mut ServiceShard) {}
     }
     let net = Net::new();
     let (observer, _watch) = observe(&net, "$G", "in.a");
@@ -178,13 +177,13 @@ fn a_service_that_watches_can_be_served_in_the_same_tick() {
     /// Counts its wake-ups.
     struct Pusher(AtomicUsize, Weak<Self>);
     impl Service for Pusher {
-        fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+        fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
             assert!(msgs.is_empty());
             self.0.fetch_add(1, SeqCst);
         }
     }
     impl Watcher for Pusher {
-        fn interest_changed(&self, shard: Option<&mut Shard>) {
+        fn interest_changed(&self, shard: Option<&mut ServiceShard>) {
             shard.unwrap().wake(&(self.1.upgrade().unwrap() as Arc<dyn Service>));
         }
     }
@@ -202,7 +201,7 @@ fn a_service_that_watches_can_be_served_in_the_same_tick() {
 struct Flag(AtomicBool);
 
 impl Watcher for Flag {
-    fn interest_changed(&self, _: Option<&mut Shard>) {
+    fn interest_changed(&self, _: Option<&mut ServiceShard>) {
         self.0.store(true, SeqCst);
     }
 }

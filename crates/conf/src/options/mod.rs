@@ -37,9 +37,7 @@ pub use accounts::{
     LatencySampling, MappingDestination, MappingOptions, MessageTraceOptions, ResponseType, ServiceExport,
     ServiceImport, StreamExport, StreamImport, StreamName,
 };
-pub use authorization::{
-    AuthCalloutOptions, AuthorizationOptions, ConnectionType, NkeyUserOptions, UserOptions,
-};
+pub use authorization::{AuthCalloutOptions, AuthorizationOptions, NkeyUserOptions, UserOptions};
 pub use cluster::{ClusterOptions, PoolSize, RoutePermissions};
 pub use compression::{CompressionOptions, LinkCompression, RttThresholds};
 pub use gateway::{GatewayOptions, RemoteGatewayOptions};

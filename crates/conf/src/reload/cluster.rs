@@ -33,6 +33,13 @@ impl Changes<'_> {
         }
     }
 
+    /// Nothing of leaf nodes may change yet.
+    pub(super) fn leaf_nodes(&mut self) {
+        if self.old.leaf_nodes != self.new.leaf_nodes {
+            self.refuse(NotReloadable::Change("\"leafnodes\" by this version of Myelin"));
+        }
+    }
+
     pub(super) fn routes(&mut self) {
         if self.old.cluster.routes != self.new.cluster.routes {
             self.report("Reloaded: cluster routes".to_owned());

@@ -150,11 +150,11 @@ fn websocket_and_mqtt_are_read() {
     assert_eq!(mqtt.js_domain, None);
 }
 
-/// A start names what is missing, and only that: the blocks, not what is in them.
+/// A start names what is missing, and only that.
 #[test]
 fn a_start_names_the_features_that_are_missing() {
     let path = format!("{DIRECTORY}/leaf_remote.conf");
-    let error = load_with(&["-c", &path], &|_| None).expect_err("there are no leaf nodes yet").to_string();
-    assert!(error.contains("\"leafnodes\" needs leaf nodes, which"), "{error}");
+    let error = load_with(&["-c", &path], &|_| None).expect_err("there are no proxies yet").to_string();
+    assert!(error.contains("\"proxy\" needs HTTP proxies for leaf nodes, which"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
+use myelin_auth::ConnectionType;
 use myelin_conf::options::{
-    AccountJetStreamOptions, AccountResolver, CacheResolver, ClusterTraffic, ConnectionType, DeleteMode,
-    ExportAccess, ExportOptions, FullResolver, ImportOptions, LatencyOptions, LatencySampling,
-    MappingDestination, MappingOptions, MessageTraceOptions, Options, ResponseType, ServiceExport,
-    ServiceImport, StreamExport, StreamImport, StreamName,
+    AccountJetStreamOptions, AccountResolver, CacheResolver, ClusterTraffic, DeleteMode, ExportAccess,
+    ExportOptions, FullResolver, ImportOptions, LatencyOptions, LatencySampling, MappingDestination,
+    MappingOptions, MessageTraceOptions, Options, ResponseType, ServiceExport, ServiceImport, StreamExport,
+    StreamImport, StreamName,
 };
 use myelin_conf::{Loaded, load_text};
 

@@ -5,7 +5,7 @@
 //! that may wait; what is not released yet waits for the stream to say so.
 
 use super::host::Host;
-use myelin_broker::{Account, Service, ServiceBatch, Shard};
+use myelin_broker::{Account, Service, ServiceBatch, ServiceShard};
 use myelin_stdx::sync::lock;
 use myelin_store::{Ticket, Wait};
 use myelin_streams::read::{AnswerProgress, Readable, Requests, SlicedAnswer, refuse};
@@ -61,7 +61,7 @@ impl Continuation {
 }
 
 impl Service for Continuation {
-    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
         let mut out = MessageBuf::default();
         match lock(&self.left).take() {
             Some(NextStep::Answer(batch)) => self.direct.continue_answer(batch, &mut out, shard),
@@ -76,7 +76,7 @@ impl Service for Continuation {
         self.direct.send(&mut out, shard);
     }
 
-    fn flushed(&self, shard: &mut Shard) {
+    fn flushed(&self, shard: &mut ServiceShard) {
         let mut left = lock(&self.left);
         if let Some(NextStep::Cold(_)) = *left {
             if let Some(NextStep::Cold(batch)) = left.take() {
@@ -122,7 +122,7 @@ impl DirectGets {
     }
 
     /// Adds one slice of an answer to `out` and sees to the rest.
-    fn continue_answer(&self, mut batch: SlicedAnswer, out: &mut MessageBuf, shard: &mut Shard) {
+    fn continue_answer(&self, mut batch: SlicedAnswer, out: &mut MessageBuf, shard: &mut ServiceShard) {
         let seen = self.released_so_far();
         let progress = batch.fill(out, SLICE, Wait::Forbidden);
         self.continue_later(batch, progress, Some(seen), shard);
@@ -135,7 +135,7 @@ impl DirectGets {
         batch: SlicedAnswer,
         progress: AnswerProgress,
         seen: Option<Ticket>,
-        shard: &mut Shard,
+        shard: &mut ServiceShard,
     ) {
         let Some(me) = self.me.upgrade() else { return };
         match (progress, seen) {
@@ -154,7 +154,7 @@ impl DirectGets {
 
     /// Where too many reads wait already, who asked is told so: clients may ask as often as they
     /// like.
-    fn read_later(&self, batch: SlicedAnswer, shard: &mut Shard) {
+    fn read_later(&self, batch: SlicedAnswer, shard: &mut ServiceShard) {
         let Some(me) = self.me.upgrade() else { return };
         let reply = batch.reply().to_vec();
         if !self.host.try_spawn_read(Box::new(move || me.read(batch))) {
@@ -175,7 +175,7 @@ impl DirectGets {
     }
 
     /// Answers requests, as many as one turn of a shard should.
-    fn ask(&self, msgs: &MessageBuf, shard: &mut Shard) {
+    fn ask(&self, msgs: &MessageBuf, shard: &mut ServiceShard) {
         let stream = lock(&self.stream).clone();
         let (mut out, mut own) = (MessageBuf::default(), Requests::default());
         let mut shared = match self.requests.try_lock() {
@@ -208,7 +208,7 @@ impl DirectGets {
         }
     }
 
-    fn send(&self, out: &mut MessageBuf, shard: &mut Shard) {
+    fn send(&self, out: &mut MessageBuf, shard: &mut ServiceShard) {
         if !out.is_empty() {
             shard.send(&self.account, out, self.host.instant());
         }
@@ -229,7 +229,7 @@ impl DirectGets {
 }
 
 impl Service for DirectGets {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         self.ask(msgs, shard);
     }
 }

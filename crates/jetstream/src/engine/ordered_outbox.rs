@@ -4,7 +4,7 @@
 //! first could be flushed last. So a turn leaves its messages here, and one shard at a time
 //! publishes them: until its flush has moved them into the outboxes, others leave theirs to it.
 
-use myelin_broker::{Account, Shard};
+use myelin_broker::{Account, ServiceShard};
 use myelin_stdx::claim::{Append, Claimed, Finish};
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ impl OrderedOutbox {
 
     /// Publishes what waits; the memory is the shard's then. It must call
     /// [`OrderedOutbox::flushed`] when it is in the outboxes.
-    pub(super) fn send(&self, account: &Arc<Account>, shard: &mut Shard, now: Instant) {
+    pub(super) fn send(&self, account: &Arc<Account>, shard: &mut ServiceShard, now: Instant) {
         for mut msgs in self.queue.take(std::mem::take) {
             let bytes = self.bytes.fetch_sub(msgs.bytes(), Relaxed);
             debug_assert!(bytes >= msgs.bytes(), "no more bytes leave the outbox than came in");

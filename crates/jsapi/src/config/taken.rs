@@ -4,6 +4,7 @@
 //! Owns the way to those that may overlap: two patterns do only if the literal tokens with which
 //! one begins are the first ones of the other, too. Whether they do overlap is compared then.
 
+use super::{OtherStreams, Storage, StreamConfig};
 use myelin_subject::{has_wildcard, overlaps};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,6 +99,27 @@ fn head_of(subject: &str) -> Box<str> {
 
 fn depth_of(head: &str) -> usize {
     head.bytes().filter(|byte| *byte == b'.').count()
+}
+
+impl OtherStreams for BTreeMap<String, Arc<StreamConfig>> {
+    fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
+        self.get(name).cloned()
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn reserved(&self, storage: Storage) -> i64 {
+        let all = self.values().filter(|config| config.storage == storage);
+        all.fold(0, |sum, config| sum.saturating_add(config.reserved()))
+    }
+
+    fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
+        let mut taken = TakenSubjects::default();
+        self.values().for_each(|config| taken.add(&config.name, &config.subjects));
+        taken.is_taken_by_other(stream, subjects)
+    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@
 mod compression;
 mod handshake;
 mod reload;
-mod timers;
+mod served;
+pub(crate) mod timers;
 
 use crate::config::RouteUrl;
 use crate::gossip::{DialPlace, Making};
+use crate::peer_session::{Ingested, Next};
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
 use compression::Negotiation;
@@ -51,26 +53,6 @@ pub enum LinkSide {
     Accepted,
     /// This one has.
     Dialled(Dial),
-}
-
-/// Step that a session asks for next.
-#[derive(Debug)]
-pub enum Next {
-    /// Read more: the rest is an operation that takes at least this many bytes from its start.
-    More(usize),
-    /// Flush the shard, then offer the rest again.
-    Flush,
-    /// Flush the shard and end the link.
-    Close(CloseReason),
-}
-
-/// The outcome of [`LinkSession::ingest`].
-#[derive(Debug)]
-pub struct Ingested {
-    /// Bytes of the buffer that are dealt with.
-    pub bytes: usize,
-    /// Step that comes next.
-    pub next: Next,
 }
 
 /// Session of one link.
@@ -161,8 +143,13 @@ impl LinkSession {
                 max_payload: 0,
                 is_dedicated: false,
                 names_origin: false,
+                is_leaf: false,
             },
-            timers: LinkTimers::new(&config, conn.cid(), now),
+            timers: LinkTimers::new(
+                (config.ping_interval.min(timers::LONGEST_INTERVAL), config.ping_max),
+                conn.cid(),
+                now,
+            ),
             making,
             certificate: None,
             compression: Negotiation::default(),
@@ -318,7 +305,8 @@ impl LinkSession {
                 Ok(())
             }
             (_, PeerOp::PeerError(text)) => {
-                self.log(Level::Error, format_args!("Route Error {}", String::from_utf8_lossy(text)));
+                let text = one_line(&String::from_utf8_lossy(text));
+                self.log(Level::Error, format_args!("Route Error {text}"));
                 Err(CloseReason::ParseError)
             }
             (LinkPhase::AwaitConnect, PeerOp::Connect(json)) => self.connect(json),
@@ -426,7 +414,8 @@ impl LinkSession {
         self.announcing = None;
         if !std::mem::replace(&mut self.end_is_logged, true) {
             let (text, name) = (reason.text(), self.known.facts().remote_name);
-            let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
+            let remote =
+                if name.is_empty() { String::new() } else { format!(" - Remote: {}", one_line(&name)) };
             self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
         }
         let removal = self.link.end(reason);
@@ -457,4 +446,9 @@ impl LinkSession {
         crate::gossip::complete(&mut info, self.conn().peer().ip());
         RouteUrl::of_gossip(&info.ip)
     }
+}
+
+/// Text of the other side as it may stand in the log: on one line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

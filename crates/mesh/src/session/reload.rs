@@ -1,5 +1,6 @@
 //! A link that runs while the configuration changes, here or on the other side.
 
+use super::timers::LONGEST_INTERVAL;
 use super::{LinkPhase, LinkSession};
 use crate::config::MeshConfig;
 use myelin_auth::{Permissions, SubjectRules};
@@ -25,7 +26,7 @@ impl LinkSession {
             self.link.say(b"-ERR 'Authorization Violation'\r\n");
             return Err(CloseReason::AuthenticationFailure);
         }
-        self.timers.change(&config);
+        self.timers.change(config.ping_interval.min(LONGEST_INTERVAL), config.ping_max);
         self.change_compression()?;
         self.move_accounts(&config);
         if !same_rules(self.rules.as_deref(), config.permissions.as_deref()) {

@@ -1,18 +1,17 @@
 //! A link's clock: the time for a handshake, PINGs, and the end of peers that do not answer.
 
-use crate::config::MeshConfig;
 use std::time::{Duration, Instant};
 
 /// The first PING comes early: it measures the round trip.
 const FIRST_PING: Duration = Duration::from_secs(1);
-/// Longest time between two PINGs. Compat: whatever is configured.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
+/// Longest time between two PINGs of a route. Compat: whatever is configured.
+pub(crate) const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
 /// Time for a handshake after which a silent peer is given up, once it has logged in.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// Action that is due.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(crate) enum Due {
     Nothing,
     Ping,
     /// The handshake takes too long.
@@ -21,7 +20,7 @@ pub(super) enum Due {
     Stale,
 }
 
-pub(super) struct LinkTimers {
+pub(crate) struct LinkTimers {
     opened: Instant,
     /// End of the time to log in, and of that for the handshake.
     login: Option<Instant>,
@@ -36,9 +35,9 @@ pub(super) struct LinkTimers {
 }
 
 impl LinkTimers {
-    /// `seed` spreads the first PING of several links.
-    pub(super) fn new(config: &MeshConfig, seed: u64, now: Instant) -> Self {
-        let interval = config.ping_interval.min(LONGEST_INTERVAL);
+    /// Time between two PINGs, and how many of them may stay without an answer; `seed` spreads the
+    /// first PING of several links.
+    pub(crate) fn new((interval, max): (Duration, u32), seed: u64, now: Instant) -> Self {
         let first = interval.min(FIRST_PING);
         let spread = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
         Self {
@@ -47,7 +46,7 @@ impl LinkTimers {
             handshake: now + HANDSHAKE,
             ping: now + HANDSHAKE,
             interval,
-            max: config.ping_max,
+            max,
             last_pinged: None,
             unanswered: 0,
             rtt: None,
@@ -56,57 +55,56 @@ impl LinkTimers {
     }
 
     /// Other times from now on; the next PING comes when it was to come.
-    pub(super) fn change(&mut self, config: &MeshConfig) {
-        self.interval = config.ping_interval.min(LONGEST_INTERVAL);
-        self.max = config.ping_max;
+    pub(crate) fn change(&mut self, interval: Duration, max: u32) {
+        (self.interval, self.max) = (interval, max);
     }
 
-    pub(super) fn opened(&self) -> Instant {
+    pub(crate) fn opened(&self) -> Instant {
         self.opened
     }
 
-    pub(super) fn rtt(&self) -> Option<Duration> {
+    pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 
     /// The handshake begins; `login` is the time for the other side to log in, where it has to.
     /// Compat: it takes no longer than PINGs would stay unanswered.
-    pub(super) fn greeted(&mut self, login: Option<Duration>, now: Instant) {
+    pub(crate) fn greeted(&mut self, login: Option<Duration>, now: Instant) {
         self.login = login.map(|login| now + login);
         self.handshake = now + HANDSHAKE.min(self.interval * self.max.saturating_add(1));
         self.ping = self.handshake;
     }
 
     /// The other side has said who it is.
-    pub(super) fn named(&mut self) {
+    pub(crate) fn named(&mut self) {
         self.login = None;
     }
 
     /// The handshake is over.
-    pub(super) fn ready(&mut self, now: Instant) {
+    pub(crate) fn ready(&mut self, now: Instant) {
         self.login = None;
         self.ping = now + self.first;
     }
 
     /// A PING was sent.
-    pub(super) fn pinged(&mut self, now: Instant) {
+    pub(crate) fn pinged(&mut self, now: Instant) {
         self.last_pinged = Some(now);
         self.unanswered += 1;
     }
 
     /// A PONG has come.
-    pub(super) fn ponged(&mut self, now: Instant) {
+    pub(crate) fn ponged(&mut self, now: Instant) {
         self.unanswered = 0;
         if let Some(pinged) = self.last_pinged.take() {
             self.rtt = Some(now.saturating_duration_since(pinged));
         }
     }
 
-    pub(super) fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.login.unwrap_or(self.ping).min(self.ping)
     }
 
-    pub(super) fn strike(&mut self, is_ready: bool, now: Instant) -> Due {
+    pub(crate) fn strike(&mut self, is_ready: bool, now: Instant) -> Due {
         if now < self.deadline() {
             return Due::Nothing;
         }

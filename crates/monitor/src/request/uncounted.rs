@@ -40,6 +40,10 @@ impl SnapshotSource for Uncounted<'_> {
         self.0.accounts()
     }
 
+    fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
+        self.0.accounts_in_use()
+    }
+
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
         self.0.open_connections(account)
     }

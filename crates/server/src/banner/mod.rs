@@ -4,9 +4,9 @@ mod jetstream;
 
 use crate::MYELIN_VERSION;
 use crate::logging::Logger;
-use myelin_auth::StoredSecret;
+use myelin_auth::{ConnectionType, StoredSecret};
 use myelin_conf::Loaded;
-use myelin_conf::options::{ConnectionType, Options, UNLIMITED_PAYLOAD, UserOptions};
+use myelin_conf::options::{Options, UNLIMITED_PAYLOAD, UserOptions};
 use myelin_wire::REFERENCE_VERSION;
 use sha2::{Digest, Sha256};
 

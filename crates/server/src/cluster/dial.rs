@@ -3,7 +3,7 @@
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
-use crate::shard::{LinkSecurity, Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::LinkTls;
 use myelin_mesh::{Dial, LinkSide, Mesh, RouteUrl};
@@ -141,7 +141,8 @@ impl Dialler {
                     let name = Some(offer.name_of(&dial.url.host));
                     LinkSecurity { offer, name }
                 });
-                let new = NewLink { stream, peer, mesh, side: LinkSide::Dialled(dial), security };
+                let with = LinkWith::Route(mesh, LinkSide::Dialled(dial));
+                let new = NewLink { stream, peer, with, security };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("route socket: {}", os_error::words(&error))),

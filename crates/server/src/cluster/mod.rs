@@ -6,11 +6,11 @@
 //! message.
 
 mod dial;
-mod own_urls;
+pub(crate) mod own_urls;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
-use crate::shard::{LinkSecurity, Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use crate::{os_error, setup};
@@ -281,16 +281,21 @@ fn certificates(cluster: &ClusterOptions) -> CertificateRules {
 
 /// The mode of compression, and the round trips of `s2_auto`.
 fn compression(cluster: &ClusterOptions) -> Result<(CompressionMode, Vec<Duration>), String> {
-    let mode = match cluster.compression()? {
+    cluster.compression().map(compression_of)
+}
+
+/// A mode of compression in the terms of links, and the round trips of `s2_auto`.
+pub(crate) fn compression_of(from: LinkCompression) -> (CompressionMode, Vec<Duration>) {
+    let mode = match from {
         LinkCompression::NotSupported => CompressionMode::NotSupported,
         LinkCompression::Off => CompressionMode::Off,
         LinkCompression::Accept => CompressionMode::Accept,
-        LinkCompression::S2Auto(thresholds) => return Ok((CompressionMode::Auto, thresholds.0)),
+        LinkCompression::S2Auto(thresholds) => return (CompressionMode::Auto, thresholds.0),
         LinkCompression::S2Fast => CompressionMode::S2(S2Level::Fast),
         LinkCompression::S2Better => CompressionMode::S2(S2Level::Better),
         LinkCompression::S2Best => CompressionMode::S2(S2Level::Best),
     };
-    Ok((mode, Vec::new()))
+    (mode, Vec::new())
 }
 
 /// A configured route. Compat: without a user in it this server logs in without one, whatever the
@@ -316,8 +321,8 @@ async fn accept(
             match stream.into_std() {
                 Ok(stream) => {
                     let security = tls.get().map(|offer| LinkSecurity { offer, name: None });
-                    let (mesh, side) = (Arc::clone(&mesh), LinkSide::Accepted);
-                    let new = NewLink { stream, peer, mesh, side, security };
+                    let with = LinkWith::Route(Arc::clone(&mesh), LinkSide::Accepted);
+                    let new = NewLink { stream, peer, with, security };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Route Accept error: {}", os_error::words(&error))),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Addresses of this server for clients: the host that is configured, or the machine's addresses
 /// where that is none.
-pub(super) fn of(host: &str, port: u16) -> Vec<String> {
+pub(crate) fn of(host: &str, port: u16) -> Vec<String> {
     let is_any = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     if !is_any {
         return vec![with_port(host, port)];

@@ -13,9 +13,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// All accounts by name. The reference lists them in the order of a hash table.
-pub(super) fn ordered(broker: &Broker) -> Vec<Arc<Account>> {
+/// Accounts by name, of those that are wanted. The reference lists them in the order of a hash
+/// table.
+pub(super) fn ordered(broker: &Broker, is_wanted: impl Fn(&Account) -> bool) -> Vec<Arc<Account>> {
     let mut accounts = broker.accounts();
+    accounts.retain(|account| is_wanted(account));
     accounts.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     accounts
 }
@@ -51,7 +53,7 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
         is_system: account.is_system(),
         updated,
         clients: account.connections(),
-        leafnodes: 0,
+        leafnodes: account.leaf_nodes(),
         received: volume(traffic.received),
         sent: volume(traffic.sent),
         slow_consumers: traffic.slow_consumers,
@@ -196,12 +198,18 @@ pub(super) fn whole_interest(broker: &Broker) -> InterestSnapshot {
 fn subscribed<'a>(accounts: impl IntoIterator<Item = &'a Account>) -> InterestSnapshot {
     let mut sum = InterestSnapshot::default();
     for account in accounts {
-        let (remote_now, remote_ever) = account.remote_subscriptions();
-        let now = (account.subscriptions() + remote_now) as u64;
-        let ever = account.subscribed() + remote_ever;
+        let (now, ever) = subscriptions(account);
         sum.num_subscriptions += now as u32;
         sum.num_inserts += ever;
-        sum.num_removes += ever.saturating_sub(now);
+        sum.num_removes += ever.saturating_sub(now as u64);
     }
     sum
+}
+
+/// Subscriptions in an account, of clients, of the server itself and of other servers: now, and
+/// ever.
+pub(super) fn subscriptions(account: &Account) -> (usize, u64) {
+    let (own_now, own_ever) = account.own_subscriptions();
+    let (remote_now, remote_ever) = account.remote_subscriptions();
+    (account.subscriptions() + own_now + remote_now, account.subscribed() + own_ever + remote_ever)
 }

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use myelin_auth::ConnectionType;
 use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
 use myelin_mesh::LinkState;
-use myelin_monitor::RouteSnapshot;
+use myelin_mesh::leaf::LeafState;
 use myelin_monitor::{Closed, ConnSnapshot, JwtInfo, PeerCert, SubSnapshot, Tls};
+use myelin_monitor::{LeafSnapshot, RouteSnapshot};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -116,6 +117,17 @@ pub(super) fn subscription(sub: &Subscription, account: &str) -> SubSnapshot {
     }
 }
 
+/// A subscription of the server itself, which no connection has. Compat: the reference numbers
+/// them.
+pub(super) fn own_subscription(subject: &[u8], account: &str) -> SubSnapshot {
+    SubSnapshot {
+        account: account.to_owned(),
+        account_tag: account.to_owned(),
+        subject: text(subject),
+        ..SubSnapshot::default()
+    }
+}
+
 /// Compat: the limit of a subscription is not shown once its connection has ended.
 fn closed_subscription(sub: &ClosedSub, conn: &ClosedConn) -> SubSnapshot {
     SubSnapshot {
@@ -147,6 +159,26 @@ pub(super) fn remote_subscription(
     let words = [Some("R"), account, Some(&subject), Some(&*queue).filter(|queue| !queue.is_empty())];
     let sid = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
     SubSnapshot { subject, queue, sid, cid: conn.cid(), ..SubSnapshot::default() }
+}
+
+/// A link with a leaf node or a hub.
+pub(super) fn leaf_node(link: &LeafState) -> LeafSnapshot {
+    let (conn, facts) = (link.conn(), link.facts());
+    let ((in_msgs, in_bytes), (out_msgs, out_bytes)) = (conn.received(), conn.sent());
+    LeafSnapshot {
+        id: conn.cid(),
+        name: facts.name,
+        is_spoke: facts.is_spoke,
+        is_isolated: facts.is_isolated,
+        account: facts.account,
+        peer: conn.endpoint().peer,
+        rtt: facts.rtt,
+        msgs: [in_msgs, out_msgs],
+        bytes: [in_bytes, out_bytes],
+        subscriptions: facts.subscriptions,
+        compression: facts.compression,
+        proxy: facts.proxy,
+    }
 }
 
 /// A link to another server.

@@ -78,6 +78,11 @@ impl Cache {
         Arc::new(cache)
     }
 
+    /// An empty cache that is never written down.
+    pub(super) fn in_memory(log: &Arc<Logger>) -> Arc<Self> {
+        Arc::new(Self { options: OcspCacheOptions::default(), log: Arc::clone(log), state: Mutex::default() })
+    }
+
     pub(super) fn options(&self) -> &OcspCacheOptions {
         &self.options
     }
@@ -288,4 +293,22 @@ fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut raw = Vec::new();
     minlz::Reader::new(packed).take(LONGEST).read_to_end(&mut raw)?;
     Ok(raw)
+}
+
+/// The cache in use, for monitoring.
+#[derive(Default)]
+pub(crate) struct OcspCache(Mutex<Option<Arc<Cache>>>);
+
+impl OcspCache {
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        self.get()?.stats()
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<Cache>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, cache: Option<Arc<Cache>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cache;
+    }
 }

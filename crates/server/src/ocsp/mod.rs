@@ -12,6 +12,7 @@ mod cache;
 mod certificate;
 mod fetch;
 mod peer;
+mod peer_proof;
 mod proof;
 #[cfg(test)]
 #[path = "../../tests/server/responder.rs"]
@@ -20,10 +21,10 @@ mod staple;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use myelin_conf::options::{Options, TlsOptions};
+use myelin_conf::options::{OcspPeerOptions, Options, TlsOptions};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -34,10 +35,11 @@ use crate::system::System;
 use crate::tls::{LinkOffer, Staple, TlsTerms, authorities};
 pub(crate) use base64::{decode as from_base64, encode as to_base64};
 use cache::Cache;
-pub(crate) use cache::Stats;
+pub(crate) use cache::OcspCache;
 pub(crate) use certificate::fingerprint;
 use peer::Advise;
 pub(crate) use peer::{OcspFinding, PeerCheck, verified_chains};
+pub(crate) use peer_proof::check_proof;
 use staple::{Monitor, Stapling};
 
 /// OCSP in a running server.
@@ -49,28 +51,15 @@ pub(crate) struct Ocsp {
     system: Arc<OnceLock<Arc<System>>>,
     /// Told when the server has to end, because its certificate was revoked.
     end: Arc<Notify>,
-    cache: Arc<Current>,
+    cache: Arc<OcspCache>,
+    /// Answers about other servers.
+    link_cache: Arc<Cache>,
     monitors: Vec<Monitor>,
     saving: Option<Saving>,
 }
 
-/// The cache in use, for monitoring.
-#[derive(Default)]
-pub(crate) struct Current(Mutex<Option<Arc<Cache>>>);
-
-impl Current {
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        self.get()?.stats()
-    }
-
-    fn get(&self) -> Option<Arc<Cache>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, cache: Option<Arc<Cache>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cache;
-    }
-}
+/// Kind of the listener for other servers.
+const ROUTER: &str = "Router";
 
 /// A listener with TLS.
 pub(crate) struct TlsListener<'l> {
@@ -95,7 +84,7 @@ impl<'l> TlsListener<'l> {
 
     /// The listener for other servers. Compat: authorities are not asked about those.
     pub(crate) fn of_links(offer: &'l mut LinkOffer, present: Option<Arc<Staple>>) -> Self {
-        Self { tls: &offer.options, terms: &mut offer.terms, present, kind: "Router" }
+        Self { tls: &offer.options, terms: &mut offer.terms, present, kind: ROUTER }
     }
 }
 
@@ -124,6 +113,7 @@ impl Ocsp {
             system,
             end: Arc::new(Notify::new()),
             cache: Arc::default(),
+            link_cache: Cache::in_memory(log),
             monitors: Vec::new(),
             saving: None,
         }
@@ -139,7 +129,7 @@ impl Ocsp {
         Arc::clone(&self.end)
     }
 
-    pub(crate) fn cache(&self) -> Arc<Current> {
+    pub(crate) fn cache(&self) -> Arc<OcspCache> {
         Arc::clone(&self.cache)
     }
 
@@ -158,6 +148,10 @@ impl Ocsp {
             if let Err(error) = self.staple(options, (tls, kind), (terms, present), &mut next.staplings) {
                 next.complaint.get_or_insert(error);
             }
+            if kind == ROUTER && terms.staple.is_wanted() {
+                // Who dials can show no proof to rustls, so it is asked for.
+                terms.revocation = Some(Arc::new(self.link_check(options, tls)?));
+            }
             let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { continue };
             self.log.debug("Plugging TLS OCSP peer for [Client]");
             if !tls.verify {
@@ -168,6 +162,8 @@ impl Ocsp {
             let cache = next.cache.get_or_insert_with(|| self.open(options));
             terms.revocation = Some(Arc::new(PeerCheck {
                 options: peers.clone(),
+                rejection: "client not OCSP valid",
+                responder: None,
                 trusted: authorities(tls)?,
                 cache: Arc::clone(cache),
                 log: Arc::clone(&self.log),
@@ -188,12 +184,27 @@ impl Ocsp {
         let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else {
             return Ok(());
         };
+        terms.staple.want();
         if let Some(present) = present {
             terms.staple.inherit(&present);
         }
         let begun = self.wait_for(stapling.begin());
         staplings.push(stapling);
         begun
+    }
+
+    /// The check of servers that dial this one, whose own certificate is shown with a proof.
+    fn link_check(&self, options: &Options, tls: &TlsOptions) -> Result<PeerCheck, String> {
+        let stapling = options.ocsp.stapling.as_ref();
+        Ok(PeerCheck {
+            options: OcspPeerOptions { verify: true, ..OcspPeerOptions::default() },
+            rejection: "Router peer not OCSP valid",
+            responder: stapling.and_then(|stapling| stapling.url.clone()),
+            trusted: authorities(tls)?,
+            cache: Arc::clone(&self.link_cache),
+            log: Arc::clone(&self.log),
+            advise: Arc::new(|_| {}),
+        })
     }
 
     /// The cache that these options want: the one that is there, if it is the same.

@@ -47,12 +47,13 @@ impl fmt::Display for OcspFinding {
 /// Where advisories go.
 pub(crate) type Advise = Arc<dyn Fn(&OcspFinding) + Send + Sync>;
 
-/// Text for a client that is turned away, where TLS has words.
-const REJECTED: &str = "client not OCSP valid";
-
 /// Checks clients by these options.
 pub(crate) struct PeerCheck {
     pub(crate) options: OcspPeerOptions,
+    /// Text for who is turned away, where TLS has words.
+    pub(crate) rejection: &'static str,
+    /// Responder for the certificate of the peer itself, in place of those that it names.
+    pub(crate) responder: Option<String>,
     /// Authorities that may sign the certificates of clients.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     pub(crate) cache: Arc<Cache>,
@@ -74,14 +75,14 @@ impl PeerCheck {
     pub(crate) async fn verify(&self, shown: &[CertificateDer<'static>]) -> Result<(), String> {
         let Some(peer) = shown.first() else {
             self.log.error("Peer certificate is nil, rejecting OCSP peer");
-            return Err(REJECTED.to_owned());
+            return Err(self.rejection.to_owned());
         };
         if self.is_good(peer, shown).await {
             return Ok(());
         }
         self.log.debug("No OCSP valid chains, thus peer is invalid");
-        (self.advise)(&OcspFinding::Rejected(peer.clone(), REJECTED.to_owned()));
-        Err(REJECTED.to_owned())
+        (self.advise)(&OcspFinding::Rejected(peer.clone(), self.rejection.to_owned()));
+        Err(self.rejection.to_owned())
     }
 
     /// Whether there is a way to an authority on which nothing was revoked.
@@ -108,6 +109,10 @@ impl PeerCheck {
             self.log.debug(format_args!("Chain [{number}] is self-signed, thus peer is valid"));
             return true;
         }
+        let responders = |cert: &CertificateDer<'_>| match &self.responder {
+            Some(url) if cert == peer => vec![url.clone()],
+            _ => responders(cert),
+        };
         let links = path.windows(2).map(|pair| (&pair[0], &pair[1], responders(&pair[0])));
         let eligible: Vec<_> = links.filter(|(_, _, responders)| !responders.is_empty()).collect();
         if eligible.is_empty() {
@@ -180,13 +185,7 @@ impl PeerCheck {
 
     /// Whether an answer holds now.
     fn is_current(&self, proof: &Proof) -> bool {
-        let seconds =
-            |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX / 4);
-        let skew = seconds(self.options.allowed_clockskew);
-        let ttl = seconds(self.options.cache_ttl_when_next_update_unset);
-        let end = proof.next_update.unwrap_or_else(|| proof.this_update.saturating_add(ttl));
-        let now = now();
-        end >= now.saturating_sub(skew) && proof.this_update <= now.saturating_add(skew)
+        is_current(&self.options, proof)
     }
 
     /// Asks the authority.
@@ -254,6 +253,16 @@ impl PeerCheck {
         }
         Err(format!("exhausted OCSP responders: {last}"))
     }
+}
+
+/// Whether an answer holds now, by these options.
+pub(super) fn is_current(options: &OcspPeerOptions, proof: &Proof) -> bool {
+    let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX / 4);
+    let skew = seconds(options.allowed_clockskew);
+    let ttl = seconds(options.cache_ttl_when_next_update_unset);
+    let end = proof.next_update.unwrap_or_else(|| proof.this_update.saturating_add(ttl));
+    let now = now();
+    end >= now.saturating_sub(skew) && proof.this_update <= now.saturating_add(skew)
 }
 
 /// Chains from the certificate that a client has shown first to the authorities that vouch for it.

@@ -155,6 +155,8 @@ impl Bench {
         let seen = Arc::clone(&found);
         let check = PeerCheck {
             options,
+            rejection: "client not OCSP valid",
+            responder: None,
             trusted: vec![responder.authority.cert.der().clone()],
             cache: Cache::open(cache, &log),
             log,

@@ -66,6 +66,7 @@ fn account(from: &options::AccountOptions) -> Result<AccountConfig, MappingError
         limits: AccountLimits {
             max_connections: limit(from.limits.max_connections),
             max_subscriptions: limit(from.limits.max_subscriptions),
+            max_leaf_nodes: limit(from.limits.max_leafnodes),
             max_payload: from.limits.max_payload,
         },
         exports: from.exports.iter().map(export).collect(),

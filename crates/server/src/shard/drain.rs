@@ -23,7 +23,7 @@ pub(super) async fn run(local: Rc<ShardLocal>, conn: Arc<Conn>, link: Rc<ConnHan
 
 async fn write_on(local: &Rc<ShardLocal>, conn: &Arc<Conn>, link: &Rc<ConnHandle>) {
     let settings = Arc::clone(local.shard.borrow().settings());
-    let (deadline, retries) = settings.writes_of(conn);
+    let (deadline, retries) = conn.write_terms(&settings);
     let mut last_progress = Instant::now();
     let mut slow: Option<Slow> = None;
     loop {
@@ -77,8 +77,8 @@ impl Slow {
 
 /// Counts and logs a peer that took nothing for the whole write deadline.
 fn report(local: &ShardLocal, conn: &Conn, state: &str) {
-    local.broker.counters().slow(conn).fetch_add(1, Relaxed);
-    let deadline = Span(local.broker.settings().writes_of(conn).0);
+    local.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
+    let deadline = Span(conn.write_terms(&local.broker.settings()).0);
     let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
     let what = format_args!("exceeded with {chunks} chunks of {bytes} total bytes.");
     let line = format_args!("Slow Consumer {state}: WriteDeadline of {deadline} {what}");

@@ -17,7 +17,7 @@ use super::secure::Socket;
 use crate::budget::StrangerBudget;
 use crate::os_error;
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{NO_HANDSHAKE, TlsTerms, bad_certificate, words};
+use crate::tls::{NO_HANDSHAKE, TlsTerms, bad_certificate, take_refused, words};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ConnectionCommon, ServerConnection, SideData};
 use tokio::net::TcpStream;
@@ -123,11 +123,11 @@ where
         } else {
             connection.read_tls(&mut ahead).map_err(|error| error.to_string())?;
         }
-        let (mut advanced, processed) = compute(connection, permits).await?;
+        let (mut advanced, (processed, refused)) = compute(connection, permits).await?;
         if let Err(error) = processed {
             // The alert, if the socket takes it.
             while advanced.wants_write() && advanced.write_tls(&mut Socket(stream)).is_ok() {}
-            return Err(words(&error));
+            return Err(words(&error) + &refused);
         }
         connection = advanced;
     }
@@ -231,12 +231,15 @@ impl Ends {
     }
 }
 
+/// Outcome of bytes that were read, and the certificates that were refused, in words.
+type Processed = (Result<(), rustls::Error>, String);
+
 /// Works on what was read, where it holds up nobody: thousands of clients that come back at once
 /// would otherwise keep the control runtime from accepting, monitoring and signals for seconds.
 async fn compute<C, D: SideData + 'static>(
     mut connection: C,
     permits: &Permits,
-) -> Result<(C, Result<(), rustls::Error>), String>
+) -> Result<(C, Processed), String>
 where
     C: DerefMut<Target = ConnectionCommon<D>> + Send + 'static,
 {
@@ -244,7 +247,7 @@ where
     let computing = supervise::blocking(SupervisedPart::Handshake, move || {
         give_way();
         let processed = connection.process_new_packets().map(drop);
-        (connection, processed)
+        (connection, (processed, take_refused()))
     });
     computing.await.ok_or_else(|| "internal error".to_owned())
 }

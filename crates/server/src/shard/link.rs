@@ -1,11 +1,11 @@
-//! One link to another server: its task on the shard that owns it.
+//! One link to another server, a leaf node or a hub: its task on the shard that owns it.
 //!
 //! A link is read like a connection of a client, but into a buffer of its own: there are few, and
 //! they are busy. Whoever has something for the other side stages it, as for a client.
 //!
 //! Where there is TLS its handshake comes before everything else, and runs where clients'
-//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe this
-//! port.
+//! handshakes do. Compat: unlike theirs, one that fails is always an error: nobody has to probe
+//! this port.
 
 use super::close::LINGER;
 use super::conn_handle::{ConnHandle, ConnNotice};
@@ -18,8 +18,10 @@ use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LinkOffer, agreed, is_about_names, peer_certificate};
 use bytes::{Buf, BufMut, BytesMut};
-use myelin_broker::{Announcing, Endpoint, Level, Transport};
-use myelin_mesh::{LinkSession, LinkSide, Mesh, Next, PeerCertificate};
+use myelin_broker::{Endpoint, LeafLogin, Level, Transport};
+use myelin_mesh::leaf::LeafNodes;
+use myelin_mesh::leaf::session::{LeafSession, LeafSide};
+use myelin_mesh::{Announcement, LinkSession, LinkSide, Mesh, Next, PeerCertificate, PeerSession};
 use myelin_wire::error::CloseReason;
 use myelin_wire::s2::S2Level;
 use rustls::Connection;
@@ -39,10 +41,17 @@ use tokio::time::timeout;
 pub(crate) struct NewLink {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    pub(crate) mesh: Arc<Mesh>,
-    pub(crate) side: LinkSide,
+    pub(crate) with: LinkWith,
     /// Where servers speak TLS.
     pub(crate) security: Option<LinkSecurity>,
+}
+
+/// The other end of a link, and who has dialled.
+pub(crate) enum LinkWith {
+    /// Another server of the cluster.
+    Route(Arc<Mesh>, LinkSide),
+    /// A leaf node or a hub.
+    LeafNode(Arc<LeafNodes>, LeafSide),
 }
 
 /// Bytes per read, and before it is known who the other side is.
@@ -64,7 +73,7 @@ enum LinkEvent {
 struct LinkTask {
     local: Rc<ShardLocal>,
     handle: Rc<ConnHandle>,
-    session: LinkSession,
+    session: Box<dyn PeerSession>,
     read: LinkRead,
     packer: Arc<LinkPacker>,
     /// Bytes that have come and are not dealt with.
@@ -80,7 +89,7 @@ struct LinkTask {
 pub(super) fn open(
     local: &Rc<ShardLocal>,
     stream: tokio::net::TcpStream,
-    (peer, mesh, side): (SocketAddr, &Arc<Mesh>, LinkSide),
+    (peer, with): (SocketAddr, LinkWith),
     security: Option<LinkSecurity>,
 ) -> impl Future<Output = ()> + use<> {
     if let Err(error) = stream.set_nodelay(true) {
@@ -96,9 +105,20 @@ pub(super) fn open(
     };
     let packer = Arc::<LinkPacker>::default();
     let socket = PackedSocket { inner, packer: Arc::downgrade(&packer) };
-    let conn = local.broker.connect_link(Endpoint { peer, start: SystemTime::now() }, Box::new(socket));
+    let endpoint = Endpoint { peer, start: SystemTime::now() };
+    let socket = Box::new(socket);
+    let conn = match &with {
+        LinkWith::Route(..) => local.broker.connect_link(endpoint, socket),
+        LinkWith::LeafNode(..) => local.broker.connect_leaf(endpoint, socket),
+    };
     let handle = ConnHandle::new(Arc::clone(&conn), write, tls, None);
-    let session = LinkSession::open(mesh, &local.broker, &conn, side, Instant::now());
+    let now = Instant::now();
+    let session: Box<dyn PeerSession> = match with {
+        LinkWith::Route(mesh, side) => Box::new(LinkSession::open(&mesh, &local.broker, &conn, side, now)),
+        LinkWith::LeafNode(nodes, side) => {
+            Box::new(LeafSession::open(&nodes, &local.broker, &conn, side, now))
+        }
+    };
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&handle));
     let alarm = session.deadline();
     local.timers.enter(alarm, conn.cid());
@@ -206,6 +226,10 @@ impl LinkTask {
                     }
                     tokio::task::yield_now().await;
                 }
+                Next::Check(login) => {
+                    self.need = 1;
+                    self.check(*login).await?;
+                }
                 Next::Close(reason) => return Err(reason),
             }
         }
@@ -216,6 +240,26 @@ impl LinkTask {
             }
         }
         Ok(())
+    }
+
+    /// Has credentials checked away from the shard.
+    async fn check(&mut self, login: LeafLogin) -> Result<(), CloseReason> {
+        let checking = supervise::blocking_on(&self.local.control, SupervisedPart::Login, || login.run());
+        let outcome = tokio::select! {
+            outcome = checking => outcome.ok().flatten(),
+            () = self.handle.kicked() => {
+                return Err(self.handle.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
+            }
+        };
+        let outcome = outcome.ok_or(CloseReason::InternalError)?;
+        let checked = self.session.checked(&mut self.local.shard.borrow_mut(), outcome, Instant::now());
+        if let Some(announcing) = self.session.take_announcing() {
+            self.is_known = true;
+            self.announce(announcing);
+        }
+        self.local.flush_soon();
+        self.check_alarm();
+        checked
     }
 
     /// Compresses from here on, in both directions; what was said before goes out as it is.
@@ -238,13 +282,13 @@ impl LinkTask {
     }
 
     /// Tells the other side what is wanted here: where that is much, away from the shard.
-    fn announce(&self, announcing: Announcing) {
+    fn announce(&self, announcing: Announcement) {
         if announcing.is_long() {
             supervise::blocking_on(&self.local.control, SupervisedPart::Removal, || announcing.run());
         } else {
             announcing.run();
         }
-        let line = format_args!("Sent local subscriptions to route");
+        let line = format_args!("Sent local subscriptions to {}", self.session.kind());
         self.local.broker.log_for(Level::Debug, &self.handle.conn, line);
     }
 

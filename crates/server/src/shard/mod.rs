@@ -54,7 +54,7 @@ use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub(crate) use handshake::{HANDSHAKE, handshake};
-pub(crate) use link::{LinkSecurity, NewLink};
+pub(crate) use link::{LinkSecurity, LinkWith, NewLink};
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.
@@ -468,9 +468,9 @@ impl ShardLocal {
     }
 
     fn accept_link(self: &Rc<Self>, new: NewLink) {
-        let NewLink { stream, peer, mesh, side, security } = new;
+        let NewLink { stream, peer, with, security } = new;
         match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => self.begin(|| link::open(self, stream, (peer, &mesh, side), security)),
+            Ok(stream) => self.begin(|| link::open(self, stream, (peer, with), security)),
             Err(error) => self.cannot_use(peer, &error),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use myelin_auth::AuthConfig;
-use myelin_broker::{Log, ServiceBatch, Settings};
+use myelin_broker::{Log, ServiceBatch, ServiceShard, Settings};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
@@ -29,7 +29,7 @@ struct Busy {
 }
 
 impl Service for Busy {
-    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
         if !self.has_begun.swap(true, Relaxed) {
             let _ = self.tell.send("begun");
         }
@@ -45,7 +45,7 @@ impl Service for Busy {
 struct Enough(Arc<Busy>);
 
 impl Service for Enough {
-    fn serve(&self, _: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, _: &mut ServiceShard) {
         self.0.is_enough.store(true, Relaxed);
     }
 }

@@ -35,6 +35,7 @@ const fn rule(name: &'static str, policy: Policy, cost: &'static str) -> Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SupervisedPart {
     Main,
+    Control,
     Reload,
     Log,
     Shard,
@@ -91,6 +92,7 @@ impl SupervisedPart {
         use Policy::{BeginsAnew, Ends, EndsProcess, GoesOn};
         match self {
             Self::Main => rule("main", EndsProcess(PANICKED), "signals and reloads would not be heard"),
+            Self::Control => rule("control", EndsProcess(PANICKED), "nobody could connect any more"),
             Self::Reload => rule("reload", GoesOn, "part of the new configuration may be in force: reload again"),
             Self::Log => rule("log", GoesOn, "the lines that were being written may be lost"),
             Self::Shard => rule("shard", EndsProcess(PANICKED), "its connections would not be served"),

@@ -2,8 +2,8 @@
 //! own.
 
 use super::envelope::RequestFault;
-use super::gather::Gathering;
-use super::intake::SystemRequest;
+use super::gatherings::Gathering;
+use super::request::SystemRequest;
 use super::{Job, System};
 use myelin_broker::Account;
 use myelin_monitor::request::{self, Topic};

@@ -1,7 +1,7 @@
 //! Requests about tokens of accounts (`$SYS.REQ.CLAIMS.*`), where operators are trusted.
 
 use super::System;
-use super::intake::SystemRequest;
+use super::request::SystemRequest;
 use crate::resolver::Updated;
 use crate::shard::Mail;
 use myelin_broker::ServerInfo;
@@ -80,7 +80,7 @@ impl System {
                 let token = tokens.lookup(named.unwrap_or_default()).unwrap_or_default();
                 self.reply(&ask.reply, &[], token.as_bytes());
             }
-            // Compat: nothing more is the end.
+            // Compat: nothing more is the end. Of the references that keep all tokens one answers.
             "PACK" => {
                 let messages = tokens.pack(&ask.body);
                 messages.iter().for_each(|message| self.reply(&ask.reply, &[], message.as_bytes()));

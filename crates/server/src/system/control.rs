@@ -3,8 +3,8 @@
 
 use super::System;
 use super::envelope::{RequestFault, Response};
-use super::intake::SystemRequest;
 use super::publisher::send;
+use super::request::SystemRequest;
 use crate::shard::Mail;
 use myelin_monitor::request::{PageRequest, Topic};
 use myelin_wire::error::CloseReason;
@@ -12,13 +12,6 @@ use myelin_wire::json::compact;
 use myelin_wire::message_buf::MessageRef;
 use serde::Deserialize;
 use std::sync::Arc;
-use tokio::sync::mpsc::UnboundedSender;
-
-/// To be told what came of a reload.
-pub(crate) type Reloaded = Box<dyn FnOnce(Result<(), String>) + Send>;
-
-/// The way to the server's own thread: each order is a reload.
-pub(crate) type Orders = UnboundedSender<Reloaded>;
 
 #[derive(Deserialize)]
 struct ClientOrder {

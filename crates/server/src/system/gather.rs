@@ -4,46 +4,17 @@
 //! is told when all have answered, or after half a second.
 
 use super::System;
+use super::gatherings::{Gathering, OpenGathering};
 use super::schedule::EventSchedule;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::json::compact;
 use serde::Serialize;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Time for other servers to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Questions that wait for answers at most: beyond it what is known here is told.
 const MOST: usize = 1024;
-
-/// A question to all servers, with what is known here.
-pub(super) struct Gathering {
-    pub(super) account: String,
-    pub(super) subject: String,
-    pub(super) queue: Option<String>,
-    pub(super) reply: Vec<u8>,
-    pub(super) count: i64,
-}
-
-/// A question that waits for answers.
-struct OpenGathering {
-    reply: Vec<u8>,
-    count: i64,
-    /// Servers that have not answered.
-    left: usize,
-    end: Instant,
-}
-
-/// Questions that wait for answers, by where these come.
-#[derive(Default)]
-pub(super) struct Gatherings(HashMap<String, OpenGathering>);
-
-impl Gatherings {
-    /// When the first of them has waited long enough.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.0.values().map(|waiting| waiting.end).min()
-    }
-}
 
 #[derive(Serialize)]
 struct Question<'a> {

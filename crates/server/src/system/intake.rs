@@ -1,45 +1,12 @@
 //! The intake of requests: takes them on shards and hands them to a thread.
 
-use super::{System, requests};
-use myelin_broker::{Conn, Reach, Service, ServiceBatch, Shard};
+use super::System;
+use super::request::{PING, SystemRequest};
+use myelin_broker::{Conn, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_monitor::request::Topic;
 use myelin_wire::header;
 use serde::Deserialize;
 use std::sync::{Arc, Weak};
-
-/// A request as it came.
-pub(super) struct SystemRequest {
-    pub(super) subject: String,
-    pub(super) reply: Vec<u8>,
-    pub(super) headers: Vec<u8>,
-    pub(super) body: Vec<u8>,
-    /// Connection that asks.
-    pub(super) origin: Option<Arc<Conn>>,
-    /// The account of an asker who is no member of the system account.
-    pub(super) guest: Option<String>,
-}
-
-impl SystemRequest {
-    /// Token number `at` of the subject, from 0.
-    pub(super) fn token(&self, at: usize) -> &str {
-        self.subject.split('.').nth(at).unwrap_or_default()
-    }
-
-    /// The last token of the subject.
-    pub(super) fn last(&self) -> &str {
-        self.subject.rsplit('.').next().unwrap_or_default()
-    }
-
-    /// Whether the server is to tell of itself: by name, or by the old general call.
-    pub(super) fn is_statsz(&self) -> bool {
-        self.subject == requests::PING || (self.token(2) == "SERVER" && self.last() == "STATSZ")
-    }
-
-    /// Whether the answer takes no time.
-    fn is_quick(&self) -> bool {
-        self.is_statsz() || matches!(self.last(), "IDZ") || self.token(2) == "USER"
-    }
-}
 
 /// Header that says who asks, where a request has come from another account.
 const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
@@ -71,7 +38,7 @@ const HERE: [&str; 2] = ["$SYS.REQ.USER.*.INFO", "$SYS.DEBUG.SUBSCRIBERS"];
 /// Everything else that is answered.
 fn subjects(system: &System) -> Vec<String> {
     let id = &system.id;
-    let mut subjects = vec![requests::PING.to_owned(), "$SYS.REQ.ACCOUNT.NSUBS".to_owned()];
+    let mut subjects = vec![PING.to_owned(), "$SYS.REQ.ACCOUNT.NSUBS".to_owned()];
     let topics = Topic::of_server().map(|(name, _)| name).chain(["IDZ"]);
     subjects.extend(topics.flat_map(|topic| {
         [format!("$SYS.REQ.SERVER.{id}.{topic}"), format!("$SYS.REQ.SERVER.PING.{topic}")]
@@ -98,7 +65,7 @@ fn account_of(origin: &Conn, headers: &[u8]) -> String {
 }
 
 impl Service for RequestIntake {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         if let Some(system) = self.system.upgrade() {
             for (at, msg) in msgs.iter().enumerate() {
                 // What this server asks all others it does not ask itself.

@@ -18,10 +18,14 @@ mod control;
 mod envelope;
 mod events;
 mod gather;
+mod gatherings;
 mod intake;
+mod orders;
 mod peers;
 mod publisher;
+mod request;
 mod requests;
+mod running;
 mod schedule;
 mod tokens;
 mod user;
@@ -29,25 +33,26 @@ mod user;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
 use crate::ocsp::OcspFinding;
-use crate::process;
 use crate::resolver::Tokens;
 use crate::shard::Mailbox;
 use crate::supervise::{self, SupervisedPart};
 use events::ClosedClient;
-use gather::Gathering;
-use intake::{RequestIntake, SystemRequest};
+use gatherings::Gathering;
 use jiff::Timestamp;
 use myelin_broker::{Account, Broker, Conn};
-use peers::{PeerIntake, PeerMessage, PeerNames};
+use myelin_stdx::sync::lock;
+use orders::Orders;
+use peers::{PeerMessage, PeerNames};
+use request::SystemRequest;
 use schedule::EventSchedule;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub(crate) use control::{Orders, Reloaded};
+pub(crate) use orders::Reloaded;
+pub(crate) use running::{Running, SystemParts};
 
 /// Requests and events that wait, at most: more are dropped.
 const QUEUED: usize = 16_384;
@@ -139,94 +144,6 @@ struct Drops {
     count: AtomicU64,
     /// The second when it was said.
     told: AtomicI64,
-}
-
-/// A running system account.
-pub(crate) struct Running {
-    system: Arc<System>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// Parts of the server that the system account needs.
-pub(crate) struct SystemParts {
-    pub(crate) broker: Arc<Broker>,
-    pub(crate) monitor: Arc<Monitor>,
-    pub(crate) log: Arc<Logger>,
-    pub(crate) mailboxes: Vec<Mailbox>,
-    pub(crate) orders: Orders,
-    pub(crate) tokens: Option<Arc<Tokens>>,
-}
-
-impl Running {
-    /// Answers and tells from now on; nothing without a system account.
-    ///
-    /// # Errors
-    /// The operating system gives no threads.
-    pub(crate) fn start(parts: SystemParts) -> std::io::Result<Option<Self>> {
-        let SystemParts { broker, monitor, log, mailboxes, orders, tokens } = parts;
-        let Some(account) = broker.system_account() else { return Ok(None) };
-        let ((events, told), (pages, asked)) = (channel(), channel());
-        let system = Arc::new(System {
-            id: broker.info().server_id,
-            account,
-            monitor,
-            log,
-            mailboxes,
-            orders,
-            tokens,
-            changed: Mutex::default(),
-            events,
-            pages,
-            queued: AtomicUsize::new(0),
-            guests: Mutex::default(),
-            is_ending: AtomicBool::new(false),
-            drops: Drops::default(),
-            peers: PeerNames::of(&broker),
-            broker,
-        });
-        let (teller, renderer) = (Arc::clone(&system), Arc::clone(&system));
-        let threads = vec![
-            supervise::thread(SupervisedPart::System, move || teller.run_events(&told))?,
-            supervise::thread(SupervisedPart::SystemPages, move || {
-                process::step_back();
-                renderer.run_pages(&asked);
-            })?,
-        ];
-        let waiting = Arc::downgrade(&system);
-        let count = move || waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed));
-        system.monitor.watch_queue("System recvQ", Box::new(count));
-        RequestIntake::open(&system);
-        PeerIntake::open(&system);
-        system.know_token_peers();
-        system.broker.set_client_events(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
-        Ok(Some(Self { system, threads }))
-    }
-
-    /// Where findings about certificates go.
-    pub(crate) fn system(&self) -> &Arc<System> {
-        &self.system
-    }
-
-    /// Tells that the server enters lame duck mode.
-    pub(crate) fn enter_lame_duck(&self) {
-        let _ = self.system.events.send(Job::LameDuck);
-    }
-
-    /// Tells that the server ends, and ends. Shards must still run.
-    pub(crate) fn stop(self) {
-        self.system.is_ending.store(true, Relaxed);
-        let _ = self.system.events.send(Job::Stop);
-        let _ = self.system.pages.send(Job::Stop);
-        for thread in self.threads {
-            if thread.join().is_err() {
-                self.system.log.error("a thread of the system account has ended in a panic");
-            }
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl System {

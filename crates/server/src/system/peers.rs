@@ -10,9 +10,10 @@
 
 use super::schedule::EventSchedule;
 use super::tokens::TokenQuestions;
-use super::{Job, System, lock};
+use super::{Job, System};
 use crate::resolver::TokenPeers;
-use myelin_broker::{Broker, ConnectionCount, Reach, Service, ServiceBatch, Shard};
+use myelin_broker::{Broker, ConnectionCount, Reach, Service, ServiceBatch, ServiceShard};
+use myelin_stdx::sync::lock;
 use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -79,7 +80,7 @@ impl PeerIntake {
 }
 
 impl Service for PeerIntake {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         if let Some(system) = self.0.upgrade() {
             for (at, msg) in msgs.iter().enumerate() {
                 if msgs.origin(at).is_some_and(|origin| !origin.is_own()) {

@@ -2,7 +2,7 @@
 
 use super::System;
 use super::envelope::RequestFault;
-use super::intake::SystemRequest;
+use super::request::SystemRequest;
 use super::schedule::EventSchedule;
 use myelin_monitor::request::{self, Filter, Page, PageRequest, Topic};
 use myelin_wire::encoding::{self, Encoding};
@@ -11,9 +11,6 @@ use myelin_wire::json::compact;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::time::Instant;
-
-/// The old general call: every server tells of itself.
-pub(super) const PING: &str = "$SYS.REQ.SERVER.PING";
 
 /// Result of a request: a page, nothing that anybody is told, or a fault.
 pub(super) type PageResult = Result<Option<Page>, RequestFault>;

@@ -1,9 +1,10 @@
 //! Schedule of what the system account tells by time: statistics, counts of connections, and what
 //! has waited long enough for other servers.
 
-use super::gather::Gatherings;
+use super::System;
+use super::gatherings::Gatherings;
 use super::peers::KnownServers;
-use super::{System, lock};
+use myelin_stdx::sync::lock;
 use std::time::{Duration, Instant};
 
 /// How often it is told how many connections accounts have.

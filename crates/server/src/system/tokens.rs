@@ -5,10 +5,11 @@
 //! Compat: the reference compares once in each interval; here also as soon as a server is heard for
 //! the first time.
 
+use super::System;
 use super::schedule::EventSchedule;
-use super::{System, lock};
 use crate::resolver::TokenPeers;
 use myelin_stdx::entropy::OsEntropy;
+use myelin_stdx::sync::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! `$SYS.REQ.USER.INFO`: who am I, and what may I do? Every user of every account may ask.
 
 use super::System;
-use super::intake::SystemRequest;
+use super::request::SystemRequest;
 use myelin_auth::{Permissions, ResponseRule, SubjectRules};
 use myelin_broker::Conn;
 use myelin_wire::json::{compact, is_zero};

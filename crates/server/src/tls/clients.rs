@@ -1,14 +1,18 @@
 //! TLS for clients: what a shard needs to know of it.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use myelin_broker::{Greeting, TlsDetails};
 use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_wire::info::Info;
+use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, ServerConnection};
 
+use super::links::BadProof;
 use super::peer::{describe, names};
 use super::rate::Rate;
 use super::suites::{suite_name, version_name};
@@ -143,17 +147,24 @@ pub(crate) fn details(
 /// Text for a handshake that failed. Compat: in Go's words where they are likely to be looked for.
 pub(crate) fn words(error: &Error) -> String {
     match error {
+        Error::InvalidCertificate(CertificateError::Other(other)) if other.0.is::<BadProof>() => {
+            other.0.to_string()
+        }
         Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
         Error::InvalidCertificate(wrong) => {
             let reason = match wrong {
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     "certificate signed by unknown authority".to_owned()
                 }
-                CertificateError::Expired
-                | CertificateError::ExpiredContext { .. }
-                | CertificateError::NotValidYet
-                | CertificateError::NotValidYetContext { .. } => {
-                    "certificate has expired or is not yet valid".to_owned()
+                CertificateError::Expired | CertificateError::NotValidYet => OUT_OF_TIME.to_owned(),
+                CertificateError::ExpiredContext { time, not_after } => {
+                    format!("{OUT_OF_TIME}: current time {} is after {}", shown(*time), shown(*not_after))
+                }
+                CertificateError::NotValidYetContext { time, not_before } => {
+                    format!("{OUT_OF_TIME}: current time {} is before {}", shown(*time), shown(*not_before))
+                }
+                CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                    "certificate specifies an incompatible key usage".to_owned()
                 }
                 CertificateError::NotValidForNameContext { expected, presented } => {
                     other_names(&expected.to_str(), presented)
@@ -183,9 +194,17 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
+const OUT_OF_TIME: &str = "certificate has expired or is not yet valid";
+
+fn shown(time: UnixTime) -> String {
+    let time = i64::try_from(time.as_secs()).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.map_or_else(String::new, |time| time.to_string())
+}
+
 /// Beginnings of what is said of a certificate that bears another name than that of the server that
 /// was dialled.
 pub(super) const NAMES: &str = "certificate is valid for ";
+pub(super) const NO_ADDRESSES: &str = "cannot validate certificate for ";
 pub(super) const NO_NAMES: &str = "certificate is not valid for any names, but wanted to match ";
 
 /// Says which names a certificate bears instead of the expected one.
@@ -194,7 +213,14 @@ fn other_names(expected: &str, presented: &[String]) -> String {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
         inner.trim_matches('"').to_owned()
     };
-    let presented: Vec<_> = presented.iter().map(bare).collect();
+    let is_address = expected.parse::<IpAddr>().is_ok();
+    // Names of the other kind do not count.
+    let kind = if is_address { "IpAddress(" } else { "DnsName(" };
+    let counts = |name: &&String| name.starts_with(kind);
+    let presented: Vec<_> = presented.iter().filter(counts).map(bare).collect();
+    if presented.is_empty() && is_address {
+        return format!("{NO_ADDRESSES}{expected} because it doesn't contain any IP SANs");
+    }
     if presented.is_empty() {
         return format!("{NO_NAMES}{expected}");
     }

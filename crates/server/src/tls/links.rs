@@ -1,15 +1,20 @@
 //! TLS between servers: what a link is offered, whichever side has dialled.
 
-use super::clients::{NAMES, NO_NAMES};
-use super::outbound::outbound_config;
+use super::clients::{NAMES, NO_ADDRESSES, NO_NAMES};
+use super::outbound::link_config;
 use super::peer::{describe, names};
+use super::resolver::Staple;
 use super::suites::{suite_name, version_name};
-use super::{Offer, Peers, TlsTerms, offer};
+use super::{Offer, Peers, TlsTerms, offer, refused};
+use crate::ocsp::check_proof;
 use myelin_conf::options::{ClusterOptions, TlsOptions};
 use myelin_mesh::PeerCertificate;
-use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, CommonState};
+use rustls::SignatureScheme;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, CommonState, DigitallySignedStruct, Error, OtherError};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -76,7 +81,7 @@ impl LinkOffer {
                         DO NOT USE IN PRODUCTION!";
             notes.push(text.to_owned());
         }
-        let dialling = Arc::new(outbound_config(Some(tls))?);
+        let dialling = Arc::new(link_config(tls, &terms.staple)?);
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
         let mut hosts = cluster.routes.iter().map(|route| route.host().to_owned());
         let borrowed = Mutex::new(hosts.find(|host| !is_address(host)));
@@ -116,6 +121,73 @@ fn is_address(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok()
 }
 
+/// Verifier of the servers that are dialled. Compat: where the certificate of this server is shown
+/// with a proof, theirs has to be, too.
+#[derive(Debug)]
+pub(super) struct Proven {
+    pub(super) verifier: Arc<dyn ServerCertVerifier>,
+    /// Authorities that it trusts; none where anybody is taken.
+    pub(super) trusted: Vec<CertificateDer<'static>>,
+    pub(super) staple: Arc<Staple>,
+}
+
+/// Fault of a proof that a server has shown, in words for the log.
+#[derive(Debug)]
+pub(super) struct BadProof(String);
+
+impl fmt::Display for BadProof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadProof {}
+
+impl ServerCertVerifier for Proven {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        proof: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.verifier.verify_server_cert(own, chain, name, proof, now);
+        let verified = refused::note(verified, own, chain)?;
+        if self.staple.is_wanted() {
+            let shown: Vec<_> =
+                std::iter::once(own).chain(chain).map(|cert| cert.clone().into_owned()).collect();
+            check_proof(proof, &shown, &self.trusted).map_err(|why| {
+                let why: Arc<dyn std::error::Error + Send + Sync> = Arc::new(BadProof(why));
+                Error::InvalidCertificate(CertificateError::Other(OtherError(why)))
+            })?;
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
 /// Certificate that was shown in a handshake, if that can be read.
 pub(crate) fn peer_certificate(shown: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
     let first = shown?.first()?;
@@ -132,5 +204,5 @@ pub(crate) fn agreed(state: &CommonState) -> String {
 
 /// Whether a handshake failed, by its text, because the certificate bears another name.
 pub(crate) fn is_about_names(words: &str) -> bool {
-    words.contains(NAMES) || words.contains(NO_NAMES)
+    [NAMES, NO_ADDRESSES, NO_NAMES].iter().any(|about| words.contains(about))
 }

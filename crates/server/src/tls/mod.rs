@@ -11,6 +11,7 @@ mod links;
 mod outbound;
 mod peer;
 mod rate;
+mod refused;
 mod resolver;
 mod suites;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use files::{Authorities, CertifiedKeys};
 pub(crate) use links::{LINK_TIMEOUT, LinkOffer, LinkTls, agreed, is_about_names, peer_certificate};
 pub(crate) use outbound::outbound_config;
 pub(crate) use peer::{issuer, subject};
+pub(crate) use refused::take_refused;
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
 use rustls::pki_types::CertificateDer;

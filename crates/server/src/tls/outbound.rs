@@ -1,8 +1,11 @@
 //! TLS as a client: what this server offers where it is the one that connects.
 
 use super::files::{Authorities, CertifiedKeys};
+use super::links::Proven;
+use super::resolver::Staple;
 use super::suites;
 use myelin_conf::options::{TlsOptions, TlsVersion};
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,7 +20,18 @@ use std::sync::Arc;
 /// When the files that the options name are no good.
 pub(crate) fn outbound_config(options: Option<&TlsOptions>) -> Result<ClientConfig, String> {
     let default = TlsOptions::default();
-    let options = options.unwrap_or(&default);
+    config(options.unwrap_or(&default), None)
+}
+
+/// For other servers: who is dialled has to show a proof where this server shows one itself.
+///
+/// # Errors
+/// As [`outbound_config`].
+pub(super) fn link_config(options: &TlsOptions, staple: &Arc<Staple>) -> Result<ClientConfig, String> {
+    config(options, Some(staple))
+}
+
+fn config(options: &TlsOptions, staple: Option<&Arc<Staple>>) -> Result<ClientConfig, String> {
     let provider = Arc::new(suites::provider(options).0);
     let authorities = Authorities::open(options.ca_file.as_deref())?;
     let identity = CertifiedKeys::open(&options.identity)?;
@@ -27,12 +41,21 @@ pub(crate) fn outbound_config(options: Option<&TlsOptions>) -> Result<ClientConf
     }
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
-        .map_err(|error| format!("TLS: {error}"))?;
-    let builder = if options.insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .map_err(|error| format!("TLS: {error}"))?
+        .dangerous();
+    let mut trusted = Vec::new();
+    let mut verifier: Arc<dyn ServerCertVerifier> = if options.insecure {
+        Arc::new(Anybody(provider))
     } else {
-        builder.with_root_certificates(authorities.anchors().0)
+        let (store, certs) = authorities.anchors();
+        trusted = certs;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider);
+        verifier.build().map_err(|error| format!("TLS: {error}"))?
     };
+    if let Some(staple) = staple {
+        verifier = Arc::new(Proven { verifier, trusted, staple: Arc::clone(staple) });
+    }
+    let builder = builder.with_custom_certificate_verifier(verifier);
     Ok(match identity.keys.first() {
         Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(key)))),
         None => builder.with_no_client_auth(),

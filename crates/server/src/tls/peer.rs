@@ -44,6 +44,13 @@ pub(crate) fn subject(cert: &[u8]) -> String {
     parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.subject())).join(","))
 }
 
+/// Subject and SHA-256 of a certificate, as the reference's log has those that are refused.
+pub(super) fn fingerprinted(cert: &[u8]) -> String {
+    let parsed = X509Certificate::from_der(cert);
+    let subject = parsed.map_or_else(|_| String::new(), |(_, cert)| name(cert.subject()));
+    format!("{subject} SHA-256: {}", sha256(cert))
+}
+
 /// Issuer of a certificate, in the form of [`subject`]; empty for what is none.
 pub(crate) fn issuer(cert: &[u8]) -> String {
     let parsed = X509Certificate::from_der(cert);

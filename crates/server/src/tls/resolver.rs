@@ -1,6 +1,7 @@
 //! Which certificate a peer is shown, and with which proof.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
@@ -55,6 +56,7 @@ fn bears(key: &CertifiedKey, name: &str) -> bool {
 pub(crate) struct Staple {
     first: Option<Arc<CertifiedKey>>,
     shown: RwLock<Option<CurrentStaple>>,
+    is_wanted: AtomicBool,
 }
 
 struct CurrentStaple {
@@ -71,7 +73,17 @@ impl fmt::Debug for Staple {
 
 impl Staple {
     pub(super) fn new(identity: &CertifiedKeys) -> Arc<Self> {
-        Arc::new(Self { first: identity.keys.first().cloned(), shown: RwLock::default() })
+        Arc::new(Self { first: identity.keys.first().cloned(), ..Self::default() })
+    }
+
+    /// Notes that the certificate is to be shown with a proof.
+    pub(crate) fn want(&self) {
+        self.is_wanted.store(true, Relaxed);
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Relaxed)
     }
 
     /// The first certificate with those that have signed it.

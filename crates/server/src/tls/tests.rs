@@ -1,11 +1,12 @@
 //! Certificates good and bad, and handshakes with a client that checks them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use myelin_conf::options::TlsOptions;
 use myelin_wire::der::{DerReader, tag};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, NamedGroup, ServerConnection};
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Error, NamedGroup, ServerConnection};
 
 use super::suites::{suite_name, version_name};
 use super::testing::TestAuthority;
@@ -216,4 +217,44 @@ fn what_is_current_can_be_exchanged() {
     let before = current.get();
     current.set(offered(&lab.server()).terms);
     assert!(!Arc::ptr_eq(&before.config, &current.get().config));
+}
+
+#[test]
+fn refused_certificates_are_spoken_of_in_gos_words() {
+    let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let name = |host: &str| ServerName::try_from(host.to_owned()).unwrap();
+    let presented = || vec!["DnsName(\"localhost\")".to_owned(), "DnsName(\"a.b\")".to_owned()];
+    let mut addressed = presented();
+    addressed.push("IpAddress(127.0.0.1)".to_owned());
+    for (error, expected) in [
+        (
+            CertificateError::ExpiredContext { time: at(1_700_000_000), not_after: at(1_600_000_000) },
+            "certificate has expired or is not yet valid: current time 2023-11-14T22:13:20Z is after \
+             2020-09-13T12:26:40Z",
+        ),
+        (
+            CertificateError::NotValidYetContext { time: at(1_600_000_000), not_before: at(1_700_000_000) },
+            "certificate has expired or is not yet valid: current time 2020-09-13T12:26:40Z is before \
+             2023-11-14T22:13:20Z",
+        ),
+        (CertificateError::InvalidPurpose, "certificate specifies an incompatible key usage"),
+        (
+            CertificateError::NotValidForNameContext { expected: name("10.0.0.1"), presented: presented() },
+            "cannot validate certificate for 10.0.0.1 because it doesn't contain any IP SANs",
+        ),
+        (
+            CertificateError::NotValidForNameContext {
+                expected: name("10.0.0.1"),
+                presented: addressed.clone(),
+            },
+            "certificate is valid for 127.0.0.1, not 10.0.0.1",
+        ),
+        (
+            CertificateError::NotValidForNameContext { expected: name("x.y"), presented: addressed },
+            "certificate is valid for localhost, a.b, not x.y",
+        ),
+    ] {
+        let expected = format!("tls: failed to verify certificate: x509: {expected}");
+        assert_eq!(words(&Error::InvalidCertificate(error)), expected);
+    }
 }

@@ -11,6 +11,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::files::Authorities;
+use super::refused;
 
 /// A verifier that demands a certificate which one of the authorities has signed, and the
 /// certificates of these authorities.
@@ -67,19 +68,19 @@ impl ClientCertVerifier for Verifier {
         chain: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        match self.chains.verify_client_cert(cert, chain, now) {
-            Err(Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::UnknownIssuer))
-                if self.trusts(cert, now) =>
-            {
-                Ok(ClientCertVerified::assertion())
-            }
-            // Compat: an authority that only bears the name of a known one is as unknown as any
-            // other, and the client hears that.
-            Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
-                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-            }
-            verified => verified,
-        }
+        let verified =
+            match self.chains.verify_client_cert(cert, chain, now) {
+                Err(Error::InvalidCertificate(
+                    CertificateError::Other(_) | CertificateError::UnknownIssuer,
+                )) if self.trusts(cert, now) => Ok(ClientCertVerified::assertion()),
+                // Compat: an authority that only bears the name of a known one is as unknown as any
+                // other, and the client hears that.
+                Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
+                    Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+                }
+                verified => verified,
+            };
+        refused::note(verified, cert, chain)
     }
 
     fn verify_tls12_signature(

@@ -19,6 +19,7 @@ mod floods;
 mod hostile;
 mod identity;
 mod jetstream;
+mod leafs;
 mod lifecycle;
 mod logging;
 mod message_trace;

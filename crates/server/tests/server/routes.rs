@@ -3,10 +3,12 @@
 
 mod accounts;
 mod callouts;
+mod corners;
 mod discovery;
 mod hostile;
 mod interest;
 mod messages;
+mod older;
 mod operators;
 mod pages;
 mod permissions;
@@ -24,13 +26,13 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Which program a server of a cluster is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServerKind {
+pub(crate) enum ServerKind {
     Ours,
     Reference,
 }
 
 impl ServerKind {
-    fn program(self) -> Option<PathBuf> {
+    pub(crate) fn program(self) -> Option<PathBuf> {
         match self {
             Self::Ours => Some(PathBuf::from(PROGRAM)),
             Self::Reference => reference_program(),
@@ -38,10 +40,10 @@ impl ServerKind {
     }
 }
 
-use ServerKind::{Ours, Reference};
+pub(crate) use ServerKind::{Ours, Reference};
 
 /// A port that is free now, and below those that the system gives to others.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let at = std::process::id().wrapping_mul(131).wrapping_add(NEXT.fetch_add(1, Relaxed)) % 20_000;
@@ -129,7 +131,7 @@ fn two(kinds: [ServerKind; 2], inner: [&str; 2]) -> Option<[Member; 2]> {
 }
 
 /// The mixes of two servers.
-const MIXES: [[ServerKind; 2]; 3] = [[Ours, Ours], [Ours, Reference], [Reference, Ours]];
+pub(crate) const MIXES: [[ServerKind; 2]; 3] = [[Ours, Ours], [Ours, Reference], [Reference, Ours]];
 
 /// Servers of these kinds that all know each other; `None` where there is no nats-server to be one
 /// of them.
@@ -160,7 +162,7 @@ fn pairs(more: &str) -> Vec<Vec<Member>> {
 
 /// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes
 /// through. Interest is announced in the order in which it came.
-fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
+pub(crate) fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
     to.send("SUB probe.* 999999\r\n");
     to.barrier();
     let mut count = 0;
@@ -179,6 +181,6 @@ fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
 }
 
 /// The next `count` messages.
-fn take(client: &mut Raw, count: usize) -> Vec<Message> {
+pub(crate) fn take(client: &mut Raw, count: usize) -> Vec<Message> {
     (0..count).map(|_| client.message()).collect()
 }

@@ -1,5 +1,6 @@
 //! Whether a base's bytes are those that were written, which can be told without keys.
 
+use crate::lengths::in_memory;
 use myelin_disk::File;
 
 use super::{BLOCK_HEAD_BYTES, BaseHeader, BaseSummary, HEADER_BYTES, TRAILER_BYTES, WHAT};
@@ -41,9 +42,9 @@ pub fn check_structure(file: &dyn File, header: &BaseHeader) -> Result<BaseSumma
 
 fn checksum(file: &dyn File, mut checksum: u32, from: u64, to: u64) -> Result<u32, Damage> {
     let mut at = from;
-    let mut piece = vec![0; PIECE.min(to - from) as usize];
+    let mut piece = vec![0; in_memory(PIECE.min(to - from))];
     while at < to {
-        let wanted = piece.len().min((to - at) as usize);
+        let wanted = usize::try_from(to - at).map_or(piece.len(), |rest| rest.min(piece.len()));
         let read = file.read_at(&mut piece[..wanted], at)?;
         if read == 0 {
             return Err(Damage::Short(WHAT));

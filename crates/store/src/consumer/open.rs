@@ -221,7 +221,8 @@ fn list(place: &LogStorage, opened: &mut OpenedConsumers) -> Result<Vec<Candidat
             LogFileName::Log(number) => {
                 let file = place.disk.open(&path)?;
                 let length = file.len()?;
-                let mut head = vec![0; length.min(HEADER_BYTES as u64) as usize];
+                let mut head =
+                    vec![0; usize::try_from(length).map_or(HEADER_BYTES, |length| length.min(HEADER_BYTES))];
                 let got = file.read_at(&mut head, 0)?;
                 let (header, corrected) = LogHeader::decode_corrected(&mut head[..got], place.stream, number);
                 candidates.push(Candidate { number, path, file, length, header, corrected });

@@ -5,6 +5,7 @@
 //! an old journal file is written again, these bytes are copied into the one that is written now;
 //! the next start replays them.
 
+use crate::lengths::in_memory;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl Files {
         let copied = self
             .each_chunk(lost, |files, held| {
                 files.add(&mut writing, held.file, held.offset, held.bytes.len() as u64, |range, target| {
-                    target.extend_from_slice(&held.bytes[range.start as usize..range.end as usize]);
+                    target.extend_from_slice(&held.bytes[in_memory(range.start)..in_memory(range.end)]);
                     Ok(())
                 })
             })

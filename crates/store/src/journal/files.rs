@@ -133,7 +133,7 @@ impl Files {
     }
 
     fn block_limit(&self) -> usize {
-        BLOCK_BYTES.min(self.file_bytes as usize)
+        usize::try_from(self.file_bytes).map_or(BLOCK_BYTES, |bytes| bytes.min(BLOCK_BYTES))
     }
 
     /// Bytes that can be written before a file would have to be added.

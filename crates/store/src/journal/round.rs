@@ -5,6 +5,7 @@
 //! with bytes of a thousand. A round holds the journal's lock of rounds; listeners are called after
 //! it.
 
+use crate::lengths::in_memory;
 use std::io;
 use std::sync::Arc;
 
@@ -154,7 +155,7 @@ impl RunningRound<'_> {
             for patch in &one.patches {
                 let length = patch.bytes.len() as u64;
                 self.files.add(writing, &one.file, patch.offset, length, |range, target| {
-                    target.extend_from_slice(&patch.bytes[range.start as usize..range.end as usize]);
+                    target.extend_from_slice(&patch.bytes[in_memory(range.start)..in_memory(range.end)]);
                     Ok(())
                 })?;
             }

@@ -5,6 +5,7 @@
 //! proves that what is before it was damaged and not merely torn. Memory: one window, one block,
 //! and a few bytes per block.
 
+use crate::lengths::in_memory;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -150,8 +151,8 @@ impl BlockReader {
             let count = file.read_at(&mut self.window, offset)?;
             self.held = offset..offset + count as u64;
         }
-        let start = (offset - self.held.start) as usize;
-        let end = (self.held.end - self.held.start) as usize;
+        let start = in_memory(offset - self.held.start);
+        let end = in_memory(self.held.end - self.held.start);
         Ok(&self.window[start..end.min(start + PAGE)])
     }
 }

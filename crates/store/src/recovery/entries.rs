@@ -291,7 +291,7 @@ impl Recovering<'_> {
         let mut at = from;
         let mut piece = vec![0; 1 << 20];
         while at < to {
-            let wanted = piece.len().min((to - at) as usize);
+            let wanted = usize::try_from(to - at).map_or(piece.len(), |rest| rest.min(piece.len()));
             let read = file.read_at(&mut piece[..wanted], at)?;
             if read == 0 {
                 break;

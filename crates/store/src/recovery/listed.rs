@@ -18,8 +18,9 @@ use crate::stream::{
 
 use super::apply::Passed;
 use super::entries::{runs, walk};
-use super::packed::{Sound, each_entry};
+use super::packed::Sound;
 use super::{Notice, OpenError, Recovering};
+use crate::stream::each_entry;
 
 /// Messages of a segment, as its entries have them.
 struct Read<'a> {

@@ -35,7 +35,6 @@ use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
-pub(crate) use packed::each_entry;
 pub use report::{Lost, Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use crate::append_file::{AppendFile, AppendFileOptions};
 use crate::config::Durability;
 use crate::damage::Damage;
-use crate::pack::{self, FrameError, FrameTable};
-use crate::record::{self, Entry};
+use crate::pack;
+use crate::record::Entry;
 use crate::segment::{HEADER_BYTES, Scanned, SegmentHeader, Trailer};
-use crate::stream::{Active, SealedFile, Segment, SegmentFile, segment_name};
+use crate::stream::{Active, SealedFile, Segment, SegmentFile, each_entry, segment_name};
 use crate::{FileId, FileKind, SegmentNo, Seq};
 
 use super::apply::Applying;
@@ -164,46 +164,4 @@ impl Sound {
         gaps.retain(|(_, sequences)| !sequences.is_empty());
         gaps
     }
-}
-
-/// Gives the entries of all frames of a packed segment to `visit`; answers the frames that do not
-/// hold entries.
-pub(crate) fn each_entry(
-    segment: &Segment,
-    visit: &mut dyn FnMut(Scanned<'_>),
-) -> Result<Vec<std::ops::Range<u64>>, Damage> {
-    let SegmentFile::Packed(sealed, frames) = &segment.source else { return Ok(Vec::new()) };
-    let (file, mut damaged) = (sealed.open()?, Vec::new());
-    let mut buffer = Vec::new();
-    for frame in frames.frames() {
-        if !unpack(segment, &*file, frames, frame.raw_offset, &mut buffer, visit)? {
-            damaged.push(frame.file());
-        }
-    }
-    Ok(damaged)
-}
-
-fn unpack(
-    segment: &Segment,
-    file: &dyn myelin_disk::File,
-    frames: &FrameTable,
-    raw_offset: u64,
-    buffer: &mut Vec<u8>,
-    visit: &mut dyn FnMut(Scanned<'_>),
-) -> Result<bool, Damage> {
-    let context = &segment.context;
-    let read = pack::read_frame(file, frames, raw_offset, context.seed, context.cipher.as_ref(), buffer);
-    let begin = match read {
-        Ok(begin) => begin,
-        Err(FrameError::Io(error)) => return Err(error.into()),
-        Err(_) => return Ok(false),
-    };
-    let mut at = 0;
-    while at < buffer.len() {
-        let Ok(decoded) = record::decode_trusted(&buffer[at..]) else { return Ok(false) };
-        let (offset, size) = (begin + at as u64, decoded.size);
-        visit(Scanned { offset, size, timestamp: decoded.timestamp, entry: decoded.entry });
-        at += size;
-    }
-    Ok(true)
 }

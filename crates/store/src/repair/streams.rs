@@ -9,6 +9,7 @@ use myelin_disk::Disk;
 
 use crate::config::{Durability, Limits, StreamConfig};
 use crate::consumer;
+use crate::lengths::in_memory;
 use crate::manifest;
 use crate::recovery::{Notice, OpenError, stream_directory};
 use crate::store::{FoundStream, Reserve, Store, StoreOptions};
@@ -158,7 +159,7 @@ fn consumers_words(report: &consumer::LogReport) -> String {
     if !unusable.is_empty() {
         words.push(format!("{} cannot be read", unusable.join(", ")));
     }
-    words.extend(corrected.iter().map(|bit| crate::flipped::words(*bit as usize)));
+    words.extend(corrected.iter().map(|bit| crate::flipped::words(in_memory(*bit))));
     words.extend(
         bad.iter()
             .map(|bad| format!("bytes {} to {} are not what was written", bad.range.start, bad.range.end)),

@@ -39,11 +39,22 @@ pub(crate) fn encode(values: &[u64], form: Form, out: &mut Vec<u8>) {
     out.push(width);
     out.extend_from_slice(&base.to_le_bytes());
     match width {
-        1 => out.extend(values.iter().map(|value| (value - base) as u8)),
-        2 => out.extend(values.iter().flat_map(|value| ((value - base) as u16).to_le_bytes())),
-        4 => out.extend(values.iter().flat_map(|value| ((value - base) as u32).to_le_bytes())),
-        8 => out.extend(values.iter().flat_map(|value| (value - base).to_le_bytes())),
+        1 => put::<1>(values, base, out),
+        2 => put::<2>(values, base, out),
+        4 => put::<4>(values, base, out),
+        8 => put::<8>(values, base, out),
         _ => {}
+    }
+}
+
+/// The lowest `WIDTH` bytes of how far each value is above `base`; the others are zeros.
+fn put<const WIDTH: usize>(values: &[u64], base: u64, out: &mut Vec<u8>) {
+    out.reserve(values.len() * WIDTH);
+    for value in values {
+        let bytes = (value - base).to_le_bytes();
+        let (low, high) = bytes.split_at(WIDTH);
+        assert!(high.iter().all(|byte| *byte == 0), "the width follows from the largest value");
+        out.extend_from_slice(low);
     }
 }
 
@@ -87,7 +98,8 @@ pub(crate) fn encode_u32(values: &[u32], form: Form, out: &mut Vec<u8>) {
 /// As [`decode`], of 32-bit numbers: `None` too if one is larger.
 pub(crate) fn decode_u32(count: usize, form: Form, input: &mut &[u8]) -> Option<Vec<u32>> {
     let wide = decode(count, form, input)?;
+    // Before, so that the collected length is known.
     let all = wide.iter().fold(0, |all, value| all | value);
     u32::try_from(all).ok()?;
-    Some(wide.into_iter().map(|value| value as u32).collect())
+    Some(wide.into_iter().map(|value| u32::try_from(value).expect("none is larger")).collect())
 }

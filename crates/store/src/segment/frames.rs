@@ -8,6 +8,7 @@
 //! table  24 bytes per frame     then  u64 bytes of the table   u32 0   u32 checksum of all that
 //! ```
 
+use crate::lengths::in_memory;
 use myelin_disk::File;
 
 use super::{HEADER_BYTES, Trailer};
@@ -56,7 +57,7 @@ fn read_table(file: &dyn File, end: u64, context: &FileContext) -> Result<FrameT
     let length = u64::from_le_bytes(tail.as_chunks::<8>().0[0]);
     let table_at = tail_at.checked_sub(length).filter(|at| *at >= begin).ok_or(Damage::Content(WHAT))?;
     // No longer than the file, as was seen above.
-    let mut bytes = vec![0; (end - table_at) as usize];
+    let mut bytes = vec![0; usize::try_from(end - table_at).map_err(|_| Damage::Content(WHAT))?];
     if file.read_at(&mut bytes, table_at)? < bytes.len() {
         return Err(Damage::Short(WHAT));
     }
@@ -64,7 +65,7 @@ fn read_table(file: &dyn File, end: u64, context: &FileContext) -> Result<FrameT
     if crc32c::crc32c_append(context.seed, framed).to_le_bytes() != *checksum {
         return Err(Damage::Checksum(WHAT));
     }
-    let table = &bytes[..(tail_at - table_at) as usize];
+    let table = &bytes[..in_memory(tail_at - table_at)];
     FrameTable::decode(table, begin..table_at).map_err(|_| Damage::Content(WHAT))
 }
 

@@ -28,14 +28,19 @@ enum Above {
     Words(Box<[u32]>),
 }
 
+/// The number in fewer bits.
+fn narrowed<T: TryFrom<u32>>(above: u32) -> T {
+    T::try_from(above).ok().expect("the width follows from the largest")
+}
+
 impl Sizes {
     fn new(deltas: Vec<u32>, sizes: &[u32]) -> Self {
         let least = sizes.iter().copied().min().unwrap_or(0);
         let most = sizes.iter().copied().max().unwrap_or(0) - least;
         let above = match most {
             0 => Above::Nothing,
-            1..=0xff => Above::Bytes(sizes.iter().map(|size| (size - least) as u8).collect()),
-            0x100..=0xffff => Above::Halves(sizes.iter().map(|size| (size - least) as u16).collect()),
+            1..=0xff => Above::Bytes(sizes.iter().map(|size| narrowed(size - least)).collect()),
+            0x100..=0xffff => Above::Halves(sizes.iter().map(|size| narrowed(size - least)).collect()),
             _ => Above::Words(sizes.iter().map(|size| size - least).collect()),
         };
         Self { deltas: unless_counting(deltas), least, above, count: sizes.len() }

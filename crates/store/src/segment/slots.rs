@@ -5,6 +5,7 @@
 //! Perf: loaded by bulk conversions and one pass that counts per subject; finding a sequence is one
 //! comparison in a segment without gaps. Measured by `footer_speed` in the tests.
 
+use crate::lengths::table_number;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -73,7 +74,7 @@ impl Dictionary {
     /// The number of a subject.
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<u32> {
-        self.texts.find(text).map(|index| index as u32)
+        self.texts.find(text).map(table_number)
     }
 
     /// The numbers of the subjects that begin with `prefix`: they are sorted.
@@ -81,7 +82,7 @@ impl Dictionary {
     pub fn beginning_with(&self, prefix: &[u8]) -> Range<u32> {
         let first = self.texts.partition_point(|text| text < prefix);
         let behind = self.texts.partition_point(|text| text < prefix || text.starts_with(prefix));
-        first as u32..behind as u32
+        table_number(first)..table_number(behind)
     }
 
     /// The subject with this number.
@@ -145,7 +146,7 @@ impl Slots {
         let lengths = [deltas.len(), offsets.len(), sizes.len(), subjects.len()];
         assert!(lengths.iter().all(|length| *length == lengths[0]), "arrays of different lengths");
         debug_assert!(deltas.is_sorted_by(|a, b| a < b), "sequences ascend");
-        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
+        let mut order: Vec<u32> = (0..table_number(texts.len())).collect();
         order.sort_unstable_by(|a, b| texts.get(*a as usize).cmp(texts.get(*b as usize)));
         let mut numbers = vec![0u32; order.len()];
         let mut sorted = Texts::new();
@@ -198,7 +199,7 @@ impl Slots {
     #[must_use]
     pub fn delta(&self, index: usize) -> u32 {
         assert!(index < self.len(), "no such slot");
-        self.deltas.get(index).map_or(index as u32, |delta| *delta)
+        self.deltas.get(index).map_or_else(|| table_number(index), |delta| *delta)
     }
 
     /// The sequence of the message at `index`.

@@ -133,7 +133,7 @@ impl Texts {
             if length == 0 || end > total as u64 {
                 return None;
             }
-            ends.push(end as u32);
+            ends.push(u32::try_from(end).ok()?);
         }
         let texts = Self { bytes: bytes.to_vec(), ends };
         *input = rest;
@@ -270,13 +270,15 @@ impl SubjectChanges {
         let mut firsts = column::decode(len, Form::Short, input)?;
         let mut lasts = column::decode(len, Form::Short, input)?;
         let exact = column::decode(len, Form::Short, input)?;
-        if exact.iter().any(|bits| *bits > 3) || firsts.iter().zip(&lasts).any(|(first, last)| first > last) {
+        let exact: Option<Vec<u8>> =
+            exact.into_iter().map(|bits| u8::try_from(bits).ok().filter(|bits| *bits <= 3)).collect();
+        let exact = exact?;
+        if firsts.iter().zip(&lasts).any(|(first, last)| first > last) {
             return None;
         }
         for index in (0..len).filter(|index| counts[*index] == 0) {
             (firsts[index], lasts[index]) = (0, 0);
         }
-        let exact = exact.into_iter().map(|bits| bits as u8).collect();
         Some(Self { texts, counts, firsts, lasts, exact })
     }
 }

@@ -3,6 +3,7 @@
 //! Owns one buffer. It grows beyond 1 MiB only for an entry or a batch that is longer, and never
 //! beyond the file.
 
+use crate::lengths::in_memory;
 use std::io;
 
 use myelin_disk::File;
@@ -48,7 +49,7 @@ impl<'a> ScanWindow<'a> {
         if place < held.start || place + wanted as u64 > held.end {
             self.fetch(keep, place, wanted)?;
         }
-        let begin = (place - self.start) as usize;
+        let begin = in_memory(place - self.start);
         Ok(self.buffer.get_mut(begin..).unwrap_or_default())
     }
 
@@ -59,11 +60,11 @@ impl<'a> ScanWindow<'a> {
             self.buffer.clear();
             self.start = keep;
         } else {
-            self.buffer.drain(..(keep - self.start) as usize);
+            self.buffer.drain(..in_memory(keep - self.start));
             self.start = keep;
         }
         let have = self.buffer.len();
-        let ahead = (place - keep) as usize + wanted + PIECE;
+        let ahead = in_memory(place - keep) + wanted + PIECE;
         let most = usize::try_from(self.end.saturating_sub(keep)).unwrap_or(usize::MAX);
         let target = ahead.min(most);
         if target <= have {

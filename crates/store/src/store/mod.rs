@@ -14,6 +14,7 @@
 //! ```
 
 mod consumers;
+mod directories;
 mod identity;
 mod lifecycle;
 mod metas;
@@ -41,6 +42,7 @@ use crate::flipped;
 use crate::id::StreamPart;
 use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
+use crate::lengths::in_memory;
 use crate::meta::{Marker, Meta};
 use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
 use crate::register::{self, Register, RegisterContents};
@@ -49,6 +51,7 @@ pub use crate::watermarks::Reserve;
 use crate::watermarks::{self, Watermarks};
 use crate::{Storage, StreamId, Timestamp};
 
+pub(crate) use directories::Directories;
 pub(crate) use identity::{COPY, number};
 pub(crate) use misplaced::{find as find_misplaced, set_all_aside};
 pub(crate) use registered::{hide_removed, notices as register_notices, restore as restore_registered};
@@ -492,7 +495,7 @@ fn find_streams(
 fn corrected(replayed: &ReplayReport) -> impl Iterator<Item = Notice> {
     replayed.corrected.iter().map(|(path, bit)| Notice::Repaired {
         file: path.display().to_string(),
-        what: format!("{}; it was read as it was", flipped::words(*bit as usize)),
+        what: format!("{}; it was read as it was", flipped::words(in_memory(*bit))),
     })
 }
 
@@ -543,20 +546,6 @@ pub(crate) fn is_unfinished(name: &str) -> bool {
 
 fn unfinished_number(name: &str) -> Option<StreamId> {
     stream_number(name.strip_suffix(".tmp")?)
-}
-
-/// The directories of streams in a store.
-#[derive(Debug, Default)]
-pub(crate) struct Directories {
-    /// Of streams that are there, readable or not.
-    pub(crate) there: BTreeSet<StreamId>,
-    /// Of streams that were being made or removed when a process ended, and those that the register
-    /// says were removed.
-    pub(crate) unfinished: BTreeSet<StreamId>,
-    /// Streams that the register says are there.
-    pub(crate) registered: BTreeSet<StreamId>,
-    /// Streams of the register that had no directory before the journal was replayed.
-    pub(crate) without_files: BTreeSet<StreamId>,
 }
 
 /// Lists them; there are none where the store has no `streams`.

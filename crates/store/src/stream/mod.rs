@@ -25,6 +25,7 @@ mod jobs;
 mod lookup;
 mod met;
 mod own;
+mod packed_entries;
 mod reader;
 mod reclaim;
 mod release;
@@ -71,6 +72,7 @@ pub use usage::StreamUsage;
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
+pub(crate) use packed_entries::each_entry;
 pub(crate) use roll::{Closed, SegmentOrigin};
 pub(crate) use segment_storage::{
     Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number,
@@ -314,12 +316,6 @@ impl Stream {
     /// State that its readers see, for a check of it.
     pub(crate) fn shared(&self) -> &Arc<StreamShared> {
         &self.shared
-    }
-
-    /// A reader of this stream.
-    #[must_use]
-    pub fn reader(&self) -> StreamReader {
-        StreamReader::new(Arc::clone(&self.shared))
     }
 
     /// The stream in numbers, as of the last append, released or not.

@@ -22,7 +22,7 @@ use super::cursor::{Cursor, PIECE};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
 use super::segment_view::{SealedFile, Segment, SegmentFile};
-use super::{Release, StreamShared, StreamState, search, state_of};
+use super::{Release, Stream, StreamShared, StreamState, search, state_of};
 
 /// Bytes by which an entry is longer than its message's stored size, at most.
 pub(super) const ENTRY_SURPLUS: u64 = 64;
@@ -55,6 +55,14 @@ pub struct Removals {
 #[derive(Clone, Debug)]
 pub struct StreamReader {
     pub(super) shared: Arc<StreamShared>,
+}
+
+impl Stream {
+    /// A reader of this stream.
+    #[must_use]
+    pub fn reader(&self) -> StreamReader {
+        StreamReader::new(Arc::clone(&self.shared))
+    }
 }
 
 impl StreamReader {

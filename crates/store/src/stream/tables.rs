@@ -6,11 +6,11 @@ use myelin_disk::File;
 use crate::config::Storage;
 use crate::damage::Damage;
 use crate::record::{Entry, FileContext};
-use crate::recovery::each_entry;
 use crate::segment::{self, Extent, HEADER_BYTES, Scanned, SegmentHeader, Sizes, Slots, Texts, Trailer};
 
 use super::catalog::size_of;
 use super::errors::ReadError;
+use super::packed_entries::each_entry;
 use super::segment_view::{Segment, SegmentFile};
 
 /// Reads the table in a sealed segment's footer. Where that is damaged, the entries say the same,

@@ -3,6 +3,7 @@
 //! Both are written alike, and of two valid slots or heads the newer one counts, so either may be
 //! lost or damaged.
 
+use crate::lengths::in_memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -90,7 +91,7 @@ fn load(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     if length > MOST_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let mut bytes = vec![0; length as usize];
+    let mut bytes = vec![0; in_memory(length)];
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
     Ok(bytes)

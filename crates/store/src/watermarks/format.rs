@@ -115,7 +115,9 @@ impl WatermarkHead {
         let mut fields = Fields(&body[8..]);
         let mut next = || fields.u64().ok_or(SectorFault::Damaged);
         let (first, store, serial, boot, ahead) = (next()?, next()?, next()?, next()?, next()?);
-        match (first as u32, (first >> 32) as u32) {
+        let [version, flags] = [first & u64::from(u32::MAX), first >> 32]
+            .map(|half| u32::try_from(half).expect("half of the word is left"));
+        match (version, flags) {
             (VERSION, flags) if flags & !CLEAN == 0 => {
                 Ok(Self { is_clean: flags == CLEAN, store, serial, boot, ahead })
             }

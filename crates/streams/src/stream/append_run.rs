@@ -278,6 +278,10 @@ impl AppendRun {
     }
 
     /// A message of the buffer as it is to be stored.
+    ///
+    /// Perf: a thin LTO would call it for each message, with all of a message to copy: 43 of 3,400
+    /// instructions.
+    #[inline]
     pub(super) fn apply<'a>(&'a self, draft: &MsgDraft, msg: MessageRef<'a>) -> MessageRef<'a> {
         MessageRef {
             subject: draft.subject.as_ref().map_or(msg.subject, |range| self.kept(range)),

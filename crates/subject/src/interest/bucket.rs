@@ -4,13 +4,15 @@ use hashbrown::HashTable;
 
 use super::hashing::{Hashing, shrink};
 use super::matched::Matched;
-use super::member::Member;
+use super::member::{Member, Sought};
 use super::members::Members;
 
 /// The members of one pattern, never none. One member alone takes no memory of its own.
+///
+/// Beside the members stands a mark, which is the owner's: there is room for four bytes.
 pub(super) enum Bucket<M> {
-    One(M),
-    Many(Box<Many<M>>),
+    One(u32, M),
+    Many(u32, Box<Many<M>>),
 }
 
 /// Result of a removal.
@@ -25,53 +27,68 @@ pub(super) enum MemberRemoval {
 }
 
 impl<M: Member> Bucket<M> {
+    /// The owner's mark.
+    pub(super) fn mark(&self) -> u32 {
+        match self {
+            Self::One(mark, _) | Self::Many(mark, _) => *mark,
+        }
+    }
+
     /// The subject that all members have.
     pub(super) fn subject(&self) -> &[u8] {
         match self {
-            Self::One(m) => m.subject(),
-            Self::Many(many) => many.any().subject(),
+            Self::One(_, m) => m.subject(),
+            Self::Many(_, many) => many.any().subject(),
         }
     }
 
     pub(super) fn insert(&mut self, m: M, hashing: &Hashing) {
         match self {
-            Self::One(first) => {
+            Self::One(mark, first) => {
                 let mut many = Box::new(Many { plain: Members::new(), queues: HashTable::new() });
                 many.insert(first.clone(), hashing);
                 many.insert(m, hashing);
-                *self = Self::Many(many);
+                *self = Self::Many(*mark, many);
             }
-            Self::Many(many) => many.insert(m, hashing),
+            Self::Many(_, many) => many.insert(m, hashing),
         }
     }
 
     pub(super) fn remove(&mut self, m: &M, hashing: &Hashing) -> MemberRemoval {
         match self {
-            Self::One(only) if only.same(m) => MemberRemoval::Last,
-            Self::One(_) => MemberRemoval::Absent,
-            Self::Many(many) => {
+            Self::One(_, only) if only.same(m) => MemberRemoval::Last,
+            Self::One(..) => MemberRemoval::Absent,
+            Self::Many(mark, many) => {
                 if !many.remove(m, hashing) {
                     return MemberRemoval::Absent;
                 }
                 if let Some(only) = many.sole() {
-                    *self = Self::One(only.clone());
+                    *self = Self::One(*mark, only.clone());
                 }
                 MemberRemoval::Done
             }
         }
     }
 
+    /// The member that is sought, of this pattern.
+    pub(super) fn find(&self, sought: &impl Sought<M>, hashing: &Hashing) -> Option<&M> {
+        match self {
+            Self::One(_, m) => sought.is(m).then_some(m),
+            Self::Many(_, many) => many.find(sought, hashing),
+        }
+    }
+
     pub(super) fn collect(&self, out: &mut Matched<M>) {
         match self {
-            Self::One(m) => out.push(m),
-            Self::Many(many) => many.collect(out),
+            Self::One(_, m) => out.push(m),
+            Self::Many(_, many) => many.collect(out),
         }
     }
 
     pub(super) fn copy_to(&self, out: &mut Vec<M>) {
         match self {
-            Self::One(m) => out.push(m.clone()),
-            Self::Many(many) => many.sets().for_each(|set| out.extend_from_slice(set.as_slice())),
+            Self::One(_, m) => out.push(m.clone()),
+            Self::Many(_, many) => many.sets().for_each(|set| out.extend_from_slice(set.as_slice())),
         }
     }
 }
@@ -99,6 +116,11 @@ impl<M: Member> Many<M> {
             (Some([only]), None) => Some(only),
             _ => None,
         }
+    }
+
+    fn find(&self, sought: &impl Sought<M>, hashing: &Hashing) -> Option<&M> {
+        let Some(name) = sought.queue() else { return self.plain.find(sought, hashing) };
+        self.queues.find(hashing.bytes(name), |set| queue_of(set) == name)?.find(sought, hashing)
     }
 
     fn insert(&mut self, m: M, hashing: &Hashing) {

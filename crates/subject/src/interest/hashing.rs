@@ -35,6 +35,12 @@ pub(super) fn shard_of(hash: u64, shards: usize) -> usize {
     (hash >> 48) as usize & (shards - 1)
 }
 
+/// Tables take their position from the lowest bits and their tag from the highest: half of a hash,
+/// which is enough for the table of one shard or node, serves both.
+pub(super) fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
 /// The first tokens of a subject, and their hash.
 pub(super) struct FirstToken<'a> {
     pub(super) text: &'a [u8],

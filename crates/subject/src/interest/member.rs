@@ -23,6 +23,21 @@ pub trait Member: Clone {
     }
 }
 
+/// Description of a member by which [`Interest::find`](super::Interest::find) finds it.
+pub trait Sought<M> {
+    /// Its pattern.
+    fn subject(&self) -> &[u8];
+
+    /// Its queue group, if it is a queue subscription.
+    fn queue(&self) -> Option<&[u8]>;
+
+    /// Its [number](Member::id).
+    fn id(&self) -> u64;
+
+    /// Whether `m` is it, its pattern and its group included.
+    fn is(&self, m: &M) -> bool;
+}
+
 /// Content of a member, for the usual case that members are [`Arc`]s of it: [`Arc<S>`] is then a
 /// [`Member`] whose identity is its address.
 pub trait Subscribed {
@@ -31,6 +46,12 @@ pub trait Subscribed {
 
     /// The queue group, if it is a queue subscription. Must not change.
     fn queue(&self) -> Option<&[u8]>;
+
+    /// Number by which it is found among many on one subject: its address, where that serves. Must
+    /// not change.
+    fn id(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
 }
 
 impl<S: Subscribed> Member for Arc<S> {
@@ -43,7 +64,7 @@ impl<S: Subscribed> Member for Arc<S> {
     }
 
     fn id(&self) -> u64 {
-        Arc::as_ptr(self).addr() as u64
+        S::id(self)
     }
 
     fn same(&self, other: &Self) -> bool {

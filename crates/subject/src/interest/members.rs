@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use super::hashing::{Hashing, shrink};
-use super::member::Member;
+use super::member::{Member, Sought};
 
 /// Up to this length a list is searched from end to end.
 const SEARCHED: usize = 16;
@@ -31,6 +31,15 @@ impl<M: Member> Members<M> {
         } else if self.list.len() > SEARCHED {
             (0..self.list.len()).for_each(|at| self.note(at, hashing));
         }
+    }
+
+    pub(super) fn find(&self, sought: &impl Sought<M>, hashing: &Hashing) -> Option<&M> {
+        if self.places.is_empty() {
+            return self.list.iter().find(|m| sought.is(m));
+        }
+        let hash = hashing.number(sought.id());
+        let at = self.places.find(hash, |&at| sought.is(&self.list[at as usize]))?;
+        Some(&self.list[*at as usize])
     }
 
     pub(super) fn remove(&mut self, m: &M, hashing: &Hashing) -> bool {

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use epochs::EpochStamp;
 pub use matched::{Matched, QueueGroup};
-pub use member::{Member, Subscribed};
+pub use member::{Member, Sought, Subscribed};
 
 use crate::pattern::{has_empty_token, has_wildcard, is_well_formed};
 use epochs::Epochs;
@@ -130,6 +130,15 @@ impl<M: Member> Interest<M> {
             change.publish();
         }
         removed
+    }
+
+    /// The member that is sought, if it is here.
+    pub fn find(&self, sought: &impl Sought<M>) -> Option<M> {
+        if has_wildcard(sought.subject()) {
+            self.patterns.find(sought, &self.hashing)
+        } else {
+            self.literals.find(sought, &self.hashing)
+        }
     }
 
     /// A full fence against concurrent changes of who receives `subject`. Either each later

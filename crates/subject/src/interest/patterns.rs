@@ -10,7 +10,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::hashing::{FirstToken, Hashing, shard_of};
 use super::matched::Matched;
-use super::member::Member;
+use super::member::{Member, Sought};
 use super::trie::{self, Branch};
 
 /// Shards for patterns such as `a.*`, whose second token is a wildcard.
@@ -74,6 +74,15 @@ impl<M: Member> Patterns<M> {
             self.len.fetch_sub(1, Ordering::Relaxed);
         }
         removed
+    }
+
+    /// The member that is sought.
+    pub(super) fn find(&self, sought: &impl Sought<M>, hashing: &Hashing) -> Option<M> {
+        if self.len() == 0 {
+            return None;
+        }
+        let root = self.home(sought.subject(), hashing).root.read().unwrap_or_else(PoisonError::into_inner);
+        root.as_ref()?.find(sought, trie::ROOT, hashing).cloned()
     }
 
     /// `subject` must not have an empty token, and begins with `first`.

@@ -65,6 +65,25 @@ fn everybody(index: &Interest<Arc<Sub>>) -> Vec<u64> {
     all
 }
 
+/// One of those who want the same, by its number.
+impl Sought<Arc<Sub>> for Sub {
+    fn subject(&self) -> &[u8] {
+        &self.subject
+    }
+
+    fn queue(&self) -> Option<&[u8]> {
+        self.queue.as_deref()
+    }
+
+    fn id(&self) -> u64 {
+        Subscribed::id(self)
+    }
+
+    fn is(&self, m: &Arc<Sub>) -> bool {
+        m.number == self.number
+    }
+}
+
 #[test]
 fn queues_of_one_name_are_one_group() {
     let index = Interest::new();
@@ -150,6 +169,7 @@ fn many_queues_of_one_subject_come_and_go() {
     let members: Vec<_> = (0..2000).map(|n| sub(n, "a.b", Some(&format!("q{n}")))).collect();
     members.iter().for_each(|m| index.insert(m.clone()));
     assert_eq!(found(&index, "a.b").1.len(), 2000);
+    assert!(members.iter().all(|m| index.find(&**m).is_some_and(|found| found.same(m))));
     let (gone, left) = members.split_at(1999);
     assert!(gone.iter().all(|m| index.remove(m)));
     assert_eq!(found(&index, "a.b").1, BTreeMap::from([(b"q1999".to_vec(), vec![1999])]));
@@ -166,6 +186,7 @@ fn patterns_of_any_depth_are_found() {
     members.iter().for_each(|m| index.insert(m.clone()));
     assert_eq!(found(&index, &subject).0, [0, 1, 2, 4, 5, 6]);
     assert_eq!(everybody(&index), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert!(members.iter().all(|m| index.find(&**m).is_some_and(|found| found.same(m))));
     assert!(members.iter().all(|m| index.remove(m)));
     assert!(members.iter().all(|m| !index.remove(m)));
     assert!(index.is_empty() && !index.has_wildcards());
@@ -243,6 +264,10 @@ proptest! {
                 }
             }
             prop_assert_eq!(index.len(), twin.members().len());
+        }
+        for m in &ever {
+            let known = twin.members().iter().find(|other| other.number == m.number);
+            prop_assert_eq!(index.find(&**m).map(|m| m.number), known.map(|m| m.number));
         }
         let wild = twin.members().iter().any(|m| has_wildcard(m.subject()));
         prop_assert_eq!(index.has_wildcards(), wild);

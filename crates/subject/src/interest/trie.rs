@@ -8,9 +8,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::bucket::{Bucket, MemberRemoval};
-use super::hashing::{Hashing, shrink};
+use super::hashing::{Hashing, shrink, spread};
 use super::matched::Matched;
-use super::member::Member;
+use super::member::{Member, Sought};
 use super::members::Members;
 use crate::pattern;
 
@@ -47,13 +47,13 @@ struct Child<M> {
 
 /// How far a walk along a pattern has come.
 #[derive(Clone, Copy)]
-struct WalkPosition {
+pub(super) struct WalkPosition {
     level: usize,
     /// Where in the pattern's text the next token begins; beyond its end when there is none.
     at: usize,
 }
 
-const ROOT: WalkPosition = WalkPosition { level: 0, at: 0 };
+pub(super) const ROOT: WalkPosition = WalkPosition { level: 0, at: 0 };
 
 /// Adds `m` to the trie that `root` holds.
 pub(super) fn insert<M: Member>(root: &mut Option<Branch<M>>, m: M, hashing: &Hashing) {
@@ -138,6 +138,15 @@ impl<M: Member> Branch<M> {
         }
     }
 
+    /// The member that is sought, if it is behind this branch; its pattern goes on at `place`.
+    pub(super) fn find(&self, sought: &impl Sought<M>, place: WalkPosition, hashing: &Hashing) -> Option<&M> {
+        match self {
+            Self::One(m) => sought.is(m).then_some(m),
+            Self::TrieNode(node) => node.find(sought, place, hashing),
+            Self::List(list) => list.find(sought, hashing),
+        }
+    }
+
     pub(super) fn copy_to(&self, out: &mut Vec<M>) {
         match self {
             Self::One(m) => out.push(m.clone()),
@@ -218,6 +227,20 @@ impl<M: Member> TrieNode<M> {
         MemberRemoval::Done
     }
 
+    fn find(&self, sought: &impl Sought<M>, place: WalkPosition, hashing: &Hashing) -> Option<&M> {
+        match place.token(sought.subject()) {
+            None => self.here.as_ref()?.find(sought, hashing),
+            Some(b">") => self.rest.as_ref()?.find(sought, hashing),
+            Some(b"*") => self.star.as_ref()?.find(sought, place.after(b"*"), hashing),
+            Some(token) => {
+                let hash = token_hash(token, hashing);
+                let is_it = |child: &Child<M>| child.hash == hash && child.branch.is_at(token, place);
+                let child = self.literal.find(spread(hash), is_it)?;
+                child.branch.find(sought, place.after(token), hashing)
+            }
+        }
+    }
+
     fn collect(&self, place: WalkPosition, rest: Option<&[u8]>, hashing: &Hashing, out: &mut Matched<M>) {
         let Some(rest) = rest else {
             return self.here.iter().for_each(|bucket| bucket.collect(out));
@@ -263,7 +286,7 @@ impl WalkPosition {
 /// Adds `m` to a bucket that may not exist yet.
 fn join<M: Member>(slot: &mut Option<Bucket<M>>, m: M, hashing: &Hashing) {
     match slot {
-        None => *slot = Some(Bucket::One(m)),
+        None => *slot = Some(Bucket::One(0, m)),
         Some(bucket) => bucket.insert(m, hashing),
     }
 }
@@ -289,9 +312,4 @@ fn split_first(subject: &[u8]) -> (&[u8], Option<&[u8]>) {
 /// Half of a hash is enough for one node's table.
 fn token_hash(token: &[u8], hashing: &Hashing) -> u32 {
     hashing.bytes(token) as u32
-}
-
-/// Tables take their position from the lowest bits and their tag from the highest: serves both.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
 }

@@ -47,6 +47,8 @@ pub struct PeerInfo {
     pub jetstream: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ip: String,
+    #[serde(skip_serializing_if = "is_default")]
+    pub client_id: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nonce: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -63,6 +65,14 @@ pub struct PeerInfo {
     pub ldm: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub compression: String,
+    #[serde(skip_serializing_if = "is_default")]
+    pub connect_info: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remote_account: String,
+    #[serde(skip_serializing_if = "is_default")]
+    pub acc_is_sys: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub api_lvl: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<SubjectFilter>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +83,8 @@ pub struct PeerInfo {
     pub lnocu: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub ln: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub info_on_connect: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub route_pool_size: i64,
     #[serde(skip_serializing_if = "is_default")]
@@ -183,7 +195,7 @@ impl PeerConnect {
     }
 }
 
-fn line(verb: &[u8], document: &impl Serialize, end: &[u8]) -> Vec<u8> {
+pub(super) fn line(verb: &[u8], document: &impl Serialize, end: &[u8]) -> Vec<u8> {
     let mut out = verb.to_vec();
     out.extend(serde_json::to_vec(document).expect("strings, numbers and booleans always serialise"));
     out.extend_from_slice(end);
@@ -191,14 +203,14 @@ fn line(verb: &[u8], document: &impl Serialize, end: &[u8]) -> Vec<u8> {
 }
 
 /// Go writes a list that was never made as `null`.
-fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     Option::<Vec<String>>::deserialize(from).map(Option::unwrap_or_default)
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn is_empty(list: &[String]) -> bool {
+pub(super) fn is_empty(list: &[String]) -> bool {
     list.is_empty()
 }

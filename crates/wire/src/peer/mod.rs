@@ -5,9 +5,13 @@
 //! alike; who dialled sends CONNECT, and both send INFO.
 //!
 //! A link that is *dedicated* to one account leaves that account's name out of every operation.
+//!
+//! Leaf nodes and their hubs speak a dialect of it, of one account and with verbs of their own:
+//! [`leaf`] has what is not the same.
 
 pub mod encode;
 pub mod info;
+pub mod leaf;
 pub mod parser;
 #[cfg(test)]
 mod tests;
@@ -16,7 +20,7 @@ mod tests;
 pub const PEER_PROTOCOL: i32 = 3;
 
 /// Level from which on servers trace messages.
-pub const TRACING_PROTOCOL: i32 = 2;
+pub const TRACING_PROTOCOL: i32 = 3;
 
 /// The name of an origin cluster that stands for none; no cluster may be called so.
 pub const NO_ORIGIN: &str = "_";

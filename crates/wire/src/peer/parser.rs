@@ -8,7 +8,7 @@
 //!
 //! `Compat:` verbs are case-insensitive, a bare LF ends a line, blanks and tabs may repeat.
 
-use crate::parser::{digits_len, size, word_len};
+use crate::parser::{digits_len, size, up_to_blank, word_len};
 
 /// Properties of a link that the parser depends on.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,9 @@ pub struct PeerLimits {
     pub is_dedicated: bool,
     /// `LS-` names the origin.
     pub names_origin: bool,
+    /// The other side is a leaf node, or this one is: there is one account, which is left out, and
+    /// so is the origin. `is_dedicated` has to be set, too.
+    pub is_leaf: bool,
 }
 
 /// Interest in what matches a subject, of some server's clients or leaf nodes.
@@ -171,6 +174,14 @@ const VERBS: [(&[u8], PeerVerb); 15] = [
 /// # Errors
 /// A [`PeerError`] ends the link: there is no way to find the next operation.
 pub fn next<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerError> {
+    match plain_interest(buf, limits) {
+        Some((interest, len)) => Ok(Parsed::Op(PeerOp::Interest(interest), len)),
+        None => next_of_any_form(buf, limits),
+    }
+}
+
+/// The operation at the front of `buf`, however it is spaced.
+pub(super) fn next_of_any_form<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerError> {
     let Some((verb, len)) = verb(buf)? else { return Ok(Parsed::Need(buf.len() + 1)) };
     let Some(end) = buf[len..].iter().position(|byte| *byte == b'\n') else {
         // A CR at the end may belong to the line's end.
@@ -188,13 +199,22 @@ pub fn next<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerEr
             return message(buf, verb, (blank_first(line)?, after), limits);
         }
         PeerVerb::Interest | PeerVerb::LeafInterest => {
-            PeerOp::Interest(interest(blank_first(line)?, verb == PeerVerb::LeafInterest, limits)?)
+            let has_origin = verb == PeerVerb::LeafInterest && !limits.is_leaf;
+            PeerOp::Interest(interest(blank_first(line)?, has_origin, limits)?)
         }
         PeerVerb::NoInterest | PeerVerb::NoLeafInterest => {
-            PeerOp::NoInterest(no_interest(blank_first(line)?, verb == PeerVerb::NoLeafInterest, limits)?)
+            let is_leaf = verb == PeerVerb::NoLeafInterest && !limits.is_leaf;
+            match no_interest(blank_first(line)?, is_leaf, limits) {
+                Ok(interest) => PeerOp::NoInterest(interest),
+                // Compat: a leaf node may take back what it never said.
+                Err(_) if limits.is_leaf => PeerOp::Ok,
+                Err(error) => return Err(error),
+            }
         }
         PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?)),
         PeerVerb::Info => PeerOp::Info(trim(blank_first(line)?)),
+        // Compat: of a leaf node this is one that cannot be read.
+        PeerVerb::Connect if limits.is_leaf && line.is_empty() => PeerOp::Connect(line),
         PeerVerb::Connect => PeerOp::Connect(trim(blank_first(line)?)),
         PeerVerb::Ping => PeerOp::Ping,
         PeerVerb::Pong => PeerOp::Pong,
@@ -205,16 +225,17 @@ pub fn next<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result<Parsed<'a>, PeerEr
 }
 
 /// The message at the front of `buf` and its length, if it is whole, within the limits, for no
-/// queue groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF`, or the
-/// same with headers. Whatever else stands there is for [`next`], which says the same of such a
-/// message (a property test holds that).
+/// queue groups, and spaced as servers space it: `RMSG [account ]subject [reply ]size CRLF` (of
+/// leaf nodes `LMSG`), or the same with headers. Whatever else stands there is for [`next`], which
+/// says the same of such a message (a property test holds that).
 ///
 /// Perf: nearly all operations of a busy link; the general path takes a fifth of what a message of
 /// 16 bytes costs both servers together.
 #[inline(always)]
 pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'a>, usize)> {
     let has_headers = match buf.first_chunk::<5>()? {
-        b"RMSG " => false,
+        b"RMSG " if !limits.is_leaf => false,
+        b"LMSG " if limits.is_leaf => false,
         b"HMSG " => true,
         _ => return None,
     };
@@ -253,6 +274,25 @@ pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'
         tail: &line[begin..end],
     };
     Some((message, end + 5))
+}
+
+/// The interest at the front of `buf` and its length, if it is whole, within the limits, of no
+/// queue group and no leaf node, and spaced as servers space it: `RS+ [account ]subject CRLF`.
+/// Whatever else stands there is for [`next_of_any_form`], which says the same of such a line.
+///
+/// Perf: a server that joins is told of a million.
+#[inline(always)]
+fn plain_interest<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(PeerInterest<'a>, usize)> {
+    let line = buf.strip_prefix(b"RS+ ")?;
+    let account = if limits.is_dedicated { 0 } else { word_len(line)? };
+    let first = if limits.is_dedicated { 0 } else { account + 1 };
+    let end = first + up_to_blank(&line[first..])?;
+    // The line begins with the blank behind its verb.
+    if end == first || end >= limits.max_line || line.get(end..end + 2)? != b"\r\n" {
+        return None;
+    }
+    let (account, subject) = (&line[..account], &line[first..end]);
+    Some((PeerInterest { account, subject, queue: None, weight: 1, leaf: None }, end + 6))
 }
 
 /// The digits `[header_len ]size` in front of a CR.
@@ -401,6 +441,8 @@ fn message<'a>(
 ) -> Result<Parsed<'a>, PeerError> {
     let words = LineWords::of(line);
     let word = |at: usize| &line[words.first[at].0..words.first[at].1];
+    // Between a leaf node and its hub LMSG is what RMSG is on a route.
+    let verb = if limits.is_leaf && verb == PeerVerb::Lmsg { PeerVerb::Rmsg } else { verb };
     let sizes = if verb == PeerVerb::Rmsg { 1 } else { 2 };
     let account_at = usize::from(verb == PeerVerb::Lmsg);
     let subject_at = account_at + usize::from(!limits.is_dedicated);

@@ -1,13 +1,16 @@
 //! Tests of the protocol between servers.
 
 use super::info::{PeerConnect, PeerInfo};
-use super::parser::{Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next, plain_message};
-use super::{account_hash, encode, pool_index};
+use super::parser::{
+    Parsed, PeerError, PeerInterest, PeerLimits, PeerOp, next, next_of_any_form, plain_message,
+};
+use super::{account_hash, encode, leaf, pool_index};
 use proptest::prelude::*;
 
 const LIMITS: PeerLimits =
-    PeerLimits { max_line: 200, max_payload: 100, is_dedicated: false, names_origin: true };
+    PeerLimits { max_line: 200, max_payload: 100, is_dedicated: false, names_origin: true, is_leaf: false };
 const DEDICATED: PeerLimits = PeerLimits { is_dedicated: true, ..LIMITS };
+const LEAF: PeerLimits = PeerLimits { is_leaf: true, ..DEDICATED };
 
 fn one<'a>(bytes: &'a [u8], limits: &PeerLimits) -> PeerOp<'a> {
     match next(bytes, limits) {
@@ -27,6 +30,11 @@ fn is_plain(bytes: &[u8], limits: &PeerLimits) -> bool {
     true
 }
 
+/// Checks that the quick way for interest says what the long one says.
+fn is_the_same_interest(bytes: &[u8], limits: &PeerLimits) {
+    assert_eq!(next(bytes, limits), next_of_any_form(bytes, limits));
+}
+
 /// Parts of a message: account, subject, reply, queues, length of headers, body, tail.
 fn said(bytes: &str, limits: &PeerLimits) -> String {
     let PeerOp::Message(message) = one(bytes.as_bytes(), limits) else { panic!("no message: {bytes:?}") };
@@ -43,6 +51,44 @@ fn said(bytes: &str, limits: &PeerLimits) -> String {
         text(message.body),
         text(message.tail)
     )
+}
+
+#[test]
+fn messages_of_leaf_nodes_have_one_account_and_no_origin() {
+    let cases = [
+        ("LMSG foo 2\r\nhi\r\n", "||foo|||0|hi|2\r\nhi\r\n"),
+        ("LMSG foo rep 2\r\nhi\r\n", "||foo|rep||0|hi|rep 2\r\nhi\r\n"),
+        ("LMSG foo | q r 2\r\nhi\r\n", "||foo||q,r|0|hi|2\r\nhi\r\n"),
+        ("LMSG foo + rep q 2\r\nhi\r\n", "||foo|rep|q|0|hi|"),
+        ("HMSG foo rep 3 5\r\nabchi\r\n", "||foo|rep||3|abchi|rep 3 5\r\nabchi\r\n"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(said(bytes, &LEAF), expected, "{bytes}");
+    }
+    assert!(is_plain(b"LMSG foo rep 2\r\nhi\r\n", &LEAF));
+    assert!(!is_plain(b"LMSG foo rep 2\r\nhi\r\n", &DEDICATED), "over a route that names an origin");
+}
+
+#[test]
+fn what_is_written_of_leaf_nodes_is_what_is_read() {
+    let wish = |subject, queue, weight, leaf| PeerInterest { account: b"", subject, queue, weight, leaf };
+    let mut out = Vec::new();
+    leaf::interest(&mut out, b"a.>", Some((b"q", 3)));
+    assert_eq!(out, b"LS+ a.> q 3\r\n");
+    assert_eq!(one(&out, &LEAF), PeerOp::Interest(wish(b"a.>", Some(b"q"), 3, None)));
+    out.clear();
+    leaf::no_interest(&mut out, b"a", Some(b"q"));
+    assert_eq!(out, b"LS- a q\r\n");
+    assert_eq!(one(&out, &LEAF), PeerOp::NoInterest(wish(b"a", Some(b"q"), 1, None)));
+    out.clear();
+    leaf::routed_interest(&mut out, (b"EDGE", Some(b"A")), b"a", Some((b"q", 2)));
+    assert_eq!(out, b"LS+ EDGE A a q 2\r\n");
+    let routed = PeerInterest { account: b"A", ..wish(b"a", Some(b"q"), 2, Some(b"EDGE")) };
+    assert_eq!(one(&out, &LIMITS), PeerOp::Interest(routed));
+    out.clear();
+    leaf::no_routed_interest(&mut out, (b"EDGE", Some(b"A")), b"a", None);
+    let gone = PeerInterest { account: b"A", ..wish(b"a", None, 1, Some(b"EDGE")) };
+    assert_eq!(one(&out, &LIMITS), PeerOp::NoInterest(gone));
 }
 
 #[test]
@@ -216,6 +262,7 @@ fn replay(bytes: &[u8], cuts: &[usize], limits: &PeerLimits) -> Vec<String> {
         from = cut;
         loop {
             is_plain(&held, limits);
+            is_the_same_interest(&held, limits);
             match next(&held, limits) {
                 Ok(Parsed::Op(op, used)) => {
                     said.push(format!("{op:?}"));
@@ -242,6 +289,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         "HMSG $G a r 3 5\r\nabchi\r\n",
         "LMSG o $G a | q 0 2\r\nhi\r\n",
         "RS+ $G a q 2\r\n",
+        "RS+ $G a.b\r\n",
         "RS- $G a\r\n",
         "LS- o $G a q\n",
         "PING\r\n",
@@ -259,19 +307,31 @@ proptest! {
     #[test]
     fn both_ways_through_the_parser_say_the_same(
         verb in "[RHL]MSG", words in "[ab+|35 \t]{1,12}", end in "\r?\n", body in "[x\r\n]{0,8}",
-        is_dedicated: bool,
+        is_dedicated: bool, is_leaf: bool,
     ) {
         let bytes = format!("{verb} {words}{end}{body}\r\n").into_bytes();
-        is_plain(&bytes, &PeerLimits { is_dedicated, ..LIMITS });
+        is_plain(&bytes, &PeerLimits { is_dedicated: is_dedicated || is_leaf, is_leaf, ..LIMITS });
+    }
+
+    #[test]
+    fn both_ways_to_interest_say_the_same(
+        verb in "(RS[+-]|rs\\+)", words in "[ab.*> \t\x01]{1,12}", end in "\r?\n", max_line in 1usize..20,
+        is_dedicated: bool,
+    ) {
+        let limits = PeerLimits { is_dedicated, max_line, ..LIMITS };
+        let bytes = format!("{verb} {words}{end}PING\r\n").into_bytes();
+        is_the_same_interest(&bytes, &limits);
+        (0..bytes.len()).for_each(|len| is_the_same_interest(&bytes[..len], &limits));
     }
 
     #[test]
     fn the_split_never_changes_the_result(
         parts in proptest::collection::vec(fragment(), 0..6),
         mut cuts in proptest::collection::vec(0usize..200, 0..8),
-        is_dedicated: bool, names_origin: bool,
+        is_dedicated: bool, names_origin: bool, is_leaf: bool,
     ) {
-        let limits = PeerLimits { is_dedicated, names_origin, ..LIMITS };
+        let limits =
+            PeerLimits { is_dedicated: is_dedicated || is_leaf, names_origin, is_leaf, ..LIMITS };
         let bytes = parts.concat();
         cuts.sort_unstable();
         let every: Vec<usize> = (0..bytes.len()).collect();

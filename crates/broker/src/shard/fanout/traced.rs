@@ -7,7 +7,7 @@ use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTar
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::ShadowService;
-use crate::link::LinkEnd;
+use crate::link::end::LinkEnd;
 use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
@@ -85,11 +85,17 @@ impl Fanout<'_> {
                 }
             }
         }
-        if let Some(queues) = self.from.routed {
+        if let Some(queues) = self.from.routed() {
+            if let Some(remote) = &route.remote {
+                self.remote::<false>(route, remote, rng);
+            }
             return self.trace_chosen(trace, route, queues, rng);
         }
         for group in &route.groups {
-            self.trace_group(trace, route, group, rng);
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| self.from.has_chosen(queue)) {
+                self.trace_group(trace, route, group, rng);
+            }
         }
         // Servers that get the message say for themselves what becomes of it.
         if let Some(remote) = &route.remote {
@@ -113,7 +119,8 @@ impl Fanout<'_> {
         }
     }
 
-    /// Stages a traced message for another server, with the number of the hop.
+    /// Stages a traced message for another server, with the number of the hop. Compat: also for one
+    /// that does not tell what becomes of it.
     pub(in crate::shard) fn trace_remote<'g>(
         &mut self,
         trace: &MessageTrace,
@@ -123,21 +130,14 @@ impl Fanout<'_> {
     ) {
         let (conn, message) = (link.0, self.message);
         let is_able = conn.headers() && conn.link().is_some_and(LinkEnd::traces);
+        let hop = trace.next_hop();
         if !is_able && trace.is_only() {
-            return trace.reached_server(conn, String::new(), Some(Withheld::Unable));
+            return trace.reached_server(conn, hop, Some(Withheld::Unable));
         }
-        let (hop, marked) = match is_able {
-            true => {
-                let hop = trace.next_hop();
-                let marked = Marked::new(message, hop.as_bytes(), |out, headers, hop| {
-                    myelin_wire::header::replace(out, headers, message_trace::HOP.as_bytes(), hop);
-                });
-                (hop, Some(marked))
-            }
-            false => (String::new(), None),
-        };
-        let message = marked.as_ref().map_or(*message, |marked| marked.of(message));
-        let is_staged = self.stage_routed(link, groups, address, (&message, None));
+        let marked = Marked::new(message, hop.as_bytes(), |out, headers, hop| {
+            myelin_wire::header::replace(out, headers, message_trace::HOP.as_bytes(), hop);
+        });
+        let is_staged = self.stage_routed(link, groups, address, (&marked.of(message), None));
         let error = match (is_staged, is_able) {
             (false, _) => Some(Withheld::Slow),
             (true, false) => Some(Withheld::Untold),
@@ -317,9 +317,9 @@ impl Shard {
         trace: &Arc<MessageTrace>,
     ) {
         let Some(name) = import.name(message.msg().subject) else { return };
-        trace.exported_to(import.link().importer(), &name);
+        trace.exported_to(import.stream().importer(), &name);
         match import.to().trace_role() {
-            TraceRole::Stream(stream) if import.link().allows_trace() => {
+            TraceRole::Stream(stream) if import.stream().allows_trace() => {
                 self.hand_to_stream(message, (service, stream), trace);
             }
             _ if trace.is_only() => {}

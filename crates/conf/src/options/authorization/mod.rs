@@ -5,7 +5,7 @@ mod callout;
 mod users;
 
 pub use callout::AuthCalloutOptions;
-pub use users::{ConnectionType, NkeyUserOptions, UserOptions};
+pub use users::{NkeyUserOptions, UserOptions};
 
 pub(super) use users::{UserList, read_users};
 

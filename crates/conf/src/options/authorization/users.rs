@@ -5,6 +5,7 @@ use super::super::permissions::Permissions;
 use super::super::table::BlockKind;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
+use myelin_auth::ConnectionType;
 use myelin_stdx::nkey::Role;
 
 /// A user who authenticates with a name and a password.
@@ -37,50 +38,6 @@ pub struct NkeyUserOptions {
     pub connection_types: Vec<ConnectionType>,
     /// As for [`UserOptions`].
     pub proxy_required: bool,
-}
-
-/// A way in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionType {
-    /// A client over TCP.
-    Standard,
-    /// A client over WebSocket.
-    Websocket,
-    /// A leaf node over TCP.
-    Leafnode,
-    /// A leaf node over WebSocket.
-    LeafnodeWs,
-    /// An MQTT client over TCP.
-    Mqtt,
-    /// An MQTT client over WebSocket.
-    MqttWs,
-    /// A client in the server's own process.
-    InProcess,
-}
-
-impl ConnectionType {
-    /// The name in upper case, as in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            ConnectionType::Standard => "STANDARD",
-            ConnectionType::Websocket => "WEBSOCKET",
-            ConnectionType::Leafnode => "LEAFNODE",
-            ConnectionType::LeafnodeWs => "LEAFNODE_WS",
-            ConnectionType::Mqtt => "MQTT",
-            ConnectionType::MqttWs => "MQTT_WS",
-            ConnectionType::InProcess => "IN_PROCESS",
-        }
-    }
-
-    const ALL: [ConnectionType; 7] = [
-        ConnectionType::Standard,
-        ConnectionType::Websocket,
-        ConnectionType::Leafnode,
-        ConnectionType::LeafnodeWs,
-        ConnectionType::Mqtt,
-        ConnectionType::MqttWs,
-        ConnectionType::InProcess,
-    ];
 }
 
 /// The users of one list.
@@ -237,7 +194,7 @@ fn connection_types(field: &Field<'_>, report: &mut Diagnostics) -> Read<Vec<Con
             continue;
         };
         let name = text.to_uppercase();
-        match ConnectionType::ALL.into_iter().find(|kind| kind.name() == name) {
+        match ConnectionType::parse(&name) {
             Some(kind) => known.push(kind),
             None => unknown.push(format!("{name:?}")),
         }

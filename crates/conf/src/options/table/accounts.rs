@@ -1,6 +1,6 @@
 //! `accounts{}`.
 
-use super::{BlockTable, Class, OptionEntry};
+use super::{BlockTable, OptionEntry};
 
 pub(super) static ACCOUNT: BlockTable = BlockTable {
     title: "accounts.NAME",
@@ -36,8 +36,6 @@ pub(super) static LIMITS: BlockTable = BlockTable {
         OptionEntry::new(&["max_subscriptions", "max_subs"], "number", "-1", "Subscriptions of one client.")
             .live(),
         OptionEntry::new(&["max_payload", "max_pay"], "bytes", "-1", "Largest message.").live(),
-        OptionEntry::new(&["max_leafnodes", "max_leafs"], "number", "-1", "Leaf nodes at once.")
-            .class(Class::NoMeaning("there are no leaf nodes"))
-            .live(),
+        OptionEntry::new(&["max_leafnodes", "max_leafs"], "number", "-1", "Leaf nodes at once.").live(),
     ],
 };

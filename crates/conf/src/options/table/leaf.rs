@@ -1,6 +1,6 @@
 //! `leafnodes{}`.
 
-use super::{BlockTable, OptionEntry};
+use super::{BlockTable, Class, OptionEntry};
 
 pub(super) static LEAF_NODES: BlockTable = BlockTable {
     title: "leafnodes",
@@ -17,7 +17,8 @@ pub(super) static LEAF_NODES: BlockTable = BlockTable {
             "Wait between two attempts to connect.",
         ),
         OptionEntry::new(&["dial_timeout"], "duration", "1s", "Time for the TCP connection to a remote."),
-        OptionEntry::new(&["tls"], "block", "", "TLS for leaf nodes that connect."),
+        OptionEntry::new(&["tls"], "block", "", "TLS for leaf nodes that connect.")
+            .missing("TLS for leaf nodes"),
         OptionEntry::new(
             &["leafnode_advertise", "advertise"],
             "`host` or `host:port`",
@@ -114,7 +115,7 @@ pub(super) static LEAF_REMOTE: BlockTable = BlockTable {
         ),
         OptionEntry::new(&["creds", "credentials"], "path", "", "File of a JWT and a seed to log in with."),
         OptionEntry::new(&["nkey", "seed"], "seed", "", "Seed of a user's key to log in with."),
-        OptionEntry::new(&["tls"], "block", "", "TLS for the remote."),
+        OptionEntry::new(&["tls"], "block", "", "TLS for the remote.").missing("TLS for leaf nodes"),
         OptionEntry::new(&["hub"], "boolean", "false", "This server is the hub although it connects."),
         OptionEntry::new(
             &["deny_imports", "deny_import"],
@@ -145,7 +146,8 @@ pub(super) static LEAF_REMOTE: BlockTable = BlockTable {
             "boolean or block",
             "false",
             "Move leaders of streams away while the link is down; `leader_migrate_delay` says after how long.",
-        ),
+        )
+        .class(Class::NoMeaning("streams have no other servers to move to")),
         OptionEntry::new(
             &["isolate_leafnode_interest", "isolate"],
             "boolean",
@@ -167,7 +169,8 @@ pub(super) static LEAF_REMOTE: BlockTable = BlockTable {
             "Time for the TCP connection.",
         ),
         OptionEntry::new(&["disabled"], "boolean", "false", "Do not connect."),
-        OptionEntry::new(&["proxy"], "block", "", "HTTP proxy to go through."),
+        OptionEntry::new(&["proxy"], "block", "", "HTTP proxy to go through.")
+            .missing("HTTP proxies for leaf nodes"),
         OptionEntry::new(
             &["ignore_discovered_servers"],
             "boolean",

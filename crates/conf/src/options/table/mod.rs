@@ -430,6 +430,7 @@ mod tests {
         ("mappings", "", "mappings { a: b }"),
         ("cluster", "", "cluster { name: x }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
+        ("leafnodes", "", "leafnodes { port: -1 }"),
         (
             "proxies",
             "",

@@ -260,7 +260,7 @@ pub(super) static TOP: BlockTable = BlockTable {
             .missing("JetStream domains"),
         OptionEntry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.").live(),
         OptionEntry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
-        OptionEntry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes.").missing("leaf nodes").live(),
+        OptionEntry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes."),
         OptionEntry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),
         OptionEntry::new(&["mqtt"], "block", "", "MQTT clients.").missing("MQTT"),
     ],

@@ -14,7 +14,7 @@ use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{self, Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::Consumers;
-use myelin_store::{FoundStream, Seq, Stream, Timestamp};
+use myelin_store::{FoundStream, Notice, Seq, Stream, Timestamp};
 use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
 use myelin_streams::stream::{self, StreamCore};
@@ -42,7 +42,7 @@ impl AccountStreams {
             Ok(stored) => (stored.config, stored.lifetimes_until),
             Err(why) => {
                 lock(&self.unrestored).push((name.clone(), found.id));
-                return log(Level::Error, &format_args!("is not served: configuration: {why}. {REPAIR}"));
+                return log(Level::Error, &format_args!("is not served: its configuration: {why}. {REPAIR}"));
             }
         };
         self.host.log(Level::Info, format_args!("  Starting restore for stream '{account} > {name}'"));
@@ -57,7 +57,7 @@ impl AccountStreams {
         };
         match jetstream.store.open_stream_before(found.id, settings, self.host.now(), &mut visit) {
             Ok((store, report)) => {
-                report.notices.iter().for_each(|notice| log(Level::Warn, notice));
+                self.log_notices(name, &report.notices);
                 let messages = store.state().totals.messages;
                 let listener = Arc::default();
                 let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
@@ -160,6 +160,14 @@ impl AccountStreams {
         }
         let BuiltStream { config, stream, consumers, created, .. } = built;
         Ok(self.begin(jetstream, config, stream, (consumers, &listener), StreamOrigin::new(created)))
+    }
+
+    /// Tells what was met in a stream's files.
+    fn log_notices(&self, name: &str, notices: &[Notice]) {
+        let account = self.account.name();
+        for notice in notices {
+            self.host.log(Level::Warn, format_args!("  Stream '{account} > {name}': {notice}"));
+        }
     }
 
     /// Removes a stream that was being filled when the server ended.

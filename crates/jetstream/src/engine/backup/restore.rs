@@ -8,7 +8,7 @@
 use super::{BackupContext, friendly};
 use crate::engine::host::{Host, Timer};
 use crate::engine::{AccountStreams, JetStream};
-use myelin_broker::{Binding, Level, Service, ServiceBatch, Shard, Span};
+use myelin_broker::{Binding, Level, Service, ServiceBatch, ServiceShard, Span};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{Action as Told, backup as advisory, stream_action};
 use myelin_jsapi::api::info::StreamInfo;
@@ -566,7 +566,7 @@ impl RestoreTarget for AccountTarget {
 }
 
 impl Service for Restore {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let mut inbox = lock(&self.inbox);
         for msg in msgs.iter() {
             if inbox.is_closed {

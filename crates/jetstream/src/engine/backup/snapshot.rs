@@ -7,7 +7,7 @@
 use super::{BackupContext, friendly};
 use crate::engine::host::{Host, Timer};
 use crate::engine::live::LiveStream;
-use myelin_broker::{Binding, Level, Service, ServiceBatch, Shard, Span, Watch, Watcher};
+use myelin_broker::{Binding, Level, Service, ServiceBatch, ServiceShard, Span, Watch, Watcher};
 use myelin_jsapi::advisory::backup as advisory;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
@@ -337,7 +337,7 @@ fn one_line(text: &str) -> String {
 
 impl Service for Snapshot {
     /// Acknowledgements.
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         {
             let mut flow = lock(&self.flow);
             flow.slots = (flow.slots + msgs.len()).min(flow.most);
@@ -348,7 +348,7 @@ impl Service for Snapshot {
 }
 
 impl Watcher for Snapshot {
-    fn interest_changed(&self, _: Option<&mut Shard>) {
+    fn interest_changed(&self, _: Option<&mut ServiceShard>) {
         let is_heard = self.is_heard();
         let (state, was_heard) = {
             let flow = lock(&self.flow);

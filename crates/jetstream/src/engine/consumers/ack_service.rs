@@ -7,7 +7,7 @@
 
 use super::StreamConsumers;
 use super::live::ConsumerWork;
-use myelin_broker::{Service, ServiceBatch, Shard};
+use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::consumer::config::AckPolicy;
 use myelin_streams::consumer::AckSubject;
 use myelin_wire::message_buf::MessageBuf;
@@ -32,7 +32,7 @@ fn address(subject: &[u8]) -> Option<(&[u8], bool)> {
 }
 
 impl Service for AckService {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         let Some(consumers) = self.0.upgrade() else { return };
         // Mostly they are all for one: then nothing is copied.
         let mut first = None;
@@ -68,7 +68,7 @@ impl Service for AckService {
 
 impl StreamConsumers {
     /// Tells those who want to know that their acknowledgement was one to nobody.
-    fn reply_no_responders(&self, msgs: &ServiceBatch, shard: &mut Shard) {
+    fn reply_no_responders(&self, msgs: &ServiceBatch, shard: &mut ServiceShard) {
         let takes = |subject: &[u8]| {
             let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
             let config = name.and_then(|name| self.config(name));

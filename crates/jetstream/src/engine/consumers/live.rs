@@ -10,7 +10,7 @@ use super::{ConsumerTurn, StreamConsumers};
 use crate::engine::host::{Host, Timer};
 use crate::engine::ordered_outbox::OrderedOutbox;
 use crate::engine::wakeup::{self, Wakeup};
-use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, Watch, Watcher};
+use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, Watch, Watcher};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_stdx::turn::Submitted;
@@ -116,7 +116,7 @@ struct DeliveryResult {
 struct ShardEnv<'a> {
     account: &'a Arc<Account>,
     host: &'a dyn Host,
-    shard: Option<&'a mut Shard>,
+    shard: Option<&'a mut ServiceShard>,
     me: Option<Arc<dyn Service>>,
 }
 
@@ -246,7 +246,7 @@ impl LiveConsumer {
     pub(in crate::engine) fn act_on_shard(
         &self,
         act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) + Send + 'static,
-        shard: &mut Shard,
+        shard: &mut ServiceShard,
     ) {
         self.submit(ConsumerWork::Act(Box::new(act)), shard);
     }
@@ -341,14 +341,14 @@ impl LiveConsumer {
     }
 
     /// Leaves work of others for it, on a shard.
-    pub(super) fn submit(&self, work: ConsumerWork, shard: &mut Shard) {
+    pub(super) fn submit(&self, work: ConsumerWork, shard: &mut ServiceShard) {
         let mut after = DeliveryResult::default();
         let outcome =
             self.turn.submit(work, |slot, batch| self.run_turn(slot, batch, Some(&mut *shard), &mut after));
         self.end(outcome, after, shard);
     }
 
-    fn run_wake(&self, shard: &mut Shard) {
+    fn run_wake(&self, shard: &mut ServiceShard) {
         let mut after = DeliveryResult::default();
         let outcome = if self.wakeup.enqueue() {
             self.turn.submit(ConsumerWork::Wake, |slot, batch| {
@@ -360,7 +360,7 @@ impl LiveConsumer {
         self.end(outcome, after, shard);
     }
 
-    fn end(&self, outcome: Submitted, mut after: DeliveryResult, shard: &mut Shard) {
+    fn end(&self, outcome: Submitted, mut after: DeliveryResult, shard: &mut ServiceShard) {
         self.apply_effects(&mut after);
         if after.must_send || self.outbox.claim() {
             self.outbox.send(&self.account, shard, self.host.instant());
@@ -417,11 +417,11 @@ impl LiveConsumer {
         &self,
         slot: &mut ConsumerSlot,
         batch: &mut VecDeque<ConsumerWork>,
-        shard: Option<&mut Shard>,
+        shard: Option<&mut ServiceShard>,
         after: &mut DeliveryResult,
     ) {
         let mut shard = shard;
-        let out = shard.as_deref_mut().map(Shard::spare_buf).unwrap_or_default();
+        let out = shard.as_deref_mut().map(|shard| shard.spare_buf()).unwrap_or_default();
         let mut effects = Effects { out, ..Effects::default() };
         let has_shard = shard.is_some();
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
@@ -633,7 +633,7 @@ fn caught<T>(step: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
 }
 
 impl Service for LiveConsumer {
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         if self.is_gone() {
             // Who waited is still told that it is.
             return self.end(Submitted::Done, DeliveryResult::default(), shard);
@@ -645,7 +645,7 @@ impl Service for LiveConsumer {
         }
     }
 
-    fn flushed(&self, shard: &mut Shard) {
+    fn flushed(&self, shard: &mut ServiceShard) {
         let me = self.me.upgrade();
         if self.outbox.flushed() {
             self.outbox.send(&self.account, shard, self.host.instant());
@@ -662,7 +662,7 @@ impl Service for LiveConsumer {
 }
 
 impl Watcher for LiveConsumer {
-    fn interest_changed(&self, shard: Option<&mut Shard>) {
+    fn interest_changed(&self, shard: Option<&mut ServiceShard>) {
         self.listeners_changed();
         match (shard, self.me.upgrade()) {
             // In this tick: what was published behind the change finds it known.

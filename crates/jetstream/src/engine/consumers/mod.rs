@@ -51,7 +51,7 @@ mod schedule_index;
 mod wakeups;
 
 use super::host::Host;
-use myelin_broker::{Account, Binding, Level, Service, Shard};
+use myelin_broker::{Account, Binding, Level, Service, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
@@ -295,7 +295,7 @@ impl StreamConsumers {
     }
 
     /// A consumer needs messages no more.
-    fn settled(&self, seqs: Vec<Seq>, shard: &mut Shard) {
+    fn settled(&self, seqs: Vec<Seq>, shard: &mut ServiceShard) {
         if let Ok(stream) = self.stream() {
             stream.acknowledged(seqs, shard);
         }

@@ -1,7 +1,7 @@
 //! The stream that consumers belong to, as far as they know it.
 
 use super::LiveConsumer;
-use myelin_broker::Shard;
+use myelin_broker::ServiceShard;
 use myelin_jsapi::config::StreamConfig;
 use myelin_store::{Seq, StreamReader};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
 
     /// Removes messages that a consumer has settled, unless another one needs them. For shards that
     /// hold no turn.
-    fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard);
+    fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut ServiceShard);
 
     /// Removes messages that a consumer has settled, unless another one needs them. For threads
     /// that may wait.

@@ -5,7 +5,7 @@
 //! it was released: one of the two sees the other.
 
 use super::{LiveConsumer, StreamConsumers};
-use myelin_broker::{Service, Shard};
+use myelin_broker::{Service, ServiceShard};
 use myelin_stdx::sync::lock;
 use myelin_store::{Seq, StreamReader};
 use myelin_subject::{Interest, Matched, Subscribed};
@@ -102,7 +102,12 @@ impl StreamConsumers {
 
     /// Messages up to `released` can be read: wakes who waits for them. Costs little where nobody
     /// does.
-    pub(in crate::engine) fn notify(&self, released: Seq, reader: &StreamReader, shard: Option<&mut Shard>) {
+    pub(in crate::engine) fn notify(
+        &self,
+        released: Seq,
+        reader: &StreamReader,
+        shard: Option<&mut ServiceShard>,
+    ) {
         fence(SeqCst);
         let before = self.wakeups.notified.fetch_max(released, SeqCst);
         if before >= released {
@@ -144,7 +149,7 @@ impl StreamConsumers {
     }
 }
 
-fn wake(consumers: Vec<Arc<LiveConsumer>>, shard: Option<&mut Shard>) {
+fn wake(consumers: Vec<Arc<LiveConsumer>>, shard: Option<&mut ServiceShard>) {
     match shard {
         // On this thread, in this tick: what was just published is at hand.
         Some(shard) => consumers.into_iter().for_each(|one| shard.wake(&(one as Arc<dyn Service>))),

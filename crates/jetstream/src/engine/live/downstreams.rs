@@ -6,7 +6,7 @@
 use super::LiveStream;
 use super::sourcing::Downstream;
 use crate::engine::consumers::LiveConsumer;
-use myelin_broker::{Service, Shard};
+use myelin_broker::{Service, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -41,7 +41,7 @@ impl Downstreams {
     }
 
     /// Something was released: wakes who waits for it. To be called behind a fence.
-    pub(in crate::engine) fn notify(&self, shard: Option<&mut Shard>) {
+    pub(in crate::engine) fn notify(&self, shard: Option<&mut ServiceShard>) {
         if !self.has_waiting.load(Relaxed) {
             return;
         }

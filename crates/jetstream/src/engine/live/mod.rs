@@ -40,7 +40,7 @@ use core_cell::CoreCell;
 use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
-use myelin_broker::{Account, Binding, Service, ServiceBatch, Shard, TraceRole, Traced};
+use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_stdx::sync::lock;
@@ -198,7 +198,7 @@ impl LiveStream {
     }
 
     /// Tells consumers what can be read now.
-    fn notify_consumers(&self, mut shard: Option<&mut Shard>) {
+    fn notify_consumers(&self, mut shard: Option<&mut ServiceShard>) {
         let reader = self.reader();
         self.consumers.notify(reader.release().seq(), &reader, shard.as_deref_mut());
         // Behind the fence of what came before.
@@ -334,7 +334,7 @@ impl LiveStream {
 
     fn give_up_trace(&self, traced: &Traced, why: &str) {
         if traced.settled(Err(why.to_owned())) {
-            self.scope.host.wake(Arc::clone(traced.trace()) as Arc<dyn Service>);
+            self.scope.host.wake(traced.trace());
         }
     }
 }
@@ -348,7 +348,7 @@ impl Service for LiveStream {
         self.ingress.is_behind()
     }
 
-    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         if msgs.is_empty() || self.wakeup.is_woken() {
             // A wake-up may come with messages.
             let after = self.note_released();
@@ -368,7 +368,7 @@ impl Service for LiveStream {
         }
     }
 
-    fn flushed(&self, shard: &mut Shard) {
+    fn flushed(&self, shard: &mut ServiceShard) {
         if self.outbox.flushed() {
             self.send_outbox(shard);
         }

@@ -2,7 +2,7 @@
 
 use super::LiveStream;
 use crate::engine::consumers::{LiveConsumer, OwnStream};
-use myelin_broker::Shard;
+use myelin_broker::ServiceShard;
 use myelin_jsapi::config::StreamConfig;
 use myelin_store::{Seq, StreamReader};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl OwnStream for LiveStream {
         self.core.is_gone()
     }
 
-    fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard) {
+    fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut ServiceShard) {
         self.acknowledged(seqs, shard);
     }
 

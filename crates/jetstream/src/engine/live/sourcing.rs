@@ -7,7 +7,7 @@
 use super::LiveStream;
 use crate::engine::consumers::{LiveConsumer, StreamConsumers};
 use crate::engine::sourcing::SeenPositions;
-use myelin_broker::{Service, Shard};
+use myelin_broker::{Service, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamConfig;
@@ -55,7 +55,7 @@ pub(in crate::engine) trait Sourcing: Send + Sync {
     fn retry_refused(&self);
 
     /// Tells origins what this stream has released. Not inside a turn.
-    fn acknowledge(&self, shard: Option<&mut Shard>);
+    fn acknowledge(&self, shard: Option<&mut ServiceShard>);
 
     /// Writes down how far sources are, for the next start. The stream takes nothing any more.
     fn close(&self);

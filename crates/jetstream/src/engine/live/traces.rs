@@ -1,6 +1,6 @@
 //! Traces of the messages in one batch, as a stream fills them in.
 
-use myelin_broker::{MessageTrace, ServiceBatch};
+use myelin_broker::{Service, ServiceBatch};
 use myelin_streams::stream::MessageTraces;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(super) struct BatchTraces<'a> {
     pub(super) batch: &'a ServiceBatch,
     /// Traces to which nobody else has anything to add.
-    pub(super) complete: &'a mut Vec<Arc<MessageTrace>>,
+    pub(super) complete: &'a mut Vec<Arc<dyn Service>>,
 }
 
 impl MessageTraces for BatchTraces<'_> {
@@ -23,7 +23,7 @@ impl MessageTraces for BatchTraces<'_> {
     fn settle(&mut self, at: usize, outcome: Result<(&[u8], bool), String>) {
         let Some(traced) = self.batch.trace(at) else { return };
         if traced.settled(outcome) {
-            self.complete.push(Arc::clone(traced.trace()));
+            self.complete.push(traced.trace());
         }
     }
 }

@@ -6,7 +6,7 @@ use super::sourcing::{NextAction, SourceRun};
 use super::traces::BatchTraces;
 use crate::engine::host::Timer;
 use crate::engine::sourcing::upkeep;
-use myelin_broker::{MessageTrace, Service, ServiceBatch, Shard};
+use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_stdx::turn::Submitted;
 use myelin_store::{Done, Job, Seq, Timestamp};
@@ -63,7 +63,7 @@ pub(super) struct TurnResult {
     /// error.
     pub(super) drops: Vec<(u16, u64)>,
     /// Traces of messages that are complete now: each is to be served on some shard.
-    pub(super) traced: Vec<Arc<MessageTrace>>,
+    pub(super) traced: Vec<Arc<dyn Service>>,
     /// Streams that were copied from, and what is to be done about each.
     pub(super) source_readers: Vec<(Arc<dyn SourceRun>, NextAction)>,
     /// The buffer that was worked off, for its memory.
@@ -347,7 +347,7 @@ impl LiveStream {
     }
 
     /// Does what a turn wants, and answers its spare buffer.
-    pub(super) fn deliver(&self, mut after: TurnResult, shard: &mut Shard) -> MessageBuf {
+    pub(super) fn deliver(&self, mut after: TurnResult, shard: &mut ServiceShard) -> MessageBuf {
         self.apply_effects(&mut after);
         self.notify_consumers(Some(&mut *shard));
         self.run_source_readers(&mut after, Some(&mut *shard));
@@ -355,7 +355,6 @@ impl LiveStream {
             self.send_outbox(shard);
         }
         for trace in after.traced.drain(..) {
-            let trace: Arc<dyn Service> = trace;
             shard.wake(&trace);
         }
         shard.keep_buf(after.effects.out);
@@ -363,7 +362,7 @@ impl LiveStream {
     }
 
     /// Sees to the streams that this one copies.
-    fn run_source_readers(&self, after: &mut TurnResult, shard: Option<&mut Shard>) {
+    fn run_source_readers(&self, after: &mut TurnResult, shard: Option<&mut ServiceShard>) {
         for (source_reader, next) in after.source_readers.drain(..) {
             source_reader.apply_effects(next);
         }
@@ -376,13 +375,13 @@ impl LiveStream {
     }
 
     /// Copies more of another stream, on a shard.
-    pub(in crate::engine) fn copy(&self, source_reader: Arc<dyn SourceRun>, shard: &mut Shard) {
+    pub(in crate::engine) fn copy(&self, source_reader: Arc<dyn SourceRun>, shard: &mut ServiceShard) {
         let after = self.submit(StreamWork::Copy(source_reader), MessageBuf::default());
         self.deliver(after, shard);
     }
 
     /// Publishes what turns have left, holding the right to it.
-    pub(super) fn send_outbox(&self, shard: &mut Shard) {
+    pub(super) fn send_outbox(&self, shard: &mut ServiceShard) {
         self.outbox.send(&self.scope.account, shard, self.scope.host.instant());
         if let Some(me) = self.me.upgrade() {
             shard.after_flush(me);
@@ -415,7 +414,7 @@ impl LiveStream {
 
     /// Removes messages that a consumer has settled, unless another one needs them (work-queue and
     /// interest retention). For shards that hold no turn.
-    pub fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard) {
+    pub fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut ServiceShard) {
         let after = self.submit(StreamWork::Acknowledged(seqs), MessageBuf::default());
         self.deliver(after, shard);
     }

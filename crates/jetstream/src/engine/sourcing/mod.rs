@@ -48,7 +48,7 @@ mod status;
 use super::consumers::StreamConsumers;
 use super::live::Sourcing;
 use super::{JetStream, LiveStream};
-use myelin_broker::Shard;
+use myelin_broker::ServiceShard;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
@@ -156,7 +156,7 @@ impl Sourcing for SourceReaders {
         source_readers.iter().for_each(|source_reader| source_reader.retry_refused());
     }
 
-    fn acknowledge(&self, mut shard: Option<&mut Shard>) {
+    fn acknowledge(&self, mut shard: Option<&mut ServiceShard>) {
         let source_readers = lock(&self.readers).clone();
         source_readers.iter().for_each(|source_reader| source_reader.acknowledge(shard.as_deref_mut()));
     }

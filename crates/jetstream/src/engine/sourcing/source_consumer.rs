@@ -10,7 +10,7 @@ use super::origin::sign;
 use super::render::index_name;
 use crate::engine::consumers::LiveConsumer;
 use crate::engine::{JetStream, LiveStream};
-use myelin_broker::Shard;
+use myelin_broker::ServiceShard;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{StreamConfig, StreamSource};
 use myelin_jsapi::consumer::config::{
@@ -229,7 +229,7 @@ impl SourceConsumer {
 
     /// These messages are stored here: the origin needs not keep them for this consumer. Not inside
     /// a turn.
-    pub(super) fn acknowledge(&self, seqs: Vec<Seq>, shard: Option<&mut Shard>) {
+    pub(super) fn acknowledge(&self, seqs: Vec<Seq>, shard: Option<&mut ServiceShard>) {
         match shard {
             _ if seqs.is_empty() => {}
             Some(shard) => self.consumer.act_on_shard(move |core, turn| core.sourced(seqs, turn), shard),

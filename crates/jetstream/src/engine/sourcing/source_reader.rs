@@ -14,7 +14,7 @@ use crate::engine::host::{Host, Timer};
 use crate::engine::live::{Downstream, NextAction, SourceRun};
 use crate::engine::wakeup::Wakeup;
 use crate::engine::{JetStream, LiveStream};
-use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, Shard};
+use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamSource;
@@ -225,7 +225,7 @@ impl SourceReader {
     }
 
     /// Tells the origin what this stream has released. Not inside a turn.
-    pub(in crate::engine) fn acknowledge(&self, mut shard: Option<&mut Shard>) {
+    pub(in crate::engine) fn acknowledge(&self, mut shard: Option<&mut ServiceShard>) {
         let Some(stream) = self.stream.upgrade() else { return };
         loop {
             let mut read_state = lock(&self.read_state);
@@ -406,7 +406,7 @@ impl SourceRun for SourceReader {
 }
 
 impl Service for SourceReader {
-    fn serve(&self, _: &mut ServiceBatch, shard: &mut Shard) {
+    fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
         let (Some(stream), Some(me)) = (self.stream.upgrade(), self.me.upgrade()) else { return };
         if self.wakeup.enqueue() {
             stream.copy(me, shard);

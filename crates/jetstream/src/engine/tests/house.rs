@@ -6,7 +6,7 @@ use crate::engine::{
     Timer,
 };
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, Broker, Level, Log, Service, ServiceBatch, Shard};
+use myelin_broker::{Account, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, StreamSource};
@@ -134,7 +134,7 @@ impl Log for Silent {
 struct Ear;
 
 impl Service for Ear {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         msgs.clear();
     }
 }
@@ -143,7 +143,7 @@ impl Service for Ear {
 struct Witness(Arc<Mutex<Vec<String>>>);
 
 impl Service for Witness {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
         lock(&self.0).extend(headers);
         msgs.clear();

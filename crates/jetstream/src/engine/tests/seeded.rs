@@ -2,7 +2,7 @@
 //! messages and files.
 
 use super::house::{House, copy, source, stream};
-use myelin_broker::{Service, ServiceBatch, Shard};
+use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
@@ -19,7 +19,7 @@ const SECOND: i64 = 1_000_000_000;
 struct Recorder(Mutex<Vec<[Vec<u8>; 4]>>);
 
 impl Service for Recorder {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut Shard) {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let whole =
             msgs.iter().map(|msg| [msg.subject, msg.reply, msg.headers, msg.payload].map(<[u8]>::to_vec));
         lock(&self.0).extend(whole);

@@ -5,19 +5,20 @@
 
 mod features;
 mod origins;
+mod predicates;
 mod sizes;
 mod subjects;
 mod transforms;
 mod window;
 
 pub(super) use origins::{mirror_filter, source_filters};
+pub use predicates::is_asset_name;
 pub(super) use subjects::overlap;
 
 use super::{Limits, OtherStreams, StreamConfig};
 use crate::error::ApiError;
 use myelin_stdx::seq::MAX_SEQ;
-use myelin_subject::{is_subset, overlaps};
-use std::fmt::Display;
+use predicates::{collide, invalid, is_within, pedantic_about};
 
 const MAX_NAME: usize = 255;
 const MAX_DESCRIPTION: usize = 4 * 1024;
@@ -42,42 +43,6 @@ pub(super) fn check(
     placement(&mut config)?;
     first_sequence(&config)?;
     Ok(config)
-}
-
-/// The error for what is wrong with a configuration.
-fn invalid<T>(text: impl Display) -> Result<T, ApiError> {
-    Err(ApiError::stream_invalid_config(text))
-}
-
-/// The error for what `pedantic` does not let pass.
-fn pedantic_about<T>(text: &str) -> Result<T, ApiError> {
-    Err(ApiError::pedantic(text))
-}
-
-/// Whether a stream or consumer may have this name.
-#[must_use]
-pub fn is_asset_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains([' ', '\t', '\r', '\n', '\u{c}', '.', '*', '>', '\\', '/'])
-}
-
-/// Whether some subject is matched by both.
-///
-/// Compat: these may be things that are no subjects, to be refused a little later. An empty token
-/// is met by nothing but a `>` at or before its place.
-fn collide(a: &str, b: &str) -> bool {
-    a == b || (overlaps(a.as_bytes(), b.as_bytes()) && have_tokens(a, b))
-}
-
-/// Whether everything that `subject` matches is matched by `pattern`. Compat: as [`collide`],
-/// though not even an empty one lies within another.
-fn is_within(subject: &str, pattern: &str) -> bool {
-    is_subset(subject.as_bytes(), pattern.as_bytes()) && have_tokens(subject, pattern)
-}
-
-/// Whether the tokens of both are something, before a `>`.
-fn have_tokens(a: &str, b: &str) -> bool {
-    let mut pairs = a.split('.').zip(b.split('.')).take_while(|(a, b)| *a != ">" && *b != ">");
-    pairs.all(|(a, b)| !a.is_empty() && !b.is_empty())
 }
 
 fn names(config: &StreamConfig) -> Result<(), ApiError> {

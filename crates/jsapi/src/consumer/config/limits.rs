@@ -79,6 +79,20 @@ pub(super) fn public(consumers: &dyn OtherConsumers) -> i64 {
     count
 }
 
+/// All that a decision about a consumer looks at.
+#[derive(Clone, Copy)]
+pub struct CheckContext<'a> {
+    /// The stream.
+    pub stream: &'a StreamConfig,
+    /// Its consumers.
+    pub consumers: &'a dyn OtherConsumers,
+    /// Limits of the account and the server.
+    pub limits: &'a Limits,
+    /// Whether somebody in the account listens to a subject: a consumer that pushes to one where
+    /// somebody does can not be sent elsewhere.
+    pub has_interest: &'a dyn Fn(&str) -> bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

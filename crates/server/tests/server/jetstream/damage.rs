@@ -107,6 +107,7 @@ fn a_flipped_bit_costs_one_message() {
         let lost = state["lost"]["msgs"][0].as_u64().expect("one is lost");
         assert!(state["lost"]["bytes"].as_u64().is_some_and(|bytes| (20..200).contains(&bytes)), "{state}");
         assert!((190..210).contains(&lost), "{state}");
+        server.wait_for_log("  Stream '$G > S': segment 1: bytes ");
         goes_on(&server, lost..=lost);
     }
 }

@@ -8,7 +8,7 @@ use crate::process::Setup;
 use rustix::process::Signal;
 use serde_json::json;
 
-pub(super) const CASES: &[&str] = &["main", "shard", "js-disk"];
+pub(super) const CASES: &[&str] = &["main", "control", "shard", "js-disk"];
 
 /// Strikes a part and waits for the end of the process.
 fn end(stage: &mut Stage, part: &str, mut provoke: impl FnMut(&mut Stage)) -> (Option<i32>, String) {
@@ -44,6 +44,20 @@ fn a_panic_of_the_main_thread_ends_the_server() {
     });
     assert_eq!(code, Some(2));
     assert!(line.contains("main has ended in a panic"), "{line}");
+}
+
+#[test]
+fn a_panic_of_the_control_thread_ends_the_server_with_a_code_of_its_own() {
+    let mut stage = Stage::start(Setup::default());
+    let mut is_told = false;
+    // The thread itself, and not a task on it, has something to do at the end only.
+    let (code, line) = end(&mut stage, "control", |stage| {
+        if !std::mem::replace(&mut is_told, true) {
+            stage.server.signal(Signal::TERM);
+        }
+    });
+    assert_eq!(code, Some(2));
+    assert!(line.contains("control has ended in a panic, and nobody could connect any more"), "{line}");
 }
 
 #[test]

@@ -340,3 +340,89 @@ fn subscribers_are_counted_on_all_servers() {
         assert_eq!((ask("foo q"), ask("*.*"), ask("none")), ("1".into(), "1".into(), "0".into()));
     }
 }
+
+/// The mixes of three servers.
+const THREE: [[ServerKind; 3]; 4] =
+    [[Ours, Ours, Ours], [Ours, Reference, Ours], [Reference, Ours, Reference], [Reference, Reference, Ours]];
+
+/// A message is published on one server and wanted on both others: each tells what became of it
+/// there, under a hop of its own.
+#[test]
+fn a_trace_has_a_hop_for_each_server() {
+    for kinds in THREE {
+        let Some(members) = cluster(&kinds, SERVICES) else { continue };
+        for at in 0..3 {
+            let (next, last) = ((at + 1) % 3, (at + 2) % 3);
+            let mut publisher = login(&members[at], "a");
+            let mut listeners = [next, last].map(|at| login(&members[at], "a"));
+            publisher.subscribe("trace", 9);
+            publisher.barrier();
+            for listener in &mut listeners {
+                listener.subscribe("t.>", 1);
+                wait_for_interest(&mut publisher, listener);
+            }
+            publisher.send(&traced("t.a", "", ""));
+            let mut got: Vec<_> = (0..3).map(|_| trace_of(&publisher.message())).collect();
+            got.sort_by_key(|trace| trace["hops"].is_null());
+            let first = &got[0];
+            assert_eq!(
+                (&first["server"], &first["hops"]),
+                (&json!(format!("S{at}")), &json!(2)),
+                "{kinds:?}"
+            );
+            let events = first["events"].as_array().expect("events");
+            let mut told: Vec<_> = events
+                .iter()
+                .filter(|event| event["kind"] == 1)
+                .map(|event| (event["name"].to_string(), json!([event["hop"]])))
+                .collect();
+            told.sort_by_key(|(name, _)| name.clone());
+            let mut seen: Vec<_> =
+                got[1..].iter().map(|trace| (trace["server"].to_string(), trace["hop"].clone())).collect();
+            seen.sort_by_key(|(name, _)| name.clone());
+            assert_eq!(told, seen, "{kinds:?} at {at}: {got:?}");
+            for trace in &got[1..] {
+                let expected = json!([
+                    {"type": "in", "kind": 1, "name": format!("S{at}"), "acc": "A", "subj": "t.a"},
+                    {"type": "eg", "kind": 0, "name": "a", "sub": "t.>"}]);
+                assert_eq!(trace["events"], expected, "{kinds:?} at {at}");
+            }
+            assert!(listeners.iter_mut().all(|listener| listener.message().text().ends_with("hello")));
+            assert!(publisher.barrier().is_empty(), "no more traces");
+        }
+    }
+}
+
+/// Requester, service and whoever reads the report are connected to three servers.
+#[test]
+fn a_latency_of_two_servers_is_reported_on_a_third() {
+    for kinds in THREE {
+        let Some(members) = cluster(&kinds, SERVICES) else { continue };
+        for at in 0..3 {
+            let (there, third) = ((at + 1) % 3, (at + 2) % 3);
+            let (mut service, mut requester) = (login(&members[there], "a"), login(&members[at], "b"));
+            let (mut listener, mut probe) = (login(&members[third], "a"), login(&members[at], "a"));
+            service.subscribe("svc.x", 1);
+            listener.subscribe("lat", 2);
+            requester.subscribe("inbox", 1);
+            requester.barrier();
+            wait_for_interest(&mut probe, &mut service);
+            wait_for_interest(&mut probe, &mut listener);
+            // Whichever server reports, the third hears of it.
+            wait_for_interest(&mut service, &mut listener);
+            requester.send("PUB svc.x inbox 1\r\n?\r\n");
+            let reply = service.message().reply.expect("requests have a reply");
+            service.publish(&reply, "!");
+            assert_eq!(requester.message().text(), "!");
+            let report = json_of(&listener.message());
+            assert_eq!(
+                (&report["status"], &report["responder"]["server"], &report["requestor"]["acc"]),
+                (&json!(200), &json!(format!("S{there}")), &json!("B")),
+                "{kinds:?}: {report}"
+            );
+            let time = |field: &str| report[field].as_i64().expect("nanoseconds");
+            assert!(time("total") >= time("service") + time("system"), "{report}");
+            assert!(listener.barrier().is_empty(), "one report");
+        }
+    }
+}

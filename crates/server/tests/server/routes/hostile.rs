@@ -1,13 +1,13 @@
 //! Peers that mean no good: they lose their link, and the server lives.
 
-use super::{Member, Ours, free_port};
+use super::{Member, Ours, Reference, free_port};
 use crate::PATIENCE;
 use crate::process::Setup;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 /// A peer that says what a test wants.
-fn peer(member: &Member) -> TcpStream {
+pub(super) fn peer(member: &Member) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a positive time");
     stream
@@ -160,4 +160,95 @@ fn a_link_that_pauses_loses_nothing() {
         assert!(varz["slow_consumer_stats"]["routes"].as_u64() >= Some(1), "{varz}");
         assert_eq!(varz["slow_consumer_stats"]["clients"], 0);
     }
+}
+
+/// Strangers that begin a line and do not end it, or say nothing at all, are told to go when their
+/// time is over, and take no more memory than they may.
+#[test]
+fn strangers_cost_little_and_not_for_long() {
+    const STRANGERS: u64 = 100;
+    let inner = "authorization { user: u, password: p, timeout: 1 }";
+    for kind in [Ours, Reference] {
+        let Some(member) = Member::with(kind, "S0", free_port(), &[], inner) else { continue };
+        let before = member.server.memory();
+        let half = format!("CONNECT {{\"name\":\"{}", "x".repeat(3_500));
+        let mut streams: Vec<_> = (0..STRANGERS)
+            .map(|at| {
+                let mut stream = peer(&member);
+                let bytes = if at % 2 == 0 { half.as_bytes() } else { b"" };
+                let _ = stream.write_all(bytes);
+                stream
+            })
+            .collect();
+        if kind == Ours {
+            let grown = member.server.memory().saturating_sub(before);
+            assert!(grown < STRANGERS * 128 * 1024, "{grown} bytes for {STRANGERS} strangers");
+        }
+        for stream in streams.drain(..) {
+            let said = said(stream);
+            assert!(said.ends_with("-ERR 'Authentication Timeout'\r\n"), "{kind:?}: {said}");
+        }
+        member.server.wait_for_log("Router connection closed: Authentication Timeout");
+        assert_eq!(member.links(), 0);
+    }
+}
+
+/// A server that is let in and brings interest and messages of accounts that are not there takes no
+/// memory for them, and keeps its link.
+#[test]
+fn accounts_that_are_not_there_take_no_memory() {
+    const ACCOUNTS: usize = 200_000;
+    let member = Member::start(Ours, "S0", free_port(), &[], "logfile_size_limit: 1MB").expect("it starts");
+    let mut stream = peer(&member);
+    let info = INFO.replace("\"route_pool_size\":3,", "");
+    stream.write_all(format!("{CONNECT}{info}PING\r\n").as_bytes()).expect("it reads");
+    let mut answered = stream.try_clone().expect("a second handle");
+    let mut wait_for_pong = move || {
+        let mut all = Vec::new();
+        while !all.ends_with(b"PONG\r\n") {
+            let mut buffer = [0; 4096];
+            let n = answered.read(&mut buffer).expect("it answers");
+            assert!(n > 0, "it goes on");
+            all.extend_from_slice(&buffer[..n]);
+        }
+    };
+    wait_for_pong();
+    let before = member.server.memory();
+    let mut lines = String::new();
+    for at in 0..ACCOUNTS {
+        lines.push_str(&format!("RS+ account-{at} foo.{at}\r\nRMSG account-{at} foo.{at} 1\r\nx\r\n"));
+        if lines.len() > 1 << 20 {
+            stream.write_all(lines.as_bytes()).expect("it reads");
+            lines.clear();
+        }
+    }
+    lines.push_str("PING\r\n");
+    stream.write_all(lines.as_bytes()).expect("it reads");
+    wait_for_pong();
+    let grown = member.server.memory().saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown} bytes for {ACCOUNTS} accounts that are not there");
+    assert_eq!(member.links(), 1);
+    member.client().barrier();
+}
+
+/// Peer that is dialled and does not answer: the link ends, and is tried again.
+#[test]
+fn a_listener_that_is_no_server_is_given_up() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let member = Member::start(Ours, "S0", free_port(), &[port], "").expect("it starts");
+    let (mut first, _) = listener.accept().expect("it dials");
+    first.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it reads");
+    member.server.wait_for_log("Router connection closed: ");
+    let (mut second, _) = listener.accept().expect("it dials again");
+    second.set_read_timeout(Some(PATIENCE)).expect("a positive time");
+    // One that ends in the middle of its INFO.
+    second.write_all(b"INFO {\"server_id\":").expect("it reads");
+    second.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let mut rest = Vec::new();
+    let _ = second.read_to_end(&mut rest);
+    let (third, _) = listener.accept().expect("it dials again");
+    assert_eq!(member.links(), 0);
+    drop(third);
+    member.client().barrier();
 }

@@ -119,7 +119,7 @@ fn interest_of_links_is_listed() {
     }
 }
 
-/// The protocol log shows what the other server says.
+/// The protocol log shows what the other server says, and what it is told.
 #[test]
 fn links_are_in_the_protocol_log() {
     for kinds in MIXES {
@@ -135,9 +135,29 @@ fn links_are_in_the_protocol_log() {
         let (mut a, mut b) = (members[0].client(), members[1].client());
         b.subscribe("logged", 1);
         wait_for_interest(&mut a, &mut b);
-        a.send("PUB logged re 2\r\nhi\r\n");
-        b.message();
+        a.send("PUB logged re 2\r\nhi\r\nHPUB logged 12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
+        super::take(&mut b, 2);
+        b.send("UNSUB 1\r\nSUB grouped q 2\r\n");
+        wait_for_interest(&mut a, &mut b);
+        a.send("PUB grouped re 2\r\nhi\r\nPUB grouped 2\r\nhi\r\n");
+        super::take(&mut b, 2);
+        b.send("UNSUB 2\r\n");
+        let of_client = "->> [MSG logged 1 re 2]";
+        eventually(of_client, || {
+            let log = members[1].server.log();
+            log.lines().any(|line| line.contains(of_client) && line.contains(" - cid:"))
+        });
         for (at, text) in [
+            (1, "->> [RS+ $G logged]"),
+            (0, "->> [RMSG $G logged re 2]"),
+            (0, "->> MSG_PAYLOAD: [\"hi\"]"),
+            (0, "->> [HMSG $G logged 12 14]"),
+            (0, "->> MSG_PAYLOAD: [\"NATS/1.0\\r\\n\\r\\nhi\"]"),
+            (1, "->> [RS- $G logged]"),
+            (1, "->> [RS+ $G grouped q 1]"),
+            (0, "->> [RMSG $G grouped + re q 2]"),
+            (0, "->> [RMSG $G grouped | q 2]"),
+            (1, "->> [RS- $G grouped q]"),
             (0, "<<- [CONNECT {\"echo\":true,"),
             (0, "<<- [RS+ $G logged]"),
             (1, "<<- [RMSG $G logged re 2]"),
@@ -195,4 +215,32 @@ fn clients_of_websocket_are_told_of_all_servers() {
             });
         }
     }
+}
+
+/// Subscriptions of an account are those of clients, of the server itself and of other servers, on
+/// all pages alike.
+#[test]
+fn subscriptions_of_servers_are_counted() {
+    let more =
+        "accounts {\n $SYS { users [{user: s, password: s}] }\n A { users [{user: a, password: a}] }\n}";
+    let Some(members) = cluster(&[Ours, Reference], more) else { return };
+    let count = |member: &Member| {
+        let page = member.server.page("/accountz?acc=A");
+        page["account_detail"]["subscriptions"].as_u64().expect("a number")
+    };
+    let before = count(&members[0]);
+    assert_eq!(before, 4, "the services of the system account that every account imports");
+    assert_eq!(count(&members[1]), before);
+    let mut client = super::accounts::login(&members[0], "a");
+    client.send("SUB one 1\r\nSUB two q 2\r\n");
+    client.barrier();
+    for member in &members {
+        eventually("the client's are counted", || count(member) == before + 2);
+        let page = member.server.page("/subsz?acc=A&subs=1");
+        assert_eq!(page["num_subscriptions"], before + 2, "{page}");
+        let listed = page["subscriptions_list"].as_array().expect("subscriptions");
+        assert!(listed.iter().any(|sub| sub["subject"] == "$SYS.REQ.USER.INFO"), "{page}");
+    }
+    let [ours, reference] = [0, 1].map(|at| members[at].server.page("/varz")["subscriptions"].as_u64());
+    assert!(ours.expect("a number") > 40 && reference.expect("a number") > 40, "{ours:?} {reference:?}");
 }

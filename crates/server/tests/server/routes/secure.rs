@@ -1,7 +1,12 @@
 //! TLS between servers, with nats-server on either side.
 
-use super::{MIXES, Member, Ours, free_port, settle, two, wait_for_interest};
+use super::{MIXES, Member, Ours, Reference, ServerKind, free_port, settle, two, wait_for_interest};
+use crate::process::Setup;
+use crate::responder::{Responder, Says};
 use crate::tls::Lab;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use sha2::{Digest as _, Sha256};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -50,11 +55,15 @@ fn links_are_encrypted() {
 fn a_server_of_another_authority_is_not_linked() {
     let (lab, stranger) = labs();
     let (known, unknown) = (lab.block("ca_file: \"@ca.pem\""), stranger.block("ca_file: \"@ca.pem\""));
+    let shown = CertificateDer::from_pem_file(lab.file("server.pem")).expect("the lab signs");
+    let fingerprint: String = Sha256::digest(&shown).iter().map(|byte| format!("{byte:02x}")).collect();
     for kinds in MIXES {
         let Some([a, b]) = two(kinds, [&known, &unknown]) else { continue };
         let text = "TLS route handshake error: tls: failed to verify certificate: x509: certificate signed by \
                     unknown authority";
         b.server.wait_for_log(text);
+        // Which certificate it was stands behind.
+        b.server.wait_for_log(&format!("(CN=rcgen self signed cert SHA-256: {fingerprint})"));
         b.server.wait_for_log("Router connection closed: TLS Handshake Failure");
         a.server.wait_for_log("TLS route handshake error: remote error: tls: ");
         assert_eq!([a.links(), b.links()], [0, 0]);
@@ -83,7 +92,10 @@ fn a_certificate_bears_the_name_of_the_route() {
         let Some(a) = Member::with(kinds[0], "S0", ports[0], &[], &block) else { continue };
         let by_address = format!("{block} routes: [\"nats://127.0.0.1:{}\"]", ports[0]);
         let Some(b) = Member::with(kinds[1], "S1", ports[1], &[], &by_address) else { continue };
-        b.server.wait_for_log("TLS route handshake error: tls: failed to verify certificate: x509: ");
+        b.server.wait_for_log(
+            "TLS route handshake error: tls: failed to verify certificate: x509: cannot validate certificate for \
+             127.0.0.1 because it doesn't contain any IP SANs (CN=rcgen self signed cert SHA-256: ",
+        );
         assert_eq!(b.links(), 0);
         drop(b);
         let by_name = format!("{block} routes: [\"nats://localhost:{}\"]", ports[0]);
@@ -151,4 +163,108 @@ fn who_does_not_begin_a_handshake_is_closed() {
     member
         .server
         .wait_for_log("TLS route handshake error: tls: first record does not look like a TLS handshake");
+}
+
+/// An authority that answers for the certificates of servers.
+struct Proofs {
+    responder: Responder,
+    folder: tempfile::TempDir,
+}
+
+impl Proofs {
+    fn new() -> Self {
+        let responder = Responder::start("authority");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("ca.pem"), responder.authority.cert.pem()).expect("a file");
+        Self { responder, folder }
+    }
+
+    /// A server with a certificate of this number, which dials the ports; `must`: that is to be
+    /// shown with a proof.
+    fn start(
+        &self,
+        kind: ServerKind,
+        (serial, must): (u64, bool),
+        (port, routes): (u16, &[u16]),
+        ocsp: &str,
+    ) -> Option<Member> {
+        let url = &self.responder.url;
+        let signed = self.responder.authority.sign("localhost", serial, Some(url), must);
+        let path = self.folder.path().join(serial.to_string());
+        let [cert, key] = ["pem", "key"].map(|kind| path.with_extension(kind));
+        std::fs::write(&cert, signed.cert.pem()).expect("a file");
+        std::fs::write(&key, signed.key.serialize_pem()).expect("a file");
+        let ca = self.folder.path().join("ca.pem");
+        let [cert, key, ca] = [cert, key, ca].map(|path| path.display().to_string());
+        let dialled: Vec<_> = routes.iter().map(|port| format!("\"nats://localhost:{port}\"")).collect();
+        let inner = format!(
+            "tls {{ cert_file: \"{cert}\", key_file: \"{key}\", ca_file: \"{ca}\", timeout: 10 }}\n\
+             routes: [{}]",
+            dialled.join(", ")
+        );
+        let text = super::config(&format!("S{serial}"), port, &[], &inner, ocsp);
+        let setup = Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]);
+        Some(Member { server: setup.start(), port })
+    }
+}
+
+const ALWAYS: &str = "ocsp { mode: always }";
+
+/// Where servers show proofs, each wants one of the other. Who dials shows it with its certificate,
+/// which the TLS library cannot, neither send nor read: so a nats-server turns Myelin away that
+/// dials, and Myelin asks the authority about who dials.
+#[test]
+fn servers_show_each_other_proofs() {
+    for kinds in [[Reference, Reference], [Ours, Ours], [Ours, Reference], [Reference, Ours]] {
+        let (lab, ports) = (Proofs::new(), [free_port(), free_port()]);
+        let Some(a) = lab.start(kinds[0], (1, false), (ports[0], &[]), ALWAYS) else { continue };
+        let asked = lab.responder.asked();
+        let Some(b) = lab.start(kinds[1], (2, false), (ports[1], &ports[..1]), ALWAYS) else { continue };
+        if kinds == [Reference, Ours] {
+            a.server.wait_for_log("TLS route handshake error: Router peer missing OCSP Staple");
+            assert_eq!(a.links(), 0);
+            continue;
+        }
+        let members = [a, b];
+        settle(&members);
+        exchange(&members);
+        // For the own proof, and where ours is dialled for that of the other.
+        let of_peers = usize::from(kinds[0] == Ours);
+        assert!(lab.responder.asked() > asked + of_peers - 1, "{kinds:?}");
+    }
+}
+
+#[test]
+fn a_server_that_shows_no_good_proof_is_not_linked() {
+    for kinds in MIXES {
+        let (lab, ports) = (Proofs::new(), [free_port(), free_port()]);
+        // No proof at all.
+        let Some(a) = lab.start(kinds[0], (1, false), (ports[0], &[]), "") else { continue };
+        let Some(b) = lab.start(kinds[1], (2, false), (ports[1], &ports[..1]), ALWAYS) else { continue };
+        b.server.wait_for_log("TLS route handshake error: Router peer missing OCSP Staple");
+        assert_eq!([a.links(), b.links()], [0, 0], "{kinds:?}");
+        drop((a, b));
+        // A proof of the wrong.
+        lab.responder.say(3, Says::Revoked);
+        let Some(a) = lab.start(kinds[0], (3, true), (ports[0], &[]), "ocsp: true") else { continue };
+        let Some(b) = lab.start(kinds[1], (4, false), (ports[1], &ports[..1]), ALWAYS) else { continue };
+        let text = "TLS route handshake error: bad status for OCSP Staple from Router peer: revoked";
+        b.server.wait_for_log(text);
+        assert_eq!([a.links(), b.links()], [0, 0], "{kinds:?}");
+    }
+}
+
+/// A certificate that was revoked does not let in who dials with it.
+#[test]
+fn a_server_that_dials_is_asked_about() {
+    let (lab, ports) = (Proofs::new(), [free_port(), free_port()]);
+    lab.responder.say(2, Says::Revoked);
+    let a = lab.start(Ours, (1, false), (ports[0], &[]), ALWAYS).expect("it starts");
+    let b = lab.start(Ours, (2, false), (ports[1], &ports[..1]), "").expect("it starts");
+    a.server.wait_for_log("TLS route handshake error: Router peer not OCSP valid");
+    assert_eq!(b.links(), 0);
+    // Without proofs of its own a server asks nobody.
+    drop(a);
+    let a = lab.start(Ours, (1, false), (ports[0], &[]), "").expect("it starts");
+    settle(&[a, b]);
 }

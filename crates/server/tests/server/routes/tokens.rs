@@ -4,6 +4,8 @@ use super::{Member, Ours, Raw, Reference, ServerKind, free_port, settle};
 use crate::eventually;
 use crate::resolving::{BEARER, OPEN, issued, login, text};
 use myelin_compat::identity::Identities;
+use serde_json::Value;
+use std::time::{Duration, Instant};
 
 fn identities() -> Identities {
     issued(&[
@@ -11,6 +13,7 @@ fn identities() -> Identities {
         format!(r#"sys account by O:op for A:sys {{"nats":{{{OPEN}}}}}"#),
         format!(r#"app account by O:op for A:app {{"nats":{{{OPEN}}}}}"#),
         r#"few account by O:op for A:app {"iat":"+5","nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":1,"leaf":-1}}}"#.to_owned(),
+        r#"gone generic by O:op for O:op {"nats":{"accounts":["@key:A:app@"]}}"#.to_owned(),
         format!("s user by A:sys for U:s {BEARER}"),
         format!("bob user by A:app for U:bob {BEARER}"),
     ])
@@ -26,7 +29,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        Self { ids: identities(), folder, ports: vec![free_port(), free_port()] }
+        Self { ids: identities(), folder, ports: (0..3).map(|_| free_port()).collect() }
     }
 
     /// Starts server number `at`; `preload`: it knows the account from its start.
@@ -103,8 +106,8 @@ fn what_becomes_of_a_token_becomes_of_it_everywhere() {
         eventually("both have taken it", || {
             raw.send(&format!("PUB $SYS.REQ.CLAIMS.UPDATE inbox {}\r\n{token}\r\n", token.len()));
             told = 0;
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(1);
-            while told < 2 && std::time::Instant::now() < deadline {
+            let deadline = Instant::now() + Duration::from_secs(1);
+            while told < 2 && Instant::now() < deadline {
                 told += raw.barrier().iter().filter(|message| message.text().contains("jwt updated")).count();
             }
             told == 2
@@ -115,6 +118,71 @@ fn what_becomes_of_a_token_becomes_of_it_everywhere() {
                 let (_bob, answer) = login(&member.server, &lab.ids, "bob");
                 answer == "PONG" && !lab.enters(member)
             });
+        }
+    }
+}
+
+/// Texts with which servers answer a request of an operator, so many of them.
+fn answers(raw: &mut Raw, subject: &str, body: &str, count: usize) -> Vec<String> {
+    raw.send(&format!("PUB {subject} inbox {}\r\n{body}\r\n", body.len()));
+    (0..count).map(|_| raw.message().text().to_owned()).collect()
+}
+
+/// Names of the servers that have answered.
+fn servers(answers: &[String]) -> Vec<String> {
+    let name = |text: &String| {
+        serde_json::from_str::<Value>(text).ok()?["server"]["name"].as_str().map(str::to_owned)
+    };
+    let mut names: Vec<_> = answers.iter().filter_map(name).collect();
+    names.sort();
+    names
+}
+
+/// Requests about tokens reach every server of a cluster, and so does what they change.
+#[test]
+fn requests_about_tokens_reach_all_servers() {
+    for kinds in [[Ours, Ours, Ours], [Ours, Reference, Ours], [Reference, Ours, Reference]] {
+        let lab = Lab::new();
+        let started = kinds.iter().enumerate().map(|(at, kind)| lab.start(*kind, at, "full", true));
+        let Some(members) = started.collect::<Option<Vec<_>>>() else { continue };
+        settle(&members);
+        let mut raw = lab.operator(&members[0]);
+        let all = ["S0", "S1", "S2"];
+        eventually("all are asked", || {
+            raw.send("PUB $SYS.REQ.CLAIMS.LIST inbox 0\r\n\r\n");
+            let (mut lists, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(1));
+            while lists.len() < 3 && Instant::now() < deadline {
+                lists.extend(raw.barrier().iter().map(|message| message.text().to_owned()));
+            }
+            servers(&lists) == all
+        });
+        let app = text(&lab.ids, "@key:A:app@");
+        let lists = answers(&mut raw, "$SYS.REQ.CLAIMS.LIST", "", 3);
+        assert!(lists.iter().all(|list| list.contains(&app)), "{kinds:?}: {lists:?}");
+        let updated = answers(&mut raw, "$SYS.REQ.CLAIMS.UPDATE", &text(&lab.ids, "@few@"), 3);
+        assert_eq!(servers(&updated), all, "{kinds:?}: {updated:?}");
+        assert!(updated.iter().all(|answer| answer.contains("jwt updated")), "{kinds:?}: {updated:?}");
+        let subject = format!("$SYS.REQ.ACCOUNT.{app}.CLAIMS.LOOKUP");
+        let found = answers(&mut raw, &subject, "", 3);
+        let few = text(&lab.ids, "@few@");
+        assert!(found.iter().all(|token| *token == few), "{kinds:?}: {found:?}");
+        // All that a server has, and then nothing, which is the end. Of nats-servers one answers.
+        let answering =
+            kinds.iter().filter(|kind| **kind == Ours).count() + usize::from(kinds.contains(&Reference));
+        let packs = answers(&mut raw, "$SYS.REQ.CLAIMS.PACK", &"0".repeat(32), 3 * answering);
+        let tokens = packs.iter().filter(|pack| pack.ends_with(&format!("|{few}"))).count();
+        let ends = packs.iter().filter(|pack| pack.is_empty()).count();
+        assert_eq!((tokens, ends), (answering, answering), "{kinds:?}: {packs:?}");
+        let bobs: Vec<_> = members.iter().map(|member| login(&member.server, &lab.ids, "bob").0).collect();
+        let gone = answers(&mut raw, "$SYS.REQ.CLAIMS.DELETE", &text(&lab.ids, "@gone@"), 3);
+        assert_eq!(servers(&gone), all, "{kinds:?}: {gone:?}");
+        assert!(gone.iter().all(|answer| answer.contains("deleted 1 accounts")), "{kinds:?}: {gone:?}");
+        // Its clients have to go, everywhere, and nobody comes in.
+        bobs.into_iter().for_each(|bob| drop(bob.rest()));
+        for (at, member) in members.iter().enumerate() {
+            eventually("the account is gone", || !lab.enters(member));
+            let file = lab.folder.path().join(format!("full{at}")).join(format!("{app}.jwt"));
+            assert!(!file.exists(), "{kinds:?} {at}");
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Facts about a connection, for monitoring, events and callout services: plain data.
+
+use myelin_auth::ClientCertificate;
+use myelin_auth::callout::ClientTls;
+use myelin_auth::operator::ClaimedUser;
+use myelin_stdx::base_n;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Where a connection comes from and when it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint {
+    /// The peer.
+    pub peer: SocketAddr,
+    /// When it was accepted.
+    pub start: SystemTime,
+}
+
+/// Details of a connection for monitoring, beyond counters.
+#[derive(Debug, Clone, Default)]
+pub struct ConnDetails {
+    /// CONNECT's `name`.
+    pub name: String,
+    /// CONNECT's `lang`.
+    pub lang: String,
+    /// CONNECT's `version`.
+    pub version: String,
+    /// User that logged in; never a secret.
+    pub user: Option<String>,
+    /// Key of the issuer of a login with an nkey or a token.
+    pub issuer_key: Option<String>,
+    /// User that logged in with a token.
+    pub claims: Option<Arc<ClaimedUser>>,
+    /// Expiry that the auth callout has set.
+    pub expires: Option<SystemTime>,
+    /// The public key of the trusted proxy through which it came.
+    pub proxy: Option<Box<str>>,
+    /// The account's name.
+    pub account: String,
+    /// The last measured round trip.
+    pub rtt: Option<Duration>,
+    /// TLS parameters of the handshake, if there was one.
+    pub tls: Option<TlsDetails>,
+}
+
+/// TLS under a connection.
+#[derive(Debug, Clone)]
+pub struct TlsDetails {
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// As in the registry of TLS.
+    pub cipher_suite: String,
+    /// The handshake came before INFO.
+    pub is_first: bool,
+    /// Certificates that the peer has shown, its own first.
+    pub peer_certs: Vec<PeerCertificate>,
+    /// Chains of certificates in DER, each from the peer's own to an authority that vouches for it:
+    /// where a callout service may have to be told.
+    pub chains: Arc<[Vec<Box<[u8]>>]>,
+    /// Names in the first of these certificates.
+    pub certificate: Option<Arc<ClientCertificate>>,
+}
+
+impl TlsDetails {
+    /// TLS as a callout service is told of it. Certificates that were not verified are not taken
+    /// here.
+    pub(crate) fn for_callout(&self) -> ClientTls {
+        ClientTls {
+            version: self.version.to_owned(),
+            cipher: self.cipher_suite.clone(),
+            certs: Vec::new(),
+            verified_chains: self
+                .chains
+                .iter()
+                .map(|chain| chain.iter().map(|cert| pem(cert)).collect())
+                .collect(),
+        }
+    }
+}
+
+/// A certificate in PEM, as Go writes it.
+fn pem(der: &[u8]) -> String {
+    let mut digits = base_n::encode(der, base_n::BASE64);
+    digits.extend(std::iter::repeat_n('=', (4 - digits.len() % 4) % 4));
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut rest = digits.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        text.extend([line, "\n"]);
+        rest = after;
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
+/// A certificate in the words of monitoring.
+#[derive(Debug, Clone)]
+pub struct PeerCertificate {
+    /// Subject of the certificate, as RFC 2253 writes names.
+    pub subject: String,
+    /// SHA-256 of the public key with its algorithm, in hex.
+    pub spki_sha256: String,
+    /// SHA-256 of the whole certificate, in hex.
+    pub cert_sha256: String,
+}

@@ -1,0 +1,94 @@
+//! State that all connections of a broker share: their ids and slots, and the memory that they
+//! hold.
+//!
+//! A *slot* is a small number for each living connection, the index into tables of the shards.
+
+use bytes::Bytes;
+use myelin_stdx::mem::{Accountant, MemKind};
+use myelin_stdx::sync::lock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// State that all connections of a broker share.
+#[derive(Debug, Default)]
+pub(crate) struct ConnShared {
+    pub(crate) slots: Slots,
+    pub(crate) memory: Accountant,
+    /// Connections so far.
+    conns: AtomicU64,
+}
+
+impl ConnShared {
+    /// The client id of the next connection; the first one is 1.
+    pub(crate) fn next_cid(&self) -> u64 {
+        self.conns.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Memory that several connections will share: it counts once, for as long as any of them holds
+    /// it.
+    pub(crate) fn share(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        self.memory.charge(MemKind::Outbox, bytes.len());
+        Bytes::from_owner(AccountedBytes { bytes, commons: Arc::clone(self) })
+    }
+}
+
+/// A shared block, accounted for until its last holder lets go.
+struct AccountedBytes {
+    bytes: Bytes,
+    commons: Arc<ConnShared>,
+}
+
+impl AsRef<[u8]> for AccountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for AccountedBytes {
+    fn drop(&mut self) {
+        self.commons.memory.release(MemKind::Outbox, self.bytes.len());
+    }
+}
+
+/// Hands out the small numbers by which shards index their tables.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    free: Mutex<FreeSlots>,
+}
+
+#[derive(Debug, Default)]
+struct FreeSlots {
+    released: Vec<u32>,
+    next: u32,
+}
+
+impl FreeSlots {
+    fn check(&self) {
+        debug_assert!(
+            self.released.len() <= self.next as usize,
+            "no more slots are free than were given out"
+        );
+    }
+}
+
+impl Slots {
+    pub(crate) fn take(&self) -> u32 {
+        let mut free = lock(&self.free);
+        free.check();
+        free.released.pop().unwrap_or_else(|| {
+            free.next += 1;
+            free.next - 1
+        })
+    }
+
+    pub(crate) fn release(&self, slot: u32) {
+        let mut free = lock(&self.free);
+        debug_assert!(slot < free.next, "a slot that comes back was given out");
+        debug_assert!(
+            free.released.iter().rev().take(64).all(|other| *other != slot),
+            "a slot comes back once"
+        );
+        free.released.push(slot);
+        free.check();
+    }
+}

@@ -1,0 +1,109 @@
+//! Interest of one account that other servers hear of, counted.
+//!
+//! Counts are kept in parts with a lock each; what is announced of a subject is written to the
+//! links under that lock, so that the last word on a link is the last state.
+//!
+//! Budget: an account of a server without a cluster pays one load per change.
+
+use super::interest_part::{InterestKey, InterestPart};
+use crate::cluster::{Cluster, InterestChange};
+use crate::conn::Conn;
+use arc_swap::ArcSwap;
+use myelin_stdx::sync::lock;
+use myelin_wire::peer::account_hash;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Locks over which the subjects of an account are spread: a part of a million is written to a new
+/// link in a few milliseconds.
+const PARTS: usize = 64;
+
+/// Counted interest of one account.
+pub(crate) struct Announced {
+    pub(super) cluster: Arc<Cluster>,
+    /// Made for the first subscription.
+    parts: OnceLock<Box<[Mutex<InterestPart>]>>,
+    hasher: foldhash::fast::RandomState,
+    /// By which the account finds its place in a pool.
+    hash: u32,
+    /// Links with leaf nodes and hubs.
+    pub(super) leafs: ArcSwap<Vec<Arc<Conn>>>,
+    /// The subject that finds circles of leaf nodes, made for the first of them.
+    pub(super) loop_subject: OnceLock<Box<[u8]>>,
+}
+
+impl Announced {
+    pub(crate) fn new(account: &str, cluster: Arc<Cluster>) -> Self {
+        Self {
+            cluster,
+            parts: OnceLock::new(),
+            hasher: Default::default(),
+            hash: account_hash(account),
+            leafs: ArcSwap::default(),
+            loop_subject: OnceLock::new(),
+        }
+    }
+
+    /// Place of the account among the links to each server, unless it has links of its own.
+    pub(crate) fn place(&self, account: &str) -> Option<u32> {
+        let terms = self.cluster.terms();
+        let terms = terms.as_ref()?;
+        let is_dedicated = terms.dedicated.iter().any(|name| name == account);
+        (!is_dedicated).then(|| if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
+    }
+
+    /// One more wants this, or one less.
+    #[inline]
+    pub(crate) fn changed(&self, account: &str, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
+        if self.cluster.keeps_account() {
+            let count = |before: u32| if is_new { before + 1 } else { before.saturating_sub(1) };
+            self.count(account, subject, queue, count);
+        }
+    }
+
+    /// So many members of a queue group have left at once.
+    pub(crate) fn members_left(&self, account: &str, subject: &[u8], queue: &[u8], members: u32) {
+        if self.cluster.keeps_account() {
+            self.count(account, subject, Some(queue), |before| before.saturating_sub(members));
+        }
+    }
+
+    fn count(&self, account: &str, subject: &[u8], queue: Option<&[u8]>, count: impl FnOnce(u32) -> u32) {
+        let key = InterestKey { subject, queue }.key();
+        let mut part = lock(self.part(&key));
+        let before = part.local.get(&key[..]).copied().unwrap_or(0);
+        let now = count(before);
+        if now == 0 {
+            part.local.remove(&key[..]);
+        } else {
+            part.local.insert(key.clone().into_boxed_slice(), now);
+        }
+        self.tell_leafs_of_own(&part, &key, (before, now));
+        // Of a plain subject only the first and the last are of interest elsewhere.
+        if before != now && (queue.is_some() || before == 0 || now == 0) {
+            let (place, count) = (self.place(account), now);
+            self.cluster.announce(&InterestChange { account, place, subject, queue, count, origin: None });
+        }
+    }
+
+    /// The part of a key.
+    pub(super) fn part(&self, key: &[u8]) -> &Mutex<InterestPart> {
+        let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
+        &parts[self.hasher.hash_one(key) as usize % PARTS]
+    }
+
+    /// All parts that there are.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Mutex<InterestPart>> {
+        self.parts.get().into_iter().flatten()
+    }
+
+    /// Subjects and queue groups, for which a new link takes so many lines.
+    pub(super) fn len(&self) -> usize {
+        self.parts().map(|part| lock(part).local.len()).sum()
+    }
+
+    /// Shows each part, under its lock: what is announced meanwhile comes before or after it.
+    pub(super) fn for_each_part(&self, mut look: impl FnMut(&InterestPart)) {
+        self.parts().for_each(|part| look(&lock(part)));
+    }
+}

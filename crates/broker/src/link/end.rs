@@ -1,0 +1,107 @@
+//! The end of a link that all shards share: its scope and rules, and the control bytes that wait
+//! for the next flush.
+
+use super::leaf_end::LeafEnd;
+use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
+use arc_swap::ArcSwapOption;
+use myelin_auth::Permissions;
+use myelin_stdx::mem::Accountant;
+use myelin_stdx::sync::lock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+
+/// Accounts that a link is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkScope {
+    /// Accounts that this server puts at this place of its pool.
+    Pooled(u32),
+    /// One account only, whose name is left out of what is said.
+    Dedicated(String),
+    /// All: there is but one link to the other server.
+    All,
+}
+
+/// The part of a connection that only links have.
+#[derive(Default)]
+pub(crate) struct LinkEnd {
+    /// The other end is a leaf node or a hub.
+    is_of_leaf_node: bool,
+    /// Known once the handshake is over.
+    pub(super) scope: OnceLock<LinkScope>,
+    /// Of links with leaf nodes and hubs, set then.
+    pub(super) leaf: OnceLock<Box<LeafEnd>>,
+    /// Rules for what may cross the link; `None` where everything may.
+    pub(super) rules: ArcSwapOption<Permissions>,
+    /// Whoever has this lock may take that of the outbox, and no other.
+    control: Mutex<Vec<u8>>,
+    /// The owner shard was told to flush it and has not begun to: it is not told again.
+    pub(super) is_woken: AtomicBool,
+    /// The other side tells what becomes of traced messages.
+    pub(super) traces: AtomicBool,
+}
+
+impl LinkEnd {
+    /// A link with a leaf node or a hub.
+    pub(crate) fn of_leaf_node() -> Self {
+        Self { is_of_leaf_node: true, ..Self::default() }
+    }
+
+    /// Whether it is with a leaf node or a hub, be it that the handshake is not over.
+    pub(crate) fn is_of_leaf_node(&self) -> bool {
+        self.is_of_leaf_node
+    }
+
+    /// The part that only links with leaf nodes and hubs have, once their handshake is over.
+    #[inline]
+    pub(crate) fn leaf(&self) -> Option<&LeafEnd> {
+        self.leaf.get().map(|leaf| &**leaf)
+    }
+
+    /// Adds control bytes; true when the owner shard is to be woken for them.
+    pub(super) fn say(&self, bytes: &[u8]) -> bool {
+        let mut control = lock(&self.control);
+        control.extend_from_slice(bytes);
+        // Under the lock: who finds it set adds before the owner takes what is there.
+        !self.is_woken.swap(true, Relaxed)
+    }
+
+    /// Moves control bytes and then what a shard has staged into the outbox, in one step.
+    pub(crate) fn queue<W: Ord + Clone>(
+        &self,
+        outbox: &Outbox<W>,
+        memory: &Accountant,
+        segments: &mut Staged,
+        mut load: AppendCounts,
+    ) -> Queued {
+        let mut control = lock(&self.control);
+        if !control.is_empty() {
+            let control = std::mem::take(&mut *control);
+            load.wire += control.len();
+            load.own += control.len();
+            segments.insert(0, Segment::Own(control));
+        }
+        outbox.append(segments, load, memory)
+    }
+
+    /// Whether what concerns an account goes over this link. `place`: that of the account in a pool
+    /// of links, unless it has links of its own.
+    pub(crate) fn carries(&self, account: &str, place: Option<u32>) -> bool {
+        match self.scope.get() {
+            None => false,
+            Some(LinkScope::All) => true,
+            Some(LinkScope::Dedicated(name)) => account == name,
+            Some(LinkScope::Pooled(at)) => place == Some(*at),
+        }
+    }
+
+    /// The account's name as it is said on this link.
+    pub(crate) fn named<'a>(&self, account: &'a str) -> Option<&'a [u8]> {
+        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_)));
+        (!is_dedicated).then_some(account.as_bytes())
+    }
+
+    /// Whether the other side tells what becomes of traced messages.
+    pub(crate) fn traces(&self) -> bool {
+        self.traces.load(Relaxed)
+    }
+}

@@ -1,0 +1,181 @@
+//! Interest in the subjects of one lock: of this server's own clients and services, and where it
+//! has leaf nodes or hubs, of other servers, those of routes included.
+//!
+//! A link with a leaf node or a hub is told of a subject the sum of all that its other side may
+//! hear of: of queue groups their members, of the rest whether there is any.
+//!
+//! Budget: one entry for each subject, however many links hear of it.
+
+use super::leaf_end::{LeafEnd, LeafRole};
+use super::remote_sub::RemoteSub;
+use crate::conn::Conn;
+use hashbrown::HashMap;
+use myelin_subject::Subscribed;
+use myelin_wire::peer::NO_ORIGIN;
+use myelin_wire::peer::leaf::{self, LOOP_DETECTION};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// By `subject`, or `subject queue`: subjects have no blanks.
+pub(super) type Counts = HashMap<Box<[u8]>, u32>;
+
+/// Interest in the subjects of one lock.
+#[derive(Default)]
+pub(super) struct InterestPart {
+    /// Clients and services of this server.
+    pub(super) local: Counts,
+    /// Where there are leaf nodes or hubs.
+    pub(super) leaf: Option<Box<LeafPart>>,
+}
+
+/// Interest in the subjects of a part that only leaf nodes and hubs hear of.
+#[derive(Default)]
+pub(super) struct LeafPart {
+    /// Subjects that the account imports or maps: that is done here for leaf nodes, as for clients.
+    pub(super) only: Counts,
+    /// Wishes of other servers, by subject and queue group.
+    pub(super) remote: HashMap<Box<[u8]>, SmallVec<[Arc<RemoteSub>; 1]>>,
+}
+
+/// A change of what other servers want.
+#[derive(Clone, Copy)]
+pub(crate) enum RemoteChange {
+    Added,
+    Removed,
+    /// Another number of members.
+    Weight(u32),
+}
+
+/// A subject and a queue group, as one key.
+#[derive(Clone, Copy)]
+pub(super) struct InterestKey<'a> {
+    pub(super) subject: &'a [u8],
+    pub(super) queue: Option<&'a [u8]>,
+}
+
+impl<'a> InterestKey<'a> {
+    pub(super) fn of_key(key: &'a [u8]) -> Self {
+        match key.iter().position(|byte| *byte == b' ') {
+            Some(at) => Self { subject: &key[..at], queue: Some(&key[at + 1..]) },
+            None => Self { subject: key, queue: None },
+        }
+    }
+
+    pub(super) fn key(&self) -> Vec<u8> {
+        [self.subject, if self.queue.is_some() { b" " } else { b"" }, self.queue.unwrap_or_default()].concat()
+    }
+}
+
+/// Whether the other side of a link hears of what another server wants.
+fn hears_of(conn: &Arc<Conn>, leaf: &LeafEnd, sub: &RemoteSub) -> bool {
+    let of_leaf = sub.conn().leaf();
+    let is_leaf = of_leaf.is_some() || sub.is_leaf();
+    let origin = sub.origin();
+    let is_other = origin.is_empty() || origin != leaf.cluster.as_bytes();
+    if Arc::ptr_eq(conn, sub.conn()) || !is_other || (is_leaf && leaf.is_isolated) {
+        return false;
+    }
+    match leaf.role {
+        LeafRole::Hub => true,
+        LeafRole::Spoke => {
+            let is_own = of_leaf.is_some_and(|of| of.role == LeafRole::Hub);
+            is_own || Subscribed::subject(sub).starts_with(LOOP_DETECTION)
+        }
+    }
+}
+
+/// Writes what a link is told when the sum that it hears of has changed.
+pub(super) fn tell(out: &mut Vec<u8>, wish: InterestKey<'_>, (before, now): (u32, u32)) {
+    let is_news = if wish.queue.is_some() { before != now } else { (before == 0) != (now == 0) };
+    if !is_news {
+        return;
+    }
+    match now {
+        0 => leaf::no_interest(out, wish.subject, wish.queue),
+        _ => leaf::interest(out, wish.subject, wish.queue.map(|queue| (queue, now))),
+    }
+}
+
+impl LeafPart {
+    /// Sum of what a link hears of beside this server's own clients and services.
+    pub(super) fn others(&self, key: &[u8], conn: &Arc<Conn>, leaf: &LeafEnd) -> u32 {
+        let remote = self.remote.get(key).into_iter().flatten();
+        let weights = remote.filter(|sub| hears_of(conn, leaf, sub)).map(|sub| sub.weight());
+        weights.fold(self.only.get(key).copied().unwrap_or(0), u32::saturating_add)
+    }
+
+    /// Members behind leaf nodes of one origin, as routes hear of them.
+    pub(super) fn of_origin(&self, key: &[u8], origin: &[u8]) -> u32 {
+        let remote = self.remote.get(key).into_iter().flatten();
+        let is_of = |sub: &&Arc<RemoteSub>| is_announced_to_routes(sub) && sub.origin() == origin;
+        remote.filter(is_of).map(|sub| sub.weight()).fold(0, u32::saturating_add)
+    }
+
+    fn origins(&self, key: &[u8]) -> SmallVec<[&[u8]; 4]> {
+        let mut origins = SmallVec::<[&[u8]; 4]>::new();
+        for sub in self.remote.get(key).into_iter().flatten().filter(|sub| is_announced_to_routes(sub)) {
+            if !origins.contains(&sub.origin()) {
+                origins.push(sub.origin());
+            }
+        }
+        origins
+    }
+}
+
+/// Whether routes hear of it with its origin.
+pub(super) fn is_announced_to_routes(sub: &Arc<RemoteSub>) -> bool {
+    sub.conn().leaf().is_some_and(|leaf| leaf.role == LeafRole::Hub)
+}
+
+/// Writes that so many of the leaf nodes of one cluster want it now.
+pub(super) fn tell_route(
+    out: &mut Vec<u8>,
+    (origin, named): (&[u8], Option<&[u8]>),
+    InterestKey { subject, queue }: InterestKey<'_>,
+    count: u32,
+) {
+    let origin = if origin.is_empty() { NO_ORIGIN.as_bytes() } else { origin };
+    match count {
+        0 => leaf::no_routed_interest(out, (origin, named), subject, queue),
+        _ => leaf::routed_interest(out, (origin, named), subject, queue.map(|queue| (queue, count))),
+    }
+}
+
+/// Sum of all that a link hears of a subject.
+pub(super) fn sum(part: &InterestPart, key: &[u8], conn: &Arc<Conn>) -> u32 {
+    let Some(leaf) = conn.leaf() else { return 0 };
+    let own = part.local.get(key).copied().unwrap_or(0);
+    own.saturating_add(part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf)))
+}
+
+/// Tells a link of a change of the sum that it hears of.
+pub(super) fn say(conn: &Arc<Conn>, leaf: &LeafEnd, key: &[u8], counts: (u32, u32)) {
+    let wish = InterestKey::of_key(key);
+    if counts.0 != counts.1 && leaf.may_tell(wish.subject) {
+        let mut line = Vec::with_capacity(64);
+        tell(&mut line, wish, counts);
+        if !line.is_empty() {
+            conn.say(&line);
+        }
+    }
+}
+
+/// Writes what a new route has to hear of leaf nodes, for a key of a part.
+pub(super) fn write_for_route(
+    part: &InterestPart,
+    key: &[u8],
+    named: Option<&[u8]>,
+    is_wanted: bool,
+    out: &mut Vec<u8>,
+) {
+    let Some(part) = &part.leaf else { return };
+    for origin in part.origins(key) {
+        let count = if is_wanted { part.of_origin(key, origin) } else { 0 };
+        tell_route(out, (origin, named), InterestKey::of_key(key), count);
+    }
+}
+
+/// Subjects that only leaf nodes have.
+pub(super) fn leaf_keys(part: &InterestPart) -> impl Iterator<Item = &[u8]> {
+    part.leaf.iter().flat_map(|part| part.remote.keys().map(|key| &**key))
+}

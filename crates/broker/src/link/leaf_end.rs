@@ -1,0 +1,113 @@
+//! Terms that only a link with a leaf node or a hub has: this server's part on it,
+//! and what may cross it.
+
+use arc_swap::ArcSwap;
+use myelin_auth::{InvalidRule, Permissions, SubjectRules};
+use myelin_wire::peer::leaf::LOOP_DETECTION;
+use std::sync::Arc;
+
+/// Part of this server on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeafRole {
+    /// The other side is a leaf node of this one.
+    Hub,
+    /// This server is a leaf node of the other side.
+    Spoke,
+}
+
+/// Terms of a link with a leaf node or a hub, known when its handshake is over.
+#[derive(Debug, Clone)]
+pub struct LeafTerms {
+    /// Part of this server.
+    pub role: LeafRole,
+    /// The other side does not hear of what leaf nodes want.
+    pub is_isolated: bool,
+    /// The other side's cluster; empty for none.
+    pub cluster: String,
+    /// Subjects that may cross the link.
+    pub permissions: LeafPermissions,
+}
+
+/// Subjects that may cross a link with a leaf node or a hub.
+#[derive(Debug, Clone)]
+pub struct LeafPermissions {
+    role: LeafRole,
+    /// Permissions of the leaf node's user; `None` allows everything. A hub has them from its
+    /// users, a leaf node from the INFO of its hub.
+    granted: Option<Arc<Permissions>>,
+    /// Subjects that are not sent, and not taken nor asked for, whatever is granted.
+    denied: Permissions,
+}
+
+impl LeafPermissions {
+    /// Permissions of a link on which this server has this part.
+    ///
+    /// # Errors
+    /// If a subject is no valid pattern.
+    pub fn new(
+        role: LeafRole,
+        granted: Option<Arc<Permissions>>,
+        not_sent: Vec<String>,
+        not_taken: Vec<String>,
+    ) -> Result<Self, InvalidRule> {
+        let deny = |deny| Some(SubjectRules { allow: Vec::new(), deny });
+        Ok(Self { role, granted, denied: Permissions::new(deny(not_sent), deny(not_taken), None)? })
+    }
+
+    /// Whether a message may go to the other side.
+    fn may_send(&self, subject: &[u8]) -> bool {
+        let is_granted = |granted: &Arc<Permissions>| match self.role {
+            LeafRole::Hub => granted.can_subscribe(subject, None),
+            LeafRole::Spoke => granted.can_publish(subject),
+        };
+        self.granted.as_ref().is_none_or(is_granted) && self.denied.can_publish(subject)
+    }
+
+    /// Whether the other side is told of interest here. Compat: a part of a pattern with wildcards
+    /// is enough.
+    fn may_tell(&self, pattern: &[u8]) -> bool {
+        let is_granted = |granted: &Arc<Permissions>| match self.role {
+            LeafRole::Hub => granted.can_publish_some(pattern),
+            LeafRole::Spoke => granted.can_subscribe_some(pattern),
+        };
+        self.granted.as_ref().is_none_or(is_granted) && self.denied.can_subscribe(pattern, None)
+    }
+
+    /// Whether a message of the other side is taken.
+    ///
+    /// Compat: answers of services and acknowledgements are, and what a hub denies by itself is not
+    /// asked.
+    pub(super) fn may_take(&self, subject: &[u8]) -> bool {
+        if subject.starts_with(b"_R_.") || subject.starts_with(b"$JS.ACK.") {
+            return true;
+        }
+        let granted = self.granted.as_ref();
+        match self.role {
+            LeafRole::Hub => granted.is_none_or(|granted| granted.can_publish(subject)),
+            LeafRole::Spoke => {
+                granted.is_none_or(|granted| granted.can_subscribe(subject, None))
+                    && self.denied.can_subscribe(subject, None)
+            }
+        }
+    }
+}
+
+/// The part of a link that only leaf nodes and hubs have.
+pub(crate) struct LeafEnd {
+    pub(crate) role: LeafRole,
+    pub(crate) is_isolated: bool,
+    /// The other side's cluster; empty for none.
+    pub(crate) cluster: Box<str>,
+    pub(super) permissions: ArcSwap<LeafPermissions>,
+}
+
+impl LeafEnd {
+    pub(crate) fn may_send(&self, subject: &[u8]) -> bool {
+        self.permissions.load().may_send(subject)
+    }
+
+    /// Whether the other side is told of interest. Compat: of what finds circles always.
+    pub(crate) fn may_tell(&self, pattern: &[u8]) -> bool {
+        pattern.starts_with(LOOP_DETECTION) || self.permissions.load().may_tell(pattern)
+    }
+}

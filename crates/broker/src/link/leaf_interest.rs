@@ -1,0 +1,162 @@
+//! Changes of an account's interest as its leaf nodes and hubs hear of them, and routes of what
+//! leaf nodes want.
+//!
+//! All is decided under the lock of the subject's part (`interest_part.rs`), so that the last word
+//! on a link is the last state.
+//!
+//! Budget: a change looks at the links of its account.
+
+use super::announced::Announced;
+use super::interest_part::{InterestKey, InterestPart, RemoteChange, is_announced_to_routes, say, sum};
+use super::remote_sub::RemoteSub;
+use crate::cluster::InterestChange;
+use crate::conn::Conn;
+use myelin_stdx::sync::lock;
+use myelin_subject::Subscribed;
+use myelin_wire::peer::leaf::LOOP_DETECTION;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Announced {
+    /// Whether anything is kept for leaf nodes and hubs.
+    #[inline]
+    fn has_leaf_nodes(&self) -> bool {
+        self.cluster.has_leaf_nodes()
+    }
+
+    /// Whether the account has links with leaf nodes or hubs now.
+    #[inline]
+    pub(crate) fn has_leafs(&self) -> bool {
+        !self.leafs.load().is_empty()
+    }
+
+    /// Links of the account with leaf nodes and hubs.
+    pub(crate) fn leafs(&self) -> arc_swap::Guard<Arc<Vec<Arc<Conn>>>> {
+        self.leafs.load()
+    }
+
+    pub(super) fn add_leaf(&self, conn: &Arc<Conn>) {
+        self.change_leafs(|leafs| leafs.push(Arc::clone(conn)));
+    }
+
+    pub(super) fn remove_leaf(&self, conn: &Arc<Conn>) {
+        self.change_leafs(|leafs| leafs.retain(|other| !Arc::ptr_eq(other, conn)));
+    }
+
+    fn change_leafs(&self, change: impl Fn(&mut Vec<Arc<Conn>>)) {
+        self.leafs.rcu(|leafs| {
+            let mut leafs = Vec::clone(leafs);
+            change(&mut leafs);
+            leafs
+        });
+    }
+
+    /// The subject that finds circles; `id` makes one for an account that has none.
+    pub(super) fn loop_subject(&self, id: String) -> &[u8] {
+        self.loop_subject.get_or_init(|| [LOOP_DETECTION, id.as_bytes()].concat().into_boxed_slice())
+    }
+
+    /// Whether it is this.
+    pub(super) fn is_own_loop(&self, subject: &[u8]) -> bool {
+        self.loop_subject.get().is_some_and(|own| **own == *subject)
+    }
+
+    /// Counts one more subject that the account imports or maps, or one less.
+    pub(crate) fn only_leafs_changed(&self, subject: &[u8], is_new: bool) {
+        if !self.has_leaf_nodes() {
+            return;
+        }
+        let wish = InterestKey { subject, queue: None };
+        let key = wish.key();
+        let mut part = lock(self.part(&key));
+        let before: SmallVec<[u32; 4]> = self.leafs().iter().map(|conn| sum(&part, &key, conn)).collect();
+        let only = &mut part.leaf.get_or_insert_default().only;
+        let count = only.get(&key[..]).copied().unwrap_or(0);
+        let count = if is_new { count + 1 } else { count.saturating_sub(1) };
+        match count {
+            0 => drop(only.remove(&key[..])),
+            _ => drop(only.insert(key.clone().into_boxed_slice(), count)),
+        }
+        self.tell_leafs(&part, &key, &before);
+    }
+
+    /// Tells leaf nodes and hubs of a change of this server's own interest, under the part's lock.
+    pub(super) fn tell_leafs_of_own(&self, part: &InterestPart, key: &[u8], (before, now): (u32, u32)) {
+        for conn in self.leafs().iter() {
+            let Some(leaf) = conn.leaf() else { continue };
+            let others = part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf));
+            say(conn, leaf, key, (others.saturating_add(before), others.saturating_add(now)));
+        }
+    }
+
+    fn tell_leafs(&self, part: &InterestPart, key: &[u8], before: &[u32]) {
+        for (conn, before) in self.leafs().iter().zip(before) {
+            if let Some(leaf) = conn.leaf() {
+                say(conn, leaf, key, (*before, sum(part, key, conn)));
+            }
+        }
+    }
+
+    /// Another server wants something from now on, or no more, or with other members.
+    pub(crate) fn remote_changed(&self, account: &str, sub: &Arc<RemoteSub>, change: RemoteChange) {
+        if !self.has_leaf_nodes() {
+            if let RemoteChange::Weight(weight) = change {
+                let _ = sub.set_weight(weight);
+            }
+            return;
+        }
+        let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
+        let key = wish.key();
+        let mut part = lock(self.part(&key));
+        // A link that comes or goes meanwhile must not be told what another was.
+        let leafs = self.leafs.load_full();
+        let before: SmallVec<[u32; 4]> = leafs.iter().map(|conn| sum(&part, &key, conn)).collect();
+        let is_routed = is_announced_to_routes(sub);
+        let leaf_part = part.leaf.get_or_insert_default();
+        let routed = leaf_part.of_origin(&key, sub.origin());
+        match change {
+            RemoteChange::Added => {
+                leaf_part.remote.entry(key.clone().into_boxed_slice()).or_default().push(Arc::clone(sub));
+            }
+            RemoteChange::Removed => {
+                if let Some(subs) = leaf_part.remote.get_mut(&key[..]) {
+                    subs.retain(|other| !Arc::ptr_eq(other, sub));
+                    if subs.is_empty() {
+                        leaf_part.remote.remove(&key[..]);
+                    }
+                }
+            }
+            RemoteChange::Weight(weight) => drop(sub.set_weight(weight)),
+        }
+        let routed = (routed, leaf_part.of_origin(&key, sub.origin()));
+        for (conn, before) in leafs.iter().zip(&before) {
+            if let Some(leaf) = conn.leaf() {
+                say(conn, leaf, &key, (*before, sum(&part, &key, conn)));
+            }
+        }
+        if is_routed {
+            self.tell_routes(account, wish, sub.origin(), routed);
+        }
+    }
+
+    /// Tells routes what the leaf nodes of one cluster want.
+    fn tell_routes(
+        &self,
+        account: &str,
+        InterestKey { subject, queue }: InterestKey<'_>,
+        origin: &[u8],
+        (before, count): (u32, u32),
+    ) {
+        if before != count && (queue.is_some() || before == 0 || count == 0) {
+            let (place, origin) = (self.place(account), Some(origin));
+            self.cluster.announce(&InterestChange { account, place, subject, queue, count, origin });
+        }
+    }
+
+    /// Subjects for which a new link takes so many lines at most.
+    pub(super) fn leaf_len(&self) -> usize {
+        let len =
+            |part: &InterestPart| part.leaf.as_ref().map_or(0, |leaf| leaf.remote.len() + leaf.only.len());
+        self.parts().map(|part| lock(part)).map(|part| part.local.len() + len(&part)).sum()
+    }
+}

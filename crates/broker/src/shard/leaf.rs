@@ -1,0 +1,135 @@
+//! Messages that come from a leaf node or a hub: to whoever wants them here and beyond.
+//!
+//! They are published as a client of the account would: mappings and imports apply here. Queue
+//! groups get them if the other side has chosen them for this one; routes get what comes from a
+//! leaf node, not what comes from a hub.
+
+use super::Shard;
+use super::fanout::{Message, Publisher};
+use super::routed::{RoutedBuffers, addressed};
+use super::source::{Source, Via};
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::link::leaf_end::{LeafEnd, LeafRole};
+use bytes::Bytes;
+use myelin_wire::encode;
+use myelin_wire::message_trace;
+use myelin_wire::peer::parser::{QueueNames, Routed};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl<'a> Publisher<'a> {
+    /// Way by which what it publishes has come.
+    #[inline(always)]
+    pub(super) fn via(&self) -> Via {
+        match self.source {
+            Source::Here => Via::Here,
+            Source::Route { .. } => Via::Route,
+            Source::Leaf { role: LeafRole::Hub, .. } => Via::Leaf,
+            Source::Leaf { role: LeafRole::Spoke, .. } => Via::Hub,
+        }
+    }
+
+    /// Queue groups that another server of the cluster has chosen, if the message comes from one.
+    #[inline(always)]
+    pub(super) fn routed(&self) -> Option<&'a QueueNames<'a>> {
+        match self.source {
+            Source::Route { queues, .. } => Some(queues),
+            Source::Here | Source::Leaf { .. } => None,
+        }
+    }
+
+    /// Cluster of the leaf node from which the message has come here; empty where it has not.
+    #[inline(always)]
+    pub(super) fn leaf_origin(&self) -> &'a [u8] {
+        match self.source {
+            Source::Leaf { origin, .. } => origin,
+            Source::Here | Source::Route { .. } => &[],
+        }
+    }
+
+    /// Whether a member here of a queue group may get it: of what leaf nodes and hubs send, only if
+    /// the group was chosen there. Compat: of what goes under another subject here nobody could
+    /// choose.
+    #[inline(always)]
+    pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
+        match self.source {
+            Source::Leaf { queues, .. } => queues.contains(queue) || !self.is_mapped && queues.is_empty(),
+            Source::Here | Source::Route { .. } => true,
+        }
+    }
+
+    /// Writes the head of a frame for a link from the one that a route has, and answers whether it
+    /// names the cluster of the leaf node.
+    pub(super) fn write_head(&self, head: &mut Vec<u8>, cached: &[u8], has_headers: bool) -> bool {
+        let origin = self.leaf_origin();
+        let is_of_leaf = cached[0] == b'R' && !origin.is_empty();
+        if is_of_leaf {
+            // Compat: a route hears of what cluster the leaf node is, and always of headers.
+            head.extend_from_slice(b"LMSG ");
+            head.extend_from_slice(origin);
+            head.extend_from_slice(&cached[4..]);
+        } else {
+            head.push(if has_headers { b'H' } else { cached[0] });
+            head.extend_from_slice(&cached[1..]);
+        }
+        is_of_leaf
+    }
+
+    /// Whether a message would go back to where it came from: over its link, or to leaf nodes of
+    /// its cluster.
+    #[inline(always)]
+    pub(super) fn comes_from(&self, conn: &Arc<Conn>) -> bool {
+        let (Source::Route { origin, .. } | Source::Leaf { origin, .. }) = self.source else {
+            return false;
+        };
+        Arc::ptr_eq(conn, self.conn)
+            || !origin.is_empty() && conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == origin)
+    }
+}
+
+impl Shard {
+    /// Routes one message that has come over the link `conn` with a leaf node or a hub.
+    #[inline(never)]
+    pub(crate) fn publish_leaf(
+        &mut self,
+        (conn, leaf): (&Arc<Conn>, &LeafEnd),
+        account: &Arc<Account>,
+        (routed, backing): (&Routed<'_>, Option<&Bytes>),
+        buffers: &mut RoutedBuffers,
+        now: Instant,
+    ) {
+        let (to, subject, reply) = addressed(routed);
+        let is_as_it_came = !routed.tail.is_empty() && reply.len() == routed.reply.len();
+        let tail = if is_as_it_came {
+            routed.tail
+        } else {
+            buffers.tail.clear();
+            encode::tail(&mut buffers.tail, reply, routed.digits.0, routed.digits.1, routed.body);
+            &buffers.tail
+        };
+        let is_shared = is_as_it_came && tail.len() >= super::routed::SHARE_TAIL;
+        let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
+        let (queues, origin) = (&routed.queues, leaf.cluster.as_bytes());
+        let from = Publisher {
+            logs_protocol: buffers.logs_protocol,
+            source: Source::Leaf { role: leaf.role, queues, origin },
+            is_mapped: true,
+            ..Publisher::internal(conn, account, now)
+        };
+        let message = Message {
+            to,
+            subject,
+            reply,
+            header_len: routed.header_len as usize,
+            body: routed.body,
+            tail,
+            shared_tail: shared_tail.as_ref(),
+        };
+        let headers = &message.body[..message.header_len];
+        if !headers.is_empty() && message_trace::may_ask(headers) {
+            return self.publish_routed_traced(from, message);
+        }
+        let _ = self.publish_onward(from, message);
+    }
+}

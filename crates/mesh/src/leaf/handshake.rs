@@ -1,0 +1,301 @@
+//! The handshake of a link that was accepted: INFO, CONNECT, credentials to an account.
+
+use super::LeafEntry;
+use super::config::version_numbers;
+use super::session::{LeafPhase, LeafSession, LeafStep, Step};
+use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
+use myelin_broker::{LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
+use myelin_wire::error::CloseReason;
+use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
+use myelin_wire::peer::leaf::LeafConnect;
+use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Subjects of JetStream that cross no link of an account: each side has its own.
+const JETSTREAM: [&str; 3] = ["$JS.API.>", "$KV.>", "$OBJ.>"];
+/// Subjects of JetStream that cross no link of the system account beside those.
+const JETSTREAM_OF_SYSTEM: [&str; 2] = ["$JSC.>", "$NRG.>"];
+
+/// Subjects of JetStream that a link must not carry.
+pub(super) fn denied_by_default(is_system: bool) -> Vec<String> {
+    let more = if is_system { &JETSTREAM_OF_SYSTEM[..] } else { &[] };
+    more.iter().chain(&JETSTREAM).map(|subject| (*subject).to_owned()).collect()
+}
+
+/// Checks the name of the other side's cluster; says what is wrong with it.
+pub(super) fn check_cluster(name: &str) -> Result<(), &'static str> {
+    match name {
+        _ if name.contains(' ') => Err("cluster name cannot contain spaces"),
+        NO_ORIGIN => Err("cluster name is reserved"),
+        _ => Ok(()),
+    }
+}
+
+impl LeafSession {
+    /// Says what is to be said first: who has dialled waits.
+    pub(super) fn begin(&mut self, now: Instant) {
+        let config = self.nodes().config();
+        let Some(dial) = &self.dial else {
+            self.timers.greeted(Some(config.auth_timeout), now);
+            self.log(Level::Info, format_args!("Leafnode connection created "));
+            self.nonce = self.link.nonce();
+            return self.say_first_info();
+        };
+        let account = &dial.remote.config.account;
+        self.log(Level::Info, format_args!("Leafnode connection created for account: {account} "));
+        self.timers.greeted(Some(dial.remote.config.first_info_timeout), now);
+    }
+
+    /// INFO with a nonce: again when the link has begun to be compressed.
+    pub(super) fn say_first_info(&self) {
+        let info = PeerInfo {
+            client_id: self.link.conn().cid(),
+            nonce: self.nonce.clone(),
+            compression: self.compression_name().to_owned(),
+            ..self.nodes().info(self.own_cluster_as_hub())
+        };
+        self.say(&info.line());
+    }
+
+    /// Compat: a hub that is no cluster's says no name, even if it is a leaf node of others.
+    fn own_cluster_as_hub(&self) -> String {
+        self.own_cluster()
+    }
+
+    /// INFO of the server that has dialled, which only says how it compresses.
+    pub(super) fn info_of_dialler(&mut self, json: &[u8], now: Instant) -> Result<(), CloseReason> {
+        let info = self.parse_info(json)?;
+        if self.has_agreed() {
+            if info.connect_info || !info.remote_account.is_empty() {
+                self.say(b"-ERR 'Authorization Violation'\r\n");
+                return Err(CloseReason::ProtocolViolation);
+            }
+            return Ok(());
+        }
+        if self.negotiates(&info, now)? {
+            let timeout = self.nodes().config().auth_timeout;
+            self.timers.greeted(Some(timeout), now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn parse_info(&self, json: &[u8]) -> Result<PeerInfo, CloseReason> {
+        PeerInfo::parse(json).map_err(|error| {
+            self.log(Level::Error, format_args!("Error reading INFO: {error}"));
+            CloseReason::ProtocolViolation
+        })
+    }
+
+    /// CONNECT of a leaf node.
+    pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
+        let connect = LeafConnect::parse(json).map_err(|error| {
+            self.log(Level::Error, format_args!("Error reading CONNECT: {error}"));
+            CloseReason::ProtocolViolation
+        })?;
+        let own = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let credentials = Credentials {
+            user: own(&connect.user),
+            pass: own(&connect.pass).map(Secret::new),
+            token: own(&connect.auth_token).map(Secret::new),
+            jwt: own(&connect.jwt).map(Secret::new),
+            nkey: own(&connect.nkey),
+            sig: own(&connect.sig),
+            proxy_signature: own(&connect.proxy_sig),
+            certificate: self.certificate.clone(),
+        };
+        let auth = self.nodes().config().auth.clone();
+        let elapsed = now.saturating_duration_since(self.timers.opened());
+        let login =
+            LeafLogin::new(self.broker(), self.link.conn(), auth, (credentials, self.nonce.clone()), elapsed);
+        if login.is_slow() {
+            self.state = LeafPhase::Checking(Box::new(connect));
+            self.timers.named();
+            return Ok(LeafStep::Check(Box::new(login)));
+        }
+        let outcome = login.run();
+        self.logged_in(shard, &connect, outcome, now)?;
+        Ok(LeafStep::On)
+    }
+
+    /// The credentials of a leaf node were checked.
+    pub(super) fn logged_in(
+        &mut self,
+        shard: &mut Shard,
+        connect: &LeafConnect,
+        outcome: Result<Identity, Reject>,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        let identity = outcome.map_err(|reject| {
+            if reject.is_reported() {
+                self.log(Level::Debug, format_args!("{reject}"));
+            }
+            self.deny_login(connect)
+        })?;
+        let Some(account) = self.broker().account(&self.account_of(&identity)) else {
+            return Err(self.deny_login(connect));
+        };
+        self.known().update(|facts| facts.account = account.name().to_owned());
+        self.check_connect(connect)?;
+        let is_new = account.enter_as_leaf_node();
+        if !is_new {
+            self.fail(format_args!("maximum account active connections exceeded"));
+            return Err(CloseReason::MaximumAccountConnections);
+        }
+        self.is_counted = true;
+        self.note(connect, account.name(), &identity);
+        self.link.meet(&connect.name, connect.protocol >= TRACING_PROTOCOL);
+        self.expiry = self.link.expiry(&identity, now, self.timers.opened());
+        let role = self.role();
+        let mut not_sent = denied_by_default(account.is_system());
+        let not_taken = not_sent.clone();
+        not_sent.extend(connect.deny_pub.iter().cloned());
+        let permissions = self.permissions_for(identity.permissions.clone(), not_sent, not_taken)?;
+        match self.nodes().enter(self.known()) {
+            LeafEntry::Stopping => return Err(CloseReason::ServerShutdown),
+            LeafEntry::Replaced => {
+                self.log(Level::Warn, format_args!("Replacing connection from same server"));
+            }
+            LeafEntry::New => {}
+        }
+        self.log_domains(account.is_system());
+        self.say_permissions(identity.permissions.as_ref());
+        let terms = LeafTerms {
+            role,
+            is_isolated: self.known().facts().is_isolated,
+            cluster: connect.cluster.clone(),
+            permissions,
+        };
+        let headers = self.nodes().config().headers && connect.headers;
+        self.announcing = Some(self.link.begin_leaf(&account, terms, headers));
+        self.is_ready_now(now);
+        shard.flush_link(self.link.conn());
+        Ok(())
+    }
+
+    /// Notes what a leaf node has said of itself.
+    fn note(&self, connect: &LeafConnect, account: &str, identity: &Identity) {
+        self.known().update(|facts| {
+            facts.name.clone_from(&connect.name);
+            facts.cluster.clone_from(&connect.cluster);
+            facts.domain.clone_from(&connect.domain);
+            facts.account = account.to_owned();
+            facts.remote_account.clone_from(&connect.remote_account);
+            facts.is_spoke = connect.is_hub;
+            facts.is_isolated |= connect.isolate;
+            facts.proxy = identity.proxy.as_ref().map(|key| key.to_string());
+            if facts.compression.is_empty() {
+                let mode =
+                    if connect.compress_mode.is_empty() { "not supported" } else { &connect.compress_mode };
+                mode.clone_into(&mut facts.compression);
+            }
+        });
+    }
+
+    /// Where nobody has to log in, leaf nodes may have an account of their own.
+    fn account_of(&self, identity: &Identity) -> String {
+        let config = self.nodes().config();
+        let is_open = config.auth.is_none() && matches!(self.broker().auth().method, Method::Open);
+        let default = config.default_account.clone().filter(|_| is_open);
+        default.unwrap_or_else(|| identity.account.as_str().to_owned())
+    }
+
+    fn deny_login(&self, connect: &LeafConnect) -> CloseReason {
+        let named = [("User", &connect.user), ("Nkey", &connect.nkey)];
+        match named.iter().find(|(_, name)| !name.is_empty()) {
+            Some((what, name)) => {
+                self.log(Level::Error, format_args!("authentication error - {what} {name:?}"));
+            }
+            None => self.log(Level::Error, format_args!("authentication error")),
+        }
+        self.say(b"-ERR 'Authorization Violation'\r\n");
+        CloseReason::AuthenticationFailure
+    }
+
+    /// Whether what a leaf node says of itself can be.
+    fn check_connect(&self, connect: &LeafConnect) -> Result<(), CloseReason> {
+        if !connect.lang.is_empty() {
+            self.fail(format_args!("attempted to connect to leaf node port"));
+            return Err(CloseReason::WrongPort);
+        }
+        if let Err(text) = check_cluster(&connect.cluster) {
+            self.fail(format_args!("{text}"));
+            return Err(CloseReason::ProtocolViolation);
+        }
+        let own = self.own_cluster();
+        if !own.is_empty() && own == connect.cluster {
+            self.fail(format_args!("remote leafnode has same cluster name"));
+            return Err(CloseReason::ClusterNamesIdentical);
+        }
+        if !connect.gateway.is_empty() {
+            let name = &connect.gateway;
+            self.fail(format_args!("Rejecting connection from gateway {name:?} on the leafnode port"));
+            return Err(CloseReason::WrongGateway);
+        }
+        let oldest = self.nodes().config().min_version;
+        if let Some(oldest) = oldest
+            && version_numbers(&connect.version).is_none_or(|version| version < oldest)
+        {
+            let [major, minor, patch] = oldest;
+            // Compat: INFO comes first, so that the other side knows what the error is about.
+            self.say_permissions(None);
+            let text = format_args!("\"{major}.{minor}.{patch}\"");
+            self.fail(format_args!("connection rejected since minimum version required is {text}"));
+            return Err(CloseReason::MinimumVersionRequired);
+        }
+        Ok(())
+    }
+
+    /// Answers CONNECT: what may cross the link.
+    fn say_permissions(&self, permissions: Option<&Arc<Permissions>>) {
+        let (account, is_system) = {
+            let name = self.known().facts().account;
+            let system = self.broker().account(&name).is_some_and(|account| account.is_system());
+            (name, system)
+        };
+        let filter = |rules: SubjectRules| {
+            let list = |list: Vec<String>| (!list.is_empty()).then_some(list);
+            let filter = SubjectFilter { allow: list(rules.allow), deny: list(rules.deny) };
+            (filter != SubjectFilter::default()).then_some(filter)
+        };
+        let info = PeerInfo {
+            client_id: self.link.conn().cid(),
+            connect_info: true,
+            remote_account: account,
+            acc_is_sys: is_system,
+            import: permissions.and_then(|permissions| filter(permissions.subscribe_rules())),
+            export: permissions.and_then(|permissions| filter(permissions.publish_rules())),
+            ..self.nodes().info(self.own_cluster_as_hub())
+        };
+        self.say(&info.line());
+    }
+
+    /// Says how the domains of JetStream are to each other.
+    pub(super) fn log_domains(&self, is_system: bool) {
+        let facts = self.known().facts();
+        let own = self.broker().info().domain;
+        if is_system {
+            let cluster =
+                if facts.cluster.is_empty() { String::new() } else { format!("/{}", facts.cluster) };
+            self.log(Level::Info, format_args!("System account connected from {}{cluster}", facts.name));
+            self.log(Level::Info, format_args!("JetStream not extended, domains differ"));
+        } else {
+            let domains = format_args!("local {own:?}, remote {:?}", facts.domain);
+            self.log(Level::Info, format_args!("JetStream using domains: {domains}"));
+        }
+    }
+
+    /// Part of this server, as permissions have it.
+    pub(super) fn permissions_for(
+        &self,
+        granted: Option<Arc<Permissions>>,
+        not_sent: Vec<String>,
+        not_taken: Vec<String>,
+    ) -> Result<LeafPermissions, CloseReason> {
+        let role: LeafRole = self.role();
+        LeafPermissions::new(role, granted, not_sent, not_taken).map_err(|error| {
+            self.log(Level::Error, format_args!("{error}"));
+            CloseReason::ProtocolViolation
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! Dialling hubs: attempt after attempt, at one address after the other.
+
+use crate::listener;
+use crate::logging::Logger;
+use crate::os_error;
+use crate::shard::{LinkWith, Mail, Mailbox, NewLink};
+use crate::supervise::{self, SupervisedPart};
+use myelin_auth::KeyPair;
+use myelin_conf::options::Options;
+use myelin_mesh::leaf::LeafNodes;
+use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafSigner, LeafUrl};
+use myelin_mesh::leaf::session::{LeafDial, LeafSide};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+/// Dials hubs on the control runtime.
+pub(super) struct Dialler {
+    nodes: OnceLock<Weak<LeafNodes>>,
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+    control: Handle,
+    reconnect: Duration,
+    /// One of so many failed attempts is an error in the log: the first time, and later.
+    reports: [u32; 2],
+}
+
+impl Dialler {
+    pub(super) fn new(mailboxes: &[Mailbox], log: &Arc<Logger>, control: &Handle, options: &Options) -> Self {
+        let logging = &options.logging;
+        Self {
+            nodes: OnceLock::new(),
+            mailboxes: mailboxes.to_vec(),
+            log: Arc::clone(log),
+            control: control.clone(),
+            reconnect: options.leaf_nodes.reconnect,
+            reports: [logging.connect_error_reports, logging.reconnect_error_reports],
+        }
+    }
+
+    /// From now on it dials for these.
+    pub(super) fn begin(&self, nodes: &Arc<LeafNodes>) {
+        let _ = self.nodes.set(Arc::downgrade(nodes));
+    }
+
+    /// Dials a hub until it answers or is removed.
+    pub(super) fn dial(self: &Arc<Self>, remote: Arc<LeafRemote>, is_first: bool) {
+        let dialler = Arc::clone(self);
+        supervise::spawn_guarding_on(&self.control, async move {
+            supervise::persist(SupervisedPart::Dial, || dialler.run(Arc::clone(&remote), is_first)).await;
+        });
+    }
+
+    fn nodes(&self, remote: &LeafRemote) -> Option<Arc<LeafNodes>> {
+        let nodes = self.nodes.get()?.upgrade()?;
+        (!nodes.is_stopping() && !remote.is_removed()).then_some(nodes)
+    }
+
+    async fn run(&self, remote: Arc<LeafRemote>, is_first: bool) {
+        if !is_first {
+            tokio::time::sleep(self.reconnect).await;
+        }
+        tokio::time::sleep(remote.take_delay()).await;
+        let mut attempts = 0_u32;
+        while let Some(nodes) = self.nodes(&remote) {
+            let Some(url) = remote.next_url() else { return };
+            match self.attempt(&remote, &url).await {
+                Ok((stream, peer)) => return self.hand_over(nodes, (stream, peer), &remote, url).await,
+                Err(error) => {
+                    drop(nodes);
+                    attempts += 1;
+                    self.report(is_first, attempts, &url, &error);
+                }
+            }
+            // Compat: between once and twice the wait.
+            let part = RandomState::new().hash_one(attempts) as f64 / u64::MAX as f64;
+            tokio::time::sleep(self.reconnect.mul_f64(1.0 + part)).await;
+        }
+    }
+
+    fn report(&self, is_first: bool, attempts: u32, url: &LeafUrl, error: &str) {
+        let one_of = self.reports[usize::from(!is_first)];
+        let what = format_args!("{:?} (attempt {attempts}): {error}", url.address());
+        let line = format_args!("Error trying to connect as leafnode to remote server {what}");
+        if attempts == 1 || attempts.is_multiple_of(one_of.max(1)) {
+            self.log.error(line);
+        } else {
+            self.log.debug(line);
+        }
+    }
+
+    /// One attempt, at one of the addresses of a name.
+    async fn attempt(&self, remote: &LeafRemote, url: &LeafUrl) -> Result<(TcpStream, SocketAddr), String> {
+        let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+        let found = found.map_err(|error| format!("lookup {}: {}", url.host, os_error::words(&error)))?;
+        let all: Vec<_> = found.collect();
+        let address = all.get(RandomState::new().hash_one(url.port) as usize % all.len().max(1));
+        let address = *address.ok_or_else(|| format!("lookup {}: no such host", url.host))?;
+        let shown = url.address();
+        let by = if shown == address.to_string() { String::new() } else { format!(" ({address})") };
+        self.log.debug(format_args!("Trying to connect as leafnode to remote server on {shown:?}{by}"));
+        let failed = |error: &io::Error| format!("dial tcp {address}: connect: {}", os_error::words(error));
+        match tokio::time::timeout(remote.config.dial_timeout, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => Ok((stream, address)),
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(_) => Err(format!("dial tcp {address}: i/o timeout")),
+        }
+    }
+
+    async fn hand_over(
+        &self,
+        nodes: Arc<LeafNodes>,
+        (stream, peer): (TcpStream, SocketAddr),
+        remote: &Arc<LeafRemote>,
+        url: LeafUrl,
+    ) {
+        let signer = match signer(&remote.config.key, &self.control).await {
+            Ok(signer) => signer.map(Arc::new),
+            Err(error) => {
+                self.log.error(error);
+                // Nobody else dials it again.
+                tokio::time::sleep(self.reconnect).await;
+                nodes.try_again(Arc::clone(remote));
+                return;
+            }
+        };
+        match stream.into_std() {
+            Ok(stream) => {
+                let dial = LeafDial { remote: Arc::clone(remote), url, signer };
+                let with = LinkWith::LeafNode(nodes, LeafSide::Dialled(dial));
+                let new = NewLink { stream, peer, with, security: None };
+                listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
+            }
+            Err(error) => self.log.error(format_args!("leafnode socket: {}", os_error::words(&error))),
+        }
+    }
+}
+
+/// The key by which a hub lets this server in, as it is now.
+async fn signer(key: &LeafKey, control: &Handle) -> Result<Option<LeafSigner>, String> {
+    let of_seed = |seed: &str, jwt: String| {
+        let pair = KeyPair::from_seed(seed.trim()).ok_or("Credentials file has malformed seed")?;
+        Ok(Some(LeafSigner { jwt, pair }))
+    };
+    match key {
+        LeafKey::None => Ok(None),
+        LeafKey::Seed(seed) => of_seed(seed.text().unwrap_or_default(), String::new()),
+        LeafKey::File(path) => {
+            let path = expand(path);
+            let reading = path.clone();
+            let reading = supervise::blocking_on(control, SupervisedPart::Dial, move || {
+                std::fs::read_to_string(reading)
+            });
+            let text = reading.await.ok().flatten().ok_or("Credentials file was not read")?;
+            let text =
+                text.map_err(|error| format!("open {}: {}", path.display(), os_error::words(&error)))?;
+            let mut parts = decorated(&text).into_iter();
+            let (Some(jwt), Some(seed)) = (parts.next(), parts.next()) else {
+                return Err("Credentials file malformed".to_owned());
+            };
+            of_seed(seed, jwt.to_owned())
+        }
+    }
+}
+
+/// Texts between lines of dashes.
+fn decorated(text: &str) -> Vec<&str> {
+    let is_rule = |line: &str| line.trim().starts_with("---") && line.trim().ends_with("---");
+    let lines: Vec<_> = text.lines().collect();
+    let inside = lines.windows(3).filter(|three| is_rule(three[0]) && is_rule(three[2]));
+    inside.map(|three| three[1].trim()).filter(|line| !line.is_empty()).collect()
+}
+
+/// A path that may begin with `~` and hold `$VARIABLES`.
+fn expand(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    let mut parts = text.splitn(2, "~/");
+    let home = match (parts.next(), parts.next()) {
+        (Some(""), Some(rest)) => {
+            std::env::var("HOME").map_or_else(|_| text.to_string(), |home| format!("{home}/{rest}"))
+        }
+        _ => text.to_string(),
+    };
+    let named = |part: &str| match part.strip_prefix('$') {
+        Some(name) => std::env::var(name).unwrap_or_default(),
+        None => part.to_owned(),
+    };
+    home.split('/').map(named).collect::<Vec<_>>().join("/").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decorated;
+
+    #[test]
+    fn a_file_of_credentials_has_a_token_and_a_seed() {
+        let text = "-----BEGIN NATS USER JWT-----\neyJ0\n------END NATS USER JWT------\n\n\
+                    ************************* IMPORTANT *************************\nkeep it\n\n\
+                    -----BEGIN USER NKEY SEED-----\r\nSUAB\r\n------END USER NKEY SEED------\r\n";
+        assert_eq!(decorated(text), ["eyJ0", "SUAB"]);
+        assert!(decorated("nothing\n---\n").is_empty());
+    }
+}

@@ -1,0 +1,133 @@
+//! Leaf nodes: the listener for them, and dialling the hubs of which this server is one.
+//!
+//! Logins, and what a link is for, are decided in `mesh/src/leaf`; a link is served by a shard
+//! (`shard/link.rs`), as that of a route. All of this is done on the control runtime.
+
+mod dial;
+mod options;
+
+use crate::listener::{self, Acceptor};
+use crate::logging::Logger;
+use crate::monitoring::Monitor;
+use crate::os_error;
+use crate::shard::{LinkWith, Mail, Mailbox, NewLink};
+use crate::supervise::{self, SupervisedPart};
+use dial::Dialler;
+use myelin_broker::Broker;
+use myelin_conf::options::Options;
+use myelin_mesh::leaf::remote::LeafRemote;
+use myelin_mesh::leaf::session::LeafSide;
+use myelin_mesh::leaf::{LeafHost, LeafNodes};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+pub(crate) use options::{check, is_wanted};
+
+/// Leaf nodes and hubs of a running server.
+pub(crate) struct RunningLeafNodes {
+    pub(crate) nodes: Arc<LeafNodes>,
+    /// Where leaf nodes are accepted.
+    pub(crate) address: Option<SocketAddr>,
+    remotes: Vec<Arc<LeafRemote>>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// Parts of the server that leaf nodes need.
+type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+
+/// Starts what the options have of leaf nodes and hubs, and shows it.
+///
+/// # Errors
+/// When the port cannot be had, or an option makes no sense.
+pub(crate) fn start(
+    options: &Options,
+    parts: LeafParts<'_>,
+    monitor: &Monitor,
+) -> Result<Option<RunningLeafNodes>, String> {
+    if !is_wanted(options) {
+        return Ok(None);
+    }
+    let running = RunningLeafNodes::start(options, parts)?;
+    monitor.set_leaf_nodes(Arc::clone(&running.nodes));
+    Ok(Some(running))
+}
+
+impl RunningLeafNodes {
+    fn start(options: &Options, parts: LeafParts<'_>) -> Result<Self, String> {
+        let (broker, mailboxes, log, control) = parts;
+        let listener = listen(options, log)?;
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose();
+        let address = address.map_err(|error| format!("no address for leaf nodes: {error}"))?;
+        let config = options::config(options, broker, address.map(|address| address.port()))?;
+        let remotes = options::remotes(options, &config)?;
+        let dialler = Arc::new(Dialler::new(mailboxes, log, control, options));
+        let host = Arc::new(LeafNodeHost { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
+        let nodes = LeafNodes::new(config, host);
+        dialler.begin(&nodes);
+        let accepting = listener.map(|listener| {
+            let acceptor = Acceptor::new(listener, Arc::clone(log));
+            let accepting = accept(acceptor, Arc::clone(&nodes), mailboxes.to_vec(), Arc::clone(log));
+            supervise::spawn_guarding(accepting)
+        });
+        remotes.iter().for_each(|remote| dialler.dial(Arc::clone(remote), true));
+        Ok(Self { nodes, address, remotes, accepting })
+    }
+
+    /// No link is accepted or dialled any more.
+    pub(crate) fn stop(&self) {
+        self.nodes.stop();
+        self.remotes.iter().for_each(|remote| remote.remove());
+        self.accepting.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn listen(options: &Options, log: &Logger) -> Result<Option<TcpListener>, String> {
+    let leaf_nodes = &options.leaf_nodes;
+    let Some(port) = leaf_nodes.listener.port else { return Ok(None) };
+    let (host, port) = (&leaf_nodes.listener.host, port.to_bind());
+    let listener = listener::bind(host, port).map_err(|error| {
+        let reason = os_error::listening(host, port, &error);
+        format!("Error listening on leafnode port: {port} - {reason}")
+    })?;
+    let bound = listener.local_addr().map_err(|error| format!("no address for leaf nodes: {error}"))?;
+    let shown = os_error::with_port(host, bound.port());
+    log.info(format_args!("Listening for leafnode connections on {shown}"));
+    Ok(Some(listener))
+}
+
+/// Accepts leaf nodes until it is dropped, each on the shard with the fewest connections.
+async fn accept(acceptor: Acceptor, nodes: Arc<LeafNodes>, mailboxes: Vec<Mailbox>, log: Arc<Logger>) {
+    let accepting = || async {
+        loop {
+            let (stream, peer) = acceptor.next().await;
+            match stream.into_std() {
+                Ok(stream) => {
+                    let with = LinkWith::LeafNode(Arc::clone(&nodes), LeafSide::Accepted);
+                    let new = NewLink { stream, peer, with, security: None };
+                    listener::place(&mailboxes, Mail::Link(Box::new(new)));
+                }
+                Err(error) => log.error(format_args!("Leafnode Accept error: {}", os_error::words(&error))),
+            }
+        }
+    };
+    supervise::persist(SupervisedPart::Accept, accepting).await;
+}
+
+/// Services for leaf nodes: dialling, and events of accounts.
+struct LeafNodeHost {
+    broker: Arc<Broker>,
+    dialler: Arc<Dialler>,
+}
+
+impl LeafHost for LeafNodeHost {
+    fn dial_again(&self, remote: Arc<LeafRemote>) {
+        self.dialler.dial(remote, false);
+    }
+
+    fn count_changed(&self, account: &str) {
+        self.broker.leaf_nodes_changed(account);
+    }
+}

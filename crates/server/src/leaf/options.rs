@@ -1,0 +1,227 @@
+//! From options to the configuration of leaf nodes and hubs.
+
+use crate::cluster::compression_of;
+use crate::cluster::own_urls;
+use crate::tls::LINK_TIMEOUT as TLS_TIMEOUT;
+use myelin_auth::{
+    AccountName, AuthConfig, ConnectionTypes, Method, NkeyUser, Secret, StoredSecret, User, Users,
+};
+use myelin_broker::Broker;
+use myelin_conf::options::{
+    LeafCredentials, LeafNodeOptions, LeafRemoteOptions, LinkCompression, Options, TlsOptions,
+};
+use myelin_mesh::leaf::config::{LeafCompression, LeafConfig};
+use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl};
+use myelin_wire::peer::PEER_PROTOCOL;
+use myelin_wire::peer::info::PeerInfo;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for a leaf node to log in, where nothing is configured.
+const AUTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether there are leaf nodes or hubs.
+pub(crate) fn is_wanted(options: &Options) -> bool {
+    options.leaf_nodes.listener.port.is_some() || !options.leaf_nodes.remotes.is_empty()
+}
+
+/// Checks for what leaf nodes need and this version does not have.
+///
+/// # Errors
+/// Names it.
+pub(crate) fn check(options: &Options) -> Result<(), String> {
+    let leaf_nodes = &options.leaf_nodes;
+    let lacks = |what: &str| Err(format!("{what}, which this version of Myelin does not have"));
+    if leaf_nodes.remotes.iter().any(|remote| remote.urls.iter().any(myelin_conf::Url::is_web_socket)) {
+        return lacks("a remote of \"leafnodes\" with ws:// or wss:// needs leaf nodes over WebSocket");
+    }
+    // An empty block, which the table of options lets pass, means TLS, too.
+    let wants_tls = leaf_nodes.tls.is_some()
+        || leaf_nodes.remotes.iter().any(|remote| {
+            remote.tls.is_some() || remote.urls.iter().any(|url| url.reveal().starts_with("tls://"))
+        });
+    if wants_tls {
+        return lacks("\"leafnodes\" with tls{} or tls:// needs TLS for leaf nodes");
+    }
+    let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
+    if leaf_nodes.listener.port.is_some() && asks {
+        return lacks(
+            "\"leafnodes\" without users of its own beside \"auth_callout\" needs callouts for leaf nodes",
+        );
+    }
+    Ok(())
+}
+
+/// Configuration of leaf nodes; `port`: where they are accepted.
+pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> Result<LeafConfig, String> {
+    let leaf_nodes = &options.leaf_nodes;
+    let info = broker.info();
+    let is_alone = options.cluster.listener.port.is_none() && options.cluster.name.is_none();
+    let own_name = !leaf_nodes.remotes.is_empty() && is_alone;
+    Ok(LeafConfig {
+        info: port.map_or_else(|| Ok(PeerInfo::default()), |port| peer_info(options, broker, port))?,
+        name: info.server_name.clone(),
+        id: info.server_id,
+        // Compat: other servers know a leaf node that is no cluster's by its own name.
+        cluster: if own_name { info.server_name } else { String::new() },
+        auth: own_auth(leaf_nodes).map(Arc::new),
+        default_account: leaf_nodes.authorization.account.clone(),
+        compression: compression(leaf_nodes.compression()?),
+        min_version: leaf_nodes.min_version,
+        is_isolated: leaf_nodes.isolate_leafnode_interest,
+        auth_timeout: auth_timeout(leaf_nodes),
+        ping_interval: options.limits.ping_interval,
+        ping_max: options.limits.ping_max,
+        max_payload: options.limits.max_payload,
+        headers: info.headers,
+        reconnect: leaf_nodes.reconnect,
+    })
+}
+
+/// Time for a leaf node to log in. Compat: with TLS a second more than the handshake may take.
+pub(crate) fn auth_timeout(leaf_nodes: &LeafNodeOptions) -> Duration {
+    let of_tls = |tls: &TlsOptions| tls.timeout.unwrap_or(TLS_TIMEOUT) + Duration::from_secs(1);
+    let default = leaf_nodes.tls.as_ref().map_or(AUTH_TIMEOUT, of_tls);
+    leaf_nodes.authorization.timeout.unwrap_or(default)
+}
+
+/// INFO as it is for every leaf node.
+fn peer_info(options: &Options, broker: &Broker, port: u16) -> Result<PeerInfo, String> {
+    let (leaf_nodes, info) = (&options.leaf_nodes, broker.info());
+    let (host, said_port) = match &leaf_nodes.advertise {
+        None => (leaf_nodes.listener.host.clone(), port),
+        Some(text) => myelin_conf::advertised(text, port).map_err(|error| {
+            format!("Error setting leafnode INFO with LeafNode.Advertise value of {text}, err={error}")
+        })?,
+    };
+    let urls = own_urls::of(&host, said_port);
+    let url = urls.first().cloned().unwrap_or_default();
+    Ok(PeerInfo {
+        id: info.server_id,
+        name: info.server_name,
+        version: info.version,
+        proto: PEER_PROTOCOL,
+        go: info.go,
+        host,
+        port: i32::from(said_port),
+        headers: info.headers,
+        auth_required: true,
+        tls_required: leaf_nodes.tls.is_some(),
+        tls_verify: leaf_nodes.tls.as_ref().is_some_and(|tls| tls.verify),
+        max_payload: i64::from(info.max_payload),
+        jetstream: info.jetstream,
+        ip: url.clone(),
+        domain: info.domain,
+        api_lvl: info.api_lvl,
+        info_on_connect: true,
+        leafnode_urls: if leaf_nodes.no_advertise { Vec::new() } else { vec![url] },
+        ..PeerInfo::default()
+    })
+}
+
+fn compression(from: LinkCompression) -> LeafCompression {
+    let (mode, thresholds) = compression_of(from);
+    LeafCompression { mode, thresholds }
+}
+
+/// Users of leaf nodes that are not those of clients.
+fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
+    let from = &leaf_nodes.authorization;
+    let account = |name: &Option<String>| name.as_deref().map_or_else(AccountName::global, AccountName::new);
+    let user = |name: &str, password: StoredSecret, of: &Option<String>, proxy_required: bool| User {
+        name: name.to_owned(),
+        password,
+        account: account(of),
+        permissions: None,
+        connection_types: ConnectionTypes::default(),
+        proxy_required,
+    };
+    let secret = |secret: &myelin_conf::Secret| StoredSecret::parse(secret.reveal());
+    let users = if let Some(name) = &from.user {
+        let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
+        Users::new(vec![user(name, password, &from.account, from.proxy_required)])
+    } else if let Some(nkey) = &from.nkey {
+        let key = NkeyUser {
+            nkey: nkey.clone(),
+            account: account(&from.account),
+            permissions: None,
+            connection_types: ConnectionTypes::default(),
+            proxy_required: from.proxy_required,
+        };
+        Users::new(Vec::new()).with_nkeys(vec![key])
+    } else if !from.users.is_empty() {
+        let all = from.users.iter().map(|one| {
+            let needs_proxy = one.proxy_required || from.proxy_required;
+            user(&one.name, secret(&one.password), &one.account, needs_proxy)
+        });
+        Users::new(all.collect::<Vec<_>>())
+    } else {
+        return None;
+    };
+    Some(AuthConfig::new(Method::Users(users)))
+}
+
+/// Hubs that are to be dialled.
+pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<Arc<LeafRemote>>, String> {
+    let seeds = RandomState::new();
+    let wanted = options.leaf_nodes.remotes.iter().filter(|remote| !remote.disabled);
+    let all = wanted.enumerate().map(|(at, remote)| {
+        let remote = remote_config(remote, &options.leaf_nodes)?;
+        Ok(Arc::new(LeafRemote::new(remote, seeds.hash_one((&config.id, at)))))
+    });
+    all.collect()
+}
+
+fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<LeafRemoteConfig, String> {
+    Ok(LeafRemoteConfig {
+        urls: from.targets().iter().map(leaf_url).collect(),
+        no_randomize: from.no_randomize,
+        account: from.account.clone().unwrap_or_else(|| myelin_conf::options::GLOBAL_ACCOUNT.to_owned()),
+        key: match &from.credentials {
+            LeafCredentials::None => LeafKey::None,
+            LeafCredentials::File(path) => LeafKey::File(path.clone()),
+            LeafCredentials::Seed(seed) => LeafKey::Seed(Secret::new(seed.reveal())),
+        },
+        is_hub: from.hub,
+        deny_imports: from.deny_imports.clone(),
+        deny_exports: from.deny_exports.clone(),
+        is_isolated: from.isolate_leafnode_interest,
+        asks_isolation: from.request_isolation,
+        compression: compression(from.compression()?),
+        first_info_timeout: from.first_info_timeout,
+        dial_timeout: from.dial_timeout.unwrap_or(common.dial_timeout),
+        ignores_told: from.ignore_discovered_servers,
+    })
+}
+
+fn leaf_url(url: &myelin_conf::Url) -> LeafUrl {
+    let login =
+        url.login().map(|(user, password)| (user, password.map(|password| password.reveal().to_owned())));
+    let port = url.port().and_then(|port| port.parse().ok()).unwrap_or(0);
+    LeafUrl { host: url.host().to_owned(), port, login }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    /// Nothing that is not there is passed over: the start says what is missing.
+    #[test]
+    fn what_leaf_nodes_lack_is_named() {
+        let remote = |more: &str| format!("leafnodes {{ remotes: [{{ {more} }}] }}");
+        let cases = [
+            (remote("url: \"nats://h:1\", tls {}"), "needs TLS for leaf nodes"),
+            (remote("url: \"tls://h:1\""), "needs TLS for leaf nodes"),
+            (remote("url: \"ws://h:1\""), "needs leaf nodes over WebSocket"),
+        ];
+        let options =
+            |text: &str| myelin_conf::load_text(text.as_bytes(), &|_| None).expect("it can be read").options;
+        for (text, expected) in cases {
+            let complaint = check(&options(&text)).expect_err("it is missing");
+            assert!(complaint.contains(expected), "{text}: {complaint}");
+        }
+        assert_eq!(check(&options(&remote("url: \"nats://h:1\""))), Ok(()));
+    }
+}

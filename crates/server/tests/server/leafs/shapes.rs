@@ -1,0 +1,170 @@
+//! Shapes: chains of leaf nodes, several leaf nodes, hubs that dial, circles, clusters.
+
+use super::Site;
+use crate::eventually;
+use crate::process::Setup;
+use crate::raw::Raw;
+use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
+
+/// Messages of one client reach the other once each, both ways. `what` is a subject that nobody had
+/// before: interest that goes and comes again would be on its way twice.
+fn talk(a: &mut Raw, b: &mut Raw, what: &str) {
+    for turn in 0..2 {
+        let subject = format!("{what}.{turn}");
+        let (from, to) = if turn == 0 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
+        to.subscribe(&format!("{subject}.>"), 77);
+        to.barrier();
+        let (mut count, mut got) = (0, Vec::new());
+        eventually("interest is known", || {
+            count += 1;
+            from.publish(&format!("{subject}.{count}"), "");
+            from.barrier();
+            got.extend(to.barrier());
+            !got.is_empty()
+        });
+        from.publish(&format!("{subject}.end"), "");
+        from.barrier();
+        eventually("the last message", || {
+            got.extend(to.barrier());
+            got.iter().any(|message| message.subject.ends_with(".end"))
+        });
+        let mut subjects: Vec<_> = got.iter().map(|message| &message.subject).collect();
+        let all = subjects.len();
+        subjects.sort();
+        subjects.dedup();
+        assert_eq!(subjects.len(), all, "each message once: {got:?}");
+    }
+}
+
+const TRIPLES: [[ServerKind; 3]; 4] =
+    [[Ours, Ours, Ours], [Reference, Ours, Reference], [Ours, Reference, Ours], [Ours, Ours, Reference]];
+
+#[test]
+fn a_message_goes_through_a_chain_of_leaf_nodes() {
+    for kinds in TRIPLES {
+        let Some(top) = Site::hub(kinds[0], "TOP", "", "") else { continue };
+        let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", top.port);
+        let Some(middle) = Site::start(kinds[1], "MIDDLE", Some(free_port()), &remotes, "") else { continue };
+        let Some(bottom) = Site::leaf(kinds[2], "BOTTOM", &middle, "", "") else { continue };
+        middle.linked(2);
+        top.linked(1);
+        bottom.linked(1);
+        talk(&mut top.client(), &mut bottom.client(), "ends");
+        talk(&mut top.client(), &mut middle.client(), "upper");
+    }
+}
+
+#[test]
+fn leaf_nodes_of_one_hub_hear_each_other() {
+    for kinds in TRIPLES {
+        let Some(hub) = Site::hub(kinds[1], "HUB", "", "") else { continue };
+        let Some(one) = Site::leaf(kinds[0], "ONE", &hub, "", "") else { continue };
+        let Some(two) = Site::leaf(kinds[2], "TWO", &hub, "", "") else { continue };
+        hub.linked(2);
+        one.linked(1);
+        two.linked(1);
+        talk(&mut one.client(), &mut two.client(), "siblings");
+    }
+}
+
+#[test]
+fn a_hub_may_be_the_one_that_dials() {
+    for kinds in MIXES {
+        let Some(accepts) = Site::hub(kinds[0], "ACCEPTS", "", "") else { continue };
+        let Some(dials) = Site::leaf(kinds[1], "DIALS", &accepts, "hub: true", "") else { continue };
+        accepts.linked(1);
+        dials.linked(1);
+        assert_eq!(accepts.links()[0]["is_spoke"], true);
+        assert_eq!(dials.links()[0]["is_spoke"], false);
+        talk(&mut accepts.client(), &mut dials.client(), "turned");
+    }
+}
+
+#[test]
+fn a_circle_is_found_and_broken() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let site = |at: usize| {
+            let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", ports[1 - at]);
+            Site::start(kinds[at], &format!("S{at}"), Some(ports[at]), &remotes, "")
+        };
+        let (Some(one), Some(two)) = (site(0), site(1)) else { continue };
+        eventually("the circle is found", || {
+            let found = |site: &Site| {
+                site.server.log().contains(
+                    "Loop detected for leafnode account=\"$G\". Delaying attempt to reconnect for 30s",
+                )
+            };
+            found(&one) || found(&two)
+        });
+    }
+}
+
+#[test]
+fn a_leaf_node_comes_back_when_its_hub_does() {
+    for kinds in MIXES {
+        let port = free_port();
+        let Some(hub) = Site::start(kinds[0], "HUB", Some(port), "", "") else { continue };
+        let remotes = format!("reconnect: \"100ms\"\nremotes: [{{ url: \"nats://127.0.0.1:{port}\" }}]");
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, "") else { continue };
+        hub.linked(1);
+        drop(hub);
+        leaf.linked(0);
+        let Some(hub) = Site::start(kinds[0], "HUB", Some(port), "", "") else { continue };
+        hub.linked(1);
+        leaf.linked(1);
+        talk(&mut hub.client(), &mut leaf.client(), "again");
+    }
+}
+
+/// Two servers of a cluster, with these in their `leafnodes{}`.
+fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2]) -> Option<[Site; 2]> {
+    let routes = [free_port(), free_port()];
+    let site = |at: usize| {
+        let (own, leafs) = (routes[at], free_port());
+        // Only one of them dials: two that do may refuse each other's links for a second.
+        let dials =
+            if at == 0 { String::new() } else { format!("routes: [\"nats://127.0.0.1:{}\"]", routes[0]) };
+        let text = format!(
+            "server_name: {name}{at}\ncluster {{ name: {name}, listen: \"127.0.0.1:{own}\"\n{dials} }}\n\
+             leafnodes {{ listen: \"127.0.0.1:{leafs}\"\n{} }}",
+            inner[at]
+        );
+        let setup = Setup::default().program(&kinds[at].program()?).config(&text).flags(&["-D"]);
+        Some(Site { server: setup.start(), port: leafs })
+    };
+    let sites = [site(0)?, site(1)?];
+    for site in &sites {
+        eventually("routes", || site.server.page("/routez")["num_routes"].as_u64() == Some(4));
+    }
+    Some(sites)
+}
+
+#[test]
+fn leaf_nodes_of_a_cluster_hear_everybody_once() {
+    for kinds in TRIPLES {
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""]) else { continue };
+        let Some(edge) = Site::leaf(kinds[2], "EDGE", &one, "", "") else { continue };
+        let Some(other) = Site::leaf(kinds[2], "OTHER", &two, "", "") else { continue };
+        edge.linked(1);
+        other.linked(1);
+        talk(&mut edge.client(), &mut one.client(), "near");
+        talk(&mut edge.client(), &mut two.client(), "far");
+        talk(&mut edge.client(), &mut other.client(), "leafs");
+    }
+}
+
+#[test]
+fn a_cluster_may_be_a_leaf_node_on_each_of_its_servers() {
+    for kinds in TRIPLES {
+        let Some(hub) = Site::hub(kinds[2], "HUB", "", "") else { continue };
+        let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", hub.port);
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "EDGE", [&remotes, &remotes]) else { continue };
+        hub.linked(2);
+        one.linked(1);
+        two.linked(1);
+        talk(&mut one.client(), &mut hub.client(), "one");
+        talk(&mut two.client(), &mut hub.client(), "two");
+        talk(&mut one.client(), &mut two.client(), "cluster");
+    }
+}
