@@ -48,8 +48,9 @@ impl Image {
         self.file.len()
     }
 
-    /// The same states as entries of a log that has no image: where all of it may be missing after
-    /// a loss of power, because nobody was told of it, what is left is a torn end and no damage.
+    /// Ends it as a log that has no image, with the states as changes: where all of it may be
+    /// missing after a loss of power, because nobody was told of it, what is left is a torn end and
+    /// no damage.
     pub(super) fn end_as_changes(&mut self) -> &[u8] {
         self.header.consumers = 0;
         self.header.image_end = HEADER_BYTES as u64;

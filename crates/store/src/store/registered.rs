@@ -139,8 +139,8 @@ fn settle(
     }
 }
 
-/// Makes both copies of a stream's `meta` durable, and the first log of its consumers. Whether there
-/// are both.
+/// Makes both copies of a stream's `meta` durable, and the first log of its consumers. Whether
+/// there are both.
 fn sync_files(disk: &dyn Disk, root: &Path, register: &Register, id: StreamId) -> io::Result<bool> {
     let directory = stream_directory(root, id);
     let copies = read_copies(disk, &directory, id);
