@@ -9,8 +9,13 @@ use crate::pieces::pieces;
 use myelin_wire::encode;
 use myelin_wire::peer::parser::{Parsed, PeerError, PeerLimits, PeerOp, Routed, next, plain_message};
 
-const ROOMY: PeerLimits =
-    PeerLimits { max_line: 4096, max_payload: 1 << 20, is_dedicated: false, names_origin: true, is_leaf: false };
+const ROOMY: PeerLimits = PeerLimits {
+    max_line: 4096,
+    max_payload: 1 << 20,
+    is_dedicated: false,
+    names_origin: true,
+    is_leaf: false,
+};
 const TIGHT: PeerLimits =
     PeerLimits { max_line: 32, max_payload: 20, is_dedicated: true, names_origin: false, is_leaf: false };
 const LEAF: PeerLimits = PeerLimits { is_dedicated: true, is_leaf: true, ..ROOMY };

@@ -42,7 +42,7 @@ pub struct Broker {
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
     client_events: OnceLock<Arc<dyn ClientEvents>>,
     pub(crate) registry: Registry,
-    commons: Arc<ConnShared>,
+    conn_shared: Arc<ConnShared>,
     traffic: AllTraffic,
     pub(crate) log: LimitedLog,
     /// Stands for whatever publishes and is no client.
@@ -83,7 +83,7 @@ impl Broker {
         entropy: Arc<dyn Entropy>,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, SetupError> {
-        let commons = Arc::default();
+        let conn_shared = Arc::default();
         let auth_and_accounts = AuthAndAccounts::new(auth, accounts, system_account)?;
         auth_and_accounts.cluster.set_name(&info.cluster);
         Ok(Arc::new(Self {
@@ -98,8 +98,8 @@ impl Broker {
             callouts: OnceLock::new(),
             client_events: OnceLock::new(),
             registry: Registry::default(),
-            services: Conn::of_services(&commons),
-            commons,
+            services: Conn::of_services(&conn_shared),
+            conn_shared,
             traffic: AllTraffic::default(),
             links: Links::new(Arc::clone(&log)),
             log: LimitedLog::new(log),
@@ -372,8 +372,8 @@ impl Broker {
 
     /// Makes the shared half of a connection to another server.
     pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
-        let cid = self.commons.next_cid();
-        Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.commons)
+        let cid = self.conn_shared.next_cid();
+        Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.conn_shared)
     }
 
     /// An account has another count of leaf nodes and hubs.
@@ -385,9 +385,9 @@ impl Broker {
 
     /// Makes the shared half of a link with a leaf node or a hub.
     pub fn connect_leaf(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
-        let cid = self.commons.next_cid();
+        let cid = self.conn_shared.next_cid();
         let end = Box::new(LinkEnd::of_leaf_node());
-        Conn::new(cid, endpoint, Origin::Link(end), sink, &self.commons)
+        Conn::new(cid, endpoint, Origin::Link(end), sink, &self.conn_shared)
     }
 
     /// Makes the shared half of a new connection.
@@ -403,9 +403,9 @@ impl Broker {
         endpoint: Endpoint,
         sink: Box<dyn Transport>,
     ) -> Arc<Conn> {
-        let cid = self.commons.next_cid();
+        let cid = self.conn_shared.next_cid();
         let origin = websocket_origin.map_or(Origin::Client, Origin::WebSocket);
-        Conn::new(cid, endpoint, origin, sink, &self.commons)
+        Conn::new(cid, endpoint, origin, sink, &self.conn_shared)
     }
 
     /// Living connections.
@@ -455,7 +455,7 @@ impl Broker {
 
     /// Memory that the data path holds at the moment.
     pub fn memory(&self) -> &Accountant {
-        &self.commons.memory
+        &self.conn_shared.memory
     }
 
     pub(crate) fn add_shard(&self) -> Arc<Traffic> {

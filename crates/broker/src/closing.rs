@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     reason: Mutex<Option<CloseReason>>,
-    /// Perf: spares whoever looks the lock of `reason`.
+    /// Perf: whoever only asks whether the connection is to end takes no lock.
     is_closing: AtomicBool,
 }
 

@@ -17,7 +17,7 @@ use crate::link::end::LinkEnd;
 use crate::link::leaf_end::LeafEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
-use crate::settings::Settings;
+use crate::settings::{Settings, WritesByKind};
 use crate::subscription::Subscription;
 use crate::traffic::{ConnKind, ConnTraffic};
 use crate::waiter::Waiter;
@@ -267,12 +267,10 @@ impl Conn {
 
     /// How long its other side may take nothing, and whether it is given more time then.
     pub fn write_terms(&self, settings: &Settings) -> (Duration, bool) {
-        if self.is_link() {
-            let writes = settings.link_writes;
-            (writes.deadline.unwrap_or(settings.write_deadline), !writes.closes)
-        } else {
-            (settings.write_deadline, settings.retry_writes)
-        }
+        let Some(link) = self.link() else { return (settings.write_deadline, settings.retry_writes) };
+        let WritesByKind { routes, leaf_nodes } = settings.link_writes;
+        let writes = if link.is_of_leaf_node() { leaf_nodes } else { routes };
+        (writes.deadline.unwrap_or(settings.write_deadline), !writes.closes)
     }
 
     /// Bytes that wait to be written.

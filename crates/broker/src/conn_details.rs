@@ -3,7 +3,7 @@
 use myelin_auth::ClientCertificate;
 use myelin_auth::callout::ClientTls;
 use myelin_auth::operator::ClaimedUser;
-use myelin_stdx::base_n;
+use myelin_stdx::base64;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -81,8 +81,7 @@ impl TlsDetails {
 
 /// A certificate in PEM, as Go writes it.
 fn pem(der: &[u8]) -> String {
-    let mut digits = base_n::encode(der, base_n::BASE64);
-    digits.extend(std::iter::repeat_n('=', (4 - digits.len() % 4) % 4));
+    let digits = base64::encode(der);
     let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
     let mut rest = digits.as_str();
     while !rest.is_empty() {

@@ -1,7 +1,8 @@
 //! State that all connections of a broker share: their ids and slots, and the memory that they
 //! hold.
 //!
-//! A *slot* is a small number for each living connection, the index into tables of the shards.
+//! A *slot* is a small number for each living connection, the index into tables of the shards. It
+//! is given out again once nothing refers to the connection that had it (`conn.rs`).
 
 use bytes::Bytes;
 use myelin_stdx::mem::{Accountant, MemKind};
@@ -28,14 +29,14 @@ impl ConnShared {
     /// it.
     pub(crate) fn share(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         self.memory.charge(MemKind::Outbox, bytes.len());
-        Bytes::from_owner(AccountedBytes { bytes, commons: Arc::clone(self) })
+        Bytes::from_owner(AccountedBytes { bytes, shared: Arc::clone(self) })
     }
 }
 
 /// A shared block, accounted for until its last holder lets go.
 struct AccountedBytes {
     bytes: Bytes,
-    commons: Arc<ConnShared>,
+    shared: Arc<ConnShared>,
 }
 
 impl AsRef<[u8]> for AccountedBytes {
@@ -46,11 +47,11 @@ impl AsRef<[u8]> for AccountedBytes {
 
 impl Drop for AccountedBytes {
     fn drop(&mut self) {
-        self.commons.memory.release(MemKind::Outbox, self.bytes.len());
+        self.shared.memory.release(MemKind::Outbox, self.bytes.len());
     }
 }
 
-/// Hands out the small numbers by which shards index their tables.
+/// Slots that are given out, and those that came back.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     free: Mutex<FreeSlots>,

@@ -24,7 +24,7 @@ impl DeliveryPermissions {
 #[derive(Default)]
 pub(crate) struct DeliveryRights {
     held: Mutex<Option<Arc<DeliveryPermissions>>>,
-    /// Perf: spares routes the lock of `held` for connections without any.
+    /// Perf: a route that is built takes no lock for a connection that may get everything.
     has_rights: AtomicBool,
     /// Whether a deny rule cuts into one of the connection's subscriptions: changes outdate the
     /// routes of all of them.
@@ -36,7 +36,7 @@ impl DeliveryRights {
         if self.has_rights.load(Relaxed) { lock(&self.held).clone() } else { None }
     }
 
-    /// Replaces them. `cuts`: a deny rule cuts into a subscription.
+    /// Replaces the permissions. `cuts`: a deny rule cuts into a subscription.
     pub(crate) fn set(&self, rights: Option<Arc<DeliveryPermissions>>, cuts: bool) {
         self.is_filtered.store(cuts, Relaxed);
         let mut held = lock(&self.held);

@@ -49,7 +49,6 @@ mod conn_details;
 mod conn_shared;
 mod delivery_rights;
 mod elsewhere;
-mod go_time;
 mod imports;
 mod jwt_accounts;
 mod link;
@@ -106,7 +105,7 @@ pub use service_batch::{ServiceBatch, TraceRecord, Traced};
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
-pub use settings::{LinkWrites, ProtocolLogSettings, Settings};
+pub use settings::{LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
 pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};

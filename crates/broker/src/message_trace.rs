@@ -15,11 +15,11 @@
 
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::go_time::moment;
 use crate::server_info::{OwnIdentity, ServerInfo};
 use crate::service::{Service, ServiceShard};
 use crate::service_batch::{ServiceBatch, TraceRecord, Traced};
 use crate::subscription::Subscription;
+use myelin_stdx::rfc3339;
 use myelin_stdx::sync::lock;
 use myelin_wire::encoding::{self, Encoding};
 use myelin_wire::json::compact;
@@ -194,7 +194,7 @@ impl MessageTrace {
             hop: asked.value(HOP).filter(|_| conn.is_link()).unwrap_or_default().to_owned(),
             encoding: Encoding::accepted(asked.value(encoding::ACCEPT).unwrap_or_default().as_bytes()),
             now,
-            ts: moment(server.wall(now)),
+            ts: rfc3339::of_system_time(server.wall(now)),
             story: Mutex::new(Story {
                 request: TracedRequest { header: asked.headers, msgsize: size },
                 hops: 0,

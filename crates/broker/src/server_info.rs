@@ -1,8 +1,8 @@
 //! Identity of the server: what it says of itself in INFO, and in events, for which there is one
 //! document; and its clock, which dates them.
 
-use crate::go_time::moment;
 use arc_swap::ArcSwap;
+use myelin_stdx::rfc3339;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
 use serde::Serialize;
@@ -136,7 +136,7 @@ impl OwnIdentity {
             jetstream: info.jetstream,
             flags: if info.jetstream { CAPABILITIES } else { 0 },
             seq: self.events.fetch_add(1, Relaxed) + 1,
-            time: moment(now),
+            time: rfc3339::of_system_time(now),
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Settings {
     /// off.
     pub retry_writes: bool,
     /// What holds for other servers in the place of the two.
-    pub link_writes: LinkWrites,
+    pub link_writes: WritesByKind,
     /// Closed connections that monitoring remembers.
     pub max_closed_clients: usize,
     /// Parts of messages that the protocol log shows.
@@ -48,6 +48,15 @@ pub struct LinkWrites {
     /// Whether the link is cut off then. By default it is given more time: what waits for it is
     /// lost otherwise.
     pub closes: bool,
+}
+
+/// Times for which other servers may take nothing, by what they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WritesByKind {
+    /// Links of routes, to other servers of the cluster.
+    pub routes: LinkWrites,
+    /// Leaf nodes and hubs.
+    pub leaf_nodes: LinkWrites,
 }
 
 impl Settings {
@@ -87,7 +96,7 @@ impl Default for Settings {
             headers: true,
             no_fast_producer_stall: false,
             retry_writes: false,
-            link_writes: LinkWrites::default(),
+            link_writes: WritesByKind::default(),
             max_closed_clients: 10_000,
             protocol_log: ProtocolLogSettings::default(),
         }

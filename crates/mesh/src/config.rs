@@ -111,6 +111,31 @@ pub struct MeshConfig {
 }
 
 impl MeshConfig {
+    /// Configuration with one link to each server, without logins, permissions or compression.
+    /// Times and counts are those that options have by default.
+    pub fn plain(info: PeerInfo) -> Self {
+        Self {
+            info,
+            is_dynamic: false,
+            pool_size: 0,
+            dedicated: Vec::new(),
+            login: None,
+            certificates: CertificateRules::default(),
+            compression: CompressionMode::Off,
+            thresholds: Vec::new(),
+            permissions: None,
+            connect_retries: 0,
+            connect_backoff: false,
+            connect_error_reports: 3600,
+            reconnect_error_reports: 1,
+            routes: Vec::new(),
+            advertises: true,
+            ping_interval: Duration::from_secs(30),
+            ping_max: 2,
+            auth_timeout: Duration::from_secs(2),
+        }
+    }
+
     /// Whether there are several links to each server.
     pub(crate) fn is_pooled(&self) -> bool {
         self.pool_size > 0

@@ -1,6 +1,5 @@
 //! Two servers in memory: their links exchange bytes, and their clients are told apart from nobody.
 
-use crate::certificate::CertificateRules;
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::MOST_DIALS;
 use crate::peer_session::Next;
@@ -12,7 +11,6 @@ use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
-use myelin_wire::s2::mode::CompressionMode;
 use std::fmt::Arguments;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -114,35 +112,17 @@ impl Node {
         .unwrap();
         let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
         broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
-        let config = MeshConfig {
-            info: PeerInfo {
-                id: format!("N{name}"),
-                name: name.into(),
-                cluster: cluster.into(),
-                headers: true,
-                route_pool_size: i64::from(pool_size),
-                port: 1,
-                ln: true,
-                ..PeerInfo::default()
-            },
-            is_dynamic,
-            pool_size,
-            dedicated,
-            login: None,
-            certificates: CertificateRules::default(),
-            compression: CompressionMode::Off,
-            thresholds: Vec::new(),
-            permissions: None,
-            connect_retries: 0,
-            connect_backoff: false,
-            connect_error_reports: 3600,
-            reconnect_error_reports: 1,
-            routes: Vec::new(),
-            advertises: true,
-            ping_interval: Duration::from_secs(30),
-            ping_max: 2,
-            auth_timeout: Duration::from_secs(2),
+        let info = PeerInfo {
+            id: format!("N{name}"),
+            name: name.into(),
+            cluster: cluster.into(),
+            headers: true,
+            route_pool_size: i64::from(pool_size),
+            port: 1,
+            ln: true,
+            ..PeerInfo::default()
         };
+        let config = MeshConfig { is_dynamic, pool_size, dedicated, ..MeshConfig::plain(info) };
         let notes = Arc::<HostNotes>::default();
         let mesh = Mesh::new(config, [vec![format!("{name}:4222")], Vec::new()], Arc::clone(&notes) as _);
         Self { shard: Shard::new(&broker, 7), broker, mesh, notes }

@@ -10,11 +10,12 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
     ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{Labels, LinkWrites, ProtocolLogSettings, Settings};
+use myelin_broker::{Labels, LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use myelin_stdx::entropy::OsEntropy;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The broker's limits and timings.
 pub(crate) fn settings(options: &Options) -> Settings {
@@ -33,9 +34,9 @@ pub(crate) fn settings(options: &Options) -> Settings {
         headers: !limits.no_header_support,
         no_fast_producer_stall: limits.no_fast_producer_stall,
         retry_writes: limits.write_timeout == WriteTimeout::Retry,
-        link_writes: LinkWrites {
-            deadline: options.cluster.write_deadline.filter(|deadline| !deadline.is_zero()),
-            closes: options.cluster.write_timeout == WriteTimeout::Close,
+        link_writes: WritesByKind {
+            routes: link_writes(options.cluster.write_deadline, options.cluster.write_timeout),
+            leaf_nodes: link_writes(options.leaf_nodes.write_deadline, options.leaf_nodes.write_timeout),
         },
         max_closed_clients: limits.max_closed_clients as usize,
         protocol_log: ProtocolLogSettings {
@@ -43,6 +44,12 @@ pub(crate) fn settings(options: &Options) -> Settings {
             headers_only: options.logging.trace_headers,
         },
     }
+}
+
+/// How long other servers may take nothing.
+fn link_writes(deadline: Option<Duration>, timeout: WriteTimeout) -> LinkWrites {
+    let deadline = deadline.filter(|deadline| !deadline.is_zero());
+    LinkWrites { deadline, closes: timeout == WriteTimeout::Close }
 }
 
 /// Labels of the server that events show beside its name.

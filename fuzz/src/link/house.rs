@@ -4,9 +4,7 @@ use myelin_auth::{AuthConfig, Secret, StoredSecret};
 use myelin_broker::{
     Broker, Conn, Endpoint, Level, LinkTerms, Log, Session, Settings, Shard, StopReason, Transport,
 };
-use myelin_mesh::{
-    CertificateRules, Dial, LinkSession, LinkSide, Login, Mesh, MeshConfig, MeshHost, Next, RouteUrl,
-};
+use myelin_mesh::{Dial, LinkSession, LinkSide, Login, Mesh, MeshConfig, MeshHost, Next, RouteUrl};
 use myelin_stdx::entropy::SeededEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
@@ -202,6 +200,7 @@ impl LinkHouse {
                     peer.need = need;
                 }
                 Next::Flush => peer.need = 1,
+                Next::Check(login) => unreachable!("a route has nothing to check: {login:?}"),
             }
             self.flush(peer);
             if switched.is_some() {
@@ -266,39 +265,24 @@ fn dial() -> Dial {
 }
 
 fn config((pool_size, dedicated): (u32, Vec<String>), has_login: bool, compresses: bool) -> MeshConfig {
-    let login = || Login {
-        user: "u".into(),
-        password: StoredSecret::Plain(Secret::new("p")),
-        own: "p".into(),
+    let login =
+        || Login { user: "u".into(), password: StoredSecret::Plain(Secret::new("p")), own: "p".into() };
+    let info = PeerInfo {
+        id: "NA".into(),
+        name: "A".into(),
+        cluster: "C".into(),
+        headers: true,
+        route_pool_size: i64::from(pool_size),
+        port: 1,
+        ln: true,
+        ..PeerInfo::default()
     };
     MeshConfig {
-        info: PeerInfo {
-            id: "NA".into(),
-            name: "A".into(),
-            cluster: "C".into(),
-            headers: true,
-            route_pool_size: i64::from(pool_size),
-            port: 1,
-            ln: true,
-            ..PeerInfo::default()
-        },
-        is_dynamic: false,
         pool_size,
         dedicated,
         login: has_login.then(login),
-        certificates: CertificateRules::default(),
         compression: if compresses { CompressionMode::S2(S2Level::Fast) } else { CompressionMode::Off },
-        thresholds: Vec::new(),
-        permissions: None,
-        connect_retries: 0,
-        connect_backoff: false,
-        connect_error_reports: 3600,
-        reconnect_error_reports: 1,
-        routes: Vec::new(),
-        advertises: true,
-        ping_interval: Duration::from_secs(30),
-        ping_max: 2,
-        auth_timeout: Duration::from_secs(2),
+        ..MeshConfig::plain(info)
     }
 }
 

@@ -46,7 +46,7 @@ const FLOORS: [(&str, &[&str]); 23] = [
     ("streams", &["jsapi", "natsfiles", "stdx", "store", "subject", "wire"]),
     ("subject", &[]),
     ("tidy", &[]),
-    ("wire", &[]),
+    ("wire", &["stdx"]),
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 //! may only shrink (`tidy/lists`): whoever mends something records the shorter list with
 //! `MYELIN_RECORD=1 cargo test -p myelin-tidy`.
 
+mod assertions;
 mod circles;
 mod floors;
 mod paths;

@@ -2,8 +2,8 @@
 
 use crate::broker::Broker;
 use crate::conn::Conn;
-use crate::go_time::moment;
 use myelin_auth::ConnectionType;
+use myelin_stdx::rfc3339;
 use myelin_wire::json::{compact, is_zero};
 use serde::Serialize;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl RequestInfo {
                 return brief;
             }
             Self {
-                start: moment(conn.endpoint().start),
+                start: rfc3339::of_system_time(conn.endpoint().start),
                 host: conn.endpoint().peer.ip().to_string(),
                 id: conn.cid(),
                 user: details.user.clone().unwrap_or_default(),

@@ -6,7 +6,7 @@
 use super::info::RequestInfo;
 use super::latency_parts::SecondPart;
 use super::measuring::{Cause, Outcome};
-use crate::go_time::moment;
+use myelin_stdx::rfc3339;
 use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -69,13 +69,13 @@ pub(crate) fn report(id: &str, outcome: Outcome, measured: Measured<'_>) -> Vec<
     compact(&LatencyReport {
         kind: "io.nats.server.metric.v1.service_latency",
         id,
-        timestamp: moment(now),
+        timestamp: rfc3339::of_system_time(now),
         status,
         description,
         requestor,
         responder: Some(responder).filter(Responder::is_known),
         header: cause,
-        start: moment(start),
+        start: rfc3339::of_system_time(start),
         service,
         system,
         total,
@@ -121,7 +121,7 @@ pub(crate) fn told(
             status: 200,
             service: total.saturating_sub(responder.rtt()),
             responder,
-            start: moment(asked),
+            start: rfc3339::of_system_time(asked),
             system: 0,
             total,
         },

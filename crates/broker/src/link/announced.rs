@@ -24,7 +24,7 @@ pub(crate) struct Announced {
     /// Made for the first subscription.
     parts: OnceLock<Box<[Mutex<InterestPart>]>>,
     hasher: foldhash::fast::RandomState,
-    /// By which the account finds its place in a pool.
+    /// Hash of the account's name, which gives its place in a pool.
     hash: u32,
     /// Links with leaf nodes and hubs.
     pub(super) leafs: ArcSwap<Vec<Arc<Conn>>>,
@@ -75,8 +75,10 @@ impl Announced {
         let now = count(before);
         if now == 0 {
             part.local.remove(&key[..]);
+        } else if let Some(count) = part.local.get_mut(&key[..]) {
+            *count = now;
         } else {
-            part.local.insert(key.clone().into_boxed_slice(), now);
+            part.local.insert(key.as_slice().into(), now);
         }
         self.tell_leafs_of_own(&part, &key, (before, now));
         // Of a plain subject only the first and the last are of interest elsewhere.

@@ -28,7 +28,7 @@ pub(crate) struct LinkEnd {
     is_of_leaf_node: bool,
     /// Known once the handshake is over.
     pub(super) scope: OnceLock<LinkScope>,
-    /// Of links with leaf nodes and hubs, set then.
+    /// Terms of a link with a leaf node or a hub, known then, too.
     pub(super) leaf: OnceLock<Box<LeafEnd>>,
     /// Rules for what may cross the link; `None` where everything may.
     pub(super) rules: ArcSwapOption<Permissions>,
@@ -46,7 +46,7 @@ impl LinkEnd {
         Self { is_of_leaf_node: true, ..Self::default() }
     }
 
-    /// Whether it is with a leaf node or a hub, be it that the handshake is not over.
+    /// Whether the link is with a leaf node or a hub, also before its handshake is over.
     pub(crate) fn is_of_leaf_node(&self) -> bool {
         self.is_of_leaf_node
     }

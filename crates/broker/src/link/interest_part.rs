@@ -1,8 +1,9 @@
-//! Interest in the subjects of one lock: of this server's own clients and services, and where it
-//! has leaf nodes or hubs, of other servers, those of routes included.
+//! One part of an account's interest: that in the subjects of one lock.
 //!
-//! A link with a leaf node or a hub is told of a subject the sum of all that its other side may
-//! hear of: of queue groups their members, of the rest whether there is any.
+//! What this server's own clients and services want is counted. Where there are leaf nodes or hubs,
+//! a part also has what other servers want, whichever kind of link has told of it: of each subject
+//! a leaf node or a hub is told the sum of what its side may hear of. For a queue group that is the
+//! number of its members, for all others only whether there is anybody.
 //!
 //! Budget: one entry for each subject, however many links hear of it.
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// By `subject`, or `subject queue`: subjects have no blanks.
 pub(super) type Counts = HashMap<Box<[u8]>, u32>;
 
-/// Interest in the subjects of one lock.
+/// One part of an account's interest.
 #[derive(Default)]
 pub(super) struct InterestPart {
     /// Clients and services of this server.
@@ -28,12 +29,12 @@ pub(super) struct InterestPart {
     pub(super) leaf: Option<Box<LeafPart>>,
 }
 
-/// Interest in the subjects of a part that only leaf nodes and hubs hear of.
+/// Interest in the subjects of one part that only leaf nodes and hubs hear of.
 #[derive(Default)]
 pub(super) struct LeafPart {
     /// Subjects that the account imports or maps: that is done here for leaf nodes, as for clients.
     pub(super) only: Counts,
-    /// Wishes of other servers, by subject and queue group.
+    /// Remote subscriptions, by subject and queue group.
     pub(super) remote: HashMap<Box<[u8]>, SmallVec<[Arc<RemoteSub>; 1]>>,
 }
 

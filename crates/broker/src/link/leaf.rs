@@ -85,7 +85,8 @@ impl Link {
         }
         let is_free = [LOOP_DETECTION, b"$GR.", b"_GR_."].iter().any(|prefix| subject.starts_with(prefix));
         if !is_free && myelin_subject::is_literal(subject) && !leaf.may_send(subject) {
-            let line = format_args!("Permissions Violation for Subscription to {:?}", lossy(subject));
+            let subject = lossy(subject);
+            let line = format_args!("Permissions Violation for Subscription to {subject:?}");
             self.broker.log_for(Level::Debug, &self.conn, line);
             return if leaf.role == LeafRole::Hub { Err(LeafFault::Denied) } else { Ok(()) };
         }
@@ -119,7 +120,8 @@ impl Link {
     /// A message has come from the other side.
     ///
     /// # Errors
-    /// When it may not send that. A hub's link ends then; what a hub sends is passed over.
+    /// When a leaf node may not send that, which ends its link. What a hub may not send is passed
+    /// over, and the link stays.
     pub fn publish_leaf(
         &mut self,
         shard: &mut Shard,

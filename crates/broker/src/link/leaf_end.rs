@@ -1,5 +1,5 @@
-//! Terms that only a link with a leaf node or a hub has: this server's part on it,
-//! and what may cross it.
+//! Terms that only a link with a leaf node or a hub has: this server's part on it, and what may
+//! cross it.
 
 use arc_swap::ArcSwap;
 use myelin_auth::{InvalidRule, Permissions, SubjectRules};

@@ -56,7 +56,7 @@ impl Announced {
         self.loop_subject.get_or_init(|| [LOOP_DETECTION, id.as_bytes()].concat().into_boxed_slice())
     }
 
-    /// Whether it is this.
+    /// Whether a subject is the one by which this account finds circles.
     pub(super) fn is_own_loop(&self, subject: &[u8]) -> bool {
         self.loop_subject.get().is_some_and(|own| **own == *subject)
     }

@@ -4,7 +4,7 @@
 use super::Link;
 use crate::log::Level;
 use crate::protocol_log::Direction;
-use myelin_wire::peer::parser::Routed;
+use myelin_wire::peer::parser::{PeerOp, Routed};
 
 impl Link {
     /// Whether the protocol log is on, for the batch that begins, too.
@@ -13,13 +13,17 @@ impl Link {
         self.buffers.logs_protocol
     }
 
-    /// An operation of the other side, and the message if it is one.
+    /// An operation of the other side, with the bytes that it came in. Compat: INFO is not in the
+    /// protocol log.
     #[cold]
-    pub fn log_in(&self, operation: &[u8], message: Option<&Routed<'_>>) {
-        let end = operation.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(operation.len());
-        let line = String::from_utf8_lossy(&operation[..end]);
+    pub fn log_in(&self, operation: &PeerOp<'_>, bytes: &[u8]) {
+        if matches!(operation, PeerOp::Info(_)) {
+            return;
+        }
+        let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+        let line = String::from_utf8_lossy(&bytes[..end]);
         self.broker.log_protocol_line(&self.conn, Direction::In, line.trim_end());
-        if let Some(Routed { body, header_len, .. }) = message {
+        if let PeerOp::Message(Routed { body, header_len, .. }) = operation {
             self.broker.log_payload(&self.conn, Direction::In, body, *header_len as usize);
         }
     }

@@ -1,4 +1,4 @@
-//! A remote subscription: what clients of another server want.
+//! A remote subscription: interest of clients of another server in a subject.
 //!
 //! It knows the account in whose index it is only as something that may be gone: so accounts can be
 //! made of these.
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 /// Memory of one remote subscription, or of an account that has one, beside its texts, about.
 pub(super) const EACH: usize = 160;
 
-/// Source of wishes: clients, or leaf nodes, of one account on the other side of a link.
+/// Source of interest: clients, or leaf nodes, of one account on the other side of a link.
 pub(super) struct InterestSource {
     pub(super) conn: Arc<Conn>,
     pub(super) account: Weak<dyn Any + Send + Sync>,
@@ -64,7 +64,7 @@ impl Texts {
     }
 }
 
-/// A wish of another server's clients: one for all of them that want the same.
+/// Interest of another server's clients in a subject: one for all of them that want the same.
 pub(crate) struct RemoteSub {
     source: Arc<InterestSource>,
     /// Subject, queue, origin of leaf nodes.

@@ -12,7 +12,6 @@ use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
 use bytes::Bytes;
-use myelin_wire::encode;
 use myelin_wire::message_trace;
 use myelin_wire::peer::parser::{QueueNames, Routed};
 use std::sync::Arc;
@@ -100,19 +99,11 @@ impl Shard {
         now: Instant,
     ) {
         let (to, subject, reply) = addressed(routed);
-        let is_as_it_came = !routed.tail.is_empty() && reply.len() == routed.reply.len();
-        let tail = if is_as_it_came {
-            routed.tail
-        } else {
-            buffers.tail.clear();
-            encode::tail(&mut buffers.tail, reply, routed.digits.0, routed.digits.1, routed.body);
-            &buffers.tail
-        };
-        let is_shared = is_as_it_came && tail.len() >= super::routed::SHARE_TAIL;
-        let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
+        let logs_protocol = buffers.logs_protocol;
+        let (tail, shared_tail) = buffers.tail_of(routed, reply, backing);
         let (queues, origin) = (&routed.queues, leaf.cluster.as_bytes());
         let from = Publisher {
-            logs_protocol: buffers.logs_protocol,
+            logs_protocol,
             source: Source::Leaf { role: leaf.role, queues, origin },
             is_mapped: true,
             ..Publisher::internal(conn, account, now)

@@ -29,13 +29,33 @@ use std::time::Instant;
 /// Memory that is kept from one message to the next.
 #[derive(Default)]
 pub(crate) struct RoutedBuffers {
-    pub(super) tail: Vec<u8>,
+    tail: Vec<u8>,
     /// Whether protocol lines are logged, as of the batch's start.
     pub(crate) logs_protocol: bool,
 }
 
+impl RoutedBuffers {
+    /// The tail with which receivers get a message of a peer, whose reply they see as `reply`; and
+    /// that tail in memory that they can share, where it is long and stands in `backing`.
+    #[inline(always)]
+    pub(super) fn tail_of<'t>(
+        &'t mut self,
+        routed: &Routed<'t>,
+        reply: &[u8],
+        backing: Option<&Bytes>,
+    ) -> (&'t [u8], Option<Bytes>) {
+        if routed.tail.is_empty() || reply.len() != routed.reply.len() {
+            self.tail.clear();
+            encode::tail(&mut self.tail, reply, routed.digits.0, routed.digits.1, routed.body);
+            return (&self.tail, None);
+        }
+        let is_shared = routed.tail.len() >= SHARE_TAIL;
+        (routed.tail, backing.filter(|_| is_shared).map(|memory| memory.slice_ref(routed.tail)))
+    }
+}
+
 /// Tails from this size on are shared by their receivers if they stand in memory of their own.
-pub(super) const SHARE_TAIL: usize = 16 * 1024;
+const SHARE_TAIL: usize = 16 * 1024;
 
 /// Tails from this size on may be copied once for many receivers.
 const MOST_PLAIN: usize = 4 * 1024;
@@ -116,18 +136,10 @@ impl Shard {
         now: Instant,
     ) {
         let (to, subject, reply) = addressed(routed);
-        let is_as_it_came = !routed.tail.is_empty() && reply.len() == routed.reply.len();
-        let tail = if is_as_it_came {
-            routed.tail
-        } else {
-            buffers.tail.clear();
-            encode::tail(&mut buffers.tail, reply, routed.digits.0, routed.digits.1, routed.body);
-            &buffers.tail
-        };
-        let is_shared = is_as_it_came && tail.len() >= SHARE_TAIL;
-        let shared_tail = backing.filter(|_| is_shared).map(|memory| memory.slice_ref(tail));
+        let logs_protocol = buffers.logs_protocol;
+        let (tail, shared_tail) = buffers.tail_of(routed, reply, backing);
         let from = Publisher {
-            logs_protocol: buffers.logs_protocol,
+            logs_protocol,
             source: Source::Route { queues: &routed.queues, origin: routed.origin },
             ..Publisher::internal(conn, account, now)
         };

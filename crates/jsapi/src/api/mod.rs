@@ -3,7 +3,6 @@
 //!
 //! Pure data. Who asks, whether they may, and what is then done to streams is decided elsewhere.
 
-mod base64;
 pub mod consumer;
 pub mod info;
 pub mod request;

@@ -3,14 +3,14 @@
 //! Some fields are there even beside an error, with nothing in them: an [`ApiResponse`]'s default
 //! is what stands there then.
 
-use super::base64::base64;
 use super::info::{AccountInfo as Account, StreamInfo as Info, StreamState};
 use super::moment;
 use crate::config::StreamConfig;
 use crate::error::ApiError;
+use myelin_stdx::base64;
 use myelin_stdx::time::Timestamp;
 use myelin_wire::json::{compact, is_false, text};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Body of the response to one kind of request.
@@ -168,10 +168,10 @@ pub struct StoredMessage<'a> {
     /// Its sequence.
     pub seq: u64,
     /// The whole block of headers.
-    #[serde(skip_serializing_if = "<[u8]>::is_empty", serialize_with = "base64")]
+    #[serde(skip_serializing_if = "<[u8]>::is_empty", serialize_with = "in_base64")]
     pub hdrs: &'a [u8],
     /// The payload.
-    #[serde(skip_serializing_if = "<[u8]>::is_empty", serialize_with = "base64")]
+    #[serde(skip_serializing_if = "<[u8]>::is_empty", serialize_with = "in_base64")]
     pub data: &'a [u8],
     /// When it was stored.
     #[serde(serialize_with = "moment")]
@@ -207,6 +207,11 @@ types! {
     MessageDelete: "stream_msg_delete",
     MessageGet<'_>: "stream_msg_get",
     AccountInfo: "account_info",
+}
+
+/// For `serialize_with`: bytes in JSON as Go writes them.
+fn in_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&base64::encode(bytes))
 }
 
 #[cfg(test)]

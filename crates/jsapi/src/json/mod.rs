@@ -9,7 +9,6 @@ mod duration;
 mod moment;
 mod number;
 mod request;
-pub mod time;
 
 pub use decode::{Abort, Decode, JsonReader};
 pub(crate) use decode::{Object, embedded, object, same_name, word};

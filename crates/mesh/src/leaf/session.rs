@@ -374,15 +374,6 @@ impl LeafSession {
         self.broker().log_for(level, self.link.conn(), line);
     }
 
-    /// Compat: INFO is not in the protocol log.
-    fn log_operation(&self, op: &PeerOp<'_>, bytes: &[u8]) {
-        match op {
-            PeerOp::Info(_) => {}
-            PeerOp::Message(message) => self.link.log_in(bytes, Some(message)),
-            _ => self.link.log_in(bytes, None),
-        }
-    }
-
     fn leave(&mut self) {
         if std::mem::replace(&mut self.has_left, true) {
             return;
@@ -446,7 +437,7 @@ impl PeerSession for LeafSession {
                 Ok(Parsed::Op(op, len)) => {
                     at += len;
                     if is_logged {
-                        self.log_operation(&op, &rest[..len]);
+                        self.link.log_in(&op, &rest[..len]);
                     }
                     interest += u32::from(matches!(op, PeerOp::Interest(_) | PeerOp::NoInterest(_)));
                     match self.operate(shard, op, backing, &mut counts, now) {

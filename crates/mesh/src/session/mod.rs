@@ -216,7 +216,7 @@ impl LinkSession {
                 Ok(Parsed::Op(op, len)) => {
                     at += len;
                     if is_logged {
-                        self.log_operation(&op, &rest[..len]);
+                        self.link.log_in(&op, &rest[..len]);
                     }
                     interest += u32::from(matches!(op, PeerOp::Interest(_) | PeerOp::NoInterest(_)));
                     if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
@@ -238,15 +238,6 @@ impl LinkSession {
             self.link.count_in(shard, counts.0, counts.1);
         }
         Ingested { bytes: at, next }
-    }
-
-    /// Compat: INFO is not in the protocol log.
-    fn log_operation(&self, op: &PeerOp<'_>, bytes: &[u8]) {
-        match op {
-            PeerOp::Info(_) => {}
-            PeerOp::Message(message) => self.link.log_in(bytes, Some(message)),
-            _ => self.link.log_in(bytes, None),
-        }
     }
 
     #[inline(always)]

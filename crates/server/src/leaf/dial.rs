@@ -86,7 +86,8 @@ impl Dialler {
 
     fn report(&self, is_first: bool, attempts: u32, url: &LeafUrl, error: &str) {
         let one_of = self.reports[usize::from(!is_first)];
-        let what = format_args!("{:?} (attempt {attempts}): {error}", url.address());
+        let address = url.address();
+        let what = format_args!("{address:?} (attempt {attempts}): {error}");
         let line = format_args!("Error trying to connect as leafnode to remote server {what}");
         if attempts == 1 || attempts.is_multiple_of(one_of.max(1)) {
             self.log.error(line);

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use myelin_conf::options::OcspCacheOptions;
+use myelin_stdx::base64;
 use myelin_wire::ocsp::CertStatus;
 use serde::{Deserialize, Serialize};
 
-use super::base64;
 use super::proof::Proof;
 use crate::logging::Logger;
 

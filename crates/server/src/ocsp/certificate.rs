@@ -2,14 +2,13 @@
 //! proof.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use myelin_stdx::base64;
 use myelin_wire::der::{DerReader, bits, tag};
 use myelin_wire::ocsp;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
-
-use super::base64;
 
 /// Access to information about an authority: where it answers questions.
 const RESPONDER: &str = "1.3.6.1.5.5.7.48.1";

@@ -7,7 +7,6 @@
 //!
 //! A handshake never waits for a proof of our own. Waiting for a client's costs that client only.
 
-mod base64;
 mod cache;
 mod certificate;
 mod fetch;
@@ -33,10 +32,10 @@ use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
 use crate::system::System;
 use crate::tls::{LinkOffer, Staple, TlsTerms, authorities};
-pub(crate) use base64::{decode as from_base64, encode as to_base64};
 use cache::Cache;
 pub(crate) use cache::OcspCache;
 pub(crate) use certificate::fingerprint;
+pub(crate) use myelin_stdx::base64::{decode as from_base64, encode as to_base64};
 use peer::Advise;
 pub(crate) use peer::{OcspFinding, PeerCheck, verified_chains};
 pub(crate) use peer_proof::check_proof;

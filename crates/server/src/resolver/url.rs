@@ -9,6 +9,7 @@ use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use myelin_conf::options::TlsOptions;
+use myelin_stdx::base64;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -151,10 +152,7 @@ impl RequestUrl {
 
 /// Value of a header for a user and a password.
 fn basic(login: &str) -> String {
-    use myelin_stdx::base_n;
-    let text = base_n::encode(login.as_bytes(), base_n::BASE64);
-    let padding = "=".repeat((4 - text.len() % 4) % 4);
-    format!("Basic {text}{padding}")
+    format!("Basic {}", base64::encode(login.as_bytes()))
 }
 
 /// TLS as `resolver_tls` has it, else with the system's authorities.

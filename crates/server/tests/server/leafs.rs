@@ -5,6 +5,7 @@ mod interest;
 mod logins;
 mod messages;
 mod shapes;
+mod writes;
 
 use crate::eventually;
 use crate::process::{Server, Setup};

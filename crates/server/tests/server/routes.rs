@@ -7,7 +7,7 @@ mod corners;
 mod discovery;
 mod hostile;
 mod interest;
-mod messages;
+pub(crate) mod messages;
 mod older;
 mod operators;
 mod pages;
@@ -163,19 +163,20 @@ fn pairs(more: &str) -> Vec<Vec<Member>> {
 /// Waits until `from`'s server knows what `to` has subscribed to so far: then a probe comes
 /// through. Interest is announced in the order in which it came.
 pub(crate) fn wait_for_interest(from: &mut Raw, to: &mut Raw) {
-    to.send("SUB probe.* 999999\r\n");
+    static PROBES: AtomicU32 = AtomicU32::new(0);
+    // A subject of its own each time: that of a probe before may still be on its way out.
+    let probe = format!("probe.{}", PROBES.fetch_add(1, Relaxed));
+    to.send(&format!("SUB {probe} 999999\r\n"));
     to.barrier();
-    let mut count = 0;
     eventually("interest is known elsewhere", || {
-        count += 1;
-        from.publish(&format!("probe.{count}"), "");
+        from.publish(&probe, "");
         from.barrier();
         !to.barrier().is_empty()
     });
     // What is still on its way comes before a message that goes the same way.
-    from.publish("probe.last", "");
+    from.publish(&probe, "last");
     from.barrier();
-    eventually("the last probe", || to.barrier().iter().any(|message| message.subject == "probe.last"));
+    eventually("the last probe", || to.barrier().iter().any(|message| message.text() == "last"));
     to.send("UNSUB 999999\r\n");
     to.barrier();
 }

@@ -29,6 +29,7 @@ const ROOMS: [&str; 14] = [
 /// What is called so is a text, a number or a time, wherever it is printed.
 const TEXTS: &[&str] = &[
     "account",
+    "address",
     "backup",
     "by",
     "command",

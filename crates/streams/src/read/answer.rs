@@ -2,10 +2,10 @@
 //!
 //! Perf: a head is built in a buffer that is kept, and nothing is allocated for a message.
 
+use myelin_stdx::rfc3339;
 use myelin_store::{Message, Seq};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
-use myelin_jsapi::json::time;
 use myelin_wire::encode;
 
 pub(super) const MESSAGE_NOT_FOUND: &[u8] = b"NATS/1.0 404 Message Not Found\r\n\r\n";
@@ -63,7 +63,7 @@ impl HeaderBuf {
         self.text(b"Nats-Subject: ", message.subject);
         self.number(b"Nats-Sequence: ", message.seq);
         self.0.extend_from_slice(b"Nats-Time-Stamp: ");
-        time::write(&mut self.0, message.timestamp);
+        rfc3339::write(&mut self.0, message.timestamp);
         self.0.extend_from_slice(BLANK);
         if let Some(place) = place {
             self.place(place);

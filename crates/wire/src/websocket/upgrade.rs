@@ -12,6 +12,7 @@ pub use origin::Origin;
 
 use super::frame_writer::Extensions;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use myelin_stdx::base64;
 use request::Request;
 use std::fmt;
 use std::net::IpAddr;
@@ -234,20 +235,7 @@ fn answer(key: &str, compresses: bool, is_masked: bool, rules: &UpgradeRules) ->
 /// Value that shows the client that its request was understood.
 fn accept(key: &str) -> String {
     let seasoned = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
-    base64(digest(&SHA1_FOR_LEGACY_USE_ONLY, seasoned.as_bytes()).as_ref())
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 63];
-            text.push(if i <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
+    base64::encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, seasoned.as_bytes()).as_ref())
 }
 
 #[cfg(test)]

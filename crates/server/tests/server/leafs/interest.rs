@@ -190,5 +190,5 @@ fn a_leaf_node_logs_in_nowhere_in_the_clear_where_tls_is_required() {
     let mut hub = Played { raw: Raw::over(stream) };
     hub.raw.send("INFO {\"server_id\":\"H\",\"server_name\":\"HUB\",\"tls_required\":true,\"client_id\":5,\"info_on_connect\":true}\r\n");
     assert_eq!(hub.raw.rest(), "");
-    assert!(leaf.server.log().contains("TLS is required by the hub"));
+    crate::eventually("it says why", || leaf.server.log().contains("TLS is required by the hub"));
 }

@@ -8,7 +8,13 @@ use std::net::TcpStream;
 
 /// A peer that says what a test wants.
 pub(super) fn peer(member: &Member) -> TcpStream {
-    let stream = TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
+    let mut connected = None;
+    // Clients are let in a moment before other servers are.
+    crate::eventually("it listens for other servers", || {
+        connected = TcpStream::connect(("127.0.0.1", member.port)).ok();
+        connected.is_some()
+    });
+    let stream = connected.expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a positive time");
     stream
 }

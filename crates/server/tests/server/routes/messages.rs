@@ -9,40 +9,64 @@ fn clients(members: &[super::Member]) -> (Raw, Raw) {
     (members[0].client(), members[1].client())
 }
 
+/// Messages of `a` reach subscriptions of `b`, each once, as they were sent.
+pub(crate) fn plain_and_wild(a: &mut Raw, b: &mut Raw) {
+    b.send("SUB plain 1\r\nSUB wild.*.> 2\r\n");
+    wait_for_interest(a, b);
+    a.send("PUB plain 2\r\nhi\r\nPUB plain re 2\r\nhi\r\nPUB wild.a.b.c 0\r\n\r\n");
+    a.send("HPUB plain 15 17\r\nNATS/1.0\r\nA\r\n\r\nhi\r\n");
+    a.send("PUB nobody 2\r\nhi\r\n");
+    a.barrier();
+    let got: Vec<_> = take(b, 4)
+        .into_iter()
+        .map(|m| (m.subject.clone(), m.sid.clone(), m.reply.clone(), m.text().to_owned()))
+        .collect();
+    let plain = |reply: Option<&str>, text: &str| {
+        ("plain".to_owned(), "1".to_owned(), reply.map(str::to_owned), text.to_owned())
+    };
+    let wild = ("wild.a.b.c".to_owned(), "2".to_owned(), None, String::new());
+    let expected = [plain(None, "hi"), plain(Some("re"), "hi"), wild, plain(None, "NATS/1.0\r\nA\r\n\r\nhi")];
+    assert_eq!(got, expected);
+    assert!(b.barrier().is_empty(), "each message once");
+}
+
 #[test]
 fn a_message_reaches_subscribers_of_another_server() {
     for members in pairs("") {
         let (mut a, mut b) = clients(&members);
-        b.send("SUB plain 1\r\nSUB wild.*.> 2\r\n");
-        wait_for_interest(&mut a, &mut b);
-        a.send("PUB plain 2\r\nhi\r\nPUB plain re 2\r\nhi\r\nPUB wild.a.b.c 0\r\n\r\n");
-        a.send("HPUB plain 15 17\r\nNATS/1.0\r\nA\r\n\r\nhi\r\n");
-        a.send("PUB nobody 2\r\nhi\r\n");
-        a.barrier();
-        let got: Vec<_> = take(&mut b, 4)
-            .into_iter()
-            .map(|m| (m.subject.clone(), m.sid.clone(), m.reply.clone(), m.text().to_owned()))
-            .collect();
-        let plain = |reply: Option<&str>, text: &str| {
-            ("plain".to_owned(), "1".to_owned(), reply.map(str::to_owned), text.to_owned())
-        };
-        let wild = ("wild.a.b.c".to_owned(), "2".to_owned(), None, String::new());
-        let expected =
-            [plain(None, "hi"), plain(Some("re"), "hi"), wild, plain(None, "NATS/1.0\r\nA\r\n\r\nhi")];
-        assert_eq!(got, expected);
-        assert!(b.barrier().is_empty(), "each message once");
+        plain_and_wild(&mut a, &mut b);
     }
+}
+
+/// A message of 900 KB of `a` reaches `b` whole.
+pub(crate) fn large(a: &mut Raw, b: &mut Raw) {
+    b.subscribe("large", 1);
+    wait_for_interest(a, b);
+    let body: String = (0..900_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+    a.publish("large", &body);
+    assert_eq!(b.message().text(), body);
 }
 
 #[test]
 fn a_large_message_arrives_whole() {
     for members in pairs("") {
         let (mut a, mut b) = clients(&members);
-        b.subscribe("large", 1);
-        wait_for_interest(&mut a, &mut b);
-        let body: String = (0..900_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
-        a.publish("large", &body);
-        assert_eq!(b.message().text(), body);
+        large(&mut a, &mut b);
+    }
+}
+
+/// Requests of `a` are answered by `b`.
+pub(crate) fn requests(a: &mut Raw, b: &mut Raw) {
+    b.subscribe("service", 1);
+    wait_for_interest(a, b);
+    for turn in 0..20 {
+        // The inbox is announced ahead of the request.
+        a.send(&format!("SUB inbox.{turn} {turn}\r\nPUB service inbox.{turn} 1\r\n?\r\n"));
+        let request = b.message();
+        let reply = request.reply.expect("requests have a reply");
+        b.publish(&reply, "!");
+        let answer = a.message();
+        assert_eq!((answer.subject.as_str(), answer.text()), (reply.as_str(), "!"));
     }
 }
 
@@ -50,17 +74,7 @@ fn a_large_message_arrives_whole() {
 fn a_request_finds_its_service_and_its_way_back() {
     for members in pairs("") {
         let (mut a, mut b) = clients(&members);
-        b.subscribe("service", 1);
-        wait_for_interest(&mut a, &mut b);
-        for turn in 0..20 {
-            // The inbox is announced ahead of the request.
-            a.send(&format!("SUB inbox.{turn} {turn}\r\nPUB service inbox.{turn} 1\r\n?\r\n"));
-            let request = b.message();
-            let reply = request.reply.expect("requests have a reply");
-            b.publish(&reply, "!");
-            let answer = a.message();
-            assert_eq!((answer.subject.as_str(), answer.text()), (reply.as_str(), "!"));
-        }
+        requests(&mut a, &mut b);
     }
 }
 

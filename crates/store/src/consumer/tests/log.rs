@@ -195,6 +195,28 @@ fn an_id_is_not_used_again_after_a_checkpoint_and_a_restart() {
     assert!(again.create("a", AckRules::default(), b"").expect("it is new") > first);
 }
 
+/// The salt above all, which nothing else shows.
+#[test]
+fn equal_sources_of_random_bytes_give_equal_logs() {
+    let log_of = |seed| {
+        let place = place(Arc::new(MemoryDisk::new()), None);
+        let place = LogStorage { entropy: Arc::new(SeededEntropy::new(seed)), ..place };
+        let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+        consumers.create("a", AckRules::default(), b"").expect("it is new");
+        consumers.flush(0).expect("the disk is healthy");
+        let log = place.disk.list(&directory()).expect("it is there").remove(0).name;
+        let file = place.disk.open(&directory().join(log)).expect("it was flushed");
+        let mut bytes = vec![0; file.len().expect("the disk is healthy") as usize];
+        let read = file.read_at(&mut bytes, 0).expect("the disk is healthy");
+        bytes.truncate(read);
+        bytes
+    };
+    let bytes = log_of(1);
+    assert!(bytes.len() > crate::consumer::header::HEADER_BYTES, "a header and an entry");
+    assert_eq!(bytes, log_of(1));
+    assert_ne!(bytes, log_of(2));
+}
+
 #[test]
 fn a_log_of_mostly_history_is_due() {
     let place = place(Arc::new(MemoryDisk::new()), None);

@@ -210,6 +210,27 @@ fn messages_that_never_end_are_passed_over_once() {
 }
 
 #[test]
+fn what_is_known_of_lifetimes_goes_with_their_messages() {
+    let limits = Limits { messages: Some(3), age: Some(Duration::from_nanos(10)), ..Limits::default() };
+    everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
+        for timestamp in 1..=5 {
+            let expires = Some(Timestamp::MAX);
+            let message = NewMessage { subject: b"a", timestamp, expires, ..NewMessage::default() };
+            stream.append(&[message], Admission::Check, timestamp, &mut Vec::new()).unwrap();
+        }
+        let known = |stream: &Stream| -> Vec<Seq> {
+            let catalog = stream.shared.catalog();
+            (1..=6).filter(|seq| catalog.never_expires(*seq)).collect()
+        };
+        assert_eq!((sequences(stream), known(stream)), (vec![3, 4, 5], vec![3, 4, 5]));
+        stream.delete(4, 1).unwrap();
+        assert_eq!(known(stream), [3, 5]);
+        stream.compact(5, 10, 1).unwrap();
+        assert_eq!(known(stream), [5]);
+    });
+}
+
+#[test]
 fn the_table_of_a_head_that_rests_is_let_go_of() {
     let limits = Limits { messages: Some(5), ..Limits::default() };
     let mut stream =

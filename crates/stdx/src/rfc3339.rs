@@ -1,6 +1,7 @@
 //! Points in time as texts: RFC 3339 as Go writes and reads it.
 
-use myelin_stdx::time::Timestamp;
+use crate::time::Timestamp;
+use std::time::{Duration, SystemTime};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -26,6 +27,16 @@ pub fn write(out: &mut Vec<u8>, time: Timestamp) {
         }
     }
     out.push(b'Z');
+}
+
+/// A time of day in UTC. One before 1970 is taken for its beginning, one that nanoseconds cannot
+/// hold for the last that they can.
+#[must_use]
+pub fn of_system_time(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let mut out = Vec::with_capacity("2006-01-02T15:04:05.999999999Z".len());
+    write(&mut out, Timestamp::try_from(since.as_nanos()).unwrap_or(Timestamp::MAX));
+    String::from_utf8(out).expect("digits and signs are ASCII")
 }
 
 fn padded(out: &mut Vec<u8>, n: i64, width: u32) {
@@ -134,7 +145,7 @@ impl TimeText<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -142,7 +153,7 @@ mod tests {
     fn text(time: Timestamp) -> String {
         let mut out = Vec::new();
         write(&mut out, time);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out).expect("digits and signs are ASCII")
     }
 
     #[test]
@@ -151,6 +162,22 @@ mod tests {
         assert_eq!(text(1_582_934_400_000_000_001), "2020-02-29T00:00:00.000000001Z");
         assert_eq!(text(1_582_934_400_120_000_000), "2020-02-29T00:00:00.12Z");
         assert_eq!(text(-1), "1969-12-31T23:59:59.999999999Z");
+    }
+
+    #[test]
+    fn times_of_day_are_written_as_go_does() {
+        let of = |seconds, nanos| of_system_time(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos));
+        for (seconds, nanos, expected) in [
+            (0, 0, "1970-01-01T00:00:00Z"),
+            (951_782_399, 500_000_000, "2000-02-28T23:59:59.5Z"),
+            (951_782_400, 0, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, 1, "2024-02-29T23:59:59.000000001Z"),
+            (4_102_444_799, 0, "2099-12-31T23:59:59Z"),
+            (u64::from(u32::MAX) * 100, 0, "2262-04-11T23:47:16.854775807Z"),
+        ] {
+            assert_eq!(of(seconds, nanos), expected);
+        }
+        assert_eq!(of_system_time(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), of(0, 0));
     }
 
     /// Each with what the reference did.

@@ -1,21 +1,26 @@
-//! Base64 as RFC 4648 has it, with padding.
+//! Base64 as RFC 4648 has it, with padding: bytes in JSON, certificates, headers of HTTP. Keys and
+//! tokens have none ([`base_n`](crate::base_n)).
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(crate) fn encode(bytes: &[u8]) -> String {
+/// Writes bytes.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let all = chunk.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for at in 0..4 {
-            let digit = DIGITS[(all >> (18 - 6 * at)) as usize & 63];
+            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
             text.push(if at <= chunk.len() { char::from(digit) } else { '=' });
         }
     }
     text
 }
 
-/// `None` for what is no base64.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+/// Reads bytes. `None` for what is no base64.
+#[must_use]
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
         return None;
@@ -32,7 +37,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -44,6 +49,8 @@ mod tests {
             (b"fo", "Zm8="),
             (b"foo", "Zm9v"),
             (b"foob", "Zm9vYg=="),
+            (b"fooba", "Zm9vYmE="),
+            (b"foobar", "Zm9vYmFy"),
             (&[0xff, 0xfe, 0xfb], "//77"),
         ] {
             assert_eq!(encode(bytes), text);
