@@ -1,6 +1,6 @@
 //! The embedder's side of JetStream: queues to its threads and mail to the shards.
 
-use super::{alarms, disk};
+use super::{alarms, disk, spare_memory};
 use crate::logging::Logger;
 use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
@@ -300,9 +300,11 @@ fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<R
 }
 
 fn run_jobs(queue: &Receiver<UpkeepOrder>, threads: &Threads) {
-    while let Ok(UpkeepOrder::Run(task)) = queue.recv() {
+    let mut next = queue.recv();
+    while let Ok(UpkeepOrder::Run(task)) = next {
         threads.upkeep.taken();
         supervise::guard(SupervisedPart::JsUpkeep, task);
+        next = spare_memory::receive(queue);
     }
 }
 
