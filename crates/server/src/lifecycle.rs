@@ -204,8 +204,8 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
-        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
-            .map_err(StartError::new)?;
+        let parts = (&broker, &mailboxes[..], log, control.handle());
+        let leaf_nodes = leaf::start(options, parts, (&monitor, &websocket)).map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);

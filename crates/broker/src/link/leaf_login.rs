@@ -15,6 +15,7 @@ pub struct LeafLogin {
     credentials: Credentials,
     nonce: String,
     conn: Arc<Conn>,
+    via: ConnectionType,
     now: SystemTime,
 }
 
@@ -33,12 +34,14 @@ impl LeafLogin {
         let is_read = matches!(config.method, Method::Operator(_));
         let credentials = Credentials { jwt: credentials.jwt.filter(|_| is_read), ..credentials };
         let now = conn.endpoint().start + elapsed;
-        Self { broker: Arc::clone(broker), config, credentials, nonce, conn: Arc::clone(conn), now }
+        let via =
+            if conn.is_web_socket_link() { ConnectionType::LeafnodeWs } else { ConnectionType::Leafnode };
+        Self { broker: Arc::clone(broker), config, credentials, nonce, conn: Arc::clone(conn), via, now }
     }
 
     /// Whether checking takes longer than a look into a table.
     pub fn is_slow(&self) -> bool {
-        self.config.is_slow(&self.credentials, ConnectionType::Leafnode)
+        self.config.at(self.via).is_slow(&self.credentials, self.via)
     }
 
     /// Checks the credentials.
@@ -48,13 +51,13 @@ impl LeafLogin {
     pub fn run(self) -> Result<Identity, Reject> {
         let attempt = Attempt {
             credentials: &self.credentials,
-            via: ConnectionType::Leafnode,
+            via: self.via,
             nonce: &self.nonce,
             peer: self.conn.endpoint().peer.ip(),
             now: self.now,
             entropy: self.broker.entropy(),
         };
-        authenticate(&self.config, &attempt, &*self.broker).without_callout()
+        authenticate(self.config.at(self.via), &attempt, &*self.broker).without_callout()
     }
 }
 

@@ -25,6 +25,8 @@ mod link;
 mod link_codec;
 mod link_security;
 mod link_tls;
+mod link_upgrade;
+mod link_websocket;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -58,6 +60,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 pub(crate) use handshake::{HANDSHAKE, handshake};
 pub(crate) use link::{LinkWith, NewLink};
 pub(crate) use link_security::LinkSecurity;
+pub(crate) use link_upgrade::{AcceptedLeaf, LinkUpgrade};
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.
@@ -471,9 +474,9 @@ impl ShardLocal {
     }
 
     fn accept_link(self: &Rc<Self>, new: NewLink) {
-        let NewLink { stream, peer, with, security } = new;
+        let NewLink { stream, peer, with, security, upgrade } = new;
         match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => self.begin(|| link::open(self, stream, (peer, with), security)),
+            Ok(stream) => self.begin(|| link::open(self, stream, (peer, with), (security, upgrade))),
             Err(error) => self.cannot_use(peer, &error),
         }
     }

@@ -4,11 +4,11 @@
 //! is left of an incomplete operation is kept by the connection and put in front of the next read;
 //! an operation too large for that gets a buffer of its own size, which its receivers then share.
 
-use super::conn_handle::{ConnHandle, ConnNotice};
+use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
 use super::preamble::{Preamble, to_tell};
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
-use super::websocket::{Framed, Incoming, Outgoing, ReadLimit};
+use super::websocket::{FrameSource, Framed, Incoming, Outgoing, ReadLimit};
 use super::{Mail, Mailbox, ShardLocal};
 use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
@@ -132,7 +132,7 @@ pub(super) fn open(
         None => Box::new(plain),
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
-    let link = ConnHandle::new(conn, write, tls, None);
+    let link = ConnHandle::new(conn, write, tls, ConnLayers::None);
     let budget = StrangerBudget::new(local.shard.borrow().settings().max_control_line);
     begin(local, link, (read, budget), None, preamble.first_greeting(), preamble.steps())
 }
@@ -168,7 +168,7 @@ pub(super) fn open_upgraded(
     let sink = Framed { inner, frames: Arc::downgrade(&frames) };
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let conn = local.broker.connect_by(Some(Box::new(websocket_origin)), endpoint, Box::new(sink));
-    let link = ConnHandle::new(conn, write, tls, Some(frames));
+    let link = ConnHandle::new(conn, write, tls, ConnLayers::Frames(frames));
     let receiver = FrameReader::new(upgrade.is_masked, upgrade.extensions.compresses);
     begin(local, link, (read, budget), Some(Incoming::new(receiver)), Some(greeting), None)
 }
@@ -357,7 +357,9 @@ impl ConnTask {
             allowed_to_strangers(self.budget)
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
-        frames.poll_read(cx, &mut self.read, &self.link, buf, ReadLimit { most, allowed })
+        let (read, link) = (&mut self.read, &self.link);
+        let source: &mut FrameSource<'_> = &mut |cx, into| link.poll_read(cx, read, into);
+        frames.poll_read(cx, source, link, buf, ReadLimit { most, allowed })
     }
 
     /// Nothing more can be read.

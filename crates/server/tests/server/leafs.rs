@@ -5,9 +5,11 @@ mod imports;
 mod interest;
 mod logins;
 mod messages;
+mod proxies;
 mod reload;
 mod secure;
 mod shapes;
+mod web_socket;
 mod writes;
 
 use crate::eventually;
