@@ -55,12 +55,6 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     if has_operators && !options.jetstream.default_domains.is_empty() {
         return lacks("\"default_js_domain\" beside operators needs domains for accounts of tokens");
     }
-    let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
-    if leaf_nodes.listener.port.is_some() && asks {
-        return lacks(
-            "\"leafnodes\" without users of its own beside \"auth_callout\" needs callouts for leaf nodes",
-        );
-    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
 use super::link_codec::{LayeredSocket, LinkLayers, LinkRead};
 use super::link_security::LinkSecurity;
 use super::link_upgrade::LinkUpgrade;
+use super::login::check;
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
 use super::{Mail, Mailbox, ShardLocal};
@@ -281,10 +282,14 @@ impl LinkTask {
 
     /// Has credentials checked away from the shard.
     async fn check(&mut self, login: LeafLogin) -> Result<(), CloseReason> {
-        let checking = supervise::blocking_on(&self.local.control, SupervisedPart::Login, || login.run());
+        let (publish, permits) = (self.local.mailbox.publisher(), &self.local.permits);
+        let permits = Arc::clone(if login.may_wait() { &permits.lookups } else { &permits.logins });
+        let checking = check(move || login.run(), publish, Arc::clone(&self.handle.conn), permits);
+        let mut checking = supervise::spawn_on(&self.local.control, SupervisedPart::Login, checking);
         let outcome = tokio::select! {
-            outcome = checking => outcome.ok().flatten(),
+            outcome = &mut checking => outcome.ok().flatten().flatten(),
             () = self.handle.kicked() => {
+                checking.abort();
                 return Err(self.handle.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
             }
         };

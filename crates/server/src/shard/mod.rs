@@ -27,6 +27,7 @@ mod link_security;
 mod link_tls;
 mod link_upgrade;
 mod link_websocket;
+mod login;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -143,6 +144,12 @@ impl Mailbox {
     /// One less waits.
     fn taken(&self) {
         self.waiting.fetch_sub(1, Relaxed);
+    }
+
+    /// Publishes questions to callout services on this shard.
+    fn publisher(&self) -> impl FnOnce(Arc<Account>, MessageBuf) + Send + use<> {
+        let mailbox = self.clone();
+        move |account, msgs| mailbox.post(Mail::AskCallout(account, msgs))
     }
 
     /// Counts a connection that is on its way.
