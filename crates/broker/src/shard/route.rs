@@ -589,8 +589,7 @@ fn build(
     }
     take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
-    let is_imported = scope.is_imported;
-    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, is_imported);
+    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     match cohorts {
         Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
         None => {

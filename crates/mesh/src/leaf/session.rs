@@ -326,7 +326,8 @@ impl LeafSession {
     /// The other side says what is wrong. Compat: only after some of that the link ends here, too.
     fn peer_error(&self, text: &[u8]) -> Result<(), CloseReason> {
         let text = String::from_utf8_lossy(text);
-        self.log(Level::Error, format_args!("Leafnode Error {text}"));
+        let line = format_args!("Leafnode Error {text}");
+        self.broker().complain(Level::Error, self.link.conn(), "Leafnode Error", line);
         let dropped = |why: &str, delay: Duration| {
             self.delay(delay);
             let delay = delay.as_secs();

@@ -39,9 +39,9 @@ pub(super) enum ConnNotice {
 /// Layers between a connection's bytes and its socket, beside TLS.
 pub(super) enum ConnLayers {
     None,
-    /// Those of a WebSocket.
+    /// Layers of a WebSocket.
     Frames(Arc<Outgoing>),
-    /// Those of a link, which may be both compressed and a WebSocket.
+    /// Layers of a link, which may be both compressed and a WebSocket.
     OfLink(Arc<LinkLayers>),
 }
 

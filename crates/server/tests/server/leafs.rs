@@ -2,6 +2,7 @@
 //! those of another.
 
 mod callouts;
+mod domains;
 mod imports;
 mod interest;
 mod logins;

@@ -122,7 +122,7 @@ fn a_lost_web_socket_is_dialled_again() {
     }
 }
 
-/// Leaf nodes without credentials are the `no_auth_user` of the WebSocket's block, and a user may be
+/// Leaf nodes without credentials are the `no_auth_user` of the WebSocket's block; a user may be
 /// for other ways in only.
 #[test]
 fn leaf_nodes_over_web_socket_have_users() {
