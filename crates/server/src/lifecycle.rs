@@ -189,7 +189,7 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         });
         if let Some(path) = &options.server.pid_file {
-            // Behind all that may fail: the file may be another server's, whose ports it wants.
+            // Behind all that may fail: the file may be that of a server whose ports it wants.
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let parts = (&broker, &mailboxes[..], log, control.handle());

@@ -51,8 +51,7 @@ impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
     ///
     /// # Errors
-    /// When the configuration cannot be read or taken over, with the reason, which is also in the
-    /// log.
+    /// When the configuration cannot be read or taken over, with the reason, which is also logged.
     pub(crate) fn reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
         let reloaded = supervise::guard(SupervisedPart::Reload, || self.try_reload(read));
         let reloaded = reloaded.unwrap_or_else(|| Err("it ended in a panic".to_owned()));
