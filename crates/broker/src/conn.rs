@@ -220,6 +220,11 @@ impl Conn {
         }
     }
 
+    /// Whether it is a link over WebSocket.
+    pub fn is_web_socket_link(&self) -> bool {
+        self.link().is_some_and(LinkEnd::is_web_socket)
+    }
+
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
         if self.kind() == ConnKind::LeafNode {

@@ -192,8 +192,8 @@ impl Server {
             // Behind all that may fail: the file may be that of a server whose ports it wants.
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
-        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
-            .map_err(StartError::new)?;
+        let parts = (&broker, &mailboxes[..], log, control.handle());
+        let leaf_nodes = leaf::start(options, parts, (&monitor, &websocket)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,

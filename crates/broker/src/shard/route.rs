@@ -567,8 +567,7 @@ fn build(
     route.key = scope.key(&RouteName { text: subject, is_prefix: false });
     route.account = Some(Arc::clone(scope.account));
     route.permissions = scope.permissions.cloned();
-    route.name.clear();
-    route.name.extend_from_slice(subject);
+    subject.clone_into(&mut route.name);
     let stamp = scope.account.interest.collect(subject, matched);
     route.stamp = Some([stamp, scope.account.services.collect(subject, services)]);
     route.access = match mapped(scope, subject, &mut route.mapped) {

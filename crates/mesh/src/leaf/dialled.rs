@@ -64,7 +64,10 @@ impl LeafSession {
 
     /// Takes over addresses and permissions.
     fn hear(&mut self, info: &PeerInfo) {
-        self.remote().iter().for_each(|remote| remote.told(&info.leafnode_urls));
+        // Compat: those addresses speak no WebSocket.
+        if !self.link.conn().is_web_socket_link() {
+            self.remote().iter().for_each(|remote| remote.told(&info.leafnode_urls));
+        }
         if info.import.is_some() || info.export.is_some() {
             self.heard.filters = [info.import.clone(), info.export.clone()];
         }

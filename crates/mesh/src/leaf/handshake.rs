@@ -3,6 +3,7 @@
 use super::LeafEntry;
 use super::config::version_numbers;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
+use myelin_auth::callout::ClientInfo;
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
 use myelin_broker::{LeafDenials, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
 use myelin_wire::error::CloseReason;
@@ -99,14 +100,23 @@ impl LeafSession {
         };
         let auth = self.nodes().config().auth.clone();
         let elapsed = now.saturating_duration_since(self.timers.opened());
-        let login =
-            LeafLogin::new(self.broker(), self.link.conn(), auth, (credentials, self.nonce.clone()), elapsed);
+        // Compat: a callout service is told neither cluster nor domain, nor the account over there.
+        let client_info = ClientInfo {
+            id: self.link.conn().cid(),
+            name: connect.name.clone(),
+            lang: connect.lang.clone(),
+            version: connect.version.clone(),
+            protocol: i64::from(connect.protocol),
+            tls: None,
+        };
+        let shown = (credentials, self.nonce.clone());
+        let login = LeafLogin::new(self.broker(), self.link.conn(), auth, shown, client_info, elapsed);
         if login.is_slow() {
             self.state = LeafPhase::Checking(Box::new(connect));
             self.timers.named();
             return Ok(LeafStep::Check(Box::new(login)));
         }
-        let outcome = login.run();
+        let outcome = login.run_at_once();
         self.logged_in(shard, &connect, outcome, now)?;
         Ok(LeafStep::On)
     }

@@ -409,6 +409,10 @@ impl PeerSession for LeafSession {
         self.tls.takes_wish()
     }
 
+    fn leave_compression(&mut self) {
+        self.leave_to_web_socket();
+    }
+
     fn take_announcing(&mut self) -> Option<Announcement> {
         self.announcing.take().map(Announcement::Leaf)
     }

@@ -339,7 +339,7 @@ async fn accept(
                 Ok(stream) => {
                     let security = tls.get().map(|offer| LinkSecurity::Route(offer, None));
                     let with = LinkWith::Route(Arc::clone(&mesh), LinkSide::Accepted);
-                    let new = NewLink { stream, peer, with, security };
+                    let new = NewLink { stream, peer, with, security, upgrade: None };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Route Accept error: {}", os_error::words(&error))),

@@ -40,8 +40,13 @@ pub(crate) struct Question {
 }
 
 impl Question {
+    /// One of its claims.
+    pub(crate) fn claim(&self, name: &str) -> Value {
+        self.claims["nats"][name].clone()
+    }
+
     fn user(&self) -> Value {
-        self.claims["nats"]["user_nkey"].clone()
+        self.claim("user_nkey")
     }
 
     /// The answer that lets in a user with these claims.

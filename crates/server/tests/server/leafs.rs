@@ -1,14 +1,17 @@
 //! Leaf nodes and their hubs, with each other and with nats-server: what clients of one see of
 //! those of another.
 
+mod callouts;
 mod domains;
 mod imports;
 mod interest;
 mod logins;
 mod messages;
+mod proxies;
 mod reload;
 mod secure;
 mod shapes;
+mod web_socket;
 mod writes;
 
 use crate::eventually;
