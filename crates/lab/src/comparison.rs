@@ -289,7 +289,6 @@ impl LoadSetup {
             Workload::Identity(load) => Self::Identity(load),
             Workload::Small(load) => Self::Small(load),
             Workload::Cluster(load) => Self::Cluster(load.prepare(MAX_PAYLOAD, backlog)),
-            Workload::Leaf(load) => Self::Cluster(load.prepare(MAX_PAYLOAD, backlog).of_leaf_node()),
         }
     }
 }

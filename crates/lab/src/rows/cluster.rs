@@ -1,8 +1,7 @@
-//! Rows about clusters: three servers of a kind on loopback, told of each other; and about leaf
-//! nodes: a hub and one of those.
+//! Rows about clusters: three servers of a kind on loopback, told of each other.
 //!
 //! Owns their configurations, and the wait until every server knows what clients of the others
-//! want. CPU is that of all together. Compression is off where a row does not say otherwise.
+//! want. CPU is that of all three together. Compression is off where a row does not say otherwise.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -30,19 +29,7 @@ use crate::servers::scratch::Scratch;
 /// Name of the group for `--rows`.
 pub(crate) const GROUP: &str = "cluster";
 
-/// Name of the group about leaf nodes.
-pub(crate) const LEAF_GROUP: &str = "leaf";
-
 const SERVERS: usize = 3;
-
-/// How servers are linked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Topology {
-    /// All with all.
-    Cluster,
-    /// The second is a leaf node of the first, and there is no third.
-    LeafNode,
-}
 
 /// Connections that share them.
 const SUBSCRIBERS: usize = 10;
@@ -78,7 +65,10 @@ impl fmt::Display for ClusterLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Throughput { load, publishers, receivers } => {
-                write!(f, "{load}, publishers on servers {publishers:?}, others on {receivers:?}")
+                write!(
+                    f,
+                    "{load}, of {SERVERS} servers publishers on {publishers:?}, others on {receivers:?}"
+                )
             }
             Self::Compressed(load) => write!(f, "{load} like JSON, over a link with s2_fast"),
             Self::Requests { clients, size } => {
@@ -107,7 +97,6 @@ pub(crate) struct ClusterContext<'a> {
 pub(crate) struct PreparedCluster {
     load: ClusterLoad,
     messages: Option<Prepared>,
-    topology: Topology,
 }
 
 /// Servers that form a cluster with another.
@@ -126,16 +115,11 @@ impl ClusterLoad {
             Self::Compressed(load) => Some(Prepared::of_json(load, max_payload, backlog)),
             Self::Requests { .. } | Self::Join { .. } | Self::Idle => None,
         };
-        PreparedCluster { load: self, messages, topology: Topology::Cluster }
+        PreparedCluster { load: self, messages }
     }
 }
 
 impl PreparedCluster {
-    /// Has the work done between a hub and its leaf node.
-    pub(crate) fn of_leaf_node(self) -> Self {
-        Self { topology: Topology::LeafNode, ..self }
-    }
-
     /// Whether every round starts servers of its own.
     pub(crate) fn wants_fresh_servers(&self) -> bool {
         matches!(self.load, ClusterLoad::Join { .. })
@@ -146,16 +130,9 @@ impl PreparedCluster {
         let mode = if matches!(self.load, ClusterLoad::Compressed(_)) { "s2_fast" } else { "off" };
         let plan = ClusterPorts::free(SERVERS)?;
         // The row about joining starts its own, and only needs one to stand for them.
-        let count = match self.topology {
-            Topology::LeafNode => 2,
-            Topology::Cluster if self.wants_fresh_servers() => 1,
-            Topology::Cluster => SERVERS,
-        };
+        let count = if self.wants_fresh_servers() { 1 } else { SERVERS };
         let mut servers = (0..count)
-            .map(|number| match self.topology {
-                Topology::Cluster => plan.start(number, binary, scratch, mode),
-                Topology::LeafNode => plan.start_leaf(number, binary, scratch),
-            })
+            .map(|number| plan.start(number, binary, scratch, mode))
             .collect::<Result<Vec<_>, _>>()?;
         settle(&servers.iter().map(|server| server.address().clone()).collect::<Vec<_>>())?;
         let first = servers.remove(0);
@@ -238,24 +215,6 @@ impl ClusterPorts {
              listen: \"127.0.0.1:{routes}\", compression: {mode}, routes: [{}] }}\n",
             urls.join(", ")
         );
-        let room = scratch.room(&format!("server-{port}"))?;
-        Server::with_configuration(binary, port, room, &text)
-    }
-}
-
-impl ClusterPorts {
-    /// Starts a hub, or the leaf node of the hub with the number before it.
-    fn start_leaf(&self, number: usize, binary: &Path, scratch: &Scratch) -> Result<Server, BenchError> {
-        let [port, links, _] = self.0[number];
-        let inner = match number.checked_sub(1) {
-            None => format!("listen: \"127.0.0.1:{links}\""),
-            Some(hub) => {
-                let port = self.0[hub][1];
-                format!("remotes: [{{ url: \"nats://127.0.0.1:{port}\", compression: off }}]")
-            }
-        };
-        let text =
-            format!("server_name: bench-{number}-{links}\nleafnodes {{ compression: off, {inner} }}\n");
         let room = scratch.room(&format!("server-{port}"))?;
         Server::with_configuration(binary, port, room, &text)
     }

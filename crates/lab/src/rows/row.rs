@@ -65,8 +65,6 @@ pub(crate) enum Workload {
     Small(SmallLoad),
     /// Three servers that form a cluster.
     Cluster(ClusterLoad),
-    /// A hub and a leaf node.
-    Leaf(ClusterLoad),
 }
 
 /// Messages of a stream that is read at scale 1.
@@ -93,7 +91,6 @@ impl fmt::Display for Workload {
             Self::Identity(load) => write!(f, "{load}"),
             Self::Small(load) => write!(f, "{load}"),
             Self::Cluster(load) => write!(f, "{load}"),
-            Self::Leaf(load) => write!(f, "{load}; the second is a leaf node of the first"),
         }
     }
 }

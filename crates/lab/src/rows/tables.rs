@@ -63,31 +63,6 @@ pub(super) fn cluster() -> Vec<Row> {
     ]
 }
 
-/// Rows about a hub and its leaf node.
-pub(super) fn leaf() -> Vec<Row> {
-    let row = |name: &str, load, goals: Vec<Goal>| Row {
-        goals,
-        ..Row::new(name, cluster::LEAF_GROUP, Workload::Leaf(load))
-    };
-    let load = ThroughputLoad {
-        publishers: 1,
-        receivers: 1,
-        interest: Interest::Star,
-        subjects: SUBJECTS,
-        size: 128,
-    };
-    let cpu = || vec![times(Metric::Cpu, 4.0)];
-    vec![
-        row("leaf-down-128", ClusterLoad::Throughput { load, publishers: &[0], receivers: &[1] }, cpu()),
-        row("leaf-up-128", ClusterLoad::Throughput { load, publishers: &[1], receivers: &[0] }, cpu()),
-        row(
-            "leaf-request-1",
-            ClusterLoad::Requests { clients: 1, size: 16 },
-            vec![times(Metric::LatencyMedian, 1.0)],
-        ),
-    ]
-}
-
 /// Rows about rules, accounts, logins and reloads, with the goals of the issue.
 pub(super) fn identity() -> Vec<Row> {
     let row = |name: &str, load, goals: Vec<Goal>| Row {
