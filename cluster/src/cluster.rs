@@ -26,8 +26,8 @@ pub struct ClusterPlan {
     pub programs: Vec<PathBuf>,
     /// Servers, and which of them are a cluster.
     pub topology: Topology,
-    /// Whether a server is told of all others of its cluster, or only of the first, and hears of the
-    /// rest.
+    /// Whether a server is told of all others of its cluster, or only of the first, and hears of
+    /// the rest.
     pub knows_all: bool,
     /// Text inside of `cluster { }` of each server, in turns.
     pub cluster: Vec<String>,
@@ -164,7 +164,10 @@ impl Cluster {
         for n in 0..plan.topology.size() {
             cluster.start_server(n)?;
         }
-        cluster.wait_until_linked()?;
+        cluster.wait_until_linked().map_err(|why| {
+            let folder = cluster.keep_folder();
+            format!("{why}\nlogs: {}", folder.display())
+        })?;
         Ok(cluster)
     }
 
@@ -301,8 +304,8 @@ impl Cluster {
         }
     }
 
-    /// Names of the servers to which a server has routes, and then those of its leaf nodes and hubs,
-    /// each once, as `/routez` and `/leafz` say.
+    /// Names of the servers to which a server has routes, and then those of its leaf nodes and
+    /// hubs, each once, as `/routez` and `/leafz` say.
     ///
     /// # Errors
     /// A page cannot be read.

@@ -1,8 +1,8 @@
 //! A proxy in front of the route port of each server. Peers reach the server only through it,
 //! because it is what the server advertises. Each remote of a leaf node has a proxy of its own.
 //!
-//! Who dials a route is found out from the server's name in what it sends first: the INFO of a route
-//! is never compressed.
+//! Who dials a route is found out from the server's name in what it sends first: the INFO of a
+//! route is never compressed.
 
 use crate::Error;
 use crate::links::{Links, ProxiedConnection};

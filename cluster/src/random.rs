@@ -1,5 +1,6 @@
-//! Random lives of a cluster, or of clusters and their leaf nodes, round after round: subscriptions change, servers and links come and
-//! go, all of it settles, messages are published, and the model judges what came.
+//! Random lives of a cluster, or of clusters and their leaf nodes, round after round: subscriptions
+//! change, servers and links come and go, all of it settles, messages are published, and the model
+//! judges what came.
 
 use crate::client::Delivery;
 use crate::links::LinkState;
@@ -7,7 +8,7 @@ use crate::model::{Model, SentMessage, Subscription};
 use crate::{Client, Cluster, ClusterPlan, Error, Topology};
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -132,7 +133,10 @@ pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     while start.elapsed() < plan.duration && life.summary.rounds < plan.rounds {
         if let Err(why) = life.round() {
             let folder = life.cluster.keep_folder();
-            let story = life.story.join("\n  ");
+            let mut story = life.story.join("\n  ");
+            for (id, one) in life.model.subscriptions() {
+                let _ = write!(story, "\n  at the end {id:?}: {one:?}");
+            }
             let (round, seed) = (life.summary.rounds, plan.seed);
             return Err(format!(
                 "seed {seed}, round {round}: {why}\nwhat was done:\n  {story}\nlogs: {}",
@@ -218,10 +222,7 @@ impl Life {
                 self.serve();
                 Ok(())
             }
-            _ => {
-                self.subscribe();
-                Ok(())
-            }
+            _ => self.subscribe(),
         }
     }
 
@@ -253,18 +254,21 @@ impl Life {
         self.model.unsubscribe(|(client, _), _| gone.contains(&client));
     }
 
-    fn subscribe(&mut self) {
-        let Some(id) = self.any_member() else { return };
+    fn subscribe(&mut self) -> Result<(), Error> {
+        let Some(id) = self.any_member() else { return Ok(()) };
         let subject = self.subject(true);
         let queue = (self.rng.below(2) == 0).then(|| format!("queue{}", self.rng.below(3)));
         let left = (queue.is_none() && self.rng.below(6) == 0).then(|| self.rng.below(50) + 1);
-        let Some(member) = self.members.get_mut(&id) else { return };
+        let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let sid = member.client.subscribe(&subject, queue.as_deref());
         if let Some(left) = left {
+            // Before anything is published: what came between the two lines would be too much.
             member.client.unsubscribe(sid, Some(left));
+            member.client.settle()?;
         }
         self.story.push(format!("client {id} subscribes to {subject} as {sid}, {queue:?}, at most {left:?}"));
         self.model.subscribe((id, sid), Subscription { server: member.server, subject, queue, left });
+        Ok(())
     }
 
     fn serve(&mut self) {

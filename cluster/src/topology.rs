@@ -1,10 +1,11 @@
 //! Topologies: which servers form a cluster, which are leaf nodes of which others, and so who hears
 //! of whose interest.
 //!
-//! A server tells of interest by these rules (`told`), which are nats-server's: a hub tells its leaf
-//! nodes of everything, a leaf node tells its hub of its own clients and of its own leaf nodes, what
-//! came over a route goes to leaf nodes only, what came from a hub never to a route, nothing back to
-//! the cluster it came from; over a link that is isolated goes no interest of other leaf nodes.
+//! A server tells of interest by these rules (`told`), which are nats-server's: a hub tells its
+//! leaf nodes of everything, a leaf node tells its hub of its own clients and its own leaf nodes,
+//! what came over a route goes to leaf nodes only, what came from a hub never to a route, nothing
+//! back to the cluster it came from; over a link that is isolated goes no interest of other leaf
+//! nodes.
 
 use myelin_stdx::rng::Rng;
 use std::collections::BTreeSet;
@@ -39,7 +40,7 @@ pub struct Topology {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Client,
-    /// Another server of the cluster, where it came from this cluster over a link, or from a client.
+    /// Another server of the cluster, where it came from this cluster over a link, or a client.
     Route(Option<usize>),
     Hub(usize),
     Spoke(usize),
@@ -59,8 +60,8 @@ impl Topology {
         Self { clusters: vec![0; servers], ..Self::default() }
     }
 
-    /// Clusters of one or two servers, most of which are leaf nodes of earlier ones. Where nats-server
-    /// is among the programs, leaf nodes isolate nothing themselves.
+    /// Clusters of one or two servers, most of which are leaf nodes of earlier ones. Where
+    /// nats-server is among the programs, leaf nodes isolate nothing themselves.
     ///
     /// Compat: nats-server tells of everything when a link begins that it has dialled and isolates.
     pub fn random(rng: &mut Rng, servers: usize, has_reference: bool) -> Self {
