@@ -164,7 +164,10 @@ impl Cluster {
         for n in 0..plan.topology.size() {
             cluster.start_server(n)?;
         }
-        cluster.wait_until_linked()?;
+        cluster.wait_until_linked().map_err(|why| {
+            let folder = cluster.keep_folder();
+            format!("{why}\nlogs: {}", folder.display())
+        })?;
         Ok(cluster)
     }
 

@@ -1,11 +1,10 @@
 //! Model of who must get what.
 //!
 //! A message that is *certain*, published while interest was settled and links did not change,
-//! reaches every plain subscription on the servers it can reach, and one member of each queue
-//! group there: over a route there is one hop, over leaf nodes there are as many as the topology
-//! says. Any other message may be lost. Nothing comes twice, nothing comes to whom it does not
-//! match, and each subscription has the certain messages of a publisher in the order in which they
-//! were published.
+//! reaches every plain subscription on the servers it can reach, and one member of each queue group
+//! there: over a route there is one hop, over leaf nodes as many as the topology says. Any other
+//! message may be lost. Nothing comes twice, nothing comes to whom it does not match, and each
+//! subscription has the certain messages of a publisher in the order in which they were published.
 //!
 //! Compat: of other messages less is promised, and what is promised depends on the programs. Two
 //! nats-servers that have just found each other open the links of a pool one after the other, and
@@ -49,9 +48,9 @@ pub struct SentMessage {
 /// Servers that a message reaches from where it was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Sites whose clients' interest is known there.
+    /// Servers whose clients' interest is known there.
     pub must: BTreeSet<usize>,
-    /// Sites to which it may come because somebody on the way is interested, too.
+    /// Servers to which it may come, because somebody on the way is interested, too.
     pub may: BTreeSet<usize>,
 }
 

@@ -8,7 +8,7 @@ use crate::model::{Model, SentMessage, Subscription};
 use crate::{Client, Cluster, ClusterPlan, Error, Topology};
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -133,7 +133,10 @@ pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     while start.elapsed() < plan.duration && life.summary.rounds < plan.rounds {
         if let Err(why) = life.round() {
             let folder = life.cluster.keep_folder();
-            let story = life.story.join("\n  ");
+            let mut story = life.story.join("\n  ");
+            for (id, one) in life.model.subscriptions() {
+                let _ = write!(story, "\n  at the end {id:?}: {one:?}");
+            }
             let (round, seed) = (life.summary.rounds, plan.seed);
             return Err(format!(
                 "seed {seed}, round {round}: {why}\nwhat was done:\n  {story}\nlogs: {}",

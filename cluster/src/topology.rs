@@ -2,10 +2,10 @@
 //! of whose interest.
 //!
 //! A server tells of interest by these rules (`told`), which are nats-server's: a hub tells its
-//! leaf nodes of everything, a leaf node tells its hub of its own clients and of its own leaf
-//! nodes, what came over a route goes to leaf nodes only, what came from a hub never to a route,
-//! nothing back to the cluster it came from; over a link that is isolated goes no interest of
-//! other leaf nodes.
+//! leaf nodes of everything, a leaf node tells its hub of its own clients and its own leaf nodes,
+//! what came over a route goes to leaf nodes only, what came from a hub never to a route, nothing
+//! back to the cluster it came from; over a link that is isolated goes no interest of other leaf
+//! nodes.
 
 use myelin_stdx::rng::Rng;
 use std::collections::BTreeSet;
@@ -40,8 +40,7 @@ pub struct Topology {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Client,
-    /// Another server of the cluster, where it came from this cluster over a link, or from a
-    /// client.
+    /// Another server of the cluster, where it came from this cluster over a link, or a client.
     Route(Option<usize>),
     Hub(usize),
     Spoke(usize),

@@ -69,7 +69,7 @@ pub enum Metric {
     RestartTime,
     /// MiB of a process's memory that no file backs.
     AnonymousMemory,
-    /// Milliseconds until a server that joins a cluster knows all interest.
+    /// Milliseconds until a server that joins a cluster, or links of leaf nodes, know all interest.
     JoinTime,
 }
 

@@ -395,10 +395,10 @@ impl Fanout<'_> {
                 RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
             }
         }
-        if let Some(remote) = &route.remote {
-            self.remote::<LOGGED>(route, remote, rng);
-        }
         if queues.is_empty() {
+            if let Some(remote) = &route.remote {
+                self.remote::<LOGGED>(route, remote, rng);
+            }
             return;
         }
         let mut served = SmallVec::<[&[u8]; 4]>::new();
@@ -410,8 +410,9 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
-        if queues.iter().any(|queue| !served.contains(&queue)) {
-            self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
+        let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
+        if let Some(remote) = &route.remote {
+            self.remote_beside::<LOGGED>(route, remote, &passed);
         }
     }
 

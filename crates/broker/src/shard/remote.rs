@@ -215,6 +215,9 @@ fn tail_of(reply: &[u8], header_len: Option<usize>, body: &[u8]) -> Vec<u8> {
     tail
 }
 
+/// Links over which a message was passed on.
+pub(super) type Passed = SmallVec<[Arc<Conn>; 2]>;
+
 /// Groups for which a link was chosen: the places of link and group.
 type Chosen = SmallVec<[(u32, u32); 8]>;
 
@@ -316,18 +319,42 @@ impl Fanout<'_> {
         }
     }
 
+    /// Stages a message from another server of the cluster for leaf nodes that want it, but for
+    /// those to which it was passed on.
+    #[inline(never)]
+    pub(super) fn remote_beside<const LOGGED: bool>(
+        &mut self,
+        route: &Route,
+        remote: &RemoteTargets,
+        passed: &[Arc<Conn>],
+    ) {
+        for link in &remote.links {
+            let is_passed = passed.iter().any(|conn| Arc::ptr_eq(conn, &link.conn));
+            if !is_passed && !self.from.comes_from(&link.conn) {
+                self.whole::<LOGGED>(remote, link, route.subject());
+            }
+        }
+    }
+
     /// Passes a message from another server on for queue groups that it has chosen here and that
-    /// have no member here any more, to servers that have one.
+    /// have no member here, to leaf nodes and servers that have one. Answers over which links: who
+    /// else wants the message behind them has it with that.
     ///
-    /// Compat: who wants the message there beside the groups gets it again, as from the reference;
-    /// a link over which nobody does is preferred.
+    /// Compat: who wants the message on another server of the cluster beside the groups gets it
+    /// again, as from the reference; a link over which nobody does is preferred.
+    pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) -> Passed {
+        let mut groups = groups.peekable();
+        if groups.peek().is_some() { self.pass_on_for(groups) } else { Passed::new() }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) {
+    fn pass_on_for<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) -> Passed {
+        let mut passed = Passed::new();
         let (message, from) = (self.message, self.from);
         let address = if message.to.is_empty() { message.subject } else { message.to };
         let remote = RemoteTargets::of(from.account, address, &mut Matched::new(), Via::Here);
-        let Some(remote) = remote else { return };
+        let Some(remote) = remote else { return passed };
         let mut chosen = Chosen::new();
         for name in groups {
             let group = remote.groups.iter().position(|group| *group.name == *name);
@@ -353,8 +380,10 @@ impl Fanout<'_> {
             if names.peek().is_some() {
                 let head = &remote.heads[link.head.start as usize..link.head.end as usize];
                 self.stage_remote(&link.conn, head, names, address);
+                passed.push(Arc::clone(&link.conn));
             }
         }
+        passed
     }
 
     /// Stages the message for one link.

@@ -1,4 +1,5 @@
-//! Rows about clusters: three servers of a kind on loopback, told of each other.
+//! Rows about several servers of a kind on loopback: clusters of three, told of each other, and
+//! what `leaf` says of hubs and leaf nodes.
 //!
 //! Owns their configurations, and the wait until every server knows what clients of the others
 //! want. CPU is that of all three together. Compression is off where a row does not say otherwise.
@@ -21,6 +22,7 @@ use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{Prepared, RunEnds, ThroughputLoad};
 
 use crate::round::Round;
+use crate::rows::leaf::LeafLoad;
 use crate::rows::probe::probe;
 use crate::rows::subjects::SUBJECTS;
 use crate::servers::process::{Server, free_port};
@@ -59,6 +61,8 @@ pub(crate) enum ClusterLoad {
     Churn(ThroughputLoad),
     /// Nothing.
     Idle,
+    /// A hub and leaf nodes instead of a cluster.
+    Leaf(LeafLoad),
 }
 
 impl fmt::Display for ClusterLoad {
@@ -79,6 +83,7 @@ impl fmt::Display for ClusterLoad {
                 write!(f, "{load} on a server, while another has 10,000 SUB/UNSUB pairs a second")
             }
             Self::Idle => write!(f, "{SERVERS} servers without clients"),
+            Self::Leaf(load) => write!(f, "{load}"),
         }
     }
 }
@@ -99,7 +104,7 @@ pub(crate) struct PreparedCluster {
     messages: Option<Prepared>,
 }
 
-/// Servers that form a cluster with another.
+/// Servers that are linked with another.
 pub(crate) struct Mates {
     servers: Vec<Server>,
     /// Program of all of them.
@@ -113,6 +118,7 @@ impl ClusterLoad {
                 Some(Prepared::new(load, max_payload, backlog))
             }
             Self::Compressed(load) => Some(Prepared::of_json(load, max_payload, backlog)),
+            Self::Leaf(load) => load.messages().map(|load| Prepared::new(load, max_payload, backlog)),
             Self::Requests { .. } | Self::Join { .. } | Self::Idle => None,
         };
         PreparedCluster { load: self, messages }
@@ -122,7 +128,11 @@ impl ClusterLoad {
 impl PreparedCluster {
     /// Whether every round starts servers of its own.
     pub(crate) fn wants_fresh_servers(&self) -> bool {
-        matches!(self.load, ClusterLoad::Join { .. })
+        match self.load {
+            ClusterLoad::Join { .. } => true,
+            ClusterLoad::Leaf(load) => load.is_played(),
+            _ => false,
+        }
     }
 
     /// Starts the servers and waits until they are linked.
@@ -131,9 +141,12 @@ impl PreparedCluster {
         let plan = ClusterPorts::free(SERVERS)?;
         // The row about joining starts its own, and only needs one to stand for them.
         let count = if self.wants_fresh_servers() { 1 } else { SERVERS };
-        let mut servers = (0..count)
-            .map(|number| plan.start(number, binary, scratch, mode))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut servers = match self.load {
+            ClusterLoad::Leaf(load) => load.servers(binary, scratch)?,
+            _ => (0..count)
+                .map(|number| plan.start(number, binary, scratch, mode))
+                .collect::<Result<Vec<_>, _>>()?,
+        };
         settle(&servers.iter().map(|server| server.address().clone()).collect::<Vec<_>>())?;
         let first = servers.remove(0);
         Ok((first, Mates { servers, binary: binary.to_owned() }))
@@ -171,11 +184,15 @@ impl PreparedCluster {
                 round.readings.push((Metric::ChurnRate, pairs));
                 round
             }
-            ClusterLoad::Requests { clients, size } => {
+            ClusterLoad::Leaf(LeafLoad::Down(_)) => Round::of_throughput(&messages(&[0], &[1])?),
+            ClusterLoad::Leaf(LeafLoad::Up(_)) => Round::of_throughput(&messages(&[1], &[0])?),
+            ClusterLoad::Requests { clients, size }
+            | ClusterLoad::Leaf(LeafLoad::Requests { clients, size }) => {
                 let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };
                 Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
             }
             ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
+            ClusterLoad::Leaf(load) => Round::without_cpu(load.play(&mates.binary, context.scratch)?),
             ClusterLoad::Join { told } => Round::without_cpu(join(told, &mates.binary, context)?),
         })
     }

@@ -3,8 +3,8 @@
 //! This file is the core server's table in code; the rows about streams are in `streams`, those
 //! about consumers in `consumers`, about mirrors and sources in `origins`, about TLS and WebSocket
 //! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`,
-//! about several servers in `cluster`, those of the studies in the plans that `compare` reads;
-//! `footprint` measures servers at rest. Change a goal here only together with
+//! about several servers in `cluster` and `leaf`, those of the studies in the plans that `compare`
+//! reads; `footprint` measures servers at rest. Change a goal here only together with
 //! `docs/performance.md`.
 
 pub(crate) mod cluster;
@@ -12,6 +12,7 @@ pub(crate) mod consumers;
 pub(crate) mod footprint;
 pub(crate) mod identity;
 pub(crate) mod latency;
+pub(crate) mod leaf;
 pub(crate) mod origins;
 pub(crate) mod probe;
 pub(crate) mod row;
@@ -32,11 +33,11 @@ use crate::rows::subjects::SUBJECTS;
 /// Group of the rows about the core server, for `--rows`.
 const CORE: &str = "core";
 
-/// The groups of rows that make the table. That of clusters is asked for by its name.
+/// The groups of rows that make the table. Those of several servers are asked for by their names.
 pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins,small";
 
 /// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, small
-/// servers, clusters, and the study of publishing to streams.
+/// servers, clusters, leaf nodes, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (streams::issue(), consumers::rows());
     let origins = origins::rows();
@@ -50,6 +51,7 @@ pub(crate) fn rows() -> Vec<Row> {
         tables::identity(),
         tables::small(),
         tables::cluster(),
+        tables::leaf(),
         study(),
     ]
     .concat()
@@ -175,6 +177,7 @@ mod tests {
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), study().len());
         assert_eq!(chosen(cluster::GROUP), tables::cluster().len());
+        assert_eq!(chosen(leaf::GROUP), tables::leaf().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());
     }

@@ -1,5 +1,5 @@
 //! Tables of the rows whose workloads are of this program: TLS and WebSocket, accounts and users,
-//! small servers, clusters.
+//! small servers, clusters, leaf nodes.
 //!
 //! Change a goal here only together with `docs/performance.md`.
 
@@ -8,6 +8,7 @@ use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
 
 use crate::rows::cluster::{self, ClusterLoad};
 use crate::rows::identity::{self, IdentityLoad};
+use crate::rows::leaf::{self, LeafLoad};
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 use crate::rows::small::{self, SmallLoad, TOGETHER};
 use crate::rows::streams;
@@ -60,6 +61,37 @@ pub(super) fn cluster() -> Vec<Row> {
         join("cluster-join-1M", 1_000_000),
         row("cluster-churn", ClusterLoad::Churn(load(1, 1, Interest::Star, 128)), vec![cpu(4.0)]),
         row("cluster-idle", ClusterLoad::Idle, vec![times(Metric::IdleCpu, 1.0)]),
+    ]
+}
+
+/// Rows about leaf nodes and hubs.
+pub(super) fn leaf() -> Vec<Row> {
+    let row = |name: &str, load, goals: Vec<Goal>| Row {
+        goals,
+        ..Row::new(name, leaf::GROUP, Workload::Cluster(ClusterLoad::Leaf(load)))
+    };
+    let load = ThroughputLoad {
+        publishers: 1,
+        receivers: 1,
+        interest: Interest::Star,
+        subjects: SUBJECTS,
+        size: 128,
+    };
+    let time = || times(Metric::JoinTime, 4.0);
+    let spokes = |count, is_isolated| LeafLoad::Spokes { count, subjects: 100, is_isolated };
+    let memory = || vec![time(), times(Metric::ProcessMemory, 3.0)];
+    vec![
+        row("leaf-down-128", LeafLoad::Down(load), vec![times(Metric::Cpu, 4.0)]),
+        row("leaf-up-128", LeafLoad::Up(load), vec![times(Metric::Cpu, 4.0)]),
+        row(
+            "leaf-request-1",
+            LeafLoad::Requests { clients: 1, size: 16 },
+            vec![times(Metric::LatencyMedian, 1.0)],
+        ),
+        row("leaf-spokes-1000", spokes(1000, true), memory()),
+        row("leaf-spokes-200", spokes(200, false), memory()),
+        row("leaf-returned", LeafLoad::Returned { subjects: 10_000 }, vec![time()]),
+        row("leaf-returning", LeafLoad::Returning { subjects: 10_000 }, vec![time()]),
     ]
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Cold. A message that is only traced goes the same way and reaches nobody.
 
+use super::super::remote::Passed;
 use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
 use crate::conn::Conn;
@@ -86,10 +87,11 @@ impl Fanout<'_> {
             }
         }
         if let Some(queues) = self.from.routed() {
+            let passed = self.trace_chosen(trace, route, queues, rng);
             if let Some(remote) = &route.remote {
-                self.remote::<false>(route, remote, rng);
+                self.remote_beside::<false>(route, remote, &passed);
             }
-            return self.trace_chosen(trace, route, queues, rng);
+            return;
         }
         for group in &route.groups {
             let queue = group.first().and_then(|first| first.sub.queue());
@@ -103,8 +105,15 @@ impl Fanout<'_> {
         }
     }
 
-    /// The queue groups that another server has chosen here.
-    fn trace_chosen(&mut self, trace: &MessageTrace, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
+    /// The queue groups that another server has chosen here. Answers the links over which the
+    /// message was passed on for some of them.
+    fn trace_chosen(
+        &mut self,
+        trace: &MessageTrace,
+        route: &Route,
+        queues: &QueueNames<'_>,
+        rng: &mut Rng,
+    ) -> Passed {
         let mut served = Vec::<&[u8]>::new();
         for group in &route.groups {
             let queue = group.first().and_then(|first| first.sub.queue());
@@ -114,9 +123,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
-        if queues.iter().any(|queue| !served.contains(&queue)) {
-            self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
-        }
+        self.pass_on(queues.iter().filter(|queue| !served.contains(queue)))
     }
 
     /// Stages a traced message for another server, with the number of the hop. Compat: also for one

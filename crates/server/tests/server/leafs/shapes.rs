@@ -3,7 +3,7 @@
 use super::Site;
 use crate::eventually;
 use crate::process::Setup;
-use crate::raw::Raw;
+use crate::raw::{Message, Raw};
 use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
 
 /// Messages of one client reach the other once each, both ways. `what` is a subject that nobody had
@@ -151,6 +151,34 @@ fn leaf_nodes_of_a_cluster_hear_everybody_once() {
         talk(&mut edge.client(), &mut one.client(), "near");
         talk(&mut edge.client(), &mut two.client(), "far");
         talk(&mut edge.client(), &mut other.client(), "leafs");
+    }
+}
+
+/// A message that comes over a route for a queue group with members behind a leaf node goes there
+/// once, for those who are in no group, too.
+#[test]
+fn a_leaf_node_gets_a_message_once_for_a_group_and_for_others() {
+    for kinds in TRIPLES {
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""]) else { continue };
+        let Some(edge) = Site::leaf(kinds[2], "EDGE", &two, "", "") else { continue };
+        edge.linked(1);
+        let (mut from, mut to) = (one.client(), edge.client());
+        to.send("SUB work group 1\r\nSUB work 2\r\nSUB probe 3\r\n");
+        to.barrier();
+        eventually("interest is known", || {
+            from.publish("probe", "");
+            from.barrier();
+            !to.barrier().is_empty()
+        });
+        from.send("PUB work 1\r\na\r\nPUB work 1\r\nb\r\nPUB probe 3\r\nend\r\n");
+        let mut got = Vec::new();
+        eventually("the last message", || {
+            got.extend(to.barrier());
+            got.iter().any(|message| message.text() == "end")
+        });
+        let mut got: Vec<_> = got.iter().filter(|one| one.subject == "work").map(Message::text).collect();
+        got.sort_unstable();
+        assert_eq!(got, ["a", "a", "b", "b"], "the group has each once, and so has who is in none");
     }
 }
 
