@@ -6,6 +6,7 @@ mod imports;
 mod interest;
 mod logins;
 mod messages;
+mod mirrors;
 mod reload;
 mod secure;
 mod shapes;

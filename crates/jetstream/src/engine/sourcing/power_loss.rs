@@ -195,6 +195,7 @@ fn read_state(position: SourcePosition) -> ReadState {
         stamps: Vec::new(),
         largest: 0,
         unacked: VecDeque::new(),
+        questions: VecDeque::new(),
         rng: Rng::seeded(1),
         refusals: 0,
     };
