@@ -108,7 +108,7 @@ struct Shadow {
     stands: Standing,
 }
 
-/// What stands in that index for who listens here.
+/// Entry of that index for a listener here.
 #[derive(Clone)]
 enum Standing {
     /// For a client.
@@ -126,7 +126,7 @@ impl Standing {
     }
 }
 
-/// Who listens here.
+/// Listener here: a client, or a leaf node or a hub.
 #[derive(Clone, Copy)]
 enum Listener<'a> {
     Client(&'a Arc<Subscription>),
