@@ -1,12 +1,15 @@
-//! Servers of one or two programs, with a proxy in front of each.
+//! Servers of one or two programs, with a proxy in front of each and of each remote of a leaf node.
 
 use crate::links::{LinkState, Links};
-use crate::proxy::Proxy;
+use crate::model::Reach;
+use crate::proxy::{Dialer, Proxy};
 use crate::server::{Ports, Server};
+use crate::topology::Topology;
 use crate::wait::wait_for;
 use crate::{Client, Error};
 use myelin_stdx::rng::Rng;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,25 +24,35 @@ const ATTEMPTS: u32 = 3;
 pub struct ClusterPlan {
     /// The programs of the servers, in turns.
     pub programs: Vec<PathBuf>,
-    /// How many servers.
-    pub servers: usize,
-    /// Whether a server is told of all others, or only of the first, and hears of the rest.
+    /// Servers, and which of them are a cluster.
+    pub topology: Topology,
+    /// Whether a server is told of all others of its cluster, or only of the first, and hears of
+    /// the rest.
     pub knows_all: bool,
     /// Text inside of `cluster { }` of each server, in turns.
     pub cluster: Vec<String>,
+    /// Text inside of `leafnodes { }` of each server, and of its remotes, in turns.
+    pub leafs: Vec<String>,
     /// Text beside that block in each configuration.
     pub beside: String,
 }
 
 impl ClusterPlan {
-    /// Servers that are told of all others.
+    /// Servers of one cluster that are told of all others.
     #[must_use]
     pub fn of(programs: &[PathBuf], servers: usize) -> Self {
+        Self::shaped(programs, Topology::cluster(servers))
+    }
+
+    /// Servers of any topology.
+    #[must_use]
+    pub fn shaped(programs: &[PathBuf], topology: Topology) -> Self {
         Self {
             programs: programs.to_vec(),
-            servers,
+            topology,
             knows_all: true,
-            cluster: vec!["name: test".to_owned()],
+            cluster: vec![String::new()],
+            leafs: vec![String::new()],
             beside: String::new(),
         }
     }
@@ -49,6 +62,7 @@ impl ClusterPlan {
 #[derive(Debug)]
 pub struct Cluster {
     servers: Vec<Server>,
+    topology: Topology,
     links: Arc<Links>,
     folder: TempDir,
     /// Counts what has to differ, such as subjects of probes.
@@ -65,29 +79,69 @@ impl Cluster {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut rng = Rng::seeded(now.as_nanos() as u64 ^ u64::from(std::process::id()));
         let token = rng.below(1 << 30);
-        let names: Vec<String> = (0..plan.servers).map(|n| format!("server-{n}-{token:x}")).collect();
+        let size = plan.topology.size();
+        let names: Vec<String> = (0..size).map(|n| format!("server-{n}-{token:x}")).collect();
         let links = Arc::new(Links::default());
         let (mut servers, mut proxies) = (Vec::new(), Vec::new());
         for (n, name) in names.iter().enumerate() {
             let ports = Ports::free(&mut rng)?;
-            proxies.push(Proxy::start(n, ports.routes, names.clone(), &links)?);
+            proxies.push(Proxy::start(n, ports.routes, Dialer::Named(names.clone()), &links)?.address);
             let program = plan.programs.get(n % plan.programs.len().max(1)).ok_or("no program")?;
             servers.push(Server::new(program, name.clone(), ports, folder.path()));
         }
-        for (n, server) in servers.iter().enumerate() {
-            let routes: Vec<String> = proxies
-                .iter()
-                .enumerate()
-                .filter(|(other, _)| *other != n && (plan.knows_all || *other == 0))
-                .map(|(_, proxy)| format!("\"nats-route://{}\"", proxy.address))
-                .collect();
-            let more = &plan.cluster[n % plan.cluster.len()];
-            let address = proxies[n].address;
-            let routes = routes.join(", ");
-            let cluster = format!("  advertise: \"{address}\"\n  routes: [ {routes} ]\n  {more}");
-            server.configure(&cluster, &plan.beside)?;
+        let this = Self { servers, topology: plan.topology.clone(), links, folder, fresh: 0 };
+        for n in 0..size {
+            let text = [this.cluster_block(plan, n, &proxies), this.leaf_block(plan, n)?].concat();
+            this.servers[n].configure(&format!("{}\n{text}", plan.beside))?;
         }
-        Ok(Self { servers, links, folder, fresh: 0 })
+        Ok(this)
+    }
+
+    /// Configuration of a server's cluster, where it has one.
+    fn cluster_block(&self, plan: &ClusterPlan, n: usize, proxies: &[SocketAddr]) -> String {
+        let topology = &self.topology;
+        let others = (0..topology.size()).filter(|other| topology.has_route(n, *other));
+        let first = topology.clusters.iter().position(|one| *one == topology.clusters[n]);
+        let routes: Vec<String> = others
+            .filter(|other| plan.knows_all || Some(*other) == first)
+            .map(|other| format!("\"nats-route://{}\"", proxies[other]))
+            .collect();
+        let is_alone = !(0..topology.size()).any(|other| topology.has_route(n, other));
+        if is_alone && !topology.links.is_empty() {
+            return String::new();
+        }
+        let more = &plan.cluster[n % plan.cluster.len()];
+        let (name, routes) = (topology.clusters[n], routes.join(", "));
+        let (listen, address) = (self.servers[n].ports.routes, proxies[n]);
+        format!(
+            "cluster {{\n  name: test{name}\n  listen: \"{listen}\"\n  advertise: \"{address}\"\n  \
+             routes: [ {routes} ]\n  {more}\n}}\n"
+        )
+    }
+
+    /// Configuration of a server's leaf nodes and hubs, where there are any.
+    fn leaf_block(&self, plan: &ClusterPlan, n: usize) -> Result<String, Error> {
+        let topology = &self.topology;
+        if topology.links.is_empty() {
+            return Ok(String::new());
+        }
+        let more = &plan.leafs[n % plan.leafs.len()];
+        let mut remotes = String::new();
+        for link in topology.links.iter().filter(|link| link.dialer == n) {
+            let there = self.servers[link.acceptor].ports.leafs;
+            let address = Proxy::start(link.acceptor, there, Dialer::Known(n), &self.links)?.address;
+            // Addresses that the hub tells of would lead past the proxy.
+            remotes.push_str(&format!(
+                "    {{ url: \"nats-leaf://{address}\", ignore_discovered_servers: true, hub: {}, \
+                 isolate_leafnode_interest: {}, request_isolation: {}, {more} }}\n",
+                link.is_hub, link.isolates, link.requests_isolation
+            ));
+        }
+        let (listen, is_isolated) = (self.servers[n].ports.leafs, topology.isolated.contains(&n));
+        Ok(format!(
+            "leafnodes {{\n  listen: \"{listen}\"\n  reconnect: \"200ms\"\n  \
+             isolate_leafnode_interest: {is_isolated}\n  {more}\n  remotes: [\n{remotes}  ]\n}}\n"
+        ))
     }
 
     /// Starts all servers and waits until each has a link to each other.
@@ -107,7 +161,7 @@ impl Cluster {
 
     fn try_start(plan: &ClusterPlan) -> Result<Self, Error> {
         let mut cluster = Self::prepare(plan)?;
-        for n in 0..plan.servers {
+        for n in 0..plan.topology.size() {
             cluster.start_server(n)?;
         }
         cluster.wait_until_linked()?;
@@ -177,6 +231,11 @@ impl Cluster {
         self.servers[server].stop()
     }
 
+    /// Has a server be another program from its next start on, with the same configuration.
+    pub fn replace(&mut self, server: usize, program: &Path) {
+        self.servers[server].replace(program);
+    }
+
     /// Connects a client to a server.
     ///
     /// # Errors
@@ -210,47 +269,90 @@ impl Cluster {
         (0..self.servers.len()).filter(|n| self.servers[*n].has_crashed()).collect()
     }
 
-    /// Whether both servers run and bytes may pass between them, now or later.
+    /// Clusters and leaf nodes.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Whether two servers have a link, both run, and bytes may pass between them, now or later.
     #[must_use]
     pub fn is_linked(&self, one: usize, other: usize) -> bool {
+        let topology = &self.topology;
+        let has_link = topology.has_route(one, other) || topology.has_leaf_link(one, other);
+        has_link && self.is_up(one, other)
+    }
+
+    fn is_up(&self, one: usize, other: usize) -> bool {
         self.servers[one].is_running()
             && self.servers[other].is_running()
-            && (one == other || self.links.state(one, other) != LinkState::Cut)
+            && self.links.state(one, other) != LinkState::Cut
     }
 
-    /// Names of the servers to which a server has routes, each once, as `/routez` says.
+    /// Servers, this one among them, on which the interest of this server's clients is known.
+    #[must_use]
+    pub fn hearers(&self, server: usize) -> BTreeSet<usize> {
+        self.topology.hearers(server, &|one, other| self.is_up(one, other))
+    }
+
+    /// Servers, this one among them, to which a message from this server must come, and those to
+    /// which it may.
+    #[must_use]
+    pub fn reach(&self, server: usize) -> Reach {
+        let hears = |other: &usize| self.hearers(*other).contains(&server);
+        Reach {
+            must: self.running().into_iter().filter(hears).collect(),
+            may: self.topology.reachable(server, &|one, other| self.is_up(one, other)),
+        }
+    }
+
+    /// Names of the servers to which a server has routes, and then those of its leaf nodes and
+    /// hubs, each once, as `/routez` and `/leafz` say.
     ///
     /// # Errors
-    /// The page cannot be read.
+    /// A page cannot be read.
     pub fn peers(&self, server: usize) -> Result<Vec<String>, Error> {
-        let page = self.page(server, "/routez")?;
-        let routes = page["routes"].as_array().cloned().unwrap_or_default();
-        let mut names: Vec<String> =
-            routes.iter().filter_map(|route| route["remote_name"].as_str().map(ToOwned::to_owned)).collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
+        let names = |path: &str, list: &str, name: &str| -> Result<Vec<String>, Error> {
+            let page = self.page(server, path)?;
+            let all = page[list].as_array().cloned().unwrap_or_default();
+            let mut names: Vec<_> =
+                all.iter().filter_map(|one| one[name].as_str().map(ToOwned::to_owned)).collect();
+            names.sort();
+            names.dedup();
+            Ok(names)
+        };
+        Ok([names("/routez", "routes", "remote_name")?, names("/leafz", "leafs", "name")?].concat())
     }
 
-    /// Waits until each running server has routes to exactly those that it is linked to.
+    /// Names of the servers to which a server should have links, as [`Cluster::peers`] lists them.
+    fn expected_peers(&self, server: usize) -> Vec<String> {
+        let names = |is_of: &dyn Fn(usize) -> bool| {
+            let others =
+                (0..self.servers.len()).filter(|other| is_of(*other) && self.is_linked(server, *other));
+            let mut names: Vec<String> = others.map(|other| self.name(other).to_owned()).collect();
+            names.sort();
+            names
+        };
+        let topology = &self.topology;
+        let routes = names(&|other| topology.has_route(server, other));
+        [routes, names(&|other| topology.has_leaf_link(server, other))].concat()
+    }
+
+    /// Waits until each running server has links to exactly those that it should have.
     ///
     /// # Errors
     /// A server has others.
     pub fn wait_until_linked(&self) -> Result<(), Error> {
         for server in self.running() {
-            let mut expected: Vec<String> = (0..self.servers.len())
-                .filter(|other| *other != server && self.is_linked(server, *other))
-                .map(|other| self.name(other).to_owned())
-                .collect();
-            expected.sort();
+            let expected = self.expected_peers(server);
             let mut found = Vec::new();
-            let waited = wait_for("routes", || {
+            let waited = wait_for("links", || {
                 found = self.peers(server).unwrap_or_default();
                 (found == expected).then_some(())
             });
             if waited.is_err() {
                 let name = self.name(server);
-                return Err(format!("{name} has routes to {found:?}, not to {expected:?}").into());
+                return Err(format!("{name} has links to {found:?}, not to {expected:?}").into());
             }
         }
         Ok(())

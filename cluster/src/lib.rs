@@ -1,7 +1,8 @@
-//! Servers that form a cluster on loopback, with proxies between them that cut and stall, and
-//! clients that know who must get what.
+//! Servers that form clusters and leaf nodes on loopback, with proxies between them that cut and
+//! stall, and clients that know who must get what.
 //!
-//! [`Cluster`] starts processes of one or two programs, whose routes all go through [`Links`].
+//! [`Cluster`] starts processes of one or two programs, whose links all go through [`Links`]; which
+//! there are, and who hears of whom over them, is said by a [`Topology`].
 //! [`Client`] speaks the protocol as bytes. [`Model`] knows subscriptions and what was published,
 //! and says what is wrong with what came. [`random`] lets all of that live random lives. This room
 //! never imports a server, so that it can mix any programs that read nats-server's configuration.
@@ -15,12 +16,14 @@ mod proxy;
 pub mod random;
 mod server;
 mod settle;
+mod topology;
 mod wait;
 
 pub use client::{Client, Delivery};
 pub use cluster::{Cluster, ClusterPlan};
 pub use links::{LinkState, Links};
-pub use model::{Fault, MessageId, Model, SentMessage, Subscription, SubscriptionId};
+pub use model::{Fault, MessageId, Model, Reach, SentMessage, Subscription, SubscriptionId};
+pub use topology::{LeafLink, Topology};
 pub use wait::{PATIENCE, wait_for};
 
 /// Error for a person to read.

@@ -16,6 +16,9 @@ struct Flags {
     /// How many servers.
     #[arg(long, default_value_t = 3)]
     servers: usize,
+    /// Not one cluster, but several that are leaf nodes of each other.
+    #[arg(long)]
+    leafs: bool,
     /// Modes of compression, of which each server has one.
     #[arg(long, value_delimiter = ',', default_value = "accept,off,s2_fast,s2_better,s2_auto")]
     modes: Vec<String>,
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         let plan = RandomPlan {
             programs: flags.program.clone(),
             servers: flags.servers,
+            has_leafs: flags.leafs,
             modes: flags.modes.clone(),
             is_strict: flags.strict,
             seed,

@@ -1,8 +1,8 @@
 //! A proxy in front of the route port of each server. Peers reach the server only through it,
-//! because it is what the server advertises.
+//! because it is what the server advertises. Each remote of a leaf node has a proxy of its own.
 //!
-//! Who dials is found out from the server's name in what it sends first: the INFO of a route is
-//! never compressed.
+//! Who dials a route is found out from the server's name in what it sends first: the INFO of a
+//! route is never compressed.
 
 use crate::Error;
 use crate::links::{Links, ProxiedConnection};
@@ -20,13 +20,20 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
 }
 
+/// Servers that may dial a proxy.
+pub(crate) enum Dialer {
+    /// Any of these, by number, each by its name.
+    Named(Vec<String>),
+    /// This one.
+    Known(usize),
+}
+
 /// State that the threads of a proxy share.
 struct Route {
     /// Number of the server behind the proxy.
     acceptor: usize,
     server: SocketAddr,
-    /// Names of all servers, by number.
-    names: Vec<String>,
+    dialer: Dialer,
     links: Arc<Links>,
 }
 
@@ -35,12 +42,12 @@ impl Proxy {
     pub(crate) fn start(
         acceptor: usize,
         server: SocketAddr,
-        names: Vec<String>,
+        dialer: Dialer,
         links: &Arc<Links>,
     ) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let route = Arc::new(Route { acceptor, server, names, links: Arc::clone(links) });
+        let route = Arc::new(Route { acceptor, server, dialer, links: Arc::clone(links) });
         thread::spawn(move || {
             for dialer in listener.incoming().flatten() {
                 let route = Arc::clone(&route);
@@ -59,6 +66,9 @@ impl Route {
         let _ = (dialer.set_nodelay(true), acceptor.set_nodelay(true));
         let connection = Arc::new(ProxiedConnection { dialer, acceptor });
         let from = Arc::new(OnceLock::new());
+        if let Dialer::Known(dialer) = self.dialer {
+            let _ = from.set(dialer);
+        }
         let back = {
             let (route, connection, from) = (Arc::clone(&self), Arc::clone(&connection), Arc::clone(&from));
             thread::spawn(move || {
@@ -74,22 +84,16 @@ impl Route {
 
     fn forth(&self, connection: &Arc<ProxiedConnection>, from: &OnceLock<usize>) -> io::Result<()> {
         let mut opening = Vec::new();
-        let dialer = loop {
-            let mut piece = [0; 4096];
-            let count = (&connection.dialer).read(&mut piece)?;
-            opening.extend_from_slice(&piece[..count]);
-            let text = String::from_utf8_lossy(&opening);
-            // Its own name comes first: behind it may be what it has heard of others.
-            let places = self.names.iter().map(|name| text.find(name.as_str()));
-            let found = places.enumerate().filter_map(|(number, place)| Some((place?, number))).min();
-            if let Some((_, dialer)) = found {
-                break dialer;
-            }
-            if count == 0 || opening.len() > OPENING {
-                return Ok(());
+        let dialer = match &self.dialer {
+            Dialer::Known(dialer) => *dialer,
+            Dialer::Named(names) => {
+                let Some(dialer) = find_dialer(names, &connection.dialer, &mut opening)? else {
+                    return Ok(());
+                };
+                let _ = from.set(dialer);
+                dialer
             }
         };
-        let _ = from.set(dialer);
         if self.links.enter(dialer, self.acceptor, connection) && self.links.pass(dialer, self.acceptor) {
             (&connection.acceptor).write_all(&opening)?;
             self.copy(&connection.dialer, &connection.acceptor, from)?;
@@ -106,6 +110,22 @@ impl Route {
                 return Ok(());
             }
             sink.write_all(&room[..count])?;
+        }
+    }
+}
+
+/// Reads until it is known who has dialled, or that nobody will say so.
+fn find_dialer(names: &[String], mut source: &TcpStream, opening: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    loop {
+        let mut piece = [0; 4096];
+        let count = source.read(&mut piece)?;
+        opening.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(opening);
+        // Its own name comes first: behind it may be what it has heard of others.
+        let places = names.iter().map(|name| text.find(name.as_str()));
+        let found = places.enumerate().filter_map(|(number, place)| Some((place?, number))).min();
+        if found.is_some() || count == 0 || opening.len() > OPENING {
+            return Ok(found.map(|(_, dialer)| dialer));
         }
     }
 }

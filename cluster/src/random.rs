@@ -1,10 +1,11 @@
-//! Random lives of a cluster, round after round: subscriptions change, servers and links come and
-//! go, all of it settles, messages are published, and the model judges what came.
+//! Random lives of a cluster, or of clusters and their leaf nodes, round after round: subscriptions
+//! change, servers and links come and go, all of it settles, messages are published, and the model
+//! judges what came.
 
 use crate::client::Delivery;
 use crate::links::LinkState;
 use crate::model::{Model, SentMessage, Subscription};
-use crate::{Client, Cluster, ClusterPlan, Error};
+use crate::{Client, Cluster, ClusterPlan, Error, Topology};
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,6 +27,8 @@ pub struct RandomPlan {
     pub programs: Vec<PathBuf>,
     /// How many servers.
     pub servers: usize,
+    /// Whether they are a cluster, or several that are leaf nodes of each other.
+    pub has_leafs: bool,
     /// Modes of compression, of which each server has one.
     pub modes: Vec<String>,
     /// Whether nothing at all may come twice: nats-servers that find each other do send twice.
@@ -102,13 +105,18 @@ pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     if plan.modes.is_empty() {
         return Err("there is no mode of compression to choose from".into());
     }
-    let mut of = ClusterPlan::of(&plan.programs, plan.servers);
-    of.cluster = (0..plan.servers)
+    let topology = if plan.has_leafs {
+        Topology::random(&mut rng, plan.servers, !plan.is_strict)
+    } else {
+        Topology::cluster(plan.servers)
+    };
+    let mut of = ClusterPlan::shaped(&plan.programs, topology);
+    (of.cluster, of.leafs) = (0..plan.servers)
         .map(|_| {
             let mode = &plan.modes[rng.below(plan.modes.len() as u64) as usize];
-            format!("name: test\n  {pool}\n  compression: {mode}")
+            (format!("{pool}\n  compression: {mode}"), format!("compression: {mode}"))
         })
-        .collect();
+        .unzip();
     let cluster = Cluster::start(&of)?;
     let mut life = Life {
         cluster,
@@ -119,7 +127,7 @@ pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
         replies: BTreeMap::new(),
         fences: BTreeSet::new(),
         summary: Summary::default(),
-        story: vec![format!("{:?}", of.cluster)],
+        story: vec![format!("{:?}, {:?}", of.cluster, of.topology)],
     };
     let start = Instant::now();
     while start.elapsed() < plan.duration && life.summary.rounds < plan.rounds {
@@ -211,10 +219,7 @@ impl Life {
                 self.serve();
                 Ok(())
             }
-            _ => {
-                self.subscribe();
-                Ok(())
-            }
+            _ => self.subscribe(),
         }
     }
 
@@ -246,18 +251,22 @@ impl Life {
         self.model.unsubscribe(|(client, _), _| gone.contains(&client));
     }
 
-    fn subscribe(&mut self) {
-        let Some(id) = self.any_member() else { return };
+    fn subscribe(&mut self) -> Result<(), Error> {
+        let Some(id) = self.any_member() else { return Ok(()) };
         let subject = self.subject(true);
         let queue = (self.rng.below(2) == 0).then(|| format!("queue{}", self.rng.below(3)));
         let left = (queue.is_none() && self.rng.below(6) == 0).then(|| self.rng.below(50) + 1);
-        let Some(member) = self.members.get_mut(&id) else { return };
+        let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let sid = member.client.subscribe(&subject, queue.as_deref());
         if let Some(left) = left {
             member.client.unsubscribe(sid, Some(left));
+            // A maximum holds from when the server has read it, and messages that are published
+            // right after this may come between SUB and UNSUB.
+            member.client.settle()?;
         }
         self.story.push(format!("client {id} subscribes to {subject} as {sid}, {queue:?}, at most {left:?}"));
         self.model.subscribe((id, sid), Subscription { server: member.server, subject, queue, left });
+        Ok(())
     }
 
     fn serve(&mut self) {
@@ -288,7 +297,8 @@ impl Life {
             let count = self.rng.below(100);
             self.publish(count, false);
             let all: Vec<usize> = (0..self.cluster.size()).collect();
-            let (Some(one), Some(other)) = (self.one_of(&all), self.one_of(&all)) else { return Ok(()) };
+            let pairs = self.cluster.topology().pairs();
+            let Some(one) = self.one_of(&all) else { return Ok(()) };
             self.summary.faults += 1;
             let is_running = self.cluster.running().contains(&one);
             match self.rng.below(8) {
@@ -306,10 +316,14 @@ impl Life {
                     }
                     self.forget(|_, server| server == one);
                 }
-                3 | 4 if one != other => self.link(one, other, LinkState::Cut),
+                3 | 4 => {
+                    if let Some((one, other)) = self.one_of(&pairs) {
+                        self.link(one, other, LinkState::Cut);
+                    }
+                }
                 _ => {
-                    let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
                     let cut: Vec<_> = pairs
+                        .into_iter()
                         .filter(|(one, other)| self.cluster.links().state(*one, *other) == LinkState::Cut)
                         .collect();
                     if let Some((one, other)) = self.one_of(&cut) {
@@ -333,19 +347,14 @@ impl Life {
         if self.rng.below(4) > 0 {
             return None;
         }
-        let running = self.cluster.running();
-        let (one, other) = (self.one_of(&running)?, self.one_of(&running)?);
-        if one == other || !self.cluster.is_linked(one, other) {
+        let pairs = self.cluster.topology().pairs();
+        let (one, other) = self.one_of(&pairs)?;
+        if !self.cluster.is_linked(one, other) {
             return None;
         }
         self.summary.faults += 1;
         self.link(one, other, LinkState::Stalled);
         Some((one, other))
-    }
-
-    /// Servers that a message from this one reaches.
-    fn reach(&self, server: usize) -> BTreeSet<usize> {
-        (0..self.cluster.size()).filter(|other| self.cluster.is_linked(server, *other)).collect()
     }
 
     fn publish(&mut self, count: u64, is_certain: bool) {
@@ -365,7 +374,7 @@ impl Life {
     /// Publishes one message, and tells the model first.
     fn send(&mut self, id: u64, subject: &str, reply: Option<&str>, size: usize, is_certain: bool) {
         let Some(server) = self.members.get(&id).map(|member| member.server) else { return };
-        let reaches = is_certain.then(|| self.reach(server));
+        let reaches = is_certain.then(|| self.cluster.reach(server));
         let Some(member) = self.members.get_mut(&id) else { return };
         member.published += 1;
         let sequence = member.published;
@@ -386,11 +395,21 @@ impl Life {
             }
             let subject = format!("{SERVICE}.{}", ["a", "b", "c"][self.rng.below(3) as usize]);
             let Some(member) = self.members.get(&id) else { continue };
-            let reaches = self.reach(member.server);
-            let is_served = self.model.subscriptions().values().any(|one| {
-                let is_for = one.subject == subject || one.subject == format!("{SERVICE}.*");
-                is_for && reaches.contains(&one.server)
-            });
+            let reach = self.cluster.reach(member.server);
+            let of_all = format!("{SERVICE}.*");
+            let serving: BTreeSet<usize> = self
+                .model
+                .subscriptions()
+                .values()
+                .filter(|one| one.subject == subject || one.subject == of_all)
+                .map(|one| one.server)
+                .collect();
+            let hearers = self.cluster.hearers(member.server);
+            if serving.intersection(&reach.may).any(|server| !hearers.contains(server)) {
+                // The reply might find no way back.
+                continue;
+            }
+            let is_served = serving.iter().any(|server| reach.must.contains(server));
             let name = member.published + 1;
             self.summary.requests += 1;
             let expected = if is_served { format!("{id} {name}") } else { "503".to_owned() };
@@ -424,7 +443,7 @@ impl Life {
         let mut expected = BTreeSet::new();
         for (to, receiver) in &self.members {
             for (from, sender) in &self.members {
-                if self.cluster.is_linked(sender.server, receiver.server) {
+                if self.cluster.hearers(receiver.server).contains(&sender.server) {
                     expected.insert((*to, format!("{from} {fence}")));
                 }
             }

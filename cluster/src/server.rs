@@ -22,15 +22,16 @@ static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 pub(crate) struct Ports {
     pub(crate) clients: SocketAddr,
     pub(crate) routes: SocketAddr,
+    pub(crate) leafs: SocketAddr,
     pub(crate) monitor: SocketAddr,
 }
 
 impl Ports {
-    /// Three that are free now, below those that the system gives to outgoing connections: a server
+    /// Four that are free now, below those that the system gives to outgoing connections: a server
     /// that comes back must find its own free.
     pub(crate) fn free(rng: &mut Rng) -> Result<Self, Error> {
         let mut held = Vec::new();
-        while held.len() < 3 {
+        while held.len() < 4 {
             let port = 12_000 + rng.below(20_000) as u16;
             // Clusters of one process run side by side, and servers are down at times.
             let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
@@ -39,7 +40,7 @@ impl Ports {
             }
         }
         let at = |n: usize| held[n].local_addr();
-        Ok(Self { clients: at(0)?, routes: at(1)?, monitor: at(2)? })
+        Ok(Self { clients: at(0)?, routes: at(1)?, monitor: at(2)?, leafs: at(3)? })
     }
 }
 
@@ -60,16 +61,19 @@ impl Server {
         Self { program: program.to_owned(), name, ports, config, log, child: None }
     }
 
-    /// Writes the configuration: what is inside of `cluster { }` besides the ports, and what stands
-    /// beside it.
-    pub(crate) fn configure(&self, cluster: &str, beside: &str) -> Result<(), Error> {
-        let Ports { clients, routes, monitor } = self.ports;
+    /// Writes the configuration: name and ports for clients and monitoring, and this behind it.
+    pub(crate) fn configure(&self, more: &str) -> Result<(), Error> {
+        let Ports { clients, monitor, .. } = self.ports;
         let text = format!(
-            "server_name: {}\nlisten: \"{clients}\"\nhttp: \"{monitor}\"\nlogtime: true\n{beside}\n\
-             cluster {{\n  listen: \"{routes}\"\n{cluster}\n}}\n",
+            "server_name: {}\nlisten: \"{clients}\"\nhttp: \"{monitor}\"\nlogtime: true\n{more}",
             self.name
         );
         Ok(fs::write(&self.config, text)?)
+    }
+
+    /// Changes the program that the next start runs.
+    pub(crate) fn replace(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
     }
 
     pub(crate) fn is_running(&self) -> bool {

@@ -22,7 +22,7 @@ impl Cluster {
     pub fn settle(&mut self) -> Result<(), Error> {
         self.wait_until_linked()?;
         // A link that has just come up may tell of new subscriptions before it tells of the old
-        // ones, once; the second probe comes behind them.
+        // ones, once; the second probe comes behind them, on each link of its way.
         for _ in 0..2 {
             self.probe()?;
         }
@@ -42,7 +42,7 @@ impl Cluster {
             probe.client.settle()?;
         }
         for to in &probes {
-            for from in probes.iter().filter(|from| self.is_linked(from.server, to.server)) {
+            for from in probes.iter().filter(|from| self.hearers(to.server).contains(&from.server)) {
                 let mark = from.server.to_string();
                 let what = format!("interest of {} at {}", self.name(to.server), self.name(from.server));
                 wait_for(&what, || {

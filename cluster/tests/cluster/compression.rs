@@ -40,7 +40,7 @@ fn every_two_modes_come_to_what_is_expected() {
                     "s2_auto" => "{ mode: s2_auto, rtt_thresholds: [ 30s, 40s, 50s ] }".to_owned(),
                     mode => format!("{mode:?}"),
                 };
-                format!("name: test\n  pool_size: -1\n  compression: {mode}")
+                format!("pool_size: -1\n  compression: {mode}")
             })
             .collect();
         let cluster = Cluster::start(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name));
@@ -69,7 +69,7 @@ fn a_mode_that_nobody_knows_ends_the_link() {
     for mix in mixes() {
         for (ours, is_refused) in [("s2_fast", true), ("accept", true), ("off", false)] {
             let mut plan = ClusterPlan::of(&mix.programs, 1);
-            plan.cluster = vec![format!("name: test\n  compression: {ours}")];
+            plan.cluster = vec![format!("compression: {ours}")];
             let cluster = Cluster::start(&plan).expect("a server");
             let mut peer = TcpStream::connect(cluster.route_address(0)).expect("it listens");
             peer.set_read_timeout(Some(PATIENCE)).expect("a time is set");
@@ -98,7 +98,7 @@ fn messages_pass_in_every_mode() {
     for mix in mixes() {
         for mode in ["off", "s2_fast", "s2_better", "s2_best", "s2_auto"] {
             let mut plan = ClusterPlan::of(&mix.programs, 2);
-            plan.cluster = vec![format!("name: test\n  compression: {mode}")];
+            plan.cluster = vec![format!("compression: {mode}")];
             let mut cluster = Cluster::start(&plan).expect("a cluster");
             let mut receiver = cluster.client(1).expect("a client");
             receiver.subscribe("a.>", None);

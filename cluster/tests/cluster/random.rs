@@ -1,7 +1,7 @@
 //! Random lives. Without `MYELIN_RANDOM_SECONDS` only some that are always the same; with it only
 //! new ones, from `MYELIN_RANDOM_SEED` or a seed that nobody has chosen.
 
-use crate::programs::{mixes, modes};
+use crate::programs::{Mix, mixes, modes};
 use myelin_cluster_test::random::{RandomPlan, live};
 use std::env;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,15 +11,27 @@ const LIFE: Duration = Duration::from_secs(20);
 
 #[test]
 fn clusters_do_what_their_model_does() {
+    live_at_random(false, &[(1, 3), (2, 2)]);
+}
+
+#[test]
+fn leaf_nodes_do_what_their_model_does() {
+    live_at_random(true, &[(1, 4), (2, 5)]);
+}
+
+/// Lives the lives of these seeds, with so many servers, or new ones.
+fn live_at_random(has_leafs: bool, known: &[(u64, usize)]) {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seconds = number("MYELIN_RANDOM_SECONDS").unwrap_or(0);
+    let plan = |mix: &Mix, seed, servers| {
+        println!("{}: seed {seed}, {servers} servers, leaf nodes: {has_leafs}", mix.name);
+        let (programs, modes, is_strict) = (mix.programs.clone(), modes(), mix.is_strict());
+        let (duration, rounds) = (Duration::from_secs(60), 5);
+        RandomPlan { programs, servers, has_leafs, modes, is_strict, seed, duration, rounds }
+    };
     for mix in mixes() {
-        for (seed, servers) in [(1, 3), (2, 2)].into_iter().filter(|_| seconds == 0) {
-            println!("{}: seed {seed}, {servers} servers", mix.name);
-            let programs = mix.programs.clone();
-            let duration = Duration::from_secs(60);
-            let (modes, is_strict) = (modes(), mix.is_strict());
-            let plan = RandomPlan { programs, servers, modes, is_strict, seed, duration, rounds: 5 };
+        for (seed, servers) in known.iter().filter(|_| seconds == 0) {
+            let plan = plan(&mix, *seed, *servers);
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
     }
@@ -33,11 +45,8 @@ fn clusters_do_what_their_model_does() {
                 break 'all;
             }
             let seed = seeds.next().expect("there are more seeds than time");
-            let servers = 2 + (seed % 4) as usize;
-            println!("{}: seed {seed}, {servers} servers", mix.name);
-            let (modes, is_strict) = (modes(), mix.is_strict());
-            let (programs, duration, rounds) = (mix.programs, left.min(LIFE), u64::MAX);
-            let plan = RandomPlan { programs, servers, modes, is_strict, seed, duration, rounds };
+            let servers = 2 + (seed % 4) as usize + usize::from(has_leafs);
+            let plan = RandomPlan { duration: left.min(LIFE), rounds: u64::MAX, ..plan(&mix, seed, servers) };
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
         if mixes().is_empty() {

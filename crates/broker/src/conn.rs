@@ -222,6 +222,9 @@ impl Conn {
 
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
+        if self.kind() == ConnKind::LeafNode {
+            return ConnectionType::Leafnode;
+        }
         self.websocket_origin()
             .map_or(ConnectionType::Standard, |websocket_origin| websocket_origin.listener_info.via)
     }

@@ -1,6 +1,7 @@
 //! The end of a link that all shards share: its scope and rules, and the control bytes that wait
 //! for the next flush.
 
+use super::complaints::Complaints;
 use super::leaf_end::LeafEnd;
 use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
 use arc_swap::ArcSwapOption;
@@ -38,6 +39,7 @@ pub(crate) struct LinkEnd {
     pub(super) is_woken: AtomicBool,
     /// The other side tells what becomes of traced messages.
     pub(super) traces: AtomicBool,
+    pub(crate) complaints: Complaints,
 }
 
 impl LinkEnd {

@@ -1,6 +1,7 @@
 //! A leaf node's credentials on their way to an account.
 
 use super::Link;
+use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use myelin_auth::{Attempt, AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, authenticate};
@@ -65,6 +66,22 @@ impl fmt::Debug for LeafLogin {
 }
 
 impl Link {
+    /// Notes and reports that a leaf node has logged in. `version`: that of its server.
+    pub fn leaf_logged_in(&mut self, version: &str, account: &Arc<Account>, identity: &Identity) {
+        self.conn.update_details(|details| {
+            version.clone_into(&mut details.version);
+            account.name().clone_into(&mut details.account);
+            details.user.clone_from(&identity.user);
+            details.issuer_key.clone_from(&identity.issuer_key);
+            details.claims.clone_from(&identity.claims);
+            details.proxy.clone_from(&identity.proxy);
+        });
+        if let Some(client_events) = self.broker.client_events() {
+            client_events.connected(&self.conn, account);
+            self.is_reported = true;
+        }
+    }
+
     /// When the credentials of a leaf node come to their end: its own, or those of its account.
     pub fn expiry(&self, identity: &Identity, now: Instant, opened: Instant) -> Option<Instant> {
         let claims = identity.claims.as_ref()?;

@@ -15,7 +15,7 @@ const AUTH_TIMEOUT: f64 = 2.0;
 /// Time for the handshake of TLS where nothing is configured, in seconds.
 const TLS_TIMEOUT: f64 = 2.0;
 
-/// Text in place of a secret.
+/// Text that is said instead of a secret.
 const HIDDEN: &str = "[REDACTED]";
 
 impl Changes<'_> {

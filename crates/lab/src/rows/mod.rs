@@ -29,7 +29,7 @@ use crate::compare::file::Plan;
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 use crate::rows::subjects::SUBJECTS;
 
-/// What `--rows` calls the rows about the core server.
+/// Group of the rows about the core server, for `--rows`.
 const CORE: &str = "core";
 
 /// The groups of rows that make the table. That of clusters is asked for by its name.
@@ -55,7 +55,7 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-/// What `--rows` calls the study of publishing to streams.
+/// Group of the study of publishing to streams, for `--rows`.
 const STUDY: &str = "s1";
 
 /// The rows of that study's plan; how much of them is done, the table says.

@@ -82,6 +82,10 @@ impl LeafSession {
             self.log(Level::Error, format_args!("Error reading CONNECT: {error}"));
             CloseReason::ProtocolViolation
         })?;
+        // Compat: nobody chooses an account by its name.
+        if !connect.account.is_empty() {
+            return Err(self.deny_login(&connect));
+        }
         let own = |text: &String| (!text.is_empty()).then(|| text.clone());
         let credentials = Credentials {
             user: own(&connect.user),
@@ -148,6 +152,7 @@ impl LeafSession {
             }
             LeafEntry::New => {}
         }
+        self.link.leaf_logged_in(&connect.version, &account, &identity);
         self.log_domains(&account);
         self.say_permissions(identity.permissions.as_ref());
         let terms = LeafTerms {

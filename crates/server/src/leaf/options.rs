@@ -174,11 +174,9 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
         connection_types: ConnectionTypes::default(),
         proxy_required,
     };
-    // Compat: who is known by a certificate needs no password. Nobody comes in without one then.
+    // Compat: who is known by a certificate needs the password, too, if there is one.
     let is_mapped = leaf_nodes.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
-    let secret = |secret: &myelin_conf::Secret| {
-        if is_mapped { StoredSecret::Plain(Secret::new("")) } else { StoredSecret::parse(secret.reveal()) }
-    };
+    let secret = |secret: &myelin_conf::Secret| StoredSecret::parse(secret.reveal());
     let users = if let Some(name) = &from.user {
         let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
         Users::new(vec![user(name, password, &from.account, from.proxy_required)])

@@ -690,7 +690,7 @@ mod tests {
         assert_eq!(allowed(0).content, 0);
     }
 
-    /// What an idle connection costs is mostly this future; it must not grow unnoticed.
+    /// Memory of an idle connection is mostly this future, which must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
         fn size_of_future<F: Future>(_: fn(ConnTask, SessionStatus, Option<Box<Preamble>>) -> F) -> usize {

@@ -138,7 +138,8 @@ fn check(disk: &FaultyDisk) -> (verify::Summary, Vec<String>) {
     (summary.expect("there is a store"), told)
 }
 
-/// What is missing was told, the sequences go on, and a later start says the same of the log.
+/// Checks that missing messages were reported, that the sequences go on, and that a later start
+/// goes on behind them. Answers the sequences that are left.
 fn goes_on(disk: &FaultyDisk, durability: Durability, what: &str) -> Vec<Seq> {
     let (summary, told) = check(disk);
     assert!(!summary.is_sound(), "{what}: {told:#?}");

@@ -134,8 +134,8 @@ fn nor_do_fewer_when_acknowledgements_wait_for_the_disk() {
     flood("sync_interval: always", MANY / 10, KILLS / 2);
 }
 
-/// What was not copied when the server is killed is copied from origins that keep everything, and
-/// from those that keep only what is not copied.
+/// Messages that were not copied when the server is killed are copied later, from origins that keep
+/// everything, and from those that keep only what is not copied.
 fn flood(lines: &str, each: usize, kills: usize) {
     let home = Home::new();
     let mut server = home.start(lines);
@@ -188,7 +188,7 @@ fn continue_with(asker: &mut Asker, names: &[&str], some: usize, last: usize) {
     asker.raw.barrier();
 }
 
-/// What was copied of a stream that keeps nothing any more.
+/// Checks that all messages of an origin that keeps nothing any more were copied, each once.
 fn are_all_there_once(asker: &mut Asker, origin: &str, payloads: &[&[u8]]) {
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
     payloads.iter().for_each(|payload| *counts.entry(payload).or_default() += 1);

@@ -150,8 +150,8 @@ fn consumers(asker: &mut Asker) {
     create("INTEREST", "ONE", json!({ "durable_name": "ONE", "ack_policy": "explicit" }));
 }
 
-/// What the journal still holds when the server is killed, beside consumers in the middle of their
-/// work.
+/// Publishes and deletes what the journal still holds when the server is killed, and leaves
+/// consumers in the middle of their work.
 fn second_half(server: &Server) {
     let asker = &mut Asker::connect(server);
     let names = asker.api("STREAM.NAMES", &Value::Null)["streams"].clone();
