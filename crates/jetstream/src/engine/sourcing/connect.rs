@@ -324,7 +324,7 @@ impl SourceReader {
             filter,
             source_consumer,
         };
-        let link = OriginLink { identity, floor, feed: Feed::Log(log_feed) };
+        let link = OriginLink { identity, floor, feed: Feed::Log(Box::new(log_feed)) };
         let mut read_state = lock(&self.read_state);
         if read_state.log != log || self.search.is_over() {
             return Err(None.into());

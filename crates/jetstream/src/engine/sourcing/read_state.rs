@@ -62,7 +62,7 @@ pub(super) struct OriginLink {
 /// Where messages of the origin are taken from.
 pub(super) enum Feed {
     /// The log of a stream of this server.
-    Log(LogFeed),
+    Log(Box<LogFeed>),
     /// A consumer of this name on another server.
     Remote { origin: Arc<RemoteOrigin>, consumer: String },
 }
