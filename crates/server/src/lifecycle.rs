@@ -512,6 +512,9 @@ fn start_jetstream(
     banner::print_capacity(log, &options.jetstream, capacity);
     let running = prepared.and_then(|()| {
         banner::print_jetstream(log, &options.jetstream, capacity);
+        if leaf::may_extend(options) {
+            banner::warn_of_extension(log);
+        }
         let mailboxes = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         jetstream::Running::start(options, capacity, broker, mailboxes, log)
     });

@@ -54,3 +54,11 @@ pub(crate) fn print(log: &Logger, options: &JetStreamOptions, capacity: Capacity
     log.info(format_args!("  API Level:       {}", lifecycle::API_LEVEL));
     log.info("-------------------------------------------");
 }
+
+/// Says that the hub does not take this server's JetStream into its own. Compat: the second line
+/// names what the reference would need for that.
+pub(crate) fn warn_of_extension(log: &Logger) {
+    log.info("Standalone server started in clustered mode do not support extending domains");
+    let hint = "\"extension_hint: will_extend\"";
+    log.info(format_args!("Manually disable standalone mode by setting the JetStream Option {hint}"));
+}

@@ -10,7 +10,9 @@ use myelin_conf::options::{Options, UNLIMITED_PAYLOAD, UserOptions};
 use myelin_wire::REFERENCE_VERSION;
 use sha2::{Digest, Sha256};
 
-pub(crate) use jetstream::{announce as announce_jetstream, print as print_jetstream, print_capacity};
+pub(crate) use jetstream::{
+    announce as announce_jetstream, print as print_jetstream, print_capacity, warn_of_extension,
+};
 
 /// Payloads above this earn a warning.
 const DISCOURAGED_PAYLOAD: u32 = 8 * 1024 * 1024;

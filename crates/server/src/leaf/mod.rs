@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-pub(crate) use options::{check, is_wanted};
+pub(crate) use options::{check, is_wanted, may_extend};
 
 /// Leaf nodes and hubs of a running server.
 pub(crate) struct RunningLeafNodes {

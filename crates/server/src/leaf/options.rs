@@ -24,6 +24,10 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Hint that this server's JetStream becomes a part of its hub's.
+const WILL_EXTEND: &str = "will_extend";
+/// Subjects by which servers of one JetStream talk.
+const REPLICATION: &[u8] = b"$NRG.>";
 /// Time for a leaf node to log in, where nothing is configured.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -55,7 +59,26 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     if has_operators && !options.jetstream.default_domains.is_empty() {
         return lacks("\"default_js_domain\" beside operators needs domains for accounts of tokens");
     }
+    if options.jetstream.extension_hint == WILL_EXTEND && may_extend(options) {
+        return lacks(
+            "\"extension_hint: will_extend\" with a remote of the system account needs a JetStream of \
+             several servers",
+        );
+    }
     Ok(())
+}
+
+/// Whether a hub could take this server's JetStream into its own: one that hears the system account
+/// here.
+pub(crate) fn may_extend(options: &Options) -> bool {
+    let system = options.accounts.system_account();
+    let is_of_system = |remote: &&LeafRemoteOptions| {
+        remote.account.as_deref().is_some_and(|account| Some(account) == system)
+    };
+    let first = options.leaf_nodes.remotes.iter().find(is_of_system).filter(|_| options.jetstream.enabled);
+    first.is_some_and(|remote| {
+        !remote.deny_imports.iter().any(|denied| myelin_subject::is_subset(denied.as_bytes(), REPLICATION))
+    })
 }
 
 /// Configuration of leaf nodes; `port`: where they are accepted.
@@ -84,7 +107,7 @@ pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> R
         jetstream: LeafJetStream {
             is_enabled: options.jetstream.enabled,
             domain: options.jetstream.domain.clone().unwrap_or_default(),
-            extends: options.jetstream.extension_hint == "will_extend",
+            extends: options.jetstream.extension_hint == WILL_EXTEND,
             default_domains: options.jetstream.default_domains.clone(),
         },
     })

@@ -7,6 +7,7 @@ mod imports;
 mod interest;
 mod logins;
 mod messages;
+mod mirrors;
 mod proxies;
 mod reload;
 mod secure;

@@ -40,6 +40,37 @@ impl<'a> AckSubject<'a> {
     }
 }
 
+/// Numbers in the reply subject of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryTokens {
+    /// Which message of the stream.
+    pub seq: Seq,
+    /// Which delivery of the consumer, from 1.
+    pub delivery: u64,
+    /// When the message was stored.
+    pub timestamp: Timestamp,
+    /// Messages that the consumer has still to deliver behind it.
+    pub pending: u64,
+}
+
+impl DeliveryTokens {
+    /// Reads a subject of either form. `None`: it has neither, or some number is none.
+    #[must_use]
+    pub fn read(subject: &[u8]) -> Option<Self> {
+        let rest = std::str::from_utf8(subject.strip_prefix(PREFIX)?).ok()?;
+        // Stream, consumer and the number of deliveries.
+        let skipped = match rest.split('.').count() {
+            7 => 3,
+            9.. => 5,
+            _ => return None,
+        };
+        let mut numbers = rest.split('.').skip(skipped).map(|token| token.parse::<u64>().ok());
+        let mut number = || numbers.next().flatten();
+        let (seq, delivery, timestamp, pending) = (number()?, number()?, number()?, number()?);
+        Some(Self { seq, delivery, timestamp: timestamp.try_into().ok()?, pending })
+    }
+}
+
 /// The tokens of the consumer and of three numbers behind it.
 fn tokens(subject: &[u8]) -> Option<[&[u8]; 4]> {
     let rest = subject.strip_prefix(PREFIX)?;
@@ -222,6 +253,17 @@ mod tests {
         }
         let read = AckSubject::read(b"$JS.ACK.S.C.x.-1..4.5").unwrap();
         assert_eq!((read.deliveries, read.seq, read.delivery), (0, 0, DeliverySeq(0)));
+    }
+
+    #[test]
+    fn a_delivery_says_when_its_message_was_stored_and_what_is_behind_it() {
+        let read = DeliveryTokens { seq: 2, delivery: 3, timestamp: 4, pending: 5 };
+        for subject in [&b"$JS.ACK.S.C.1.2.3.4.5"[..], b"$JS.ACK._.hash.S.C.1.2.3.4.5.random"] {
+            assert_eq!(DeliveryTokens::read(subject), Some(read));
+        }
+        for subject in [&b"$JS.ACK.S.C.1.2.3.4"[..], b"$JS.ACK.S.C.1.2.x.4.5", b"$JS.FC.S.C.1.2.3.4.5", b""] {
+            assert_eq!(DeliveryTokens::read(subject), None, "{}", String::from_utf8_lossy(subject));
+        }
     }
 
     #[test]

@@ -30,8 +30,8 @@ mod stream_scan;
 mod tests;
 mod waiting;
 
-pub use ack_subject::AckSubject;
 pub use ack_subject::account_hash;
+pub use ack_subject::{AckSubject, DeliveryTokens};
 pub use core::{ConsumerCore, ConsumerInit, TurnCtx, rules};
 pub use delivery::DeliverOutcome;
 pub use effects::{AckedDelivery, ConsumerEvent, Effects, Env};

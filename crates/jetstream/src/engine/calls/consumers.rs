@@ -81,6 +81,7 @@ impl Call<'_> {
                     consumers.update(&live, *wanted)?;
                     self.make_consumers_durable(&stream)?;
                 }
+                self.begin_again(&stream, &live)?;
                 consumers.info(&live).ok_or(ApiError::CONSUMER_NOT_FOUND)?
             }
         };
@@ -90,6 +91,17 @@ impl Call<'_> {
         }
         identity.iter().for_each(|identity| self.add_identity_header(identity));
         Ok(ConsumerCreate { info: Some(shown(info)) })
+    }
+
+    /// Another server that copies a stream by this consumer asks for it when it has lost something:
+    /// all that is not acknowledged is delivered once more.
+    fn begin_again(&self, stream: &LiveStream, live: &Arc<LiveConsumer>) -> Result<(), ApiError> {
+        let config = stream.consumers().config(live.name());
+        if config.is_none_or(|config| !config.sourcing || config.is_own) {
+            return Ok(());
+        }
+        stream.consumers().reset(live, 0)?;
+        self.make_consumers_durable(stream)
     }
 
     /// Another server that copies a stream says which it means: one that was made anew under its

@@ -104,6 +104,9 @@ pub(in crate::engine) enum NextAction {
     More,
     /// To hear when the origin has more than this.
     Park(Seq),
+    /// To hear of messages that another server sends, and to come again at `patience` if it does
+    /// not. `is_current`: all that it had is here.
+    Await { patience: Timestamp, is_current: bool },
     /// The next message is to be brought into memory.
     Cold(Seq),
     /// The counters of the run are to be brought into memory.

@@ -7,8 +7,9 @@ use super::origin::{self, FoundOrigin};
 use super::orphans;
 use super::position_search::{Finding, PositionSearch};
 use super::positions::SourcePosition;
-use super::read_state::OriginLink;
-use super::source_consumer::{SourceConsumer, SourceConsumerName};
+use super::read_state::{Feed, LogFeed, OriginLink};
+use super::remote_request;
+use super::source_consumer::{SourceConsumer, SourceConsumerName, Start};
 use super::source_reader::SourceReader;
 use crate::engine::consumers::LiveConsumer;
 use crate::engine::host::Host;
@@ -17,7 +18,7 @@ use crate::engine::{JetStream, LiveStream, wakeup};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{Retention, StreamConfig, StreamSource};
 use myelin_stdx::sync::lock;
-use myelin_store::{Filter, ReadError, Seq, StreamReader, Timestamp};
+use myelin_store::{Filter, Seq, StreamReader, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -100,7 +101,7 @@ impl PositionLookup {
 }
 
 /// Why there is no way to the origin.
-enum Missed {
+pub(super) enum Missed {
     /// The origin is looked for again later. `None`: nobody says why.
     Because(Option<ApiError>),
     /// The messages stored here are not released. They will be.
@@ -194,15 +195,26 @@ impl SourceReader {
         let found = match (position, self.find(&jetstream)) {
             (Err(error), _) => Err(Some(self.failed(error)).into()),
             (_, FoundOrigin::Here(origin)) => self.link(&jetstream, &stream, &origin, log),
+            (_, FoundOrigin::Elsewhere) => match self.ask(&jetstream, &stream, log) {
+                // The answer concludes it.
+                Ok(()) => return self.search.found(),
+                missed => missed,
+            },
             (_, FoundOrigin::Refused(error)) => Err(Some(error).into()),
             (_, FoundOrigin::Nowhere) => Err(None.into()),
         };
+        self.conclude(found);
+    }
+
+    /// Goes on where the origin was found, and comes again later where it was not.
+    pub(super) fn conclude(&self, found: Result<(), Missed>) {
         let now = self.host.now();
+        let is_here = lock(&self.read_state).link.as_ref().is_some_and(|link| link.log().is_some());
         let mut status = lock(&self.status);
         status.was_tried = true;
         match found {
             Ok(()) => {
-                status.connected(now);
+                status.connected(now, is_here);
                 self.search.found();
                 drop(status);
                 self.update_direct_gets();
@@ -266,7 +278,7 @@ impl SourceReader {
     pub(super) fn relink_if_renamed(&self, config: &StreamConfig) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let source_consumer =
-            lock(&self.read_state).link.as_ref().and_then(|link| link.source_consumer.clone());
+            lock(&self.read_state).link.as_ref().and_then(|link| link.source_consumer().cloned());
         let name = self.name_in(config).consumer_name(&jetstream.settings.domain);
         if source_consumer.is_some_and(|source_consumer| {
             !source_consumer.is_client_made() && source_consumer.name() != name
@@ -275,7 +287,7 @@ impl SourceReader {
         }
     }
 
-    fn name_in<'a>(&'a self, config: &'a StreamConfig) -> SourceConsumerName<'a> {
+    pub(super) fn name_in<'a>(&'a self, config: &'a StreamConfig) -> SourceConsumerName<'a> {
         SourceConsumerName {
             account: self.account.name(),
             config,
@@ -285,11 +297,7 @@ impl SourceReader {
     }
 
     fn failed(&self, why: impl std::fmt::Display) -> ApiError {
-        if self.is_mirror {
-            ApiError::mirror_consumer_setup_failed(why)
-        } else {
-            ApiError::source_consumer_setup_failed(why)
-        }
+        remote_request::failed(self.is_mirror, why)
     }
 
     /// Makes the way to an origin that is there, for the log that the stream had when the read
@@ -304,8 +312,14 @@ impl SourceReader {
     ) -> Result<(), Missed> {
         let reader = origin.reader();
         let identity = origin.identity();
-        let Some(own) = self.place(&identity, &stream.reader(), log) else { return Err(None.into()) };
-        let mut start = self.start(&reader, &stream.reader()).map_err(|error| Some(self.failed(error)))?;
+        let Some((own, _)) = self.place(&identity, log) else { return Err(None.into()) };
+        let first = reader.state().totals.first_seq.max(1);
+        let mut start = match self.start(&stream.reader()) {
+            Start::First => first,
+            // Compat: one that was not given out yet is waited for.
+            Start::At(seq) => seq.max(first),
+            Start::Since(time) => reader.seq_at(time).map_err(|error| Some(self.failed(error)))?.max(first),
+        };
         let mut filter = filter_of(&self.source);
         let source_consumer = self.source_consumer(jetstream, stream, origin, start)?;
         if let Some(source_consumer) = &source_consumer {
@@ -326,14 +340,13 @@ impl SourceReader {
         }
         let floor = self.is_mirror.then(|| start - 1);
         let start = start.max(own + 1);
-        let link = OriginLink {
+        let log_feed = LogFeed {
             origin: Arc::downgrade(origin),
-            identity,
             cursor: reader.cursor(filter.clone(), start),
             filter,
-            floor,
             source_consumer,
         };
+        let link = OriginLink { identity, floor, feed: Feed::Log(Box::new(log_feed)) };
         let mut read_state = lock(&self.read_state);
         if read_state.log != log || self.search.is_over() {
             return Err(None.into());
@@ -348,10 +361,12 @@ impl SourceReader {
         Ok(())
     }
 
-    /// How far it is with the origin of this identity. `None`: the log is not that one any more.
-    fn place(&self, identity: &str, own: &StreamReader, log: u64) -> Option<Seq> {
+    /// How far it is with the origin of this identity, and whether that is another one than before.
+    /// `None`: the log is not that one any more.
+    pub(super) fn place(&self, identity: &str, log: u64) -> Option<(Seq, bool)> {
         if self.is_mirror {
-            return Some(own.state().totals.last_seq);
+            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
+            return Some((last, false));
         }
         let mut read_state = lock(&self.read_state);
         if read_state.log != log {
@@ -360,49 +375,42 @@ impl SourceReader {
         let position = read_state.position.get_or_insert_default();
         let is_new = !position.identity.is_empty() && position.identity != identity;
         if is_new {
-            let since = self.source.opt_start_time.as_ref().and_then(|_| self.since(own));
-            *position = SourcePosition { since, ..SourcePosition::default() };
+            read_state.begin_anew(self.since_anew());
             lock(&self.status).seq = 0;
         }
+        let position = read_state.position.get_or_insert_default();
         identity.clone_into(&mut position.identity);
-        let seq = position.seq;
-        if is_new {
-            // How far it was with the other one says nothing of this one.
-            read_state.past.clear();
-            read_state.past.push_back((0, 0, None));
-        }
-        Some(seq)
+        Some((position.seq, is_new))
     }
 
-    /// The first sequence of the origin to look at.
-    fn start(&self, origin: &StreamReader, own: &StreamReader) -> Result<Seq, ReadError> {
-        let totals = origin.state().totals;
-        let first = totals.first_seq.max(1);
-        let at_time = |time| origin.seq_at(time);
+    /// From when on an origin is copied that was made anew.
+    pub(super) fn since_anew(&self) -> Option<Timestamp> {
+        self.source.opt_start_time.as_ref()?;
+        self.since(&self.stream.upgrade()?.reader())
+    }
+
+    /// Where to begin at the origin.
+    pub(super) fn start(&self, own: &StreamReader) -> Start {
         let source = &self.source;
-        let start = if self.is_mirror {
+        if self.is_mirror {
             let last = own.state().totals.last_seq;
-            match &source.opt_start_time {
-                _ if last > 0 => last + 1,
-                _ if source.opt_start_seq > 0 => source.opt_start_seq,
-                Some(time) => at_time(time.timestamp())?,
-                None => first,
-            }
-        } else {
-            let read_state = lock(&self.read_state);
-            let known = read_state.position.as_ref();
-            let (seq, since) = known.map_or((0, None), |position| (position.seq, position.since));
-            drop(read_state);
-            match (&source.opt_start_time, since) {
-                _ if seq > 0 => seq + 1,
-                _ if source.opt_start_seq > 0 => source.opt_start_seq,
-                (Some(time), since) => at_time(time.timestamp().max(since.unwrap_or(Timestamp::MIN)))?,
-                (None, Some(since)) => at_time(since)?,
-                (None, None) => first,
-            }
-        };
-        // Compat: one that was not given out yet is waited for.
-        Ok(start.max(first))
+            return match &source.opt_start_time {
+                _ if last > 0 => Start::At(last + 1),
+                _ if source.opt_start_seq > 0 => Start::At(source.opt_start_seq),
+                Some(time) => Start::Since(time.timestamp()),
+                None => Start::First,
+            };
+        }
+        let read_state = lock(&self.read_state);
+        let known = read_state.position.as_ref();
+        let (seq, since) = known.map_or((0, None), |position| (position.seq, position.since));
+        match (&source.opt_start_time, since) {
+            _ if seq > 0 => Start::At(seq + 1),
+            _ if source.opt_start_seq > 0 => Start::At(source.opt_start_seq),
+            (Some(time), since) => Start::Since(time.timestamp().max(since.unwrap_or(Timestamp::MIN))),
+            (None, Some(since)) => Start::Since(since),
+            (None, None) => Start::First,
+        }
     }
 
     fn source_consumer(
@@ -447,7 +455,10 @@ impl Downstream for SourceReader {
             return Ok(());
         }
         // Who is about to find out how far it is wants everything, as far as anybody knows.
-        let from = lock(&self.read_state).link.as_ref().map_or(1, |link| link.cursor.position());
+        let read_state = lock(&self.read_state);
+        let log = read_state.link.as_ref().and_then(OriginLink::log);
+        let from = log.map_or(1, |log| log.cursor.position());
+        drop(read_state);
         // What came before goes: it must be here, as durably as this stream stores.
         jetstream.make_released(&stream)?;
         let about_to_be = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
@@ -463,7 +474,7 @@ impl Downstream for SourceReader {
 
     fn reads_by(&self, consumer: &Arc<LiveConsumer>) -> bool {
         let read_state = lock(&self.read_state);
-        let source_consumer = read_state.link.as_ref().and_then(|link| link.source_consumer.as_ref());
+        let source_consumer = read_state.link.as_ref().and_then(OriginLink::source_consumer);
         source_consumer.is_some_and(|source_consumer| source_consumer.is(consumer))
     }
 

@@ -7,6 +7,10 @@
 //! what a message looks like here. `source_consumer` is the consumer that keeps messages of a work
 //! queue until they are stored here, `orphans` removes those that nobody needs any more.
 //!
+//! An origin on another server, behind a leaf node or a hub, is followed by a consumer there
+//! (`follow`): `remote_request` asks for it, `remote_origin` listens to it, `remote_feed` counts
+//! what comes and keeps it until the stream's turn takes it, in step 3, in place of the log.
+//!
 //! # One copied message
 //!
 //! 1. `live/mod.rs`, `live/downstreams.rs`: the origin has released messages; source readers that
@@ -32,6 +36,7 @@
 //! after a start.
 
 mod connect;
+mod follow;
 mod origin;
 mod origin_search;
 pub(super) mod orphans;
@@ -40,6 +45,9 @@ mod positions;
 #[cfg(test)]
 mod power_loss;
 mod read_state;
+mod remote_feed;
+mod remote_origin;
+mod remote_request;
 mod render;
 mod source_consumer;
 mod source_reader;

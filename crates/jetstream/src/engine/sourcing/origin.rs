@@ -2,9 +2,8 @@
 //! by what that account lets this one have.
 //!
 //! `external` names the origin by subjects: a prefix of its API, one of its deliveries. What is
-//! behind them is found by the account's imports, as the reference's requests would find it. An
-//! origin on another server (over a leaf node) is behind no import of ours; who will read it from
-//! there begins here, with a [`FoundOrigin`] of another kind.
+//! behind them is found by the account's imports, as the reference's requests would find it. Where
+//! they lead to no stream of this server, another one may answer: behind a leaf node or a hub.
 
 use crate::engine::{JetStream, LiveStream};
 use myelin_broker::Account;
@@ -21,7 +20,9 @@ pub(super) enum FoundOrigin {
     Here(Arc<LiveStream>),
     /// Somebody answers for the place and has no such stream, or may not be asked.
     Refused(ApiError),
-    /// Nobody answers: the subjects lead nowhere.
+    /// Not on this server: a request may find it.
+    Elsewhere,
+    /// Its messages could not come: the subjects of its deliveries lead nowhere.
     Nowhere,
 }
 
@@ -39,12 +40,11 @@ pub(super) fn find(
         let request = collapse(&format!("{}.CONSUMER.CREATE.{}", external.api, source.name)) + &tail;
         resolve(jetstream, account, request, &tail)
     });
-    let Some((exporter, name)) = found.next() else { return FoundOrigin::Nowhere };
+    let Some((exporter, name)) = found.next() else { return FoundOrigin::Elsewhere };
     if !Arc::ptr_eq(&exporter, account) {
         let sign = sign(is_mirror);
         let prefix = if external.deliver.is_empty() { "$JS" } else { external.deliver.as_str() };
         if !account.hears_of(&exporter, collapse(&format!("{prefix}.{sign}.x")).as_bytes()) {
-            // Its messages could not come.
             return FoundOrigin::Nowhere;
         }
     }

@@ -199,6 +199,7 @@ fn read_state(finding: Finding) -> ReadState {
         stamps: Vec::new(),
         largest: 0,
         unacked: VecDeque::new(),
+        questions: VecDeque::new(),
         rng: Rng::seeded(1),
         refusals: 0,
     };

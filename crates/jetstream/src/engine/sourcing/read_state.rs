@@ -4,14 +4,16 @@
 //! bounded by a run.
 
 use super::positions::SourcePosition;
+use super::remote_feed::FlowQuestion;
+use super::remote_origin::RemoteOrigin;
 use super::render::SourceRenderer;
 use super::source_consumer::SourceConsumer;
 use crate::engine::LiveStream;
 use myelin_stdx::rng::Rng;
-use myelin_store::{Cursor, Filter, LogEnd, ReadError, Seq, Stream, Ticket, Timestamp, Wait};
+use myelin_store::{Cursor, Filter, LogEnd, Message, ReadError, Seq, Stream, Ticket, Timestamp, Wait};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::VecDeque;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// A run ends at so many bytes or messages: others have their turn then.
 const RUN_BYTES: usize = 128 * 1024;
@@ -41,6 +43,9 @@ pub(super) struct ReadState {
     pub(super) largest: usize,
     /// Messages that the origin may lose when this stream has released them.
     pub(super) unacked: VecDeque<(Ticket, Vec<Seq>)>,
+    /// Questions of an origin on another server, which are answered when this stream has released
+    /// that.
+    pub(super) questions: VecDeque<(Ticket, FlowQuestion)>,
     pub(super) rng: Rng,
     /// How often the next message was refused. It is tried alone then.
     pub(super) refusals: u32,
@@ -48,14 +53,66 @@ pub(super) struct ReadState {
 
 /// A way to the origin.
 pub(super) struct OriginLink {
-    pub(super) origin: Weak<LiveStream>,
     pub(super) identity: String,
-    pub(super) filter: Filter,
-    pub(super) cursor: Cursor,
     /// A mirror has nothing up to here, because the origin has nothing.
     pub(super) floor: Option<Seq>,
+    pub(super) feed: Feed,
+}
+
+/// Where messages of the origin are taken from.
+pub(super) enum Feed {
+    /// The log of a stream of this server.
+    Log(Box<LogFeed>),
+    /// A consumer of this name on another server.
+    Remote { origin: Arc<RemoteOrigin>, consumer: String },
+}
+
+/// Place in the log of a stream of this server.
+pub(super) struct LogFeed {
+    pub(super) origin: Weak<LiveStream>,
+    pub(super) filter: Filter,
+    pub(super) cursor: Cursor,
     /// Where the origin loses what is acknowledged.
     pub(super) source_consumer: Option<SourceConsumer>,
+}
+
+impl OriginLink {
+    /// The log, if the origin is a stream of this server.
+    pub(super) fn log(&self) -> Option<&LogFeed> {
+        match &self.feed {
+            Feed::Log(log) => Some(log),
+            Feed::Remote { .. } => None,
+        }
+    }
+
+    /// The consumer that keeps messages of the origin for this stream, on this server.
+    pub(super) fn source_consumer(&self) -> Option<&SourceConsumer> {
+        self.log()?.source_consumer.as_ref()
+    }
+
+    /// The origin on another server.
+    pub(super) fn remote(&self) -> Option<&Arc<RemoteOrigin>> {
+        match &self.feed {
+            Feed::Log(_) => None,
+            Feed::Remote { origin, .. } => Some(origin),
+        }
+    }
+
+    /// Whether nothing more comes this way.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        match &self.feed {
+            Feed::Log(log) => log.origin.upgrade().is_none_or(|origin| origin.is_gone()),
+            Feed::Remote { origin, .. } => origin.is_over(now),
+        }
+    }
+
+    /// Has the next run begin at this message of the last one. What came from another server waits
+    /// until it is stored.
+    pub(super) fn go_back(&mut self, seq: Seq) {
+        if let Feed::Log(log) = &mut self.feed {
+            log.cursor.skip_to(seq);
+        }
+    }
 }
 
 fn are_of_one_file(one: Option<LogEnd>, other: Option<LogEnd>) -> bool {
@@ -82,6 +139,14 @@ impl ReadState {
         self.past.clear();
         self.past.push_back((position.seq, position.local, None));
         self.position = Some(SourcePosition { before: Vec::new(), thrown_back: false, ..position });
+    }
+
+    /// The origin was made anew: of what is there now nothing is here. It is copied from `since` on.
+    pub(super) fn begin_anew(&mut self, since: Option<Timestamp>) {
+        self.position = Some(SourcePosition { since, ..SourcePosition::default() });
+        // How far it was with the other one says nothing of this one.
+        self.past.clear();
+        self.past.push_back((0, 0, None));
     }
 
     /// The source is at `seq` of its origin, and `store` ends behind that. Answers what is to be
@@ -129,9 +194,9 @@ impl ReadState {
             self.stamps.is_sorted_by(|one, next| one.0 < next.0),
             "a run is in the order of its origin"
         );
-        if let Some(link) = &mut self.link {
+        if let Some(OriginLink { feed: Feed::Log(log), .. }) = &mut self.link {
             // The source reader may wait for ever.
-            link.cursor.pause();
+            log.cursor.pause();
         }
         self.largest = self.largest.max(self.msgs.bytes());
         end
@@ -141,36 +206,54 @@ impl ReadState {
         let Self { link, renderer, msgs, stamps, rng, refusals, .. } = self;
         msgs.clear();
         stamps.clear();
-        let Some(OriginLink { cursor, identity, .. }) = link else { return RunEnd::All };
+        let Some(OriginLink { feed, identity, .. }) = link else { return RunEnd::All };
         let random = &mut || rng.next_u64() as u32;
         let most = if *refusals > 0 { 1 } else { RUN_MESSAGES };
-        let mut damaged = 0;
-        while msgs.bytes() < RUN_BYTES && stamps.len() + damaged < most {
-            let at = cursor.position();
-            match cursor.next(Wait::Forbidden) {
-                Ok(Some(message)) => {
-                    let (subject, headers) = renderer.render(&message, identity, random);
-                    msgs.push(MessageRef {
-                        subject,
-                        headers,
-                        payload: message.payload,
-                        ..MessageRef::default()
-                    });
-                    stamps.push((message.seq, message.timestamp));
-                }
-                Ok(None) | Err(ReadError::Unreleased) => return RunEnd::All,
-                Err(ReadError::WouldWait) => return RunEnd::Cold,
-                Err(ReadError::More) => return RunEnd::Full,
-                // The system's troubles (too many open files, a bad moment of a disk) take nothing
-                // away.
-                Err(ReadError::Io(_)) => return RunEnd::Refused,
-                // What is damaged there is not here.
-                Err(ReadError::Damaged(_)) => {
-                    damaged += 1;
-                    cursor.skip(at.max(cursor.position()));
-                }
+        let mut put = |message: &Message<'_>, msgs: &mut MessageBuf| {
+            let (subject, headers) = renderer.render(message, identity, random);
+            msgs.push(MessageRef { subject, headers, payload: message.payload, ..MessageRef::default() });
+            stamps.push((message.seq, message.timestamp));
+        };
+        match feed {
+            Feed::Log(log) => fill_from_log(&mut log.cursor, most, msgs, put),
+            Feed::Remote { origin, .. } => {
+                let has_more = origin.read(|message| {
+                    let has_room = msgs.bytes() < RUN_BYTES && msgs.len() < most;
+                    if has_room {
+                        put(message, msgs);
+                    }
+                    has_room
+                });
+                if has_more { RunEnd::Full } else { RunEnd::All }
             }
         }
-        RunEnd::Full
     }
+}
+
+/// Reads a run of a log.
+fn fill_from_log(
+    cursor: &mut Cursor,
+    most: usize,
+    msgs: &mut MessageBuf,
+    mut put: impl FnMut(&Message<'_>, &mut MessageBuf),
+) -> RunEnd {
+    let mut damaged = 0;
+    while msgs.bytes() < RUN_BYTES && msgs.len() + damaged < most {
+        let at = cursor.position();
+        match cursor.next(Wait::Forbidden) {
+            Ok(Some(message)) => put(&message, msgs),
+            Ok(None) | Err(ReadError::Unreleased) => return RunEnd::All,
+            Err(ReadError::WouldWait) => return RunEnd::Cold,
+            Err(ReadError::More) => return RunEnd::Full,
+            // The system's troubles (too many open files, a bad moment of a disk) take nothing
+            // away.
+            Err(ReadError::Io(_)) => return RunEnd::Refused,
+            // What is damaged there is not here.
+            Err(ReadError::Damaged(_)) => {
+                damaged += 1;
+                cursor.skip(at.max(cursor.position()));
+            }
+        }
+    }
+    RunEnd::Full
 }

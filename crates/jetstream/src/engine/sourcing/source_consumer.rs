@@ -17,12 +17,14 @@ use myelin_jsapi::consumer::config::{
     self as consumers, AckPolicy, Action, CheckContext, ConsumerConfig, Created, DeliverPolicy, Limits,
     MatchedRequest,
 };
+use myelin_jsapi::json::Moment;
 use myelin_store::{Filter, Seq, Timestamp, Wait};
 use myelin_streams::consumer::account_hash as hash;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+const SECOND: Timestamp = 1_000_000_000;
 /// Messages that are settled at once.
 const MANY: usize = 1000;
 
@@ -62,11 +64,69 @@ impl SourceConsumerName<'_> {
         format!("JS_SRC_{}", hash(&id))
     }
 
+    /// Configuration of its consumer, which delivers there.
+    pub(super) fn consumer_config(
+        &self,
+        domain: &str,
+        deliver_subject: String,
+        start: Start,
+    ) -> ConsumerConfig {
+        let source = self.source;
+        let filters: Vec<String> = match source.subject_transforms.as_slice() {
+            [] => {
+                Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect()
+            }
+            pairs => pairs.iter().map(|pair| pair.source.clone()).collect(),
+        };
+        let one = filters.len() == 1;
+        let (deliver_policy, opt_start_seq, opt_start_time) = match start {
+            Start::At(seq) if seq > 1 => (DeliverPolicy::ByStartSequence, seq, None),
+            Start::At(_) | Start::First => (DeliverPolicy::All, 0, None),
+            Start::Since(time) => (DeliverPolicy::ByStartTime, 0, Some(Moment::from(time))),
+        };
+        ConsumerConfig {
+            name: self.consumer_name(domain),
+            deliver_subject,
+            deliver_policy,
+            opt_start_seq,
+            opt_start_time,
+            ack_policy: AckPolicy::None,
+            ack_wait: 22 * 3600 * SECOND,
+            max_deliver: 1,
+            flow_control: true,
+            idle_heartbeat: SECOND,
+            inactive_threshold: 10 * SECOND,
+            direct: true,
+            sourcing: true,
+            filter_subject: if one { filters[0].clone() } else { String::new() },
+            filter_subjects: if one { Vec::new() } else { filters },
+            metadata: self.metadata(domain),
+            ..ConsumerConfig::default()
+        }
+    }
+
     fn metadata(&self, domain: &str) -> BTreeMap<String, String> {
         let all = [(STREAM, self.config.name.as_str()), (ACCOUNT, self.account), (DOMAIN, domain)];
         let said = all.into_iter().filter(|(_, value)| !value.is_empty());
         said.map(|(key, value)| (label(self.is_mirror, key), value.to_owned())).collect()
     }
+}
+
+/// Where a mirror or source begins, as far as the origin is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    First,
+    At(Seq),
+    Since(Timestamp),
+}
+
+/// Beginning of the subjects to which the consumer of a mirror or source delivers; a token follows.
+pub(super) fn deliver_prefix(source: &StreamSource, is_mirror: bool) -> String {
+    let deliver = match &source.external {
+        Some(external) if !external.deliver.is_empty() => external.deliver.as_str(),
+        _ => "$JS",
+    };
+    format!("{deliver}.{}.", sign(is_mirror)).replace("..", ".")
 }
 
 const STREAM: &str = "stream";
@@ -123,43 +183,12 @@ impl SourceConsumer {
     ) -> Result<Self, ApiError> {
         let (consumers, source) = (origin.consumers(), name.source);
         let domain = &jetstream.settings.domain;
-        let limits = Limits {
-            account: jetstream
-                .account(origin.account_name())
-                .and_then(|account| account.limits())
-                .unwrap_or_default(),
-            server: jetstream.limits().consumers,
-        };
-        let deliver = match &source.external {
-            Some(external) if !external.deliver.is_empty() => external.deliver.as_str(),
-            _ => "$JS",
-        };
-        let sign = sign(name.is_mirror);
+        let account = jetstream.account(origin.account_name()).and_then(|account| account.limits());
+        let limits = Limits { account: account.unwrap_or_default(), server: jetstream.limits().consumers };
         let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
-        let subject = format!("{deliver}.{sign}.{token}").replace("..", ".");
-        let filters: Vec<String> = match source.subject_transforms.as_slice() {
-            [] => {
-                Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect()
-            }
-            pairs => pairs.iter().map(|pair| pair.source.clone()).collect(),
-        };
-        let one = filters.len() == 1;
-        let config = ConsumerConfig {
-            name: name.consumer_name(domain),
-            deliver_subject: subject,
-            deliver_policy: if start > 1 { DeliverPolicy::ByStartSequence } else { DeliverPolicy::All },
-            opt_start_seq: if start > 1 { start } else { 0 },
-            ack_policy: AckPolicy::None,
-            flow_control: true,
-            idle_heartbeat: 1_000_000_000,
-            direct: true,
-            sourcing: true,
-            filter_subject: if one { filters[0].clone() } else { String::new() },
-            filter_subjects: if one { Vec::new() } else { filters },
-            metadata: name.metadata(domain),
-            is_own: true,
-            ..ConsumerConfig::default()
-        };
+        let deliver_subject = deliver_prefix(source, name.is_mirror) + &token;
+        let config = name.consumer_config(domain, deliver_subject, Start::At(start));
+        let config = ConsumerConfig { is_own: true, ..config };
         let mut out = MessageBuf::default();
         // Nobody listens there: the log is read instead.
         let has_interest = |_: &str| false;

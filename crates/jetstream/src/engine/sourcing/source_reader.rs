@@ -7,8 +7,10 @@
 
 use super::origin_search::OriginSearch;
 use super::positions::{Positions, SourcePosition};
-use super::read_state::{OriginLink, ReadState, RunEnd, SPARE_BYTES};
+use super::read_state::{Feed, OriginLink, ReadState, RunEnd, SPARE_BYTES};
+use super::remote_origin::RemoteSearch;
 use super::render::{SourceRenderer, index_name};
+use super::source_consumer::SourceConsumer;
 use super::status::SourceStatus;
 use crate::engine::host::{Host, Timer};
 use crate::engine::live::{Downstream, NextAction, SourceRun};
@@ -52,6 +54,8 @@ pub(in crate::engine) struct SourceReader {
     pub(super) read_state: Mutex<ReadState>,
     pub(super) status: Mutex<SourceStatus>,
     pub(super) search: OriginSearch,
+    /// The search for an origin on another server.
+    pub(super) remote: Mutex<RemoteSearch>,
     /// Wakeup by `StreamWork::Copy` in the inbox of the stream, and by what is due.
     pub(super) wakeup: Wakeup,
     /// Bindings by which the stream answers direct gets for its origin, as a mirror that may.
@@ -79,6 +83,7 @@ impl SourceReader {
             stamps: Vec::new(),
             largest: 0,
             unacked: VecDeque::new(),
+            questions: VecDeque::new(),
             rng: Rng::seeded(jetstream.upgrade().map_or(0, |jetstream| jetstream.seed())),
             refusals: 0,
         };
@@ -94,6 +99,7 @@ impl SourceReader {
             read_state: Mutex::new(read_state),
             status: Mutex::default(),
             search: OriginSearch::new(),
+            remote: Mutex::default(),
             wakeup: Wakeup::default(),
             direct: Mutex::default(),
             is_current: AtomicBool::new(false),
@@ -118,6 +124,7 @@ impl SourceReader {
     pub(super) fn suspend(&self) {
         self.close();
         self.search.end();
+        self.stop_asking();
         self.stop_direct_gets();
         lock(&self.read_state).link = None;
     }
@@ -125,10 +132,13 @@ impl SourceReader {
     /// Ends the source reader: the stream copies something else, or is gone.
     pub(super) fn end(&self) {
         self.search.end();
+        self.stop_asking();
         self.stop_direct_gets();
         let link = lock(&self.read_state).link.take();
-        if let Some(source_consumer) = link.and_then(|link| link.source_consumer) {
-            source_consumer.release();
+        match link.map(|link| link.feed) {
+            Some(Feed::Log(log)) => log.source_consumer.iter().for_each(SourceConsumer::release),
+            Some(Feed::Remote { consumer, .. }) => self.delete_remote(&consumer),
+            None => {}
         }
     }
 
@@ -148,6 +158,7 @@ impl SourceReader {
         read_state.log += 1;
         (read_state.link, read_state.position) = (None, None);
         read_state.unacked.clear();
+        read_state.questions.clear();
         read_state.past.clear();
     }
 
@@ -182,7 +193,7 @@ impl SourceReader {
         if !self.is_mirror {
             self.positions.write(&self.index, read_state.come_to(seq, core.store()));
         }
-        if read_state.link.as_ref().is_some_and(|link| link.source_consumer.is_some()) {
+        if read_state.link.as_ref().is_some_and(|link| link.source_consumer().is_some()) {
             let seqs = read_state.stamps[..done].iter().map(|stamp| stamp.0).collect();
             debug_assert!(
                 read_state.unacked.back().is_none_or(|(last, _)| *last <= core.store().ticket()),
@@ -227,6 +238,7 @@ impl SourceReader {
     /// Tells the origin what this stream has released. Not inside a turn.
     pub(in crate::engine) fn acknowledge(&self, mut shard: Option<&mut ServiceShard>) {
         let Some(stream) = self.stream.upgrade() else { return };
+        self.answer_questions(&stream);
         loop {
             let mut read_state = lock(&self.read_state);
             // With the lock in hand: tickets are of the log that is read now.
@@ -237,7 +249,7 @@ impl SourceReader {
                 None => return,
             }
             let Some((_, seqs)) = read_state.unacked.pop_front() else { return };
-            let source_consumer = read_state.link.as_ref().and_then(|link| link.source_consumer.clone());
+            let source_consumer = read_state.link.as_ref().and_then(|link| link.source_consumer().cloned());
             drop(read_state);
             if let Some(source_consumer) = source_consumer {
                 source_consumer.acknowledge(seqs, shard.as_deref_mut());
@@ -246,7 +258,10 @@ impl SourceReader {
     }
 
     fn park(&self, position: Seq) {
-        let origin = lock(&self.read_state).link.as_ref().and_then(|link| link.origin.upgrade());
+        let read_state = lock(&self.read_state);
+        let log = read_state.link.as_ref().and_then(OriginLink::log);
+        let origin = log.and_then(|log| log.origin.upgrade());
+        drop(read_state);
         let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
         origin.downstreams().park(&(Arc::clone(&me) as Arc<dyn Downstream>));
         std::sync::atomic::fence(SeqCst);
@@ -258,8 +273,8 @@ impl SourceReader {
     /// Brings what follows into memory, and goes on then.
     fn warm(&self, from: Seq) {
         let read_state = lock(&self.read_state);
-        let Some(link) = &read_state.link else { return };
-        let (filter, origin) = (link.filter.clone(), link.origin.upgrade());
+        let Some(log) = read_state.link.as_ref().and_then(OriginLink::log) else { return };
+        let (filter, origin) = (log.filter.clone(), log.origin.upgrade());
         drop(read_state);
         let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
         let reader = origin.reader();
@@ -270,11 +285,11 @@ impl SourceReader {
             }
             // What is damaged is told when it is read in earnest.
             let next = warmed.ok().flatten();
-            if let Some(link) = &mut lock(&me.read_state).link
+            if let Some(OriginLink { feed: Feed::Log(log), .. }) = &mut lock(&me.read_state).link
                 && let Some(next) = next
-                && link.cursor.position() == from
+                && log.cursor.position() == from
             {
-                link.cursor.skip_to(next);
+                log.cursor.skip_to(next);
             }
             me.wake();
         }));
@@ -286,11 +301,12 @@ impl SourceReader {
 
     /// How it stands.
     pub(super) fn info(&self) -> SourceInfo {
-        let lag = self.count_lag();
+        let (lag, heard) = (self.count_lag(), self.heard_elsewhere());
         let mut status = lock(&self.status);
         if let Some(lag) = lag {
             status.lag = lag;
         }
+        status.heard = status.heard.max(heard);
         // Compat: a mirror shows its filter once it was about to read, and never how far it is.
         let shows_filter = !self.is_mirror || status.was_tried;
         SourceInfo {
@@ -305,14 +321,72 @@ impl SourceReader {
         }
     }
 
+    /// When something came of an origin on another server.
+    fn heard_elsewhere(&self) -> Option<Timestamp> {
+        Some(lock(&self.read_state).link.as_ref()?.remote()?.heard())
+    }
+
     /// Messages of the origin that are still to come.
     fn count_lag(&self) -> Option<u64> {
         let read_state = lock(&self.read_state);
         let link = read_state.link.as_ref()?;
-        let (from, filter, origin) = (link.cursor.position(), link.filter.clone(), link.origin.upgrade()?);
+        if let Some(remote) = link.remote() {
+            return Some(remote.lag());
+        }
+        let log = link.log()?;
+        let (from, filter, origin) = (log.cursor.position(), log.filter.clone(), log.origin.upgrade()?);
         drop(read_state);
         let reader = origin.reader();
         reader.pending(&filter, from).ok()
+    }
+
+    /// Ends a run: what was not taken is tried again, and else what is there is read.
+    fn next_action(
+        &self,
+        read_state: &mut ReadState,
+        core: &StreamCore,
+        end: RunEnd,
+        refused: Option<(ApiError, Seq)>,
+    ) -> NextAction {
+        let ReadState { link: Some(link), refusals, msgs, .. } = &mut *read_state else {
+            return NextAction::Nothing;
+        };
+        if let Some((error, seq)) = refused {
+            link.go_back(seq);
+            let pause = RETRY << (*refusals).min(3);
+            *refusals += 1;
+            if *refusals == 1 {
+                self.log_refusal(&error);
+            }
+            if let Some(stream) = self.stream.upgrade() {
+                stream.sourcing_marks().note_stalled(core.state().totals.bytes);
+            }
+            return NextAction::Later(pause);
+        }
+        match (&link.feed, end) {
+            (_, RunEnd::Full) => NextAction::More,
+            (_, RunEnd::Refused) => NextAction::Later(RETRY),
+            (Feed::Log(log), RunEnd::Cold) => NextAction::Cold(log.cursor.position()),
+            // More may have come meanwhile; if not, the memory of this run is given back.
+            _ if msgs.bytes() > SPARE_BYTES => NextAction::More,
+            (Feed::Log(log), _) => {
+                let position = log.cursor.position();
+                read_state.shrink();
+                NextAction::Park(position)
+            }
+            (Feed::Remote { origin, .. }, _) => {
+                let (patience, is_current) = (origin.patience(), origin.lag() == 0);
+                read_state.shrink();
+                NextAction::Await { patience, is_current }
+            }
+        }
+    }
+
+    /// The mirror is as its origin, or nearly.
+    fn note_current(&self) {
+        if self.is_mirror && !self.is_current.swap(true, AcqRel) {
+            self.update_direct_gets();
+        }
     }
 }
 
@@ -324,7 +398,7 @@ impl SourceRun for SourceReader {
         }
         let mut read_state = lock(&self.read_state);
         let Some(link) = &mut read_state.link else { return NextAction::Nothing };
-        if link.origin.upgrade().is_none_or(|origin| origin.is_gone()) {
+        if link.is_over(now) {
             read_state.link = None;
             return NextAction::Seek;
         }
@@ -343,42 +417,17 @@ impl SourceRun for SourceReader {
         };
         if let (Some(cold), Some(first)) = (core.cold(msgs), stamps.first()) {
             // It is read once more when that is in memory.
-            link.cursor.skip_to(first.0);
+            link.go_back(first.0);
             return NextAction::Count(cold);
         }
         let SourcedResult { done, refused } = self.store(&mut read_state, core, now, effects);
         self.note(&mut read_state, core, done, now);
+        self.note_remote(&mut read_state, core, done);
         let refused_at = read_state.stamps.get(done).map(|stamp| stamp.0);
         if done > 0 {
             read_state.refusals = 0;
         }
-        let ReadState { link: Some(link), refusals, msgs, .. } = &mut *read_state else {
-            return NextAction::Nothing;
-        };
-        match (refused, refused_at) {
-            (Some(error), Some(seq)) => {
-                link.cursor.skip_to(seq);
-                let pause = RETRY << (*refusals).min(3);
-                *refusals += 1;
-                if *refusals == 1 {
-                    self.log_refusal(&error);
-                }
-                if let Some(stream) = self.stream.upgrade() {
-                    stream.sourcing_marks().note_stalled(core.state().totals.bytes);
-                }
-                NextAction::Later(pause)
-            }
-            _ if end == RunEnd::Full => NextAction::More,
-            _ if end == RunEnd::Cold => NextAction::Cold(link.cursor.position()),
-            _ if end == RunEnd::Refused => NextAction::Later(RETRY),
-            // More may have come meanwhile; if not, the memory of this run is given back.
-            _ if msgs.bytes() > SPARE_BYTES => NextAction::More,
-            _ => {
-                let position = link.cursor.position();
-                read_state.shrink();
-                NextAction::Park(position)
-            }
-        }
+        self.next_action(&mut read_state, core, end, refused.zip(refused_at))
     }
 
     fn apply_effects(&self, next: NextAction) {
@@ -386,10 +435,14 @@ impl SourceRun for SourceReader {
             NextAction::Nothing => {}
             NextAction::More => self.wake(),
             NextAction::Park(position) => {
-                if self.is_mirror && !self.is_current.swap(true, AcqRel) {
-                    self.update_direct_gets();
-                }
+                self.note_current();
                 self.park(position);
+            }
+            NextAction::Await { patience, is_current } => {
+                if is_current {
+                    self.note_current();
+                }
+                self.schedule_at(patience);
             }
             NextAction::Cold(from) => self.warm(from),
             NextAction::Count(cold) => {
@@ -430,6 +483,6 @@ impl Timer for SourceReader {
 
 /// Until when nothing is copied: the source consumer says so, or the stream has much to seal.
 fn paused(link: &OriginLink, core: &StreamCore, now: Timestamp) -> Option<Timestamp> {
-    let paused = link.source_consumer.as_ref().and_then(|source_consumer| source_consumer.paused(now));
+    let paused = link.source_consumer().and_then(|source_consumer| source_consumer.paused(now));
     paused.or_else(|| core.is_behind().then_some(now + BEHIND))
 }

@@ -16,7 +16,7 @@ const DOUBLED: u32 = 4;
 pub(super) struct SourceStatus {
     /// Whether the origin was asked for. Compat: a mirror tells its filter only from then on.
     pub(super) was_tried: bool,
-    /// Whether the origin is there.
+    /// Whether the origin is there, on this server.
     pub(super) is_connected: bool,
     /// When something came of it.
     pub(super) heard: Option<Timestamp>,
@@ -40,9 +40,9 @@ impl SourceStatus {
         }
     }
 
-    /// The origin is there.
-    pub(super) fn connected(&mut self, now: Timestamp) {
-        (self.is_connected, self.heard, self.error, self.failures) = (true, Some(now), None, 0);
+    /// The origin is there, on this server or on another.
+    pub(super) fn connected(&mut self, now: Timestamp, is_here: bool) {
+        (self.is_connected, self.heard, self.error, self.failures) = (is_here, Some(now), None, 0);
     }
 
     /// Notes that the origin is not there, or cannot be read. Returns after how long to look again:
@@ -63,9 +63,12 @@ mod tests {
     fn an_origin_that_is_there_was_heard_a_moment_ago() {
         let mut status = SourceStatus::default();
         assert_eq!(status.active(5), -1);
-        status.connected(10);
+        status.connected(10, true);
         assert_eq!(status.active(10 + 5 * HEARTBEAT + 7), 7);
         status.failed(None);
         assert_eq!(status.active(10 + 5 * HEARTBEAT + 7), 5 * HEARTBEAT + 7);
+        // One on another server gives its signs of life itself.
+        status.connected(20, false);
+        assert_eq!(status.active(20 + 2 * HEARTBEAT), 2 * HEARTBEAT);
     }
 }

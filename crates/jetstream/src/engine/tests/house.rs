@@ -150,6 +150,32 @@ impl Service for Witness {
     }
 }
 
+/// A message that somebody has heard.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) subject: String,
+    pub(super) reply: String,
+    pub(super) headers: String,
+    pub(super) payload: String,
+}
+
+/// Somebody who listens and keeps everything.
+struct Recorder(Arc<Mutex<Vec<Heard>>>);
+
+impl Service for Recorder {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let heard = msgs.iter().map(|msg| Heard {
+            subject: text(msg.subject),
+            reply: text(msg.reply),
+            headers: text(msg.headers),
+            payload: text(msg.payload),
+        });
+        lock(&self.0).extend(heard);
+        msgs.clear();
+    }
+}
+
 /// JetStream without sockets and threads, for tests.
 pub(super) struct House {
     pub(super) host: Arc<Desk>,
@@ -273,6 +299,14 @@ impl House {
     pub(super) fn hear(&mut self, subject: &str) -> Arc<Mutex<Vec<String>>> {
         let heard = Arc::<Mutex<Vec<String>>>::default();
         let _ = self.account.bind(subject.as_bytes(), Arc::new(Witness(Arc::clone(&heard))));
+        heard
+    }
+
+    /// Keeps what comes to a subject, from now on.
+    pub(super) fn record(&mut self, subject: &str) -> Arc<Mutex<Vec<Heard>>> {
+        let heard = Arc::<Mutex<Vec<Heard>>>::default();
+        let _ = self.account.bind(subject.as_bytes(), Arc::new(Recorder(Arc::clone(&heard))));
+        self.settle();
         heard
     }
 

@@ -8,6 +8,7 @@ mod links;
 mod marks;
 mod panics;
 mod promises;
+mod remote;
 mod reset;
 mod resting;
 mod seeded;

@@ -63,9 +63,9 @@ fn setup_in(folder: &Path, lines: &str) -> Setup {
 /// A message of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stored {
-    seq: u64,
-    subject: String,
-    payload: Vec<u8>,
+    pub(crate) seq: u64,
+    pub(crate) subject: String,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// A client of the API. Its answers come to subscription 1, and to nobody else.

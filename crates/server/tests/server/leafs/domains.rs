@@ -2,6 +2,7 @@
 
 use super::Site;
 use crate::eventually;
+use crate::process::{PROGRAM, Setup};
 use crate::raw::{Message, Raw};
 use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
 use tempfile::TempDir;
@@ -256,4 +257,51 @@ fn an_account_may_use_another_domain_by_default() {
     here.ask("$KV.b.key", "value");
     let put = here.raw.message();
     assert!(put.text().contains("\"stream\":\"KV_b\""), "{put:?}");
+}
+
+/// JetStream with this hint, beside a remote of the system account with these in it.
+fn extending(hint: &str, remote: &str, store: &TempDir) -> String {
+    let store = store.path();
+    let hint = if hint.is_empty() { String::new() } else { format!(", extension_hint: {hint}") };
+    format!(
+        "jetstream {{ store_dir: {store:?}{hint} }}\nsystem_account: SYS\naccounts {{ SYS {{}} }}\n\
+         leafnodes {{ remotes: [{{ url: \"nats://127.0.0.1:1\", account: SYS {remote} }}] }}"
+    )
+}
+
+const NOTICES: [&str; 2] = [
+    "Standalone server started in clustered mode do not support extending domains",
+    "Manually disable standalone mode by setting the JetStream Option \"extension_hint: will_extend\"",
+];
+
+#[test]
+fn a_jetstream_that_could_be_a_part_of_its_hubs_says_that_it_is_not() {
+    let kinds = [Ours, Reference];
+    for program in kinds.into_iter().filter_map(ServerKind::program) {
+        for (hint, remote, is_told) in
+            [("", "", true), ("no_extend", "", true), ("", ", deny_imports: [\"$NRG.>\"]", false)]
+        {
+            let store = folder();
+            let text = extending(hint, remote, &store);
+            let server = Setup::default().program(&program).config(&text).start();
+            server.wait_for_log("Server is ready");
+            let log = server.log();
+            let told = NOTICES.map(|notice| log.contains(notice));
+            assert_eq!(told, [is_told; 2], "{program:?}, {hint:?}, {remote:?}");
+        }
+    }
+}
+
+#[test]
+fn one_that_would_be_a_part_of_its_hubs_does_not_start() {
+    let (store, home) = (folder(), folder());
+    let path = home.path().join("nats.conf");
+    let text = format!("listen: \"127.0.0.1:-1\"\n{}", extending("will_extend", "", &store));
+    std::fs::write(&path, text).expect("a file");
+    let output = std::process::Command::new(PROGRAM).arg("-c").arg(&path).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    let why = "\"extension_hint: will_extend\" with a remote of the system account needs a JetStream of several \
+               servers, which this version of Myelin does not have";
+    assert!(said.contains(why), "{said}");
 }
