@@ -299,7 +299,8 @@ class Case:
         directory = next(directory for directory, other in self.names.items() if other == name)
         damages = self.case["damages"]
         # Nobody else has an encrypted stream's key, and the repair says so.
-        is_locked = self.arguments.encrypted and f"left: streams/{directory}" in self.said and len(damages) > 1
+        told = re.search(rf"(left|lost): streams/{directory}.*(key|encrypted)", self.said)
+        is_locked = self.arguments.encrypted and told and len(damages) > 1
         return is_locked or any(damage["file"].endswith(directory) for damage in damages)
 
     def judge(self, truth):

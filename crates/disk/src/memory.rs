@@ -349,6 +349,7 @@ impl Disk for MemoryDisk {
 
     /// Its tree has no file for it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.names().tree.may_be_locked(path)?;
         lock::take(&self.locks, path)
     }
 

@@ -391,6 +391,7 @@ fn a_lock_is_held_once_and_ends_when_it_is_dropped() {
         drop(lock);
         disk.lock(&path).unwrap();
         disk.lock(&path).unwrap();
+        assert_eq!(kind(disk.lock(root)), ErrorKind::IsADirectory);
     });
 }
 

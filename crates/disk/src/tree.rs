@@ -95,6 +95,14 @@ impl Tree {
         }
     }
 
+    /// A directory cannot be locked; what is not there can.
+    pub(super) fn may_be_locked(&self, path: &Path) -> io::Result<()> {
+        match self.file(path) {
+            Err(error) if error.kind() == ErrorKind::IsADirectory => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Lists a directory, sorted by name.
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
         let names = self.names(self.directory(path)?)?;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that a narrow pipe takes before it blocks once.
-const NARROW: usize = 11;
+const NARROW: usize = 29;
 
 /// The end of a connection that its owner keeps.
 #[derive(Clone, Default)]

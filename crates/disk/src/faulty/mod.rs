@@ -317,7 +317,10 @@ impl Disk for FaultyDisk {
 
     /// No point: it changes nothing on the disk.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        self.state().faults.check_power()?;
+        let state = self.state();
+        state.faults.check_power()?;
+        state.volume.live.may_be_locked(path)?;
+        drop(state);
         lock::take(&self.locks, path)
     }
 

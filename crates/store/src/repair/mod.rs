@@ -32,7 +32,7 @@ use crate::entropy::Entropy;
 use crate::keys::Keys;
 use crate::meta::{MARKER, Meta};
 use crate::recovery::{Notice, QUARANTINE, place_aside};
-use crate::store::{COPY, LOCK, set_all_aside, stream_number};
+use crate::store::{COPY, LOCK, set_all_aside, set_lock_aside, stream_number};
 use crate::verify::Overlay;
 use crate::{StreamId, Timestamp};
 
@@ -93,12 +93,15 @@ pub fn repair(
     if ![MARKER, COPY, "streams"].iter().any(|name| has(name)) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "there is no store in this directory"));
     }
+    let mut aside = if options.apply { set_lock_aside(&**disk, root)? } else { Vec::new() };
     // A look does not even make the file, and without it nobody can have the store open.
-    let lock = if options.apply || has(LOCK) { Some(disk.lock(&root.join(LOCK))?) } else { None };
+    let is_file = names.iter().any(|entry| entry.name == LOCK && !entry.is_directory);
+    let lock = if options.apply || is_file { Some(disk.lock(&root.join(LOCK))?) } else { None };
     let disk: Arc<dyn Disk> =
         if options.apply { Arc::clone(disk) } else { Arc::new(Overlay::new(Arc::clone(disk))) };
     let mut repairing = Repairing { disk, root, options, progress, summary: Summary::default() };
-    for notice in set_all_aside(&*repairing.disk, root)? {
+    aside.extend(set_all_aside(&*repairing.disk, root)?);
+    for notice in aside {
         let Notice::SetAside { name, to, why } = notice else { continue };
         let what = format!("{why}; moved to {}", to.strip_prefix(root).unwrap_or(&to).display());
         repairing.emit(RepairAction::new(RepairOutcome::Repaired, name, what));

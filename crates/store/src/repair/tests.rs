@@ -204,6 +204,19 @@ fn a_sound_store_is_left_alone() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_the_lock_is_moved_away() {
+    let (disk, _) = build(None, Compression::None);
+    let whole = see(&disk, None);
+    let lock = Path::new(ROOT).join(LOCK);
+    if disk.files().contains_key(&lock) {
+        disk.remove_file(&lock).unwrap();
+    }
+    disk.make_directory(&lock).unwrap();
+    let told = is_repaired(&disk, None, &[], &whole, "lock");
+    assert!(told[0].contains("a directory where a file belongs; moved to quarantine/lock"), "{told:?}");
+}
+
+#[test]
 fn names_come_back_from_a_configuration() {
     for (keys, compression) in [(None, Compression::None), (keys(), Compression::S2)] {
         let (disk, ids) = build(keys.clone(), compression);

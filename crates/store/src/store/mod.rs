@@ -53,7 +53,7 @@ use crate::{Storage, StreamId, Timestamp};
 
 pub(crate) use directories::Directories;
 pub(crate) use identity::{COPY, number};
-pub(crate) use misplaced::{find as find_misplaced, set_all_aside};
+pub(crate) use misplaced::{find as find_misplaced, set_all_aside, set_lock_aside};
 pub(crate) use registered::{hide_removed, notices as register_notices, restore as restore_registered};
 pub(crate) use replay::run as replay_journal;
 
