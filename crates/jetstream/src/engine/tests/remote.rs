@@ -2,7 +2,7 @@
 
 use super::house::{Heard, House, copy, source, stream};
 use myelin_disk::faulty::FaultyDisk;
-use myelin_jsapi::config::{ExternalStream, StreamConfig, StreamSource};
+use myelin_jsapi::config::{ExternalStream, SourceConsumerConfig, StreamConfig, StreamSource};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageRef;
 use serde_json::{Value, json};
@@ -265,4 +265,34 @@ fn a_mirror_that_becomes_a_stream_has_its_consumer_deleted() {
     hub.deliver(&mut house, 2, 2);
     house.publish("m.a");
     assert_eq!(house.contents("M"), (2, 2));
+}
+
+#[test]
+fn a_consumer_that_somebody_has_made_goes_on_where_it_was() {
+    let given = SourceConsumerConfig { name: "given".into(), deliver_subject: "given.d".into() };
+    let source = StreamSource { consumer: Some(given), ..elsewhere("") };
+    let mut house = House::new();
+    house.create(StreamConfig { mirror: Some(source), ..copy("M", &[]) });
+    let mut hub = Hub::open(&mut house);
+    let answer = |policy: &str, seq: u64| {
+        let config = json!({ "ack_policy": policy });
+        json!({ "name": "given", "config": config, "delivered": { "consumer_seq": 4, "stream_seq": seq } })
+    };
+    let (request, _) = hub.request().expect("it asks");
+    assert_eq!(
+        (request.subject.as_str(), request.payload.as_str()),
+        ("$JS.hub.API.CONSUMER.RESET.O.given", "")
+    );
+    answer_with(&mut house, &request.reply, "", &answer("none", 0));
+    let error =
+        house.stream("M").sourcing_info().0.and_then(|mirror| mirror.error).map(|error| error.err_code);
+    assert_eq!(error, Some(10214), "it must acknowledge by flow control");
+    house.pass(SECOND);
+    let (request, _) = hub.request().expect("it asks again");
+    answer_with(&mut house, &request.reply, "", &answer("flow_control", 2));
+    hub.deliver = "given.d".into();
+    hub.deliver(&mut house, 5, 3);
+    assert_eq!(house.contents("M"), (1, 3));
+    house.delete("M");
+    assert!(hub.request().is_none(), "it is not the mirror's to delete");
 }

@@ -159,23 +159,28 @@ fn bodies<'a>(messages: &'a [Stored], prefix: &str) -> Vec<&'a [u8]> {
     own.map(|message| message.payload.as_slice()).collect()
 }
 
+/// Messages of a stream, once there are so many: the first ones of a new stream are read when they
+/// are released.
+fn read(asker: &mut Asker, stream: &str, count: usize, kinds: [ServerKind; 2]) -> Vec<Stored> {
+    let mut all = Vec::new();
+    catch_up(&format!("{stream} has {count} messages, {kinds:?}"), || {
+        all = asker.read_all(stream);
+        all.len() >= count
+    });
+    all
+}
+
 /// Waits until everything is copied, and checks that it is there once.
 fn check(askers: &mut [Asker; 2], kinds: [ServerKind; 2]) {
     for side in [0, 1] {
         let (here, other) = (1 - side, NAMES[side]);
-        let last = askers[side].number(other, "last_seq");
-        catch_up(&format!("all of {other} is mirrored, {kinds:?}"), || {
-            askers[here].number(&format!("M{other}"), "last_seq") >= last
-        });
-        let whole = askers[side].read_all(other);
-        assert_eq!(contents(&askers[here].read_all(&format!("M{other}"))), contents(&whole), "{kinds:?}");
-        let own = askers[here].read_all(NAMES[here]);
+        let counts = [side, here].map(|at| askers[at].number(NAMES[at], "messages") as usize);
+        let whole = read(&mut askers[side], other, counts[0], kinds);
+        let mirrored = read(&mut askers[here], &format!("M{other}"), whole.len(), kinds);
+        assert_eq!(contents(&mirrored), contents(&whole), "{kinds:?}");
+        let own = read(&mut askers[here], NAMES[here], counts[1], kinds);
         let wanted = bodies(&whole, &format!("{other}.x."));
-        catch_up(&format!("all of {other} is sourced, {kinds:?}"), || {
-            let count = askers[here].number(&format!("S{other}"), "messages");
-            count >= (wanted.len() + own.len()) as u64
-        });
-        let sourced = askers[here].read_all(&format!("S{other}"));
+        let sourced = read(&mut askers[here], &format!("S{other}"), wanted.len() + own.len(), kinds);
         assert_eq!(bodies(&sourced, &format!("{other}.")), wanted, "{kinds:?}");
         assert_eq!(bodies(&sourced, NAMES[here]), bodies(&own, ""), "{kinds:?}");
         let mirror = askers[here].api(&format!("STREAM.INFO.M{other}"), &Value::Null)["mirror"].clone();
@@ -250,7 +255,7 @@ fn a_work_queue_loses_what_the_other_side_has_and_nothing_else() {
         catch_up(&format!("everything is moved, {:?}", pair.kinds), || {
             askers[1].number("C", "messages") >= 410 && askers[0].number("W", "messages") == 0
         });
-        let moved = askers[1].read_all("C");
+        let moved = read(&mut askers[1], "C", 410, pair.kinds);
         assert_eq!(bodies(&moved, ""), published, "{:?}", pair.kinds);
     });
 }
