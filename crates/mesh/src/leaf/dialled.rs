@@ -35,6 +35,12 @@ impl LeafSession {
             self.log(Level::Error, format_args!("attempted to connect to wrong port"));
             return Err(CloseReason::WrongPort);
         }
+        if self.lacks_tls_for_proxy(&info) {
+            let text = "Hub requires TLS but leafnode remote is not configured for TLS. When using a proxy, ensure TLS \
+                        leafnode configuration matches the Hub requirements.";
+            self.log(Level::Error, format_args!("TLS configuration mismatch: {text}"));
+            return Err(CloseReason::TlsHandshake);
+        }
         if self.wants_tls(&info) {
             // Nothing that logs this server in may be said in the clear: the rest waits.
             self.tls.postpone(json);

@@ -98,6 +98,8 @@ pub struct LeafRemoteConfig {
     pub ignores_told: bool,
     /// Whether there has to be TLS, whatever the hub says.
     pub wants_tls: bool,
+    /// Whether the hub is reached through a proxy of HTTP.
+    pub is_proxied: bool,
     /// Means of the shell to reach the hub, of which nothing is known here.
     pub means: Arc<dyn Any + Send + Sync>,
 }
@@ -205,6 +207,7 @@ mod tests {
             dial_timeout: Duration::from_secs(1),
             ignores_told,
             wants_tls: false,
+            is_proxied: false,
             means: Arc::new(()),
         };
         LeafRemote::new(config, 1)

@@ -1,6 +1,7 @@
 //! TLS of a link, as its session sees it: a hub that was dialled says INFO first, and nothing is
 //! answered before the link is encrypted.
 
+use super::remote::LeafRemote;
 use super::session::LeafSession;
 use crate::certificate::PeerCertificate;
 use myelin_auth::ClientCertificate;
@@ -47,6 +48,16 @@ impl LeafSession {
         let is_wanted = self.remote().is_some_and(|remote| remote.config.wants_tls);
         // Under a WebSocket its URL has decided that.
         (info.tls_required || is_wanted) && !self.tls.is_on && !self.link.conn().is_web_socket_link()
+    }
+
+    /// Whether a hub behind a proxy wants TLS, of which the remote says nothing. Compat: then the
+    /// system's authorities do not count.
+    pub(super) fn lacks_tls_for_proxy(&self, info: &PeerInfo) -> bool {
+        let lacks = |remote: &&Arc<LeafRemote>| remote.config.is_proxied && !remote.config.wants_tls;
+        info.tls_required
+            && !self.tls.is_on
+            && !self.link.conn().is_web_socket_link()
+            && self.remote().filter(lacks).is_some()
     }
 
     /// The link is encrypted: what has waited for that goes on.

@@ -235,6 +235,7 @@ fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<L
         dial_timeout,
         ignores_told: from.ignore_discovered_servers,
         wants_tls: from.tls.is_some() || from.urls.iter().any(|url| url.reveal().starts_with("tls://")),
+        is_proxied: from.proxy.as_ref().is_some_and(|proxy| proxy.url.is_some()),
         means: Arc::new(Means {
             tls: Arc::new(HubTls::of(from)?),
             ws_compression: from.ws_compression,

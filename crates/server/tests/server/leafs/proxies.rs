@@ -112,6 +112,21 @@ fn hubs_are_reached_through_a_proxy() {
     }
 }
 
+/// Behind a proxy the remote has to say how the hub is known.
+#[test]
+fn a_hub_with_tls_behind_a_proxy_needs_tls_in_the_remote() {
+    let lab = Lab::new();
+    for kinds in MIXES {
+        let proxy = Proxy::start("");
+        let Some(hub) = Site::hub(kinds[0], "HUB", &lab.block(""), "") else { continue };
+        let url = format!("nats://127.0.0.1:{}", hub.port);
+        let Some(leaf) = dialling(kinds[1], &url, &proxy.remote("")) else { continue };
+        leaf.server.wait_for_log("TLS configuration mismatch: Hub requires TLS but leafnode remote is not");
+        leaf.server.wait_for_log("Leafnode connection closed: TLS Handshake Failure");
+        assert!(hub.links().is_empty(), "{kinds:?}");
+    }
+}
+
 #[test]
 fn a_proxy_that_opens_no_tunnel_is_in_the_log() {
     for kind in [Ours, Reference] {
