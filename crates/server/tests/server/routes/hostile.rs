@@ -19,8 +19,8 @@ pub(super) fn peer(member: &Member) -> TcpStream {
     stream
 }
 
-const CONNECT: &str = "CONNECT {\"name\":\"NX\",\"cluster\":\"C\",\"headers\":true}\r\n";
-const INFO: &str = "INFO {\"server_id\":\"NX\",\"server_name\":\"X\",\"cluster\":\"C\",\
+pub(super) const CONNECT: &str = "CONNECT {\"name\":\"NX\",\"cluster\":\"C\",\"headers\":true}\r\n";
+pub(super) const INFO: &str = "INFO {\"server_id\":\"NX\",\"server_name\":\"X\",\"cluster\":\"C\",\
     \"headers\":true,\"route_pool_size\":3,\"ip\":\"nats-route://127.0.0.1:1/\",\"port\":1}\r\n";
 
 /// Everything the server says until it closes.
