@@ -307,7 +307,13 @@ impl Life {
             match self.rng.below(8) {
                 _ if !is_running => {
                     self.story.push(format!("server {one} starts"));
-                    self.cluster.start_server(one)?;
+                    match self.cluster.start_server(one) {
+                        // Another program has its port: it stays down for now.
+                        Err(why) if why.to_string().contains("already in use") => {
+                            self.story.push(format!("server {one} has no port"));
+                        }
+                        started => started?,
+                    }
                 }
                 0..=2 if self.cluster.running().len() > 1 => {
                     let is_killed = self.rng.below(2) == 0;

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Ports that this process has given away.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Bytes of a greeting, at most.
+const LONGEST_INFO: u64 = 64 << 10;
 
 /// Where everything of one server listens.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +89,7 @@ impl Server {
 
     /// Starts the program and waits until it greets clients.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
+        let before = self.log().len();
         let log = File::options().create(true).append(true).open(&self.log)?;
         let child = Command::new(&self.program)
             .arg("-c")
@@ -97,14 +101,20 @@ impl Server {
             .map_err(|e| format!("cannot start {}: {e}", self.program.display()))?;
         self.child = Some(child);
         let ready = wait_for("a server that greets", || {
-            let has_ended =
-                self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()));
-            let greets = !has_ended && greets(self.ports.clients);
-            (has_ended || greets).then_some(greets)
+            let has_ended = self.has_crashed();
+            // Other servers are let in after clients, or that port is not free and it ends.
+            let is_ready = !has_ended
+                && greets(self.ports.clients, &self.name)
+                && self.log().get(before..).is_some_and(|log| log.contains("for route connections"));
+            (has_ended || is_ready).then_some(is_ready)
         });
         match ready {
             Ok(true) => Ok(()),
-            _ => Err(format!("{} did not start:\n{}", self.name, self.log()).into()),
+            _ => {
+                self.kill();
+                let log = self.log();
+                Err(format!("{} did not start:\n{}", self.name, log.get(before..).unwrap_or(&log)).into())
+            }
         }
     }
 
@@ -152,9 +162,12 @@ impl Drop for Server {
     }
 }
 
-fn greets(address: SocketAddr) -> bool {
-    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+/// Whether it is the server of this name that listens: while one is down, any other program may
+/// take its port.
+fn greets(address: SocketAddr, name: &str) -> bool {
+    let Ok(stream) = TcpStream::connect(address) else { return false };
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
-    let mut first = [0; 5];
-    stream.read_exact(&mut first).is_ok() && &first == b"INFO "
+    let mut info = String::new();
+    let read = BufReader::new(stream.take(LONGEST_INFO)).read_line(&mut info);
+    read.is_ok() && info.starts_with("INFO ") && info.contains(&format!("\"server_name\":\"{name}\""))
 }

@@ -2,6 +2,7 @@
 
 use crate::programs::mixes;
 use myelin_cluster_test::{Client, Cluster, ClusterPlan, LinkState, wait_for};
+use std::net::TcpListener;
 
 /// Runs a scenario on clusters of `servers` of every mix.
 fn on_clusters(servers: usize, scenario: impl Fn(&mut Cluster)) {
@@ -90,6 +91,20 @@ fn a_server_that_was_killed_comes_back() {
         client(cluster, 1).publish("while.away", None, b"back");
         far.publish("while.away", None, b"far");
         near.wait_for("both", |all| (all.len() == 2).then_some(())).expect("both come");
+        all_hear_all(cluster);
+    });
+}
+
+/// While a server is down any program may take its ports: that is no server that runs.
+#[test]
+fn a_port_that_somebody_else_has_is_seen() {
+    on_clusters(2, |cluster| {
+        cluster.kill(1);
+        let route = TcpListener::bind(cluster.route_address(1)).expect("it is free now");
+        let why = cluster.start_server(1).expect_err("its port is taken").to_string();
+        assert!(why.contains("already in use") && cluster.running() == [0], "{why}");
+        drop(route);
+        cluster.start_server(1).expect("it starts");
         all_hear_all(cluster);
     });
 }

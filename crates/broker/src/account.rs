@@ -14,6 +14,7 @@ use crate::watch::{Watch, Watches};
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use myelin_subject::{Interest, Matched, Member, Sought};
+use myelin_wire::error::CloseReason;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -462,8 +463,17 @@ impl Account {
 
     /// Takes a place for a link with a leaf node or a hub; `false` when the limit is reached.
     pub fn enter_as_leaf_node(&self) -> bool {
-        let limit = self.limits().max_leaf_nodes.unwrap_or(usize::MAX);
+        let most = self.limits().max_leaf_nodes;
+        let limit = most.map_or(usize::MAX, |most| most.saturating_sub(self.elsewhere.leaf_nodes()));
         self.leaf_nodes.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+    }
+
+    /// Ends so many links with leaf nodes and hubs, those that came last.
+    pub(crate) fn close_newest_leaf_nodes(&self, count: usize) {
+        for conn in self.announced.leafs().iter().rev().take(count) {
+            conn.say(b"-ERR 'maximum account active connections exceeded'\r\n");
+            conn.close(CloseReason::MaximumAccountConnections);
+        }
     }
 
     /// Gives that place back.

@@ -1,5 +1,5 @@
-//! Connections of an account on other servers of the cluster: a limit of connections holds for all
-//! servers together.
+//! Connections of an account on other servers of the cluster: limits of clients and of leaf nodes
+//! hold for all servers together.
 //!
 //! What other servers say of themselves comes by the system account (`server/src/system/peers.rs`).
 //! It is a moment old: two servers may each let in the last client that there is room for, and both
@@ -23,6 +23,7 @@ pub struct ConnectionCount {
 pub(crate) struct ConnectionsElsewhere {
     /// Clients on all of them.
     clients: AtomicUsize,
+    leaf_nodes: AtomicUsize,
     by_server: Mutex<HashMap<String, ConnectionCount>>,
 }
 
@@ -31,6 +32,11 @@ impl ConnectionsElsewhere {
     #[inline]
     pub(crate) fn clients(&self) -> usize {
         self.clients.load(Relaxed)
+    }
+
+    /// Leaf nodes of other servers.
+    pub(crate) fn leaf_nodes(&self) -> usize {
+        self.leaf_nodes.load(Relaxed)
     }
 
     /// Servers that have clients or leaf nodes of the account.
@@ -50,8 +56,9 @@ impl ConnectionsElsewhere {
         } else {
             *by_server.entry_ref(server).or_default() = count;
         }
-        let sum = by_server.values().map(|count| count.clients as usize).sum();
-        self.clients.store(sum, Relaxed);
+        let sum = |of: fn(&ConnectionCount) -> u32| by_server.values().map(|count| of(count) as usize).sum();
+        self.clients.store(sum(|count| count.clients), Relaxed);
+        self.leaf_nodes.store(sum(|count| count.leaf_nodes), Relaxed);
     }
 }
 
@@ -67,6 +74,7 @@ mod tests {
         elsewhere.set("B", count(0, 1));
         elsewhere.set("A", count(2, 0));
         assert_eq!((elsewhere.clients(), elsewhere.servers()), (2, 2));
+        assert_eq!(elsewhere.leaf_nodes(), 1);
         elsewhere.set("A", count(0, 0));
         assert_eq!((elsewhere.clients(), elsewhere.servers()), (0, 1));
     }

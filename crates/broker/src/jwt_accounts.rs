@@ -322,10 +322,16 @@ impl Broker {
     /// many now, the newest end.
     pub fn count_elsewhere(&self, account: &Account, server: &str, count: ConnectionCount) {
         account.elsewhere.set(server, count);
-        let Some(most) = account.limits().max_connections else { return };
-        let room = most.saturating_sub(account.elsewhere.clients());
-        if account.connections() > room {
-            self.close_newest(account.name(), room);
+        let limits = account.limits();
+        if let Some(most) = limits.max_connections {
+            let room = most.saturating_sub(account.elsewhere.clients());
+            if account.connections() > room {
+                self.close_newest(account.name(), room);
+            }
+        }
+        if let Some(most) = limits.max_leaf_nodes {
+            let room = most.saturating_sub(account.elsewhere.leaf_nodes());
+            account.close_newest_leaf_nodes(account.leaf_nodes().saturating_sub(room));
         }
     }
 

@@ -268,7 +268,8 @@ impl ClientEvents for System {
 
     fn count_changed(&self, account: &Arc<Account>) {
         let name = account.name();
-        if account.limits().max_connections.is_some() {
+        let limits = account.limits();
+        if limits.max_connections.is_some() || limits.max_leaf_nodes.is_some() {
             self.ask_once(name);
         }
         if name == GLOBAL_ACCOUNT || !connection_subjects(name).iter().any(|subject| self.is_heard(subject)) {
@@ -328,7 +329,7 @@ impl System {
     /// listen learns it.
     pub(super) fn publish_all_counts(&self) {
         let is_shown = |account: &Arc<Account>| {
-            account.connections() > 0
+            account.connections() + account.leaf_nodes() > 0
                 && account.name() != GLOBAL_ACCOUNT
                 && connection_subjects(account.name()).iter().any(|subject| self.is_heard(subject))
         };

@@ -5,6 +5,7 @@ mod accounts;
 mod callouts;
 mod corners;
 mod discovery;
+mod doors;
 mod hostile;
 mod interest;
 pub(crate) mod messages;

@@ -117,8 +117,8 @@ fn a_leaf_node_comes_back_when_its_hub_does() {
     }
 }
 
-/// Two servers of a cluster, with these in their `leafnodes{}`.
-fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2]) -> Option<[Site; 2]> {
+/// Two servers of a cluster, with these in their `leafnodes{}`, and more beside it.
+fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2], more: &str) -> Option<[Site; 2]> {
     let routes = [free_port(), free_port()];
     let site = |at: usize| {
         let (own, leafs) = (routes[at], free_port());
@@ -127,7 +127,7 @@ fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2]) -> Option<[Site
             if at == 0 { String::new() } else { format!("routes: [\"nats://127.0.0.1:{}\"]", routes[0]) };
         let text = format!(
             "server_name: {name}{at}\ncluster {{ name: {name}, listen: \"127.0.0.1:{own}\"\n{dials} }}\n\
-             leafnodes {{ listen: \"127.0.0.1:{leafs}\"\n{} }}",
+             leafnodes {{ listen: \"127.0.0.1:{leafs}\"\n{} }}\n{more}",
             inner[at]
         );
         let setup = Setup::default().program(&kinds[at].program()?).config(&text).flags(&["-D"]);
@@ -143,7 +143,7 @@ fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2]) -> Option<[Site
 #[test]
 fn leaf_nodes_of_a_cluster_hear_everybody_once() {
     for kinds in TRIPLES {
-        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""]) else { continue };
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""], "") else { continue };
         let Some(edge) = Site::leaf(kinds[2], "EDGE", &one, "", "") else { continue };
         let Some(other) = Site::leaf(kinds[2], "OTHER", &two, "", "") else { continue };
         edge.linked(1);
@@ -201,12 +201,45 @@ fn a_cluster_may_be_a_leaf_node_on_each_of_its_servers() {
     for kinds in TRIPLES {
         let Some(hub) = Site::hub(kinds[2], "HUB", "", "") else { continue };
         let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", hub.port);
-        let Some([one, two]) = cluster([kinds[0], kinds[1]], "EDGE", [&remotes, &remotes]) else { continue };
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "EDGE", [&remotes, &remotes], "") else {
+            continue;
+        };
         hub.linked(2);
         one.linked(1);
         two.linked(1);
         talk(&mut one.client(), &mut hub.client(), "one");
         talk(&mut two.client(), &mut hub.client(), "two");
         talk(&mut one.client(), &mut two.client(), "cluster");
+    }
+}
+
+/// A limit of leaf nodes holds for all servers of a cluster together.
+#[test]
+fn a_limit_of_leaf_nodes_holds_for_all_servers() {
+    let accounts = "accounts { $SYS { users [{user: s, password: s}] }\n\
+        A { users [{user: a, password: a}], limits { max_leafnodes: 1 } } }";
+    for kinds in MIXES {
+        let Some(hubs) = cluster(kinds, "C", ["", ""], accounts) else { continue };
+        let mut edges: Vec<Site> = hubs
+            .iter()
+            .enumerate()
+            .map(|(at, hub)| {
+                let url = format!("nats://a:a@127.0.0.1:{}", hub.port);
+                let remotes = format!("reconnect: \"100ms\"\nremotes: [{{ url: \"{url}\" }}]");
+                Site::start(Ours, &format!("EDGE{at}"), None, &remotes, "").expect("it starts")
+            })
+            .collect();
+        // Hubs that have let in one each, before they heard of each other, both end it.
+        let refusal = "maximum account active connections exceeded";
+        eventually("one of both is refused", || edges.iter().any(|edge| edge.server.log().contains(refusal)));
+        let mut at = 0;
+        eventually("one of both is let in", || {
+            let linked: Vec<usize> = (0..2).filter(|at| !edges[*at].links().is_empty()).collect();
+            at = linked.first().copied().unwrap_or_default();
+            linked.len() == 1
+        });
+        drop(edges.remove(at));
+        edges[0].server.wait_for_log(refusal);
+        edges[0].linked(1);
     }
 }

@@ -1,9 +1,13 @@
 //! Which servers find each other, and which links stay.
 
-use super::{Member, Ours, Reference, config, free_port, settle};
+use super::hostile::{CONNECT, INFO, peer};
+use super::{MIXES, Member, Ours, Reference, config, free_port, settle, two};
 use crate::eventually;
 use crate::raw::Raw;
 use serde_json::Value;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// The third server knows the first only, and ends connected to the second.
 #[test]
@@ -125,4 +129,59 @@ fn one_of_so_many_failed_attempts_is_an_error() {
             server.wait_for_log(&format!("{level} Error trying to connect to route (attempt {attempt})"));
         }
     }
+}
+
+/// Clients of a server that does not advertise hear of no other, and those of the other not of it.
+#[test]
+fn a_server_that_does_not_advertise_is_not_told_of() {
+    for kinds in MIXES {
+        let Some(members) = two(kinds, ["no_advertise: true", ""]) else { continue };
+        settle(&members);
+        for member in &members {
+            let own = member.server.address();
+            let line = Raw::over(TcpStream::connect(own).expect("it listens")).line();
+            let info: Value = serde_json::from_str(&line["INFO ".len()..]).expect("INFO is JSON");
+            let urls = info["connect_urls"].as_array().cloned().unwrap_or_default();
+            // Compat: nats-server names itself only where it has had others to name.
+            assert!(urls.iter().all(|url| *url == own.to_string()), "{kinds:?}: {urls:?}");
+        }
+    }
+}
+
+#[test]
+fn attempts_may_come_less_and_less_often() {
+    for kind in [Ours, Reference] {
+        let (port, nobody, begun) = (free_port(), free_port(), Instant::now());
+        let inner = format!("connect_backoff: true, routes: [\"nats://127.0.0.1:{nobody}\"]");
+        let Some(member) = Member::with(kind, "S0", port, &[], &inner) else { continue };
+        member.server.wait_for_log("(attempt 3)");
+        assert!(begun.elapsed() >= Duration::from_secs(3), "{kind:?}: after a second, and two more");
+    }
+}
+
+/// A server of which another has told is dialled as often as is configured, and then no more,
+/// until it is told of again.
+#[test]
+fn a_server_that_was_told_of_is_given_up() {
+    let member =
+        Member::with(Ours, "S0", free_port(), &[], "connect_retries: 1, pool_size: -1").expect("it starts");
+    let mut stream = peer(&member);
+    let info = INFO.replace("\"route_pool_size\":3,", "");
+    stream.write_all(format!("{CONNECT}{info}").as_bytes()).expect("it reads");
+    eventually("the link is there", || member.links() == 1);
+    let gone = free_port();
+    let gossip = format!(
+        "INFO {{\"server_id\":\"ND\",\"server_name\":\"D\",\"cluster\":\"C\",\
+         \"ip\":\"nats-route://127.0.0.1:{gone}/\",\"port\":{gone}}}\r\n"
+    );
+    let attempts = |number: u32| member.server.log().matches(&format!("(attempt {number})")).count();
+    for told in 1..=2 {
+        // What is told while it is being dialled is passed over.
+        eventually("another row of attempts", || {
+            stream.write_all(gossip.as_bytes()).expect("it reads");
+            attempts(1) == told
+        });
+        eventually("a second attempt", || attempts(2) == told);
+    }
+    assert_eq!(attempts(3), 0);
 }
