@@ -234,6 +234,11 @@ impl Cluster {
         self.servers[server].stop()
     }
 
+    /// Has a server be another program from its next start on, with the same configuration.
+    pub fn replace(&mut self, server: usize, program: &Path) {
+        self.servers[server].replace(program);
+    }
+
     /// Connects a client to a server.
     ///
     /// # Errors

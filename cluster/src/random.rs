@@ -262,8 +262,9 @@ impl Life {
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let sid = member.client.subscribe(&subject, queue.as_deref());
         if let Some(left) = left {
-            // Before anything is published: what came between the two lines would be too much.
             member.client.unsubscribe(sid, Some(left));
+            // A maximum holds from when the server has read it, and messages that are published
+            // right after this may come between SUB and UNSUB.
             member.client.settle()?;
         }
         self.story.push(format!("client {id} subscribes to {subject} as {sid}, {queue:?}, at most {left:?}"));

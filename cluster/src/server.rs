@@ -71,6 +71,11 @@ impl Server {
         Ok(fs::write(&self.config, text)?)
     }
 
+    /// Changes the program that the next start runs.
+    pub(crate) fn replace(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.child.is_some()
     }

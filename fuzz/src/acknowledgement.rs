@@ -1,4 +1,4 @@
-//! What clients say of what they got: the subject, and behind the first line break the body.
+//! Acknowledgements from clients: the subject, and behind the first line break the body.
 //!
 //! Promised for any bytes: reading does not panic, and the subject says what a plain walk over its
 //! tokens says; a small consumer that hears it answers at most once, waits for no acknowledgement

@@ -110,7 +110,7 @@ impl RestoreTarget for Everything {
     }
 }
 
-/// What becomes of a backup.
+/// Restores a backup until it is whole or refused.
 fn restore(bytes: &[u8]) {
     let mut reader = BackupReader::default();
     reader.feed(bytes);

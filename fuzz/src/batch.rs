@@ -61,7 +61,7 @@ struct Stream {
     fast: FastBatches,
     replies: BatchReplies,
     last: u64,
-    /// Of each fast batch: whether it minds gaps, and its last message.
+    /// Stored messages of each fast batch: whether the batch minds gaps, and its last message.
     stored: HashMap<Vec<u8>, (bool, u64)>,
 }
 

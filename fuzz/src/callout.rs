@@ -1,5 +1,5 @@
-//! What a callout service answers: any bytes, and any claims in an answer that is signed as it
-//! should be.
+//! Answers of a callout service: any bytes, and any claims in an answer that is signed as it should
+//! be.
 //!
 //! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not
 //! signed; a reason is one line; who is let in is in an account that there is, and may not ask in
@@ -76,7 +76,7 @@ struct CalloutService {
     keys: ServerKeys,
     service: XKey,
     question: Box<AuthRequest>,
-    /// For whom the service is asked to decide.
+    /// Public key of the user for whom the service is asked to decide.
     user: Value,
 }
 
@@ -131,7 +131,8 @@ impl CalloutService {
         self.service.seal(answer, &self.keys.curve.public(), &OsEntropy).expect("a key")
     }
 
-    /// These claims as a user's, in an answer that is signed as it should be, or in a forged one.
+    /// Judges these claims as a user's, in an answer that is signed as it should be, or in a forged
+    /// one.
     fn judge_claims(&self, mut inner: Value, forged: Forged) {
         if let Some(fields) = inner.as_object_mut() {
             fields.insert("sub".to_owned(), self.user.clone());
@@ -159,7 +160,7 @@ impl CalloutService {
     }
 }
 
-/// Who is not known yet.
+/// Auth request of a client that no configuration knows.
 fn ask(issuer: &KeyPair, service: &XKey) -> Box<AuthRequest> {
     let callout = Callout {
         issuer: issuer.public(),

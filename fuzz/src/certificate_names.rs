@@ -43,7 +43,7 @@ fn part(bytes: &[u8]) -> (String, Vec<u8>) {
     (kinds[usize::from(bytes[0]) % kinds.len()].to_owned(), bytes[1..].to_vec())
 }
 
-/// As RFC 4514 writes it: whatever could be taken for something else in hex.
+/// Writes a name by RFC 4514, with all that could be taken for something else in hex.
 fn write(parts: &[(String, Vec<u8>)]) -> String {
     let value = |bytes: &[u8]| {
         let byte = |byte: &u8| match byte {

@@ -34,7 +34,7 @@ enum Appetite {
     Patient,
 }
 
-/// What became of a stream of bytes.
+/// Outcome of parsing a stream of bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     /// Every operation, as its debug text.

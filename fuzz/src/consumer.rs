@@ -22,7 +22,7 @@ pub(crate) struct Bench {
     pub(crate) now: Timestamp,
 }
 
-/// What a consumer keeps.
+/// State that a consumer keeps.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) delivered: Seq,

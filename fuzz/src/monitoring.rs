@@ -7,9 +7,11 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_monitor::{
-    AccountSnapshot, Closed, ConnSnapshot, Health, InterestSnapshot, PageHeader, PageResponse, Pages,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot,
+    AccountSnapshot, Closed, ConnSnapshot, Health, InterestSnapshot, LeafSnapshot, PageHeader, PageResponse,
+    Pages, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, SubSnapshot,
+    ThreadSnapshot,
 };
+use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -68,6 +70,22 @@ fn sub(cid: u64) -> SubSnapshot {
 }
 
 impl SnapshotSource for Small {
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
+        [None, None]
+    }
+
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        HashMap::new()
+    }
+
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        Vec::new()
+    }
+
+    fn routes(&self) -> Vec<RouteSnapshot> {
+        Vec::new()
+    }
+
     fn page_header(&self) -> PageHeader {
         PageHeader {
             server_id: "N".to_owned(),

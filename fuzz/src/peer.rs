@@ -76,7 +76,9 @@ impl Peer {
                 Next::Flush => self.need = 1,
                 Next::Check(login) => {
                     self.need = 1;
-                    if let Err(reason) = self.session.checked(&mut stage.shard, login.run(), stage.now) {
+                    if let Err(reason) =
+                        self.session.checked(&mut stage.shard, login.run_at_once(), stage.now)
+                    {
                         self.close(reason);
                     }
                 }

@@ -64,8 +64,8 @@ impl Line {
 /// An answer: its subject and its payload.
 type Said = (Vec<u8>, Vec<u8>);
 
-/// What was said of messages in buffers of `size`, and how the stream ends: its messages and its
-/// last sequence.
+/// Answers to messages that come in buffers of `size`, and the state of the stream at the end: its
+/// messages and its last sequence.
 fn run(lines: &[Line], discard: Discard, size: usize) -> (Vec<Said>, u64, u64) {
     let config = config(discard);
     let store = Stream::in_memory(storage_config(&config, false), 1, NOW);

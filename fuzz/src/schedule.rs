@@ -7,7 +7,7 @@
 
 use myelin_jsapi::schedule::{Schedule, ScheduleError};
 
-/// What is missed by less is due at once.
+/// Nanoseconds; a time that was missed by less is due at once.
 const SECOND: i64 = 1_000_000_000;
 
 /// Any bytes as a schedule.

@@ -7,7 +7,7 @@ use myelin_disk::File;
 use myelin_store::segment::SegmentHeader;
 use myelin_store::{SegmentNo, StreamId};
 
-/// Whose the bytes are.
+/// Header of the segment that the bytes are read as a part of.
 pub(crate) fn header() -> SegmentHeader {
     SegmentHeader {
         stream: StreamId(1),

@@ -1,9 +1,8 @@
-//! What a peer sends over a WebSocket. The first byte says what was agreed on and how the rest is
-//! cut.
+//! Frames of a WebSocket peer. The first byte says what was agreed on and how the rest is cut.
 //!
-//! Promised: any bytes mean the same in any pieces and through any room; what follows the end does
-//! not count; answers to pings are bounded. And what a sender makes of any bytes is what a receiver
-//! gets out of it, however much of it the transport takes at once.
+//! Promised: any bytes give the same messages in any pieces and through any room; bytes behind the
+//! end do not count; answers to pings are bounded. And a receiver gets any bytes out of the frames
+//! that a sender made of them, however much of a frame the transport takes at once.
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{

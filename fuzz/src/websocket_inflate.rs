@@ -1,7 +1,9 @@
-//! What a peer calls compressed. The first two bytes say how it is cut and how much room there is.
+//! Compressed messages of a WebSocket peer. The first two bytes say how a message is cut and how
+//! much room there is.
 //!
-//! Promised: it inflates to no more than its budget, whatever it is, and to the same in any pieces;
-//! what it cannot mean ends the connection and nothing else. What deflates inflates.
+//! Promised: any bytes inflate to no more than their budget, and to the same content in any pieces;
+//! bytes that are no compressed message end the connection and nothing else. Any bytes come back
+//! from deflating and inflating.
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{
@@ -43,7 +45,8 @@ fn run(data: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     deflate(bytes, inflaters, deflater);
 }
 
-/// As one message in frames of so many bytes.
+/// Inflates the bytes as one message in frames of `cut` bytes. Gives the content, and the end of
+/// the connection if there was one.
 fn inflate(bytes: &[u8], cut: usize, room: usize, pool: &mut Inflaters) -> (Vec<u8>, Option<Ending>) {
     let mut receiver = FrameReader::new(false, true);
     let mut content = Vec::new();

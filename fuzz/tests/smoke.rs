@@ -270,7 +270,7 @@ impl Drop for Witness<'_> {
 /// Makes new inputs out of old ones.
 struct Mutator<'a> {
     corpus: &'a [Vec<u8>],
-    /// What the seeds are made of: their words, and what stands between.
+    /// Words of the seeds, and the pieces between words.
     words: Vec<&'a [u8]>,
     rng: Rng,
 }

@@ -1,4 +1,4 @@
-//! From rows of figures to those that grew: the rule of the soak, without a server.
+//! Judge of a soak: finds the figures that grew in its rows, without a server.
 //!
 //! *After the third round no figure grows by more than a tenth.* Limited streams swing, so one row
 //! does not count: a figure is compared by the median of its last three rounds, with the larger of
@@ -28,7 +28,7 @@ pub struct Figure {
 /// A figure that grew.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Growth {
-    /// Its name.
+    /// Name of the figure.
     pub name: &'static str,
     /// Value when everything had settled.
     pub settled: f64,

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "myelin-soak")]
 struct Flags {
-    /// For how long, in minutes.
+    /// Duration, in minutes.
     #[arg(default_value_t = 5.0)]
     minutes: f64,
     /// The server's program; without it the `myelin-server` beside this one.

@@ -142,7 +142,7 @@ pub(crate) struct Reloader {
 }
 
 impl Reloader {
-    /// Of this server. It must not be used when that has ended.
+    /// A reloader of this server. Must not be used when the server has ended.
     pub(crate) fn of(server: &Server) -> Self {
         let pid = Pid::from_child(&server.child);
         Self { pid, folder: server.folder().to_owned(), ports: server.ports }

@@ -39,7 +39,7 @@ impl Ports {
 /// Variant between which a reload goes back and forth: nobody who stays connected may notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// As at the start.
+    /// The settings of the start.
     Plain,
     /// Another limit, and one account more, with imports.
     Changed,

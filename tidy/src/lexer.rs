@@ -24,9 +24,9 @@ pub struct Token<'a> {
     pub kind: Kind,
     /// The text; of [`Kind::Doc`] the text behind the slashes.
     pub text: &'a str,
-    /// Its line, from 1.
+    /// Line of the token, from 1.
     pub line: usize,
-    /// Where [`Token::text`] begins in the file, in bytes.
+    /// Offset of [`Token::text`] in the file, in bytes.
     pub start: usize,
 }
 

@@ -15,7 +15,7 @@ pub type List = BTreeMap<String, usize>;
 
 /// Compares what was found with `lists/NAME.tsv`.
 ///
-/// With `MYELIN_RECORD=1` it writes the list instead: for whoever has mended something.
+/// Writes the list instead with `MYELIN_RECORD=1`: for whoever has mended something.
 ///
 /// # Errors
 /// A text that says which lines differ.

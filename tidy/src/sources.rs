@@ -18,7 +18,7 @@ pub fn root() -> &'static Path {
 /// A Rust file.
 #[derive(Debug)]
 pub struct Source {
-    /// From the root, with slashes.
+    /// Path from the root, with slashes.
     pub path: String,
     /// Contents of the file.
     pub text: String,
@@ -40,7 +40,8 @@ impl Source {
             || matches!(self.room(), "cluster" | "fuzz" | "compat" | "soak" | "tidy")
     }
 
-    /// Its tokens without those of `#[cfg(test)]` modules, which stand at the end of a file here.
+    /// Tokens of the file without those of `#[cfg(test)]` modules, which stand at the end of a file
+    /// here.
     #[must_use]
     pub fn tokens(&self) -> Vec<Token<'_>> {
         let end = self.text.find("\n#[cfg(test)]\nmod tests {").unwrap_or(self.text.len());

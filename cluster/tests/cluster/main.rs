@@ -6,4 +6,5 @@
 mod compression;
 mod programs;
 mod random;
+mod replacing;
 mod scenarios;

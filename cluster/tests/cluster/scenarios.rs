@@ -19,7 +19,7 @@ fn on_plans(servers: usize, change: impl Fn(&mut ClusterPlan), scenario: impl Fn
     }
 }
 
-fn client(cluster: &Cluster, server: usize) -> Client {
+pub(crate) fn client(cluster: &Cluster, server: usize) -> Client {
     cluster.client(server).expect("the server takes clients")
 }
 
@@ -43,7 +43,7 @@ fn payloads(client: &Client) -> Vec<String> {
 }
 
 /// Everybody hears everybody, once.
-fn all_hear_all(cluster: &mut Cluster) {
+pub(crate) fn all_hear_all(cluster: &mut Cluster) {
     let receivers = subscribers(cluster, "news.*", None);
     cluster.settle().expect("interest is known");
     let senders: Vec<Client> = cluster.running().into_iter().map(|server| client(cluster, server)).collect();

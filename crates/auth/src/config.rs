@@ -113,6 +113,9 @@ impl AuthConfig {
     pub fn at(&self, via: ConnectionType) -> &Self {
         match (via, &self.websocket) {
             (ConnectionType::Websocket, Some(websocket)) => websocket,
+            // Compat: leaf nodes are not asked for the credentials of that block, but are its
+            // `no_auth_user`, which there is only where it has no credentials.
+            (ConnectionType::LeafnodeWs, Some(websocket)) if websocket.no_auth_user.is_some() => websocket,
             _ => self,
         }
     }

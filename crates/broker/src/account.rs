@@ -302,17 +302,21 @@ impl Account {
     }
 
     /// Whether anybody listens to `subject`, which has no wildcards, without wildcards: in this
-    /// queue group, or in none.
+    /// queue group, or in none. Here, or on another server.
     pub fn has_listener(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
-        let (mut clients, mut services) = (Matched::new(), Matched::new());
+        let (mut clients, mut services, mut remote) = (Matched::new(), Matched::new(), Matched::new());
         self.interest.collect(subject, &mut clients);
+        self.collect_remote(subject, &mut remote);
         let Some(queue) = queue else {
             self.services.collect(subject, &mut services);
             return clients.plain.iter().any(|sub| sub.subject() == subject)
-                || services.plain.iter().any(|binding: &Arc<Binding>| binding.subject() == subject);
+                || services.plain.iter().any(|binding: &Arc<Binding>| binding.subject() == subject)
+                || remote.plain.iter().any(|sub| sub.subject() == subject);
         };
         let mut members = clients.queues.iter().flat_map(|group| &group.members);
+        let mut others = remote.queues.iter().flat_map(|group| &group.members);
         members.any(|sub: &Arc<Subscription>| sub.subject() == subject && sub.queue() == Some(queue))
+            || others.any(|sub| sub.subject() == subject && sub.queue() == Some(queue))
     }
 
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.

@@ -384,9 +384,14 @@ impl Broker {
     }
 
     /// Makes the shared half of a link with a leaf node or a hub.
-    pub fn connect_leaf(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+    pub fn connect_leaf(
+        &self,
+        endpoint: Endpoint,
+        sink: Box<dyn Transport>,
+        is_web_socket: bool,
+    ) -> Arc<Conn> {
         let cid = self.conn_shared.next_cid();
-        let end = Box::new(LinkEnd::of_leaf_node());
+        let end = Box::new(LinkEnd::of_leaf_node(is_web_socket));
         Conn::new(cid, endpoint, Origin::Link(end), sink, &self.conn_shared)
     }
 
@@ -475,7 +480,11 @@ impl Broker {
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.websocket_origin() {
                 None if conn.is_link() => {
-                    let kind = if conn.kind() == ConnKind::LeafNode { "lid" } else { "rid" };
+                    let kind = match conn.kind() {
+                        ConnKind::LeafNode if conn.is_web_socket_link() => "lid_ws",
+                        ConnKind::LeafNode => "lid",
+                        _ => "rid",
+                    };
                     write_of_link(log, level, (&peer, kind, cid), line);
                 }
                 None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),

@@ -11,11 +11,14 @@ use std::sync::Arc;
 
 /// Receives events about clients. Called on shards' threads: it must not wait.
 pub trait ClientEvents: Send + Sync {
-    /// A client was let into an account by its CONNECT.
+    /// A client was let into an account by its CONNECT, or a leaf node.
     fn connected(&self, conn: &Arc<Conn>, account: &Arc<Account>);
 
     /// A connection has ended; `record.details.account` is empty if it was never in one.
     fn disconnected(&self, record: &ClosedConn);
+
+    /// The link of a leaf node that `connected` was called for has ended.
+    fn leaf_node_gone(&self, conn: &Arc<Conn>, reason: CloseReason);
 
     /// A client's credentials were refused; `service` is the account of the callout service that
     /// decided, and why.

@@ -220,8 +220,16 @@ impl Conn {
         }
     }
 
+    /// Whether it is a link over WebSocket.
+    pub fn is_web_socket_link(&self) -> bool {
+        self.link().is_some_and(LinkEnd::is_web_socket)
+    }
+
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
+        if self.kind() == ConnKind::LeafNode {
+            return ConnectionType::Leafnode;
+        }
         self.websocket_origin()
             .map_or(ConnectionType::Standard, |websocket_origin| websocket_origin.listener_info.via)
     }

@@ -161,9 +161,14 @@ enum What {
 /// Numbers of clients and of links among the kinds of connections.
 const CLIENT: u8 = 0;
 const ROUTER: u8 = 1;
+const LEAF: u8 = 4;
 
 fn kind_of(conn: &Conn) -> u8 {
-    if conn.is_link() { ROUTER } else { CLIENT }
+    match conn.is_link() {
+        true if conn.leaf().is_some() => LEAF,
+        true => ROUTER,
+        false => CLIENT,
+    }
 }
 
 /// The whole document.
@@ -268,7 +273,7 @@ impl MessageTrace {
     pub(crate) fn reached_server(&self, conn: &Conn, hop: String, error: Option<Withheld>) {
         let (cid, name, sub, error) = (conn.cid(), name_of(conn), String::new(), error.map(Withheld::text));
         let (acc, queue) = (None, None);
-        self.note("eg", What::Egress { kind: ROUTER, cid, name, hop, acc, sub, queue, error });
+        self.note("eg", What::Egress { kind: kind_of(conn), cid, name, hop, acc, sub, queue, error });
     }
 
     /// The account in which it is published, and where.

@@ -32,7 +32,7 @@ pub struct Settings {
     /// Whether a receiver that exceeds `write_deadline` is given another one instead of being cut
     /// off.
     pub retry_writes: bool,
-    /// What holds for other servers in the place of the two.
+    /// Deadlines of links to other servers, in place of `write_deadline` and `retry_writes`.
     pub link_writes: WritesByKind,
     /// Closed connections that monitoring remembers.
     pub max_closed_clients: usize,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub protocol_log: ProtocolLogSettings,
 }
 
-/// How long another server may take nothing, and what happens then.
+/// Time for which another server may take nothing, and whether its link ends then.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkWrites {
     /// `None` is that of clients.

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::target_server;
 
-/// What a newcomer may want to type first.
+/// Examples at the end of the help, for newcomers.
 const EXAMPLES: &str = "\
 Examples:
   myelin sub 'orders.>' &                 show messages as they come

@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Asks a person, who must be there unless `--force` was given.
+/// Asks a person at the terminal; fails where there is none, unless `--force` was given.
 fn confirm(is_forced: bool, question: &str) -> Result<(), BenchError> {
     if is_forced {
         return Ok(());

@@ -36,7 +36,7 @@ impl Ready {
         Self { child, _messages: messages }
     }
 
-    /// Its further output, when it has ended well.
+    /// Rest of the output of the process, which must end well.
     fn finish(mut self) -> String {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();

@@ -137,7 +137,7 @@ fn size(folder: &Path) -> u64 {
         .sum()
 }
 
-/// In the middle of a stream, too: half of one is never there for good.
+/// Kills an import in the middle of a stream: half of a stream never stays.
 #[test]
 fn an_import_that_is_killed_within_a_stream_is_repeated() {
     let from = tempfile::tempdir().unwrap();

@@ -650,7 +650,8 @@ mod tests {
         );
     }
 
-    /// What is not written is the clients' host.
+    /// Monitoring without a host of its own has the clients' host, so naming that one changes
+    /// nothing.
     #[test]
     fn the_host_of_monitoring_is_the_one_in_use() {
         let (port, both) = ("host: '127.0.0.1'\nhttp_port: 5", "host: '127.0.0.1'\nhttp: '127.0.0.1:5'");

@@ -33,7 +33,7 @@ use crate::servers::system::{System, SystemKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SystemIndex(pub(crate) usize);
 
-/// Who is measured.
+/// Systems that are measured, one of them with a second process as the control.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     pub(crate) systems: Vec<System>,
@@ -55,7 +55,7 @@ impl Comparison {
         self.systems.get(index.0).unwrap_or(&self.systems[self.controlled])
     }
 
-    /// What a person calls it.
+    /// Name for people; that of the control says so.
     pub(crate) fn name(&self, index: SystemIndex) -> String {
         let name = &self.system(index).name;
         if index == self.control() { format!("{name} (control)") } else { name.clone() }
@@ -92,15 +92,15 @@ pub(crate) struct ComparisonSettings {
     pub(crate) rounds: usize,
     /// How long publishers publish in one round.
     pub(crate) duration: Duration,
-    /// For the row `subscriptions`.
+    /// Subscriptions in the row `subscriptions`.
     pub(crate) subscriptions: usize,
-    /// For rows of distinct subjects in a stream.
+    /// Distinct subjects of a stream, in rows that have such.
     pub(crate) subjects: u64,
     /// Messages of a stream that is read.
     pub(crate) stored: u64,
-    /// For rows about consumers.
+    /// Amounts of the rows about consumers.
     pub(crate) scale: Scale,
-    /// For the row `idle`.
+    /// Connections in the row `idle`.
     pub(crate) connections: usize,
     /// Bytes of messages that may wait in a server for all receivers together.
     pub(crate) backlog: u64,
@@ -127,11 +127,11 @@ pub(crate) struct Measured {
     pub(crate) row: Row,
     /// One value per successful round.
     pub(crate) samples: BTreeMap<(Metric, SystemIndex), Vec<f64>>,
-    /// Of all rounds together, where the row measures latency.
+    /// Latencies of all rounds together, where the row measures them.
     pub(crate) curves: BTreeMap<SystemIndex, Vec<Curve>>,
     /// The slowest round of those that did not keep up with the row's rate.
     pub(crate) behind: BTreeMap<SystemIndex, Behind>,
-    /// From the start of the process until it served.
+    /// Time from the start of each process until it served.
     pub(crate) starts: BTreeMap<SystemIndex, Duration>,
     /// Servers that failed a round, and why. They take no further part in the row.
     pub(crate) failures: Vec<(SystemIndex, String)>,
@@ -221,7 +221,7 @@ impl Measured {
     }
 }
 
-/// What all servers of a row have in common.
+/// Context of a row, which all its servers have in common.
 struct Bench<'a> {
     comparison: &'a Comparison,
     pub(crate) settings: &'a ComparisonSettings,
@@ -247,7 +247,7 @@ impl Bench<'_> {
         jetstream::Extent { until, stored: self.settings.stored, subjects: self.settings.subjects }
     }
 
-    /// For workloads that go on for a time and count afterwards.
+    /// Duration of a workload that goes on for a time and counts afterwards.
     fn duration(&self, until: Until) -> Duration {
         match until {
             Until::Elapsed(duration) => duration,
@@ -297,7 +297,7 @@ impl LoadSetup {
 struct RunningServer {
     index: SystemIndex,
     server: Server,
-    /// What it holds for a row about consumers.
+    /// Stream of the server, and the load that reads it, in a row about consumers.
     stage: Option<Stage>,
     /// How it is reached in a row about TLS or WebSocket.
     post: Option<tls_websocket::Post>,
@@ -402,7 +402,7 @@ impl RunningServer {
         self.mates.as_ref().expect("every row about clusters has them")
     }
 
-    /// What a system does that does not speak NATS.
+    /// Measures a round of a system that does not speak NATS.
     fn measure_foreign(&self, bench: &Bench<'_>, amount: Amount) -> Result<Round, BenchError> {
         let kind = bench.comparison.system(self.index).kind;
         others::measure(kind, &self.server, bench.workload, amount)

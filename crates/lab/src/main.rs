@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::meter;
 
-/// What a newcomer may want to type first.
+/// Examples at the end of the help, for newcomers.
 const EXAMPLES: &str = "\
 Examples:
   myelin-lab compare s2 --quick                        servers side by side, by a plan

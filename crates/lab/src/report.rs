@@ -56,7 +56,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What a file's systems are called after where names meet.
+/// Name of a file's systems where names of several files meet: that of the file, without extension.
 fn name(path: &Path) -> String {
     path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -28,7 +28,7 @@ const PERCENTILES: [(Metric, f64); 7] = [
     (Metric::LatencyMost, 1.0),
 ];
 
-/// What one server gave in one round.
+/// Figures of one server in one round.
 #[derive(Default)]
 pub(crate) struct Round {
     pub(crate) readings: Vec<(Metric, f64)>,
@@ -42,7 +42,7 @@ impl Round {
         Self { readings, ..Self::default() }
     }
 
-    /// Those of these figures that there are.
+    /// A round of those figures that have a value.
     pub(crate) fn of(figures: &[(Metric, Option<f64>)], cpu: Option<CpuTime>) -> Self {
         let readings = figures.iter().filter_map(|&(metric, value)| Some((metric, value?)));
         Self { readings: readings.collect(), cpu, ..Self::default() }

@@ -1,5 +1,5 @@
-//! What is asked of JetStream beside the clock: streams, consumers and buckets are made, looked at,
-//! emptied and removed.
+//! Administration of JetStream outside of the measured time: streams, consumers and buckets are
+//! made, inspected, emptied and removed.
 //!
 //! Owns one connection that asks JetStream's API, and what errors of that API look like to a
 //! person. Every answer with an error ends what was going on. Nothing here is measured.
@@ -144,7 +144,7 @@ impl Admin {
     }
 }
 
-/// What is in a stream.
+/// Message and subject counts of a stream, and its last sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub(crate) messages: u64,
@@ -162,7 +162,8 @@ pub fn create(stream: &str, config: &Value, action: &str) -> (String, Value) {
     (format!("CONSUMER.CREATE.{stream}.{name}{filter}"), body)
 }
 
-/// What an answer of the API says, if that is no error.
+/// Body of an API response, or the error that it holds. A response that says that nobody listens
+/// means that JetStream is not enabled. `what` names the request in errors.
 fn told(what: &str, answer: &ReceivedMessage) -> Result<Value, BenchError> {
     match answer.is_from_nobody() {
         true => Err(BenchError::Refused("JetStream is not enabled for this account".into())),
@@ -170,7 +171,8 @@ fn told(what: &str, answer: &ReceivedMessage) -> Result<Value, BenchError> {
     }
 }
 
-/// The same for who has received it in another way.
+/// Body of an API response from its payload alone, however that was received. An `error` in it
+/// becomes [`BenchError::Refused`]; `what` names the request in errors.
 pub fn answered(what: &str, payload: &[u8]) -> Result<Value, BenchError> {
     let answer: Value = serde_json::from_slice(payload)
         .map_err(|error| BenchError::Protocol(format!("the answer to {what}: {error}")))?;

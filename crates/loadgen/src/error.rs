@@ -1,4 +1,4 @@
-//! What can go wrong in a benchmark, in words that a person at a terminal can act on.
+//! Errors of a benchmark, in words that a person at a terminal can act on.
 //!
 //! Owns the one error type of `bench`. A run that lost a message is an error, never a slow result.
 
@@ -36,7 +36,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// For `map_err`: wraps an I/O error with what was being done.
+    /// Wraps an I/O error with the activity that it ended: for `map_err`.
     pub fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Io(doing, error.into())
     }

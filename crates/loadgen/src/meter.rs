@@ -1,4 +1,4 @@
-//! What the kernel knows about a process: CPU time and memory.
+//! CPU time and memory of a process, as the kernel accounts for them.
 //!
 //! Reads `/proc` and this process's limit of open files; owns nothing.
 

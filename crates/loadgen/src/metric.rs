@@ -150,7 +150,7 @@ impl Metric {
         }
     }
 
-    /// What comparisons call it, and its unit.
+    /// Name in comparisons, and unit.
     pub fn figure(self) -> (&'static str, &'static str) {
         match self {
             Self::MessageRate => ("rate", "msgs/s"),

@@ -25,7 +25,7 @@ pub fn bucket(text: &str) -> Result<(), BenchError> {
     token("bucket name", text)
 }
 
-/// What is one token of a subject.
+/// Checks text that must be one token of a subject; `what` names it in the error.
 fn token(what: &str, text: &str) -> Result<(), BenchError> {
     let is_bad =
         |character: char| character.is_whitespace() || character.is_control() || ".*>/\\".contains(character);

@@ -11,7 +11,7 @@
 //! - [`peers`]: the servers that are known and the links to each: duplicates, places of a pool, who
 //!   dials again when a link ends.
 //! - [`gossip`]: what a new link makes others know, and what follows when others know of a server.
-//!
+//! - `advertised`: addresses that clients and leaf nodes are told.
 //! - [`leaf`]: leaf nodes, and the hubs to which this server is one.
 //! - [`peer_session`]: what the shell has to know of a session, of a route or of a leaf node.
 //!
@@ -23,6 +23,7 @@
 //! link is enough to begin: whoever dialled it dials the next when the first PONG has come, which
 //! shows that it was let in.
 
+mod advertised;
 pub mod certificate;
 pub mod config;
 pub mod gossip;

@@ -71,6 +71,10 @@ pub trait PeerSession {
     /// When the link has to end.
     fn secured(&mut self, shown: Option<PeerCertificate>, now: Instant) -> Result<(), CloseReason>;
 
+    /// Leaves compression to the WebSocket that carries the link. Only links with leaf nodes and
+    /// hubs have one.
+    fn leave_compression(&mut self) {}
+
     /// Whether there has to be TLS before anything more is dealt with: once, and only where this
     /// side has dialled. [`secured`](Self::secured) has to follow.
     fn take_wish_for_tls(&mut self) -> bool;

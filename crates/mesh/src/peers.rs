@@ -47,6 +47,9 @@ pub trait MeshHost: Send + Sync {
     /// of plain clients, and those of WebSockets.
     fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>);
 
+    /// Leaf nodes are to be told these addresses of the cluster's other servers from now on.
+    fn advertise_leaf_nodes(&self, urls: Vec<String>);
+
     /// So many links share the accounts from now on, but for those that have links of their own.
     fn spread(&self, pool_size: u32, dedicated: Vec<String>);
 
@@ -90,8 +93,27 @@ pub struct LinkFacts {
     pub compression: &'static str,
     /// Imports and exports that the other side allows, as its INFO has them.
     pub filters: [Option<SubjectFilter>; 2],
-    /// Addresses of the other server for clients, and for those of WebSocket.
-    pub urls: [Vec<String>; 2],
+    /// Addresses of the other server.
+    pub urls: ToldUrls,
+}
+
+/// Addresses of another server of the cluster, as its INFO has them.
+#[derive(Debug, Clone, Default)]
+pub struct ToldUrls {
+    /// Addresses for clients, and for those of WebSocket.
+    pub clients: [Vec<String>; 2],
+    /// Address for leaf nodes.
+    pub leaf_nodes: Option<String>,
+}
+
+impl ToldUrls {
+    fn of(info: &PeerInfo) -> Self {
+        Self {
+            clients: [info.connect_urls.clone(), info.ws_connect_urls.clone()],
+            // Compat: a server says its own address only, and nothing is made of more.
+            leaf_nodes: <[String; 1]>::try_from(info.leafnode_urls.clone()).ok().map(|[url]| url),
+        }
+    }
 }
 
 /// One link, as the others know it.
@@ -157,10 +179,10 @@ pub(crate) enum Refused {
 /// The other servers of the cluster.
 pub struct Mesh {
     pub(crate) config: RwLock<Arc<MeshConfig>>,
-    host: Arc<dyn MeshHost>,
+    pub(crate) host: Arc<dyn MeshHost>,
     state: Mutex<Servers>,
     /// Held while clients are told addresses: what is older must not come later.
-    advertising: Mutex<()>,
+    pub(crate) advertising: Mutex<()>,
     pub(crate) gossip_dials: Arc<GossipDials>,
 }
 
@@ -171,7 +193,7 @@ pub(crate) struct Servers {
     pub(crate) removed: Vec<RouteUrl>,
     is_stopping: bool,
     /// Addresses of this server itself for its clients, and for those of WebSocket.
-    own_urls: [Vec<String>; 2],
+    pub(crate) own_urls: [Vec<String>; 2],
     /// Links of pools by the other server's id and by place.
     pooled: HashMap<String, Vec<Option<Arc<LinkState>>>>,
     /// Links of accounts by account, then by the other server's id.
@@ -470,7 +492,7 @@ impl Mesh {
         let count = links.iter().flatten().count();
         link.update(|facts| {
             facts.place = Some(place);
-            facts.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
+            facts.urls = ToldUrls::of(info);
         });
         let next = facts.url.filter(|_| making.did_solicit && count < size).map(|url| Dial {
             url,
@@ -503,7 +525,7 @@ impl Mesh {
         state.pooled.insert(info.id.clone(), vec![Some(Arc::clone(link))]);
         link.update(|facts| {
             facts.place = Some(0);
-            facts.urls = [info.connect_urls.clone(), info.ws_connect_urls.clone()];
+            facts.urls = ToldUrls::of(info);
         });
         Ok((Entered { scope: LinkScope::All, place: 0, next: None }, true))
     }
@@ -533,37 +555,6 @@ impl Mesh {
             let told = PeerInfo { nonce: String::new(), gossip_mode: mode.number(), ..info.clone() };
             other.conn.say(&told.line());
         }
-    }
-
-    /// Tells clients which servers there are.
-    pub fn advertise(&self) {
-        if !self.config().advertises {
-            return;
-        }
-        let _one_after_another = lock(&self.advertising);
-        let [mut urls, mut websocket_urls] = self.state().own_urls.clone();
-        let mut links = self.links();
-        links.sort_by_key(|link| link.conn.cid());
-        for link in links {
-            link.update(|facts| {
-                extend(&mut urls, &facts.urls[0]);
-                extend(&mut websocket_urls, &facts.urls[1]);
-            });
-        }
-        self.host.advertise(urls, websocket_urls);
-    }
-
-    /// The other server lets its clients leave: they are told of it no more.
-    pub(crate) fn is_leaving(&self, link: &LinkState) {
-        let id = link.facts().remote_id;
-        for other in self.links() {
-            other.update(|facts| {
-                if facts.remote_id == id {
-                    facts.urls.iter_mut().for_each(Vec::clear);
-                }
-            });
-        }
-        self.advertise();
     }
 
     /// Tells all other servers that this one lets its clients leave.
@@ -639,13 +630,5 @@ fn give_way(link: &LinkState, other: Option<&Arc<LinkState>>, is_surplus: bool) 
             // Each side may have entered the link that the other refuses.
             other.retries = true;
         });
-    }
-}
-
-fn extend(all: &mut Vec<String>, more: &[String]) {
-    for url in more {
-        if !all.contains(url) {
-            all.push(url.clone());
-        }
     }
 }

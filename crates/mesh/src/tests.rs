@@ -53,6 +53,7 @@ impl Log for NoLog {
 struct HostNotes {
     dials: Mutex<Vec<Dial>>,
     urls: Mutex<Vec<String>>,
+    leaf_urls: Mutex<Vec<String>>,
     gate: Mutex<Option<Gate>>,
 }
 
@@ -75,6 +76,10 @@ impl MeshHost for HostNotes {
             let _ = gate.goes_on.recv_timeout(Duration::from_millis(100));
         }
         *self.urls.lock().unwrap() = urls;
+    }
+
+    fn advertise_leaf_nodes(&self, urls: Vec<String>) {
+        *self.leaf_urls.lock().unwrap() = urls;
     }
 
     fn spread(&self, _: u32, _: Vec<String>) {}

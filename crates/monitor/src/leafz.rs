@@ -35,6 +35,8 @@ pub struct LeafSnapshot {
     pub subscriptions: usize,
     /// How it is compressed.
     pub compression: String,
+    /// Whether it is a WebSocket.
+    pub is_web_socket: bool,
     /// Key of the trusted proxy through which it came.
     pub proxy: Option<String>,
 }
@@ -71,6 +73,14 @@ struct Leafz<'a> {
 }
 
 #[derive(Serialize)]
+struct LeafTraffic {
+    in_msgs: u64,
+    out_msgs: u64,
+    in_bytes: u64,
+    out_bytes: u64,
+}
+
+#[derive(Serialize)]
 struct LeafRow<'a> {
     id: u64,
     name: &'a str,
@@ -82,15 +92,15 @@ struct LeafRow<'a> {
     port: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt: Option<String>,
-    in_msgs: u64,
-    out_msgs: u64,
-    in_bytes: u64,
-    out_bytes: u64,
+    #[serde(flatten)]
+    traffic: LeafTraffic,
     subscriptions: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     subscriptions_list: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
     compression: &'a str,
+    #[serde(rename = "websocket", skip_serializing_if = "std::ops::Not::not")]
+    is_web_socket: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<ProxyKey<'a>>,
 }
@@ -111,13 +121,16 @@ impl<'a> LeafRow<'a> {
             ip: leaf.peer.ip().to_string(),
             port: leaf.peer.port(),
             rtt: leaf.rtt.map(round_trip),
-            in_msgs: leaf.msgs[0],
-            out_msgs: leaf.msgs[1],
-            in_bytes: leaf.bytes[0],
-            out_bytes: leaf.bytes[1],
+            traffic: LeafTraffic {
+                in_msgs: leaf.msgs[0],
+                out_msgs: leaf.msgs[1],
+                in_bytes: leaf.bytes[0],
+                out_bytes: leaf.bytes[1],
+            },
             subscriptions: leaf.subscriptions,
             subscriptions_list: Vec::new(),
             compression: &leaf.compression,
+            is_web_socket: leaf.is_web_socket,
             proxy: leaf.proxy.as_deref().map(|key| ProxyKey { key }),
         }
     }

@@ -116,24 +116,16 @@ pub trait SnapshotSource: Send + Sync {
     }
 
     /// Imports and exports that this server allows on links.
-    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
-        [None, None]
-    }
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2];
 
     /// Interest of other servers, by the link that brought it.
-    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
-        HashMap::new()
-    }
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>>;
 
     /// Links with leaf nodes and hubs.
-    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
-        Vec::new()
-    }
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot>;
 
     /// Links to the other servers of the cluster.
-    fn routes(&self) -> Vec<RouteSnapshot> {
-        Vec::new()
-    }
+    fn routes(&self) -> Vec<RouteSnapshot>;
 
     /// The queues between this server's threads, for `/ipqueuesz`.
     fn queues(&self) -> Vec<QueueSnapshot>;

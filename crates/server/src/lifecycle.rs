@@ -189,10 +189,11 @@ impl Server {
             websocket: websocket_address.map(|address| address.port()),
         });
         if let Some(path) = &options.server.pid_file {
-            // Behind all that may fail: a server that cannot start must not leave the file, nor
-            // write over that of another one, whose ports it wanted.
+            // Behind all that may fail: the file may be that of a server whose ports it wants.
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
+        let parts = (&broker, &mailboxes[..], log, control.handle());
+        let leaf_nodes = leaf::start(options, parts, (&monitor, &websocket)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -202,10 +203,9 @@ impl Server {
             is_dynamic,
             tls: link_offer,
             websocket: websocket_address.map(|address| address.port()),
+            leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
         };
         let cluster = start_cluster(cluster_parts, &monitor)?;
-        let leaf_nodes = leaf::start(options, (&broker, &mailboxes, log, control.handle()), &monitor)
-            .map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);

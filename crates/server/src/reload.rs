@@ -51,7 +51,7 @@ impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
     ///
     /// # Errors
-    /// The same.
+    /// When the configuration cannot be read or taken over, with the reason, which is also logged.
     pub(crate) fn reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
         let reloaded = supervise::guard(SupervisedPart::Reload, || self.try_reload(read));
         let reloaded = reloaded.unwrap_or_else(|| Err("it ended in a panic".to_owned()));
@@ -247,7 +247,8 @@ impl Server {
         offer: Option<LinkOffer>,
     ) -> Result<Option<StagedCluster>, String> {
         let Some(running) = &self.cluster else { return Ok(None) };
-        let config = running.prepare(new, &self.broker)?;
+        let config =
+            running.prepare(new, &self.broker, self.leaf_nodes.as_ref().map(|running| &running.nodes))?;
         cluster::terms(new)?;
         let (old, new) = (&self.loaded.options.cluster, &new.cluster);
         for account in new.pinned_accounts.iter().filter(|account| !old.pinned_accounts.contains(account)) {

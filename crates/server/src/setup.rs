@@ -163,6 +163,7 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         (ConnectionType::Standard, options.tls.as_ref()),
         (ConnectionType::Websocket, options.websocket.tls.as_ref()),
         (ConnectionType::Leafnode, options.leaf_nodes.tls.as_ref()),
+        (ConnectionType::LeafnodeWs, options.leaf_nodes.tls.as_ref()),
     ];
     let maps = |tls: Option<&options::TlsOptions>| tls.is_some_and(|tls| tls.verify_and_map);
     config.maps_certificates = listeners.iter().filter(|(_, tls)| maps(*tls)).map(|(via, _)| *via).collect();

@@ -6,10 +6,12 @@
 //! back, and read the same way.
 //!
 //! ```text
-//!  0 header, 64 bytes: 0 "MYELBASE" 8 u32 version 12 u32 0 16 u64 stream 24 u64 covers 32 u64 generation
-//!                      40 [16] salt 56 u8 cipher 57 [3] 0 60 u32 checksum
-//! 64 blocks:  0 u32 checksum of bytes 4..  4 u32 body length  8 u8 kind  9 [7] 0  16 body (encrypted, if at all)
-//!    trailer, 40 bytes: 0 "MYELBEND" 8 u64 subjects 16 u64 expiries 24 u64 file length 32 u32 0 36 u32 checksum
+//!  0 header, 64 bytes:  0 "MYELBASE"  8 u32 version  12 u32 0  16 u64 stream  24 u64 covers
+//!                      32 u64 generation  40 [16] salt  56 u8 cipher  57 [3] 0  60 u32 checksum
+//! 64 blocks:  0 u32 checksum of bytes 4..  4 u32 body length  8 u8 kind  9 [7] 0
+//!            16 body (encrypted, if at all)
+//!    trailer, 40 bytes:  0 "MYELBEND"  8 u64 subjects  16 u64 expiries  24 u64 file length
+//!                       32 u32 0  36 u32 checksum
 //! ```
 
 use myelin_disk::File;

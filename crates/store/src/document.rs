@@ -4,7 +4,8 @@
 //! also after a loss of power, the name stands for all of the old bytes or all of the new ones.
 //!
 //! ```text
-//! 0 [8] magic   8 u32 version   12 u32 length of the file   16 body   length-4 u32 checksum of what is before it
+//! 0 [8] magic  8 u32 version  12 u32 length of the file  16 body
+//! length-4 u32 checksum of all that is before it
 //! ```
 
 use std::io;

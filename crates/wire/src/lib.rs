@@ -8,8 +8,9 @@
 //! what an authority says of certificates. [`message_trace`] finds what asks for a trace in a
 //! header block, [`encoding`] compresses what is reported. [`message_buf`] holds messages on their
 //! way to and from services. [`s2`] compresses links between servers, and backups. [`websocket`] is
-//! another way in: the upgrade of an HTTP connection, and frames around the same bytes. [`peer`] is
-//! what the servers of a cluster say to each other.
+//! another way in: the upgrade of an HTTP connection, and frames around the same bytes.
+//! [`http_status`] is how HTTP servers that were dialled answer. [`peer`] is what the servers of a
+//! cluster say to each other.
 
 pub mod connect;
 pub mod der;
@@ -17,6 +18,7 @@ pub mod encode;
 pub mod encoding;
 pub mod error;
 pub mod header;
+pub mod http_status;
 pub mod info;
 pub mod json;
 pub mod message_buf;

@@ -218,8 +218,8 @@ fn has_critical(mut extensions: DerReader<'_>) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// What `openssl ocsp` asks about serial number 0x1001 of an issuer whose digests are all ones
-    /// and all twos.
+    /// Request as `openssl ocsp` makes it, about serial number 0x1001 of an issuer whose digests
+    /// are all ones and all twos.
     #[test]
     fn a_question_is_what_others_ask() {
         let asked = question(&[1; 20], &[2; 20], &[0x10, 0x01]);

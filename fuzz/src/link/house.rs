@@ -127,6 +127,8 @@ impl MeshHost for Dials {
 
     fn advertise(&self, _: Vec<String>, _: Vec<String>) {}
 
+    fn advertise_leaf_nodes(&self, _: Vec<String>) {}
+
     fn spread(&self, _: u32, _: Vec<String>) {}
 
     fn renamed(&self, _: &str) {}

@@ -1,9 +1,9 @@
-//! What a strict client accepts from a server, and nothing else; and when two clients have heard
-//! the same.
+//! Frames that a strict client accepts from a server, and nothing else; and the comparison of those
+//! that two clients have received.
 
 use std::ops::Range;
 
-/// What both clients received of one input, as bytes.
+/// Bytes that both clients received of one input.
 pub(super) struct Heard {
     /// The one that sends anything.
     pub(super) hostile: Vec<u8>,

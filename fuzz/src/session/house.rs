@@ -26,7 +26,7 @@ const GREETING: &[u8] =
     \"protocol\":1,\"auth_token\":\"secret\",\"user\":\"plain\",\"pass\":\"secret\"}\r\n\
     SUB > 1\r\nSUB *.* group 2\r\nSUB a group 3\r\nPING\r\n";
 
-/// Its subscriptions.
+/// Subscriptions of the client that behaves.
 const WITNESSED: usize = 3;
 
 /// The client that behaves, by number. All others have higher ones.
@@ -35,7 +35,7 @@ const WITNESS: usize = 0;
 /// How queue members are chosen.
 const SEED: u64 = 7;
 
-/// What ends all that the client that behaves hears of an input.
+/// Last frame that the client that behaves receives for an input.
 pub(super) const PONG: &[u8] = b"PONG\r\n";
 
 /// Connections after which a house is left, so that what brokers remember of them is bounded, and
@@ -55,7 +55,7 @@ pub(super) struct House {
 struct Peer {
     session: Session,
     pipe: Pipe,
-    /// What the session has not taken yet.
+    /// Received bytes that the session has not taken yet.
     held: Vec<u8>,
     /// Bytes that it asked for.
     need: usize,
@@ -94,8 +94,8 @@ impl House {
         house
     }
 
-    /// What was drawn for the last guests has no part in what comes: queue members are chosen as
-    /// for the first.
+    /// Begins an input: queue members are chosen as for the first one, whatever was drawn for the
+    /// guests before.
     pub(super) fn begin(&mut self) {
         self.shard.reseed(SEED);
         self.peers[WITNESS].pipe.rewind();

@@ -51,7 +51,7 @@ enum Kind {
     Durable,
     /// One that gets its messages again, up to twice.
     Unacknowledged,
-    /// As the official client makes them for itself, and deletes none.
+    /// Consumer as the official client makes it for itself, which nobody deletes.
     Ordered,
 }
 

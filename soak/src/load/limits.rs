@@ -14,9 +14,9 @@ const EVERY: Duration = Duration::from_millis(100);
 /// Subjects of a stream.
 #[derive(Debug, Clone, Copy)]
 enum Subjects {
-    /// Each message has one of its own.
+    /// A subject of its own for each message.
     Different,
-    /// So many.
+    /// A number of subjects in rotation.
     Few(u64),
 }
 

@@ -1,4 +1,4 @@
-//! For how long removed files stay open.
+//! Time for which removed files stay open.
 
 use super::REMOVED_FILES_STAY;
 use super::process::RemovedFile;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Held {
     /// Where it was.
     pub(crate) path: PathBuf,
-    /// From when it was first seen so, to when it was last seen so.
+    /// Time from the first to the last look that found the removed file open.
     pub(crate) open_for: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Removed {
         held
     }
 
-    /// For how long the oldest of those that are open now has been so.
+    /// Time for which the oldest of those that are open now has been so.
     pub(super) fn longest_open(&self) -> Duration {
         self.open.values().map(|sighting| sighting.open_for()).max().unwrap_or_default()
     }

@@ -112,10 +112,11 @@ impl AuthRequest {
         let named = credentials.nkey().or(credentials.user()).map(str::to_owned).or(key);
         let display_name = named.or_else(|| token.as_ref().map(|_| "[REDACTED]".to_owned()));
         let signature = text(credentials.sig.as_deref());
-        let kind = match attempt.via {
-            ConnectionType::Websocket => "websocket",
-            ConnectionType::Mqtt | ConnectionType::MqttWs => "mqtt",
-            _ => "nats",
+        let (kind, connection) = match attempt.via {
+            ConnectionType::Leafnode | ConnectionType::LeafnodeWs => ("Leafnode", ""),
+            ConnectionType::Websocket => ("Client", "websocket"),
+            ConnectionType::Mqtt | ConnectionType::MqttWs => ("Client", "mqtt"),
+            _ => ("Client", "nats"),
         };
         Self {
             service,
@@ -129,8 +130,8 @@ impl AuthRequest {
                 user: display_name.clone().unwrap_or_default(),
                 tags: claims.map(|claims| claims.tags().to_vec()).unwrap_or_default(),
                 name_tag: claims.map(|claims| claims.name().to_owned()).unwrap_or_default(),
-                kind: "Client",
-                connection: kind,
+                kind,
+                connection,
                 nonce: if signature.is_empty() { String::new() } else { attempt.nonce.to_owned() },
                 ..ClientInformation::default()
             },

@@ -49,7 +49,7 @@ pub(crate) struct ClientInformation {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) name_tag: String,
     pub(crate) kind: &'static str,
-    #[serde(rename = "type")]
+    #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
     pub(crate) connection: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) nonce: String,

@@ -108,7 +108,7 @@ struct Shadow {
     stands: Standing,
 }
 
-/// What stands in that index for who listens here.
+/// Entry in that index for a listener here.
 #[derive(Clone)]
 enum Standing {
     /// For a client.
@@ -126,7 +126,7 @@ impl Standing {
     }
 }
 
-/// Who listens here.
+/// Listener on this server.
 #[derive(Clone, Copy)]
 enum Listener<'a> {
     Client(&'a Arc<Subscription>),
@@ -486,7 +486,7 @@ impl Account {
         }
     }
 
-    /// It wants that no more.
+    /// Removes the shadows of a leaf node or a hub that wants no more of that.
     pub(crate) fn remove_leaf_shadows(&self, sub: &Arc<RemoteSub>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();

@@ -1,6 +1,7 @@
 //! The end of a link that all shards share: its scope and rules, and the control bytes that wait
 //! for the next flush.
 
+use super::complaints::Complaints;
 use super::leaf_end::LeafEnd;
 use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
 use arc_swap::ArcSwapOption;
@@ -26,6 +27,8 @@ pub enum LinkScope {
 pub(crate) struct LinkEnd {
     /// The other end is a leaf node or a hub.
     is_of_leaf_node: bool,
+    /// The link is a WebSocket.
+    is_web_socket: bool,
     /// Known once the handshake is over.
     pub(super) scope: OnceLock<LinkScope>,
     /// Terms of a link with a leaf node or a hub, known then, too.
@@ -38,12 +41,18 @@ pub(crate) struct LinkEnd {
     pub(super) is_woken: AtomicBool,
     /// The other side tells what becomes of traced messages.
     pub(super) traces: AtomicBool,
+    pub(crate) complaints: Complaints,
 }
 
 impl LinkEnd {
     /// A link with a leaf node or a hub.
-    pub(crate) fn of_leaf_node() -> Self {
-        Self { is_of_leaf_node: true, ..Self::default() }
+    pub(crate) fn of_leaf_node(is_web_socket: bool) -> Self {
+        Self { is_of_leaf_node: true, is_web_socket, ..Self::default() }
+    }
+
+    /// Whether the link is a WebSocket.
+    pub(crate) fn is_web_socket(&self) -> bool {
+        self.is_web_socket
     }
 
     /// Whether the link is with a leaf node or a hub, also before its handshake is over.

@@ -84,22 +84,24 @@ impl Link {
             return Err(LeafFault::Loop);
         }
         let is_free = [LOOP_DETECTION, b"$GR.", b"_GR_."].iter().any(|prefix| subject.starts_with(prefix));
-        if !is_free && myelin_subject::is_literal(subject) && !leaf.may_send(subject) {
+        if !is_free && myelin_subject::is_literal(subject) && !leaf.may_be_asked(subject) {
             let subject = lossy(subject);
             let line = format_args!("Permissions Violation for Subscription to {subject:?}");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            let kind = "Permissions Violation for Subscription";
+            self.broker.complain(Level::Debug, &self.conn, kind, line);
             return if leaf.role == LeafRole::Hub { Err(LeafFault::Denied) } else { Ok(()) };
         }
         if !myelin_subject::is_well_formed(subject) {
             let line = format_args!("Could not insert subscription: sublist: invalid subject");
-            self.broker.log_for(Level::Error, &self.conn, line);
+            self.broker.complain(Level::Error, &self.conn, "Could not insert subscription", line);
             self.say(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
         let limits = [self.broker.settings().max_subscriptions, account.limits().max_subscriptions];
         if limits.into_iter().flatten().any(|most| self.interest.len() >= most) {
             // Compat: the link stays, without this.
-            self.broker.log_for(Level::Error, &self.conn, format_args!("maximum subscriptions exceeded"));
+            let what = "maximum subscriptions exceeded";
+            self.broker.complain(Level::Error, &self.conn, what, format_args!("{what}"));
             self.say(b"-ERR 'maximum subscriptions exceeded'\r\n");
             return Ok(());
         }

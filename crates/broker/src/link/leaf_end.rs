@@ -37,6 +37,19 @@ pub struct LeafPermissions {
     granted: Option<Arc<Permissions>>,
     /// Subjects that are not sent, and not taken nor asked for, whatever is granted.
     denied: Permissions,
+    /// Subjects that are not sent although the other side may ask for them.
+    kept: Permissions,
+}
+
+/// Subjects that do not cross a link, whatever is granted.
+#[derive(Debug, Default)]
+pub struct LeafDenials {
+    /// Subjects that are not sent: a leaf node that asks for one is cut off.
+    pub not_sent: Vec<String>,
+    /// Subjects that are not taken, nor asked for.
+    pub not_taken: Vec<String>,
+    /// Subjects that are not sent, and that the other side may ask for all the same.
+    pub kept: Vec<String>,
 }
 
 impl LeafPermissions {
@@ -47,15 +60,21 @@ impl LeafPermissions {
     pub fn new(
         role: LeafRole,
         granted: Option<Arc<Permissions>>,
-        not_sent: Vec<String>,
-        not_taken: Vec<String>,
+        denials: LeafDenials,
     ) -> Result<Self, InvalidRule> {
+        let LeafDenials { not_sent, not_taken, kept } = denials;
         let deny = |deny| Some(SubjectRules { allow: Vec::new(), deny });
-        Ok(Self { role, granted, denied: Permissions::new(deny(not_sent), deny(not_taken), None)? })
+        let denied = Permissions::new(deny(not_sent), deny(not_taken), None)?;
+        Ok(Self { role, granted, denied, kept: Permissions::new(deny(kept), None, None)? })
     }
 
     /// Whether a message may go to the other side.
     fn may_send(&self, subject: &[u8]) -> bool {
+        self.may_be_asked(subject) && self.kept.can_publish(subject)
+    }
+
+    /// Whether the other side may ask for a subject.
+    fn may_be_asked(&self, subject: &[u8]) -> bool {
         let is_granted = |granted: &Arc<Permissions>| match self.role {
             LeafRole::Hub => granted.can_subscribe(subject, None),
             LeafRole::Spoke => granted.can_publish(subject),
@@ -104,6 +123,11 @@ pub(crate) struct LeafEnd {
 impl LeafEnd {
     pub(crate) fn may_send(&self, subject: &[u8]) -> bool {
         self.permissions.load().may_send(subject)
+    }
+
+    /// Whether the other side may ask for a subject.
+    pub(super) fn may_be_asked(&self, subject: &[u8]) -> bool {
+        self.permissions.load().may_be_asked(subject)
     }
 
     /// Whether the other side is told of interest. Compat: of what finds circles always.

@@ -1,9 +1,15 @@
 //! A leaf node's credentials on their way to an account.
 
 use super::Link;
+use crate::account::Account;
 use crate::broker::Broker;
+use crate::callout::PendingCallout;
 use crate::conn::Conn;
-use myelin_auth::{Attempt, AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, authenticate};
+use crate::session::Checked;
+use myelin_auth::callout::{CalloutGrant, ClientInfo};
+use myelin_auth::{
+    Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, authenticate,
+};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +21,10 @@ pub struct LeafLogin {
     credentials: Credentials,
     nonce: String,
     conn: Arc<Conn>,
+    via: ConnectionType,
     now: SystemTime,
+    /// Information for a callout service beside the credentials.
+    client_info: ClientInfo,
 }
 
 impl LeafLogin {
@@ -26,6 +35,7 @@ impl LeafLogin {
         conn: &Arc<Conn>,
         own: Option<Arc<AuthConfig>>,
         (credentials, nonce): (Credentials, String),
+        client_info: ClientInfo,
         elapsed: Duration,
     ) -> Self {
         let config = own.unwrap_or_else(|| broker.auth());
@@ -33,28 +43,61 @@ impl LeafLogin {
         let is_read = matches!(config.method, Method::Operator(_));
         let credentials = Credentials { jwt: credentials.jwt.filter(|_| is_read), ..credentials };
         let now = conn.endpoint().start + elapsed;
-        Self { broker: Arc::clone(broker), config, credentials, nonce, conn: Arc::clone(conn), now }
+        let via =
+            if conn.is_web_socket_link() { ConnectionType::LeafnodeWs } else { ConnectionType::Leafnode };
+        Self {
+            broker: Arc::clone(broker),
+            config,
+            credentials,
+            nonce,
+            conn: Arc::clone(conn),
+            via,
+            now,
+            client_info,
+        }
     }
 
     /// Whether checking takes longer than a look into a table.
     pub fn is_slow(&self) -> bool {
-        self.config.is_slow(&self.credentials, ConnectionType::Leafnode)
+        self.config.at(self.via).is_slow(&self.credentials, self.via)
+    }
+
+    /// Whether checking may wait for another machine.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.config.at(self.via).method, Method::Operator(_))
     }
 
     /// Checks the credentials.
-    ///
-    /// # Errors
-    /// When they are nobody's, or a callout service would have to decide: leaf nodes do not ask it.
-    pub fn run(self) -> Result<Identity, Reject> {
+    pub fn run(self) -> Checked {
         let attempt = Attempt {
             credentials: &self.credentials,
-            via: ConnectionType::Leafnode,
+            via: self.via,
             nonce: &self.nonce,
             peer: self.conn.endpoint().peer.ip(),
             now: self.now,
             entropy: self.broker.entropy(),
         };
-        authenticate(&self.config, &attempt, &*self.broker).without_callout()
+        let decision = authenticate(self.config.at(self.via), &attempt, &*self.broker);
+        let question = match decision {
+            Decision::Final(outcome) => return Checked::Final(outcome),
+            Decision::AskCallout(question) => question,
+        };
+        match PendingCallout::new(&self.broker, question, self.client_info) {
+            Ok(asking) => Checked::AskCallout(Box::new(asking)),
+            Err(reject) => Checked::Final(Err(reject)),
+        }
+    }
+
+    /// Checks credentials where that takes no longer than a look into a table, and so no callout
+    /// service is to be asked.
+    ///
+    /// # Errors
+    /// When they are nobody's.
+    pub fn run_at_once(self) -> Result<Identity, Reject> {
+        match self.run() {
+            Checked::Final(outcome) => outcome,
+            Checked::AskCallout(asking) => Err(asking.unanswered()),
+        }
     }
 }
 
@@ -65,11 +108,28 @@ impl fmt::Debug for LeafLogin {
 }
 
 impl Link {
+    /// Notes and reports that a leaf node has logged in. `version`: that of its server.
+    pub fn leaf_logged_in(&mut self, version: &str, account: &Arc<Account>, identity: &Identity) {
+        self.conn.update_details(|details| {
+            version.clone_into(&mut details.version);
+            account.name().clone_into(&mut details.account);
+            details.user.clone_from(&identity.user);
+            details.issuer_key.clone_from(&identity.issuer_key);
+            details.claims.clone_from(&identity.claims);
+            details.proxy.clone_from(&identity.proxy);
+        });
+        if let Some(client_events) = self.broker.client_events() {
+            client_events.connected(&self.conn, account);
+            self.is_reported = true;
+        }
+    }
+
     /// When the credentials of a leaf node come to their end: its own, or those of its account.
     pub fn expiry(&self, identity: &Identity, now: Instant, opened: Instant) -> Option<Instant> {
-        let claims = identity.claims.as_ref()?;
         let wall = self.conn.endpoint().start + now.saturating_duration_since(opened);
-        let ends = [claims.expires(), claims.account().expires()].into_iter().flatten();
+        let ends = identity.claims.iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
+        let granted = identity.callout_grant.iter().flat_map(|grant| CalloutGrant::ends(grant));
+        let ends = ends.flatten().chain(granted);
         let left = |end: SystemTime| end.duration_since(wall).unwrap_or_default().min(FOREVER);
         ends.map(|end| now + left(end)).min()
     }

@@ -21,6 +21,7 @@
 
 pub(crate) mod announced;
 pub(crate) mod announcements;
+mod complaints;
 pub(crate) mod end;
 pub(crate) mod interest_part;
 pub(crate) mod leaf;
@@ -48,6 +49,7 @@ use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use remote_interest::{RemoteInterests, RemoteRemoval};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -72,6 +74,27 @@ impl Conn {
     }
 }
 
+impl Broker {
+    /// Writes a line about what the other side of a link has done, which may do so again and again:
+    /// of each kind the first, and later how many more there were.
+    pub fn complain(&self, level: Level, conn: &Conn, kind: &'static str, line: fmt::Arguments<'_>) {
+        let is_first = || conn.link().is_none_or(|link| link.complaints.begin(kind, level));
+        if self.log().enabled(level) && is_first() {
+            self.log_for(level, conn, line);
+        }
+    }
+
+    /// Writes how many complaints were left out. `now`: only of those that wait for long enough.
+    #[inline]
+    fn count_complaints(&self, conn: &Conn, now: Option<Instant>) {
+        let Some(link) = conn.link().filter(|link| link.complaints.is_any()) else { return };
+        for complaint in link.complaints.take_due(now).iter().filter(|complaint| complaint.count > 0) {
+            let (kind, count) = (complaint.kind, complaint.count);
+            self.log_for(complaint.level, conn, format_args!("{kind}: {count} more"));
+        }
+    }
+}
+
 /// Memory of an account that is not there yet, about.
 const EACH_ACCOUNT: usize = 8 * 1024;
 
@@ -89,6 +112,8 @@ pub struct Link {
     /// Accounts whose tokens have not come yet, where accounts have tokens.
     expected: HashMap<Box<str>, Arc<Account>>,
     buffers: crate::shard::RoutedBuffers,
+    /// A leaf node whose login was reported: its end is, too.
+    is_reported: bool,
 }
 
 /// Work that remains for a link that has ended, away from the data path.
@@ -113,6 +138,7 @@ impl Link {
             told: None,
             expected: HashMap::new(),
             buffers: Default::default(),
+            is_reported: false,
         }
     }
 
@@ -180,19 +206,19 @@ impl Link {
         let Some(account) = account.or_else(|| self.expect(interest.account)) else {
             let (account, subject) = (lossy(interest.account), lossy(interest.subject));
             let line = format_args!("Unknown account {account:?} for remote subject {subject:?}");
-            self.broker.log_for(Level::Error, &self.conn, line);
+            self.broker.complain(Level::Error, &self.conn, "Unknown account for remote subject", line);
             return Ok(());
         };
         if !myelin_subject::is_well_formed(interest.subject) {
             let line = format_args!("Could not insert subscription: nats: invalid subject");
-            self.broker.log_for(Level::Error, &self.conn, line);
+            self.broker.complain(Level::Error, &self.conn, "Could not insert subscription", line);
             self.say(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
         if !self.may_take(interest.subject) {
             let subject = lossy(interest.subject);
             let line = format_args!("Can not export {subject:?}, ignoring remote subscription request");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            self.broker.complain(Level::Debug, &self.conn, "Ignored remote subscription request", line);
             return Ok(());
         }
         let taken = self.interest.add(&account, interest);
@@ -208,7 +234,7 @@ impl Link {
         } else if !self.interest.remove_of_gone(name, interest) {
             let subject = lossy(interest.subject);
             let line = format_args!("Unknown account {name:?} for subject {subject:?}");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            self.broker.complain(Level::Debug, &self.conn, "Unknown account for subject", line);
         }
     }
 
@@ -229,7 +255,7 @@ impl Link {
         let Some(account) = self.account.as_ref().or(self.last.as_ref()) else {
             let (account, subject) = (lossy(message.account), lossy(message.subject));
             let line = format_args!("Unknown account {account:?} for routed message on subject: {subject:?}");
-            self.broker.log_for(Level::Debug, &self.conn, line);
+            self.broker.complain(Level::Debug, &self.conn, "Unknown account for routed message", line);
             return;
         };
         shard.publish_routed(&self.conn, account, (message, backing), &mut self.buffers, now);
@@ -245,13 +271,20 @@ impl Link {
     /// Notes that something has come at this moment.
     pub fn heard(&mut self, now: Instant, opened: Instant) {
         self.told = None;
+        self.broker.count_complaints(&self.conn, Some(now));
         self.conn.touch(now.saturating_duration_since(opened));
     }
 
     /// Ends the link: nothing more goes to it. What the other side was interested in is returned,
     /// for it may take long to remove.
     pub fn end(&mut self, reason: CloseReason) -> LinkRemoval {
+        self.broker.count_complaints(&self.conn, None);
         self.conn.mark_closed(reason);
+        if std::mem::take(&mut self.is_reported)
+            && let Some(client_events) = self.broker.client_events()
+        {
+            client_events.leaf_node_gone(&self.conn, reason);
+        }
         if self.conn.leaf().is_some() {
             self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
         } else {

@@ -567,8 +567,7 @@ fn build(
     route.key = scope.key(&RouteName { text: subject, is_prefix: false });
     route.account = Some(Arc::clone(scope.account));
     route.permissions = scope.permissions.cloned();
-    route.name.clear();
-    route.name.extend_from_slice(subject);
+    subject.clone_into(&mut route.name);
     let stamp = scope.account.interest.collect(subject, matched);
     route.stamp = Some([stamp, scope.account.services.collect(subject, services)]);
     route.access = match mapped(scope, subject, &mut route.mapped) {
@@ -586,18 +585,11 @@ fn build(
     route.remote =
         if is_mapped { None } else { RemoteTargets::of(scope.account, subject, remote, scope.via) };
     if scope.via == Via::Import {
-        // Clients and services here have got it by shadows of their own.
-        let remote = route.remote.as_deref_mut();
-        remote.into_iter().for_each(|remote| {
-            matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
-        });
-        matched.clear();
-        services.clear();
+        leave_to_shadows(route.remote.as_deref_mut(), matched, services);
     }
     take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
-    let is_imported = scope.is_imported;
-    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, is_imported);
+    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     match cohorts {
         Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
         None => {
@@ -623,6 +615,19 @@ fn build(
     }
     matched.clear();
     has_clients
+}
+
+/// Leaves out clients and services here: they have got the message by shadows of their own.
+fn leave_to_shadows(
+    remote: Option<&mut RemoteTargets>,
+    matched: &mut Matched<Arc<Subscription>>,
+    services: &mut Matched<Arc<Binding>>,
+) {
+    if let Some(remote) = remote {
+        matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
+    }
+    matched.clear();
+    services.clear();
 }
 
 /// Moves the services that receive the subject into the route.

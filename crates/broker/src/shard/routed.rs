@@ -184,7 +184,9 @@ impl Shard {
             let _ = self.publish_onward(from, message);
             return;
         };
-        let complain = |line: Arguments<'_>| self.broker.log_for(Level::Error, from.conn, line);
+        let complain = |line: Arguments<'_>| {
+            self.broker.complain(Level::Error, from.conn, "Messages that cannot be traced", line);
+        };
         let is_old = asked.origin_account().is_some();
         if let Some(value) = asked.origin_account() {
             let (value, name) = (Quoted(value.as_bytes()), "\"Nats-Trace-Origin-Account\"");

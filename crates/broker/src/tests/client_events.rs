@@ -35,6 +35,10 @@ impl ClientEvents for Diary {
         self.write(format!("{} went: {}", record.details.account, record.reason.text()));
     }
 
+    fn leaf_node_gone(&self, conn: &Arc<Conn>, reason: CloseReason) {
+        self.write(format!("{} went, a leaf node: {}", conn.details().account, reason.text()));
+    }
+
     fn auth_failed(&self, _: &Arc<Conn>, reason: CloseReason, _: Option<(&Arc<Account>, String)>) {
         self.write(format!("refused: {}", reason.text()));
     }
@@ -103,6 +107,7 @@ impl Log for Clumsy {
 impl ClientEvents for Clumsy {
     fn connected(&self, _: &Arc<Conn>, _: &Arc<Account>) {}
     fn disconnected(&self, _: &ClosedConn) {}
+    fn leaf_node_gone(&self, _: &Arc<Conn>, _: CloseReason) {}
     fn auth_failed(&self, _: &Arc<Conn>, _: CloseReason, _: Option<(&Arc<Account>, String)>) {}
     fn count_changed(&self, _: &Arc<Account>) {
         self.stumble();

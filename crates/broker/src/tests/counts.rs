@@ -1,4 +1,4 @@
-//! What is counted: deliveries of subscriptions, messages and bytes, connections.
+//! Counts: deliveries of subscriptions, messages and bytes, connections.
 
 use super::net::{Net, Peer, assert_idle};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Who gets a message and in which form: echo, verbose answers, headers, subjects that nobody may
-//! use.
+//! Receivers of a message and the form in which each gets it: echo, verbose answers, headers,
+//! subjects that nobody may use.
 
 use super::net::{Net, assert_idle};
 

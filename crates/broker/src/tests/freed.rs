@@ -11,7 +11,7 @@ use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use std::sync::{Arc, Weak};
 
-/// What stands for all that a broker holds.
+/// Accounts and connections of a broker, held weakly: they stand for all that it holds.
 struct Held {
     accounts: Vec<Weak<Account>>,
     conns: Vec<Weak<Conn>>,

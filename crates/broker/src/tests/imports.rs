@@ -542,7 +542,7 @@ fn a_queue_group_gets_by_an_import_what_its_members_may_see() {
     assert_eq!((c.received().len(), b.received().matches("MSG ev.no 1 1").count()), (0, 20));
 }
 
-/// What a flood of requests that nobody answers may keep in memory is bounded.
+/// Memory for requests that nobody answers is bounded, and the newest of a flood is still known.
 #[test]
 fn a_flood_of_unanswered_requests_is_bounded() {
     use crate::imports::{Awaited, AwaitedReplies, ServiceLink};

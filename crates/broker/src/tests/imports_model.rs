@@ -16,7 +16,7 @@ const ACCOUNTS: [&str; 3] = ["A", "B", "C"];
 const SUBJECTS: [&str; 8] = ["a", "b", "a.b", "a.c", "b.a", "x.a", "x.a.b", "c"];
 const PATTERNS: [&str; 9] = [">", "a", "a.*", "x.>", "*.b", "b.*", "*", "y.*", "*.a"];
 const EXPORTED: [&str; 6] = ["a", "a.*", "a.>", ">", "*.b", "a.b"];
-/// What is imported, and under which name.
+/// Subjects of imports: the exporter's, and the importer's for it.
 const IMPORTED: [(&str, &str); 10] = [
     ("a", "a"),
     ("a", "x"),
@@ -60,7 +60,8 @@ fn import() -> impl Strategy<Value = Import> {
     )
 }
 
-/// What the configuration refuses is left out: nothing twice.
+/// Leaves out imports that the configuration refuses: a stream imported twice, a service under a
+/// subject that is taken.
 fn distinct(imports: Vec<Import>) -> Vec<Import> {
     let mut distinct: Vec<Import> = Vec::new();
     for import in imports {
@@ -102,7 +103,8 @@ fn world() -> impl Strategy<Value = World> {
 /// One message at one subscriber: in which account, by which pattern, under which subject.
 type Receipt = (usize, usize, String);
 
-/// What accounts should do, written to be read.
+/// Twin of the accounts, written to be read: follows a message through exports, imports and
+/// mappings.
 struct Twin<'a> {
     world: &'a World,
     /// The patterns to which somebody in each account listens.

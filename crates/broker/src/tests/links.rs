@@ -1,6 +1,7 @@
 //! Links to other servers: what their other side wants and sends.
 
 use super::net::{Net, login, user};
+use super::protocol_log::traced;
 use crate::cluster::LinkTerms;
 use crate::conn_details::Endpoint;
 use crate::imports::AccountConfig;
@@ -10,9 +11,10 @@ use crate::tests::sink::FakeSink;
 use myelin_auth::operator::Trust;
 use myelin_auth::{AuthConfig, Method, Users};
 use myelin_stdx::nkey::{self, Role};
+use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A link whose handshake is over, and what is written to it.
 struct Wire {
@@ -309,4 +311,51 @@ fn a_link_wakes_its_shard_once_until_that_looks() {
     assert_eq!(wire.got(), "PONG\r\n");
     wire.link.say(b"PING\r\n");
     assert_eq!(wire.sink.wakes(), before + 2);
+}
+
+/// Faults of the other side are said once, and counted then, each kind for itself.
+#[test]
+fn a_million_faults_of_a_peer_are_a_few_lines() {
+    let (net, log) = traced(|_| {});
+    let mut wire = Wire::new(&net);
+    let faults = |wire: &mut Wire, count: usize| {
+        for at in 0..count {
+            let verbs = [format!("RS+ no{at} a"), format!("RS- no{at} a"), format!("RMSG no{at} a 1\r\nx")];
+            verbs.iter().for_each(|verb| wire.hears(&net, &format!("{verb}\r\n")));
+        }
+        wire.hears(&net, &"RS+ $G a..b\r\n".repeat(count));
+        wire.link.heard(net.now(), net.now());
+        let lines = log.take();
+        lines.iter().map(|line| line.split_once(" - ").expect("a link").1.to_owned()).collect::<Vec<_>>()
+    };
+    let [unknown, end] = ["Unknown account", "Could not insert subscription"];
+    let first = [
+        "rid:1 - Unknown account \"no0\" for remote subject \"a\"",
+        "rid:1 - Unknown account \"no0\" for subject \"a\"",
+        "rid:1 - Unknown account \"no0\" for routed message on subject: \"a\"",
+        "rid:1 - Could not insert subscription: nats: invalid subject",
+    ];
+    assert_eq!(faults(&mut wire, 1000), first);
+    net.advance(Duration::from_secs(9));
+    assert_eq!(faults(&mut wire, 1000), [""; 0]);
+    net.advance(Duration::from_secs(1));
+    let counts = |count: usize| {
+        let of = |what: &str| format!("rid:1 - {what}: {count} more");
+        [
+            of(&format!("{unknown} for remote subject")),
+            of(&format!("{unknown} for subject")),
+            of(&format!("{unknown} for routed message")),
+            of(end),
+        ]
+    };
+    assert_eq!(faults(&mut wire, 1), counts(2000));
+    // What is wrong later is named again, and one of a kind is not counted.
+    assert_eq!(faults(&mut wire, 1), first);
+    net.advance(Duration::from_secs(10));
+    assert_eq!(faults(&mut wire, 0), [""; 0]);
+    assert_eq!(faults(&mut wire, 5), first);
+    wire.link.end(CloseReason::ParseError).run();
+    let last: Vec<_> =
+        log.take().into_iter().map(|line| line.split_once(" - ").unwrap().1.to_owned()).collect();
+    assert_eq!(last, counts(4));
 }

@@ -19,7 +19,7 @@ struct Player {
     sent: usize,
     /// How often its blocked outbox was taken up again.
     resumed: usize,
-    /// What those before it in this place received: the bytes, the counts.
+    /// Bytes and counts that earlier clients in this place received.
     past: (String, (u64, u64)),
 }
 
@@ -69,7 +69,8 @@ impl Stage {
         }
     }
 
-    /// Lets out what waits for a client, ends it and seats another. What it held back is lost.
+    /// Lets out what waits for a client, ends it and puts another in its place. Bytes that it held
+    /// back are lost.
     fn end(&mut self, client: usize) {
         self.unblock(client);
         self.flush(0);
@@ -126,7 +127,8 @@ impl Stage {
         }
     }
 
-    /// What the other shard has staged counts towards a limit only when it has flushed.
+    /// Flushes the other shard before an UNSUB with a limit: deliveries that it has staged count
+    /// towards the limit only then.
     fn settle_limits(&mut self, client: usize) {
         if self.players[client].open.iter().any(|(_, op)| matches!(op, Op::Unsub { max: Some(_), .. })) {
             self.flush(1 - CLIENTS[client]);

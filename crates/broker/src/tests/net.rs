@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a test configures.
+/// Configuration of a test's broker.
 pub(super) struct Setup {
     pub(super) settings: Settings,
     pub(super) auth: AuthConfig,
@@ -60,7 +60,7 @@ pub(super) fn user(name: &str, account: &str, permissions: Option<Permissions>) 
     }
 }
 
-/// What CONNECT says to become that user.
+/// Fields of CONNECT that log in as the user `name`.
 pub(super) fn login(name: &str) -> String {
     format!(r#""user":"{name}","pass":"{name}""#)
 }
@@ -255,7 +255,7 @@ impl Peer {
         }
     }
 
-    /// What was written to this client since the last time.
+    /// Bytes that were written to this client since the last call.
     pub(super) fn received(&self) -> String {
         String::from_utf8(self.sink.take()).unwrap()
     }

@@ -1,5 +1,4 @@
-//! What the log is told: protocol lines for each receiver, whatever receivers share, and no
-//! secrets.
+//! Protocol log: lines for each receiver, whatever receivers share, and no secrets.
 
 use super::net::{Net, Setup, assert_idle, login, user};
 use crate::log::{Level, Log};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 /// Keeps all lines.
 #[derive(Default)]
-struct Kept(Mutex<Vec<String>>);
+pub(super) struct Kept(Mutex<Vec<String>>);
 
 impl Log for Kept {
     fn enabled(&self, _: Level) -> bool {
@@ -25,13 +24,13 @@ impl Log for Kept {
 
 impl Kept {
     /// The lines since the last time, without what all clients of tests have in common.
-    fn take(&self) -> Vec<String> {
+    pub(super) fn take(&self) -> Vec<String> {
         let lines = std::mem::take(&mut *lock(&self.0));
         lines.iter().map(|line| line.replace("127.0.0.1:4 - cid:", "").replace(" - \"test\"", "")).collect()
     }
 }
 
-fn traced(configure: impl FnOnce(&mut Setup)) -> (Net, Arc<Kept>) {
+pub(super) fn traced(configure: impl FnOnce(&mut Setup)) -> (Net, Arc<Kept>) {
     let log = Arc::new(Kept::default());
     let net = Net::with(|setup| {
         setup.log = Arc::clone(&log) as Arc<dyn Log>;

@@ -1,5 +1,5 @@
-//! What is remembered for monitoring: connections that have ended and their subscriptions, what
-//! accounts have moved, how the route caches do.
+//! History for monitoring: connections that have ended and their subscriptions, traffic of
+//! accounts, hits of the route caches.
 
 use super::net::{Net, login, user};
 use crate::closed::ClosedSub;

@@ -27,13 +27,13 @@ impl Recorder {
         (recorder, binding)
     }
 
-    /// What it got since the last time.
+    /// Subjects of the messages that it got since the last call.
     fn taken(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-/// The subjects of what a client got.
+/// Subjects of the messages that a client got since the last call.
 fn received(peer: &Peer) -> Vec<String> {
     let received = peer.received();
     let lines = received.lines().filter_map(|line| line.strip_prefix("MSG "));

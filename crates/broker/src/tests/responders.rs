@@ -4,7 +4,7 @@ use super::net::{Net, Peer};
 
 const ON: &str = r#""no_responders":true"#;
 
-/// What `lines` bring to a client that listens on `reply` and takes 503.
+/// Bytes that a client gets after it has sent `lines`; it subscribes to `reply` and takes 503.
 fn answer(fields: &str, lines: &str) -> String {
     let net = Net::new();
     let mut peer = net.peer_as(0, &format!("{ON},{fields}"));

@@ -28,8 +28,8 @@ fn accounts() -> Vec<AccountConfig> {
     ]
 }
 
-/// What four clients on two shards see of queue groups, a mapping with weights, nonces, and
-/// requests across accounts.
+/// Bytes that four clients on two shards receive with random numbers from `seed`: queue groups, a
+/// mapping with weights, nonces, and requests across accounts.
 fn bytes_with(seed: u64) -> Vec<String> {
     let net = Net::with(|setup| {
         setup.entropy = Arc::new(SeededEntropy::new(seed));

@@ -5,7 +5,7 @@ use myelin_stdx::sync::lock;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex};
 
-/// What a test wants to see at the moment of a write.
+/// Callback of a test at each write, with the bytes.
 type OnWrite = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Transport that keeps what is written, and blocks or breaks when a test says so. Clones are one

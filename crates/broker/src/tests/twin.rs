@@ -1,12 +1,12 @@
-//! What the broker should do, written to be read: a list of subscriptions that every message is
-//! compared with. It is told the operations in the order in which they were taken, and the flushes.
+//! Twin of the broker, written to be read: a list of subscriptions that every message is compared
+//! with. It is told the operations in the order in which they were taken, and the flushes.
 //!
 //! Where the broker has a choice (which member of a queue group), the twin looks at what arrived,
 //! checks that it was one that could be chosen, and goes on from there.
 
 use super::script::{CLIENTS, Hello, Op, Publication};
 
-/// What happened, in order.
+/// Step of a run, in order: a client's operation was taken, a shard flushed, a client ended.
 #[derive(Debug)]
 pub(super) enum Event {
     Took(usize, Op),
@@ -42,11 +42,11 @@ pub(super) struct Sub {
 
 /// Twin of the broker: compares every message with a list of subscriptions.
 pub(super) struct Twin<'a> {
-    /// What each client received in the end.
+    /// Bytes that each client received until the end.
     received: &'a [String],
     clients: Vec<Client>,
     pub(super) subs: Vec<Sub>,
-    /// What each shard has for clients until its flush.
+    /// Lines and frames that each shard has for clients until its flush.
     staged: [Vec<(usize, Due)>; 2],
 }
 
@@ -94,7 +94,7 @@ impl<'a> Twin<'a> {
         }
     }
 
-    /// What `by` does brings `due` to `to`.
+    /// Stages `due` for `to` on the shard of `by`, which has caused it.
     fn stage_line(&mut self, by: usize, to: usize, due: Due) {
         self.staged[CLIENTS[by]].push((to, due));
     }
@@ -249,7 +249,7 @@ impl<'a> Twin<'a> {
     }
 }
 
-/// What follows in `text` after what was due.
+/// Rest of `text` behind what was due; `None` if that is not there.
 fn after<'t>(text: &'t str, due: &Due) -> Option<&'t str> {
     match due {
         Due::Line(line) => text.strip_prefix(line.as_str()),

@@ -25,7 +25,8 @@ impl Watcher for Observer {
 }
 
 impl Observer {
-    /// What it saw since the last time.
+    /// Observations since the last call: whether there was interest, and whether it was told on a
+    /// shard.
     fn seen(&self) -> Vec<(bool, bool)> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
@@ -206,7 +207,7 @@ impl Watcher for Flag {
     }
 }
 
-/// What a client does at the same time as somebody begins to watch.
+/// Races a client's `change` against the beginning of a watch, many times: none may miss it.
 fn race(before: &str, change: &str, after: &str, has_interest: bool) {
     const ROUNDS: usize = 3000;
     let net = Net::new();

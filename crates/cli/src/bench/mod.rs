@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::meter;
 
-/// What a newcomer may want to type first.
+/// Examples at the end of the help, for newcomers.
 const EXAMPLES: &str = "\
 Examples:
   myelin bench pub orders --msgs 1000000 --size 256      as nats bench does it
@@ -46,7 +46,7 @@ enum BenchCommand {
     Oldjs(commands::arguments::OldJetStream),
     /// Key-value buckets
     Kv(commands::arguments::KeyValue),
-    /// What the driver itself costs, against a server that does nothing
+    /// Cost of the driver itself, against a server that does nothing
     Null(null::NullArguments),
     /// How long messages take at a fixed rate
     #[command(long_about = latency::HELP)]

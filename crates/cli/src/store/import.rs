@@ -38,7 +38,7 @@ pub(super) struct ImportArguments {
     /// Only this stream; may be repeated
     #[arg(long, value_name = "NAME")]
     stream: Vec<String>,
-    /// What there is, and nothing else
+    /// List the streams that would be imported, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// The keys open what nats-server encrypted, and encrypt the new store.

@@ -21,7 +21,7 @@ pub(super) struct PlaceArguments {
     keys: KeyArguments,
 }
 
-/// What a store has, or had before it was damaged.
+/// Names in the directory of a store, also of a damaged one, by which it is known.
 const MARKS: [&str; 3] = ["store", "store.copy", "streams"];
 
 /// Where to look.

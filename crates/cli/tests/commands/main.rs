@@ -46,7 +46,7 @@ fn succeed(command: &mut Command) -> String {
     stdout
 }
 
-/// What a command says when it fails, which it must with exit code 1.
+/// Standard error of a command that must fail with exit code 1.
 #[track_caller]
 fn fail(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -1,4 +1,5 @@
-//! Who we are and whom we trust: certificates, keys, passwords, and contexts of the `nats` command.
+//! Certificates, keys, passwords, and contexts of the `nats` command: how client and server know
+//! each other.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

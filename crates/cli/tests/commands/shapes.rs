@@ -61,7 +61,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Who runs the benchmarks.
+/// Program that runs the benchmarks, and the server that they run against.
 struct Tool<'a> {
     program: &'a Path,
     server: &'a Server,
@@ -79,7 +79,7 @@ impl Tool<'_> {
         self.bench(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// What the benchmark prints, in the shape that is compared.
+    /// Output of the benchmark, in the shape that is compared.
     fn run(&self, case: &Case) -> String {
         let output = match case.beside {
             Beside::Nothing => self.bench(case.line).output().unwrap(),

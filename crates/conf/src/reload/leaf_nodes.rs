@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// Time for a leaf node to log in where nothing is configured, in seconds.
 const AUTH_TIMEOUT: f64 = 2.0;
-/// The same for the handshake of TLS.
+/// Time for the handshake of TLS where nothing is configured, in seconds.
 const TLS_TIMEOUT: f64 = 2.0;
 
-/// What is said instead of a secret.
+/// Text that is said instead of a secret.
 const HIDDEN: &str = "[REDACTED]";
 
 impl Changes<'_> {

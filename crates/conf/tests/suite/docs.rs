@@ -153,8 +153,8 @@ fn websocket_and_mqtt_are_read() {
 /// A start names what is missing, and only that.
 #[test]
 fn a_start_names_the_features_that_are_missing() {
-    let path = format!("{DIRECTORY}/leaf_remote.conf");
-    let error = load_with(&["-c", &path], &|_| None).expect_err("there are no proxies yet").to_string();
-    assert!(error.contains("\"proxy\" needs HTTP proxies for leaf nodes, which"), "{error}");
+    let path = format!("{DIRECTORY}/mqtt.conf");
+    let error = load_with(&["-c", &path], &|_| None).expect_err("there is no MQTT yet").to_string();
+    assert!(error.contains("\"mqtt\" needs MQTT, which"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
 }

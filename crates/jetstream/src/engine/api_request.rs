@@ -21,10 +21,10 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Whether it is to make a stream: such requests share a sync.
-    pub fn makes_stream(&self) -> bool {
-        const VERB: &[u8] = b".STREAM.CREATE.";
-        self.subject.windows(VERB.len()).any(|part| part == VERB)
+    /// Whether it is to make a stream or a consumer: such requests share a sync.
+    pub fn shares_sync(&self) -> bool {
+        const VERBS: [&[u8]; 3] = [b".STREAM.CREATE.", b".CONSUMER.CREATE.", b".CONSUMER.DURABLE.CREATE."];
+        VERBS.iter().any(|verb| self.subject.windows(verb.len()).any(|part| part == *verb))
     }
 
     /// Keeps a message that must not be answered on a shard.

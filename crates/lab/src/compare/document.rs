@@ -20,7 +20,7 @@ pub(crate) struct Document<'a> {
     comparison: &'a Comparison,
     group: String,
     results: Results,
-    /// From the start of each process until it served.
+    /// Milliseconds of each start, from the start of the process until it served.
     starts: BTreeMap<SystemIndex, Vec<f64>>,
 }
 
@@ -174,7 +174,8 @@ fn resumed(before: Results, mut now: Results) -> Results {
     now
 }
 
-/// What keeps the figures of two runs from standing in one table.
+/// Systems, machine and settings in which two runs differ, so that one table cannot hold the
+/// figures of both.
 fn differences(before: &Results, now: &Results) -> Vec<String> {
     let systems = |results: &Results| {
         let said = |system: &results::System| format!("{} {}", system.name, system.version);

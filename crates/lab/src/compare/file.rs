@@ -27,13 +27,13 @@ pub(crate) const BUILT_IN: [(&str, &str); 6] = [
     ("s6", include_str!("../../../../bench/plans/s6.toml")),
 ];
 
-/// What `--quick` leaves of a number of messages: one of this many.
+/// Divisor of a number of messages under `--quick`.
 const QUICK_PART: u64 = 10;
 
-/// What `--quick` leaves of a time.
+/// Longest round under `--quick`.
 const QUICK_TIME: Duration = Duration::from_millis(250);
 
-/// The same of a row with a rate of its own, whose percentiles need messages.
+/// Longest round under `--quick` of a row with a rate of its own, whose percentiles need messages.
 const QUICK_LATENCY: Duration = Duration::from_secs(2);
 
 /// How often `--quick` measures.
@@ -47,14 +47,14 @@ pub(crate) struct Plan {
     pub(crate) rows: Vec<Row>,
 }
 
-/// What a plan says about all its rows.
+/// Head of a plan: the settings of all its rows.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct PlanHead {
-    /// What markers in a page call it.
+    /// Name of the plan in the markers of a page.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// What a reader should know, in Markdown.
+    /// Introduction for readers, in Markdown.
     #[serde(default)]
     pub(crate) about: String,
     /// The system that others are compared with.
@@ -69,7 +69,7 @@ pub(crate) struct PlanHead {
     /// Messages of streams that are read.
     #[serde(default = "hundred_thousand")]
     pub(crate) stored: u64,
-    /// What tables show of the figures; everything, if there are none.
+    /// Figures that tables show; all of them, if there are none here.
     #[serde(default)]
     pub(crate) figures: Vec<String>,
 }
@@ -103,7 +103,7 @@ fn nats() -> SystemKind {
     SystemKind::Nats
 }
 
-/// What every row has, whatever its work.
+/// Keys of every row, whatever its work.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Common {
@@ -208,7 +208,7 @@ impl Plan {
         }
     }
 
-    /// As many rounds of every row.
+    /// Sets the number of rounds, of the head and of every row.
     pub(crate) fn repeat(&mut self, rounds: usize) {
         self.head.rounds = rounds;
         self.rows.iter_mut().flat_map(|row| &mut row.amount).for_each(|amount| amount.rounds = rounds);

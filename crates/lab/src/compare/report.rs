@@ -10,7 +10,7 @@ use myelin_loadgen::units::figure as number;
 
 use crate::compare::file::PlanHead;
 
-/// What is said of a ratio inside the noise.
+/// Verdict on a ratio inside the noise.
 const NO_DIFFERENCE: &str = "no difference shown";
 
 /// A judgement as what follows the numbers.
@@ -65,7 +65,7 @@ pub(crate) fn markdown(results: &Results, head: &PlanHead) -> String {
     text
 }
 
-/// One row as soon as it is measured, for who watches.
+/// One row as soon as it is measured, for a person who watches.
 pub(crate) fn row(results: &Results, head: &PlanHead, name: &str) -> String {
     let Some(row) = results.row(name) else { return String::new() };
     let lines = table(results, head, &[row]);

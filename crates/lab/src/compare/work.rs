@@ -1,4 +1,4 @@
-//! What a row's work is called in a plan, and the workload that it means.
+//! Names of a row's work in a plan, and the workloads that they mean.
 //!
 //! Owns names, defaults and limits. Every key that a kind of work does not have is an error.
 

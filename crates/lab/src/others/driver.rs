@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) sort: Sort,
 }
 
-/// What becomes of messages there.
+/// Kind of a place: how long it keeps messages, and which of its readers get them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     /// Each subscriber gets every message that comes after it; nothing is acknowledged.
@@ -34,7 +34,7 @@ pub(super) enum Sort {
 pub(super) trait Broker: Send + Sync {
     fn publisher(&self, place: &Place) -> Result<Box<dyn Publisher>, BenchError>;
 
-    /// It gets everything that is published after this returns.
+    /// Subscribes. The subscriber gets all messages that are published after this returns.
     fn subscriber(&self, place: &Place) -> Result<Box<dyn Subscriber>, BenchError>;
 }
 

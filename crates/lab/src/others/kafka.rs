@@ -77,7 +77,7 @@ fn failed(error: rskafka::client::error::Error) -> BenchError {
     BenchError::Protocol(format!("kafka: {error}"))
 }
 
-/// See the module.
+/// Client of a running Kafka broker, and the threads that it runs on.
 pub(super) struct Kafka {
     runtime: Runtime,
     client: Client,

@@ -98,7 +98,7 @@ pub(super) fn measure(
     Ok(Round { cpu: Some(cpu), ..Round::of_latency(&outcome, what) })
 }
 
-/// Who sends and who receives.
+/// Senders and receivers of a run.
 enum Ends {
     Passing { publisher: Box<dyn Publisher>, subscriber: Box<dyn Subscriber> },
     Requesting { clients: Vec<Requester>, service: Service },

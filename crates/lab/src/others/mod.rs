@@ -63,7 +63,7 @@ pub(crate) fn start(system: &System, scratch: &Scratch) -> Result<Server, BenchE
     }
 }
 
-/// What the system says about itself, where `--version` does not.
+/// Version that a system tells of itself, where `--version` does not tell it.
 fn version(system: &System) -> Option<String> {
     match system.kind {
         SystemKind::RabbitMq => rabbitmq::version(&system.program),
@@ -250,7 +250,7 @@ impl SystemKind {
 }
 
 impl System {
-    /// What it says about itself, on one line.
+    /// Version that the system tells of itself, on one line.
     pub(crate) fn version(&self) -> String {
         version(self).unwrap_or_else(|| program_version(&self.program))
     }

@@ -77,7 +77,7 @@ fn failed(error: lapin::Error) -> BenchError {
     BenchError::Protocol(format!("rabbitmq: {error}"))
 }
 
-/// See the module.
+/// Running RabbitMQ server, by its port, and the threads that its clients run on.
 pub(super) struct RabbitMq {
     runtime: Runtime,
     port: u16,

@@ -45,7 +45,7 @@ fn failed(error: redis::RedisError) -> BenchError {
     BenchError::Protocol(format!("redis: {error}"))
 }
 
-/// See the module.
+/// Running Redis server, by its port.
 pub(super) struct Redis {
     port: u16,
 }

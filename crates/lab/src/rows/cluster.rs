@@ -50,7 +50,8 @@ type Places = &'static [usize];
 pub(crate) enum ClusterLoad {
     /// Messages from publishers to receivers.
     Throughput { load: ThroughputLoad, publishers: Places, receivers: Places },
-    /// From the first server to the second, compressed by `s2_fast`, with payloads like JSON.
+    /// Messages from the first server to the second, compressed by `s2_fast`, with payloads like
+    /// JSON.
     Compressed(ThroughputLoad),
     /// Requests from the first server to a service on the second.
     Requests { clients: usize, size: usize },

@@ -9,7 +9,7 @@ use myelin_loadgen::metric::Metric;
 
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 
-/// What `--rows` calls the table.
+/// Group of the table's rows, for `--rows`.
 pub(crate) const GROUP: &str = "consumers";
 
 /// The rows, in the order of the issue.

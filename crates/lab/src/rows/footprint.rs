@@ -1,4 +1,4 @@
-//! What a server costs at rest: memory per subscription and per idle connection, and its start.
+//! Cost of a server at rest: memory per subscription and per idle connection, and its start.
 //!
 //! Each measurement starts a fresh server, because memory that was used once may never be given
 //! back.
@@ -68,7 +68,7 @@ pub(crate) fn per_connection(binary: &Path, count: usize) -> Result<f64, BenchEr
     of_connections(server.address(), server.meter(), count)
 }
 
-/// The same of a server that runs already and has had no connections.
+/// Resident bytes per idle connection of a server that runs already and has had no connections.
 pub(crate) fn of_connections(address: &Address, meter: Meter, count: usize) -> Result<f64, BenchError> {
     let first = open(address, 1)?;
     let before = meter.resident_at_rest()?;

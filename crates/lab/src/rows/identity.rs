@@ -26,7 +26,7 @@ use crate::rows::subjects::SUBJECTS;
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 
-/// What `--rows` calls them.
+/// Group of these rows, for `--rows`.
 pub(crate) const GROUP: &str = "identity";
 
 const RULES: usize = 100;
@@ -43,7 +43,7 @@ const LOGGING_IN: usize = 4;
 const PASSWORD: &str = "benchmark-only-secret";
 const HASH: &str = "$2a$08$tqH0Nv.F9dGTQdKplV13buvP3NvvP.hEtfWt.3TZcX31tz3yEOacu";
 
-/// What is done.
+/// Workload of a row about identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdentityLoad {
     /// A publisher with as many receivers, who have 100 rules that allow and 100 that deny.

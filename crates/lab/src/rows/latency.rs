@@ -14,17 +14,17 @@ use serde::Deserialize;
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
 
-/// From where to where a latency is measured.
+/// Path of a message whose latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FromTo {
-    /// From a request to its answer of the same size.
+    /// A request and its answer of the same size.
     Request,
-    /// From publishing to a subscriber, without a stream.
+    /// A message from its publisher to a subscriber, without a stream.
     Subscriber,
-    /// From publishing into a stream to its acknowledgement.
+    /// A message from its publisher into a stream, and its acknowledgement.
     Ack,
-    /// From publishing into a stream to its consumer.
+    /// A message from its publisher through a stream to a consumer.
     Consumer,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Latency {
     pub(crate) size: usize,
 }
 
-/// What messages warm up before they are counted, of the time that is measured.
+/// Divisor of the measured time: messages warm up for one such part before they are counted.
 const WARMING: u32 = 10;
 
 impl Latency {
@@ -56,7 +56,7 @@ impl Latency {
         }
     }
 
-    /// What the driver alone adds to latencies at such a load, behind what the load is called.
+    /// Name of such a load without a server, and the latencies that the driver alone adds to it.
     pub(crate) fn null(&self) -> Result<(String, String), BenchError> {
         let settings = self.settings(&Address::loopback(0), latency::null::LONGEST, None);
         Ok((format!("driver alone, {}", settings.load()), latency::null::of(&settings)?))

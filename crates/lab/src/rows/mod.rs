@@ -30,7 +30,7 @@ use crate::compare::file::Plan;
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 use crate::rows::subjects::SUBJECTS;
 
-/// What `--rows` calls the rows about the core server.
+/// Group of the rows about the core server, for `--rows`.
 const CORE: &str = "core";
 
 /// The groups of rows that make the table. Those of several servers are asked for by their names.
@@ -57,7 +57,7 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-/// What `--rows` calls the study of publishing to streams.
+/// Group of the study of publishing to streams, for `--rows`.
 const STUDY: &str = "s1";
 
 /// The rows of that study's plan; how much of them is done, the table says.

@@ -8,7 +8,7 @@ use myelin_loadgen::metric::Metric;
 
 use crate::rows::row::{Bound, Row, Workload, goal, times};
 
-/// What `--rows` calls them.
+/// Group of these rows, for `--rows`.
 pub(crate) const GROUP: &str = "origins";
 
 /// The rows, with the goals of the issue.

@@ -17,9 +17,9 @@ use crate::rows::tls_websocket::TlsWebSocketLoad;
 /// One workload of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What `--rows` matches.
+    /// Name, which `--rows` matches.
     pub(crate) name: String,
-    /// What `--rows` matches as well, for all rows of a group.
+    /// Name of the row's group, which `--rows` matches as well.
     pub(crate) group: &'static str,
     pub(crate) workload: Workload,
     pub(crate) goals: Vec<Goal>,
@@ -38,7 +38,7 @@ pub(crate) struct Amount {
     pub(crate) rounds: usize,
 }
 
-/// What is done to the servers.
+/// Workload of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Workload {
     Throughput(ThroughputLoad),
@@ -102,7 +102,7 @@ impl Workload {
     }
 }
 
-/// What a figure must reach.
+/// Bound that a figure must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Goal {
     pub(crate) metric: Metric,
@@ -112,11 +112,11 @@ pub(crate) struct Goal {
 /// How a goal is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
-    /// At least this many times better than the reference.
+    /// Smallest factor by which the figure must be better than that of the reference.
     Times(f64),
     AtLeast(f64),
     AtMost(f64),
-    /// Both.
+    /// A smallest factor and an upper limit, both of which must hold.
     TimesAndAtMost(f64, f64),
 }
 

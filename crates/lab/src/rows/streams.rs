@@ -9,7 +9,7 @@ use myelin_loadgen::metric::Metric;
 
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 
-/// What `--rows` calls the table of the issue.
+/// Group of the rows of the issue's table, for `--rows`.
 pub(crate) const ISSUE: &str = "js";
 
 const SIZE: usize = 128;

@@ -26,7 +26,7 @@ use crate::rows::subjects::SUBJECTS;
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 
-/// What `--rows` calls them.
+/// Group of these rows, for `--rows`.
 pub(crate) const GROUP: &str = "edges";
 
 const WINDOW: u64 = 8 * 1024 * 1024;
@@ -35,16 +35,16 @@ const READ_SIZE: usize = 256 * 1024;
 const HANDSHAKES: u32 = 200;
 const LARGEST: usize = 1024 * 1024;
 
-/// What carries the protocol.
+/// Transport of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Tls,
     WebSocket,
-    /// With permessage-deflate in both directions.
+    /// WebSocket with permessage-deflate in both directions.
     Deflate,
 }
 
-/// What is done.
+/// Workload of a row about TLS or WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsWebSocketLoad {
     /// One publisher, one subscriber.
@@ -72,7 +72,7 @@ impl fmt::Display for TlsWebSocketLoad {
     }
 }
 
-/// What a run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TlsWebSocketOutcome {
     /// Messages, or handshakes.

@@ -38,7 +38,7 @@ pub(crate) struct Launch {
     pub(crate) port: u16,
     /// Where it keeps what it stores.
     pub(crate) room: Option<Scratch>,
-    /// Whether who listens on the port is a server that serves.
+    /// Whether the process that listens on the port is ready to serve.
     pub(crate) is_ready: fn(u16) -> bool,
     pub(crate) patience: Duration,
 }
@@ -57,7 +57,8 @@ impl Server {
         Self::launch(binary, free_port()?, &[], None)
     }
 
-    /// The same with JetStream, in a directory of its own.
+    /// Starts the server with JetStream, its store in a directory of its own, on a free port, and
+    /// waits until it greets a client.
     pub(crate) fn with_streams(
         binary: &Path,
         scratch: &Scratch,
@@ -79,7 +80,7 @@ impl Server {
         Self::launch(binary, port, &arguments, Some(room))
     }
 
-    /// With this configuration file, in a directory of its own.
+    /// Starts the server with this configuration file, in a directory of its own.
     pub(crate) fn with_configuration(
         binary: &Path,
         port: u16,
@@ -103,7 +104,7 @@ impl Server {
         Ok(())
     }
 
-    /// With JetStream, in a directory that another server has left.
+    /// Starts the server with JetStream, in a directory that another server has left.
     pub(crate) fn in_room(binary: &Path, room: Scratch, patience: Duration) -> Result<Self, BenchError> {
         let port = free_port()?;
         let mut command = Command::new(binary);

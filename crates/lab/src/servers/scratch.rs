@@ -1,14 +1,14 @@
 //! A directory for one run of a benchmark, and everything below it until the run is over.
 //!
-//! Owns the directory: it is gone when this value is, whether the run ended well or not. What a run
-//! left behind that was killed is removed by the next one in the same place.
+//! Owns the directory: it is gone when this value is, whether the run ended well or not.
+//! Directories of runs that were killed are removed by the next run in the same place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use myelin_loadgen::error::BenchError;
 
-/// What the names begin with, before the process id.
+/// Start of the directories' names, before the process id.
 const PREFIX: &str = "myelin-bench-";
 
 /// Where such a directory is made, unless somebody wants it otherwise.
@@ -17,7 +17,7 @@ pub(crate) fn parent(wanted: Option<&Path>) -> PathBuf {
     wanted.map_or_else(|| PathBuf::from(usual), Path::to_path_buf)
 }
 
-/// See the module.
+/// Directory of one run, which is removed with the value.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     root: PathBuf,

@@ -18,7 +18,7 @@ pub(crate) struct System {
     pub(crate) program: PathBuf,
 }
 
-/// What a program speaks.
+/// Kind of a system, by the protocol that it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SystemKind {

@@ -18,7 +18,7 @@ const BYTES: u64 = 512 << 20;
 /// Messages that a stream at its limit keeps.
 const KEPT: u64 = 200_000;
 
-/// Side by side with what only writes the same bytes.
+/// Measures appends side by side with a null store, which only writes the bytes.
 pub(crate) fn beside_null(settings: &StoreSettings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
     let load = AppendLoad::new(64, 128);
     let (mut ours, mut null) = (Sample::default(), Sample::default());
@@ -49,7 +49,7 @@ pub(crate) fn beside_null(settings: &StoreSettings, scratch: &Scratch) -> Result
     ])
 }
 
-/// What the rounds of one side gave.
+/// Values of one side, one from each round.
 #[derive(Debug, Default)]
 struct Sample {
     nanos: Vec<f64>,

@@ -1,4 +1,4 @@
-//! What a row measured, what it should have been, and how that is printed.
+//! Figures of a row beside their goals, and how both are printed.
 //!
 //! Measures nothing.
 
@@ -9,7 +9,7 @@ use myelin_loadgen::units::figure;
 
 use crate::table::report;
 
-/// What a figure should be.
+/// Bound that a figure should keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     AtMost(f64),

@@ -20,7 +20,7 @@ use crate::store::upkeep::Worker;
 /// How long the disk thread sleeps when nothing is to be synced.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// See the module.
+/// Open store with the disk thread and the worker for jobs that an embedder would have.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) store: Store,
@@ -70,7 +70,7 @@ impl Ground {
         created.map_err(|error| BenchError::Store(error.to_string()))
     }
 
-    /// What appends to one of its streams. To be gone before the store is.
+    /// Appender to the store's streams. Must be gone before the store is.
     pub(crate) fn appender(&self) -> Appender {
         Appender::with(self.worker.upkeep())
     }

@@ -1,5 +1,4 @@
-//! What is appended: batches as a publisher's read buffer would give them, made before the clock
-//! runs.
+//! Batches to append, as a publisher's read buffer would give them, made before the clock runs.
 
 use myelin_loadgen::error::BenchError;
 use myelin_store::record::max_message_len;
@@ -37,7 +36,7 @@ impl AppendLoad {
         Self::of(0..subjects, payload)
     }
 
-    /// As [`AppendLoad::new`], subjects in an order without order.
+    /// A load as of [`AppendLoad::new`], with its subjects in an order without locality.
     pub(crate) fn shuffled(subjects: usize, payload: usize) -> Self {
         let mut numbers: Vec<usize> = (0..subjects).collect();
         shuffle(&mut numbers);
@@ -53,7 +52,7 @@ impl AppendLoad {
         }
     }
 
-    /// As [`AppendLoad::new`], each message with a random subject.
+    /// A load as of [`AppendLoad::new`], with a random subject for each message.
     pub(crate) fn random(subjects: usize, payload: usize) -> Self {
         Self { order: SequenceOrder::Random, ..Self::new(subjects, payload) }
     }
@@ -99,7 +98,7 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// For a stream in files, of which `upkeep` is taken care.
+    /// An appender to a stream in files, whose jobs `upkeep` does.
     pub(crate) fn with(upkeep: Upkeep) -> Self {
         Self { outcomes: Vec::new(), upkeep: Some(upkeep) }
     }

@@ -1,4 +1,4 @@
-//! What a stretch of work took: time on the wall, CPU of this thread, memory of this process.
+//! Cost of a stretch of work: time on the wall, CPU of this thread, memory of this process.
 //!
 //! CPU time is the figure to trust on a shared machine; the wall is what a user sees.
 
@@ -26,7 +26,7 @@ impl ThreadClock {
         self.base + self.begin.elapsed().as_nanos() as Timestamp
     }
 
-    /// As the journal counts.
+    /// Nanoseconds on the clock that the journal reads.
     pub(crate) fn nanos(&self) -> u64 {
         self.now().unsigned_abs()
     }
@@ -40,7 +40,7 @@ pub(crate) struct ThreadMeter {
     process: Duration,
 }
 
-/// What a stretch of work took.
+/// Time that a stretch of work took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     /// Seconds on the wall.

@@ -1,8 +1,8 @@
 //! The null store: only writes bytes.
 //!
-//! What a store cannot do without: the same bytes, in the same batches, to files of the same size
-//! that are allocated ahead in the same steps, and a thread that syncs them as often. It has no
-//! records and can find nothing.
+//! The minimum of every store: the same bytes, in batches as large, to files as large that are
+//! allocated ahead in the same steps, and a thread that syncs them as often. It has no records and
+//! can find nothing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,14 +16,14 @@ use std::time::Duration;
 use myelin_loadgen::error::BenchError;
 use rustix::fs::FallocateFlags;
 
-/// As a stream closes its segments.
+/// Size of a file: that at which a stream closes a segment.
 const FILE_BYTES: u64 = 16 << 20;
-/// As an append-only file allocates ahead.
+/// Steps in which a file is allocated ahead: those of an append-only file.
 const STEPS: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
-/// As a journal syncs by default.
+/// Time between two syncs: that of a journal by default.
 const SYNC_INTERVAL: Duration = Duration::from_millis(5);
 
-/// See the module.
+/// Store that writes bytes to files, has them synced, and does nothing else.
 #[derive(Debug)]
 pub(crate) struct NullStore {
     directory: PathBuf,

@@ -16,7 +16,7 @@ use crate::store::meter::{ThreadClock, ThreadMeter};
 const BYTES: u64 = 512 << 20;
 const SIZES: [(usize, &str); 3] = [(128, "128 B"), (1 << 10, "1 KiB"), (16 << 10, "16 KiB")];
 
-/// From files that were just written, so that the page cache has them.
+/// Reads from files that were just written, so that the page cache has them.
 pub(crate) fn from_page_cache(
     settings: &StoreSettings,
     scratch: &Scratch,
@@ -32,7 +32,7 @@ pub(crate) fn from_page_cache(
     Ok(figures)
 }
 
-/// From a stream that is kept in memory.
+/// Reads from a stream that is kept in memory.
 pub(crate) fn from_memory(settings: &StoreSettings, _: &Scratch) -> Result<Vec<Figure>, BenchError> {
     let mut figures = Vec::new();
     for (size, name) in SIZES {

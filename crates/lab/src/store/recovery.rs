@@ -19,7 +19,7 @@ use crate::store::ground::Ground;
 use crate::store::load::AppendLoad;
 use crate::store::meter::{ThreadMeter, resident};
 
-/// What a store holds when its process is killed.
+/// Content of a store when its process is killed.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Content {
     #[arg(long)]
@@ -30,19 +30,19 @@ pub(crate) struct Content {
     size: usize,
 }
 
-/// What the other processes do.
+/// Task of a process of its own: to fill a store, or to open it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
     /// Fills a store, says so, and goes on until it is killed.
     Fill {
-        /// Its directory
+        /// Directory of the store
         root: std::path::PathBuf,
         #[command(flatten)]
         content: Content,
     },
     /// Opens it.
     Open {
-        /// Its directory
+        /// Directory of the store
         root: std::path::PathBuf,
     },
 }

@@ -15,7 +15,7 @@ use crate::store::meter::{ThreadMeter, resident};
 
 const SUBJECTS: u64 = 1_000_000;
 
-/// What an index of all subjects takes, and what its updates take.
+/// Measures an index of all subjects: its memory, its updates, and the appends that need it.
 pub(crate) fn distinct(settings: &StoreSettings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
     let subjects = settings.divide(SUBJECTS) as usize;
     let load = AppendLoad::shuffled(subjects, 128);

@@ -35,7 +35,7 @@ impl Worker {
         Self { queue: Some(queue), thread: Some(thread) }
     }
 
-    /// For one more stream. Must not outlive the worker.
+    /// Upkeep of one more stream. Must not outlive the worker.
     pub(crate) fn upkeep(&self) -> Upkeep {
         let queue = self.queue.clone().expect("there until the worker is gone");
         Upkeep { queue, done: channel(), is_out: false }

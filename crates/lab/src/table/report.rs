@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::comparison::{Comparison, ComparisonSettings, Measured, SystemIndex};
 use crate::rows::row::Bound;
 
-/// Who is who in the table: two systems, and the second once more.
+/// Systems by their places in the table: the reference, ours, and ours once more as the control.
 const REFERENCE: SystemIndex = SystemIndex(0);
 pub(crate) const OURS: SystemIndex = SystemIndex(1);
 const CONTROL: SystemIndex = SystemIndex(2);
@@ -27,7 +27,7 @@ pub(crate) struct JudgedFigure {
     ours: Option<Spread>,
     /// How many times better than the reference ours is.
     times_better: Option<f64>,
-    /// What the control says: ours against ours again. 1 would be no noise at all.
+    /// Ratio of ours to the control, which is ours again. 1 would be no noise at all.
     noise: Option<f64>,
     goal: Option<Bound>,
     verdict: Verdict,
@@ -191,7 +191,7 @@ pub(crate) fn markdown(environment: &TableEnvironment, rows: &[Measured], compar
     text
 }
 
-/// One row as soon as it is measured, for who watches.
+/// One row as soon as it is measured, for a person who watches.
 pub(crate) fn progress(measured: &Measured, comparison: &Comparison) -> String {
     let figure = |line: &JudgedFigure| {
         let mark = if line.failed() { " FAIL" } else { "" };

@@ -1,4 +1,4 @@
-//! What one connection has received: operations taken apart without a copy and without an
+//! Received bytes of one connection, taken apart into operations without a copy and without an
 //! allocation.
 //!
 //! Budget per message: one pass over its control line, or one comparison where the line is the one
@@ -112,7 +112,7 @@ impl Inbox {
         &mut self.buffer[self.end..]
     }
 
-    /// This many bytes were put into the room.
+    /// Counts bytes that were put into the room.
     pub(crate) fn filled(&mut self, count: usize) {
         self.end += count;
     }
@@ -151,7 +151,8 @@ impl Inbox {
         })))
     }
 
-    /// What is no message, or no whole line yet.
+    /// Takes an operation other than a message; `None` until its line has arrived completely. -ERR
+    /// and a malformed operation are errors.
     fn other(&mut self) -> Result<Option<Arrival<'_>>, BenchError> {
         let mut frames = FrameReader::new(&self.buffer[self.start..self.end]);
         let Some(frame) = frames.next()? else {
@@ -233,7 +234,7 @@ mod tests {
         b"INFO {}\r\nMSG a.b 1 2\r\nhi\r\nMSG a.b 1 2\r\nho\r\nMSG a.b 1 re.ply 0\r\n\r\nPING\r\n\
         HMSG a 7 r 12 15\r\nNATS/1.0\r\n\r\nabc\r\nHMSG a 7 16 16\r\nNATS/1.0 503\r\n\r\n\r\n+OK\r\nPONG\r\n";
 
-    /// What comes out when the stream arrives in pieces of this size.
+    /// Arrivals in `STREAM`, as text, when it comes in pieces of this size.
     fn arrivals(piece: usize) -> Vec<String> {
         let mut inbox = Inbox::new(&[]);
         let mut seen = Vec::new();

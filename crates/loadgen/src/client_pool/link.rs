@@ -22,7 +22,7 @@ use crate::jetstream::encoded_frames::EncodedFrames;
 pub(crate) struct PoolLink {
     transport: Transport,
     inbox: Inbox,
-    /// What is to be sent.
+    /// Bytes to be sent.
     pub(crate) out: Outbox,
     sent: u64,
     is_blocked: bool,
@@ -89,7 +89,8 @@ impl PoolLink {
         self.sent
     }
 
-    /// What the socket has taken; `None` if it is full.
+    /// Counts the bytes that a send has handed to the socket, and gives their number; `None` if the
+    /// socket is full. A connection that the server has closed is an error.
     fn taken(&mut self, sent: io::Result<usize>) -> Result<Option<usize>, BenchError> {
         match sent {
             Ok(count) => {
@@ -113,7 +114,8 @@ impl PoolLink {
         self.is_blocked
     }
 
-    /// What the poll has to wait for.
+    /// Readiness that the poll has to report: for reading, and for writing while the link is
+    /// blocked.
     pub(crate) fn interest(&self) -> epoll::EventFlags {
         match self.is_blocked {
             true => epoll::EventFlags::IN | epoll::EventFlags::OUT,

@@ -16,29 +16,29 @@ pub enum Subjects {
     One(String),
     /// `base.NUMBER`, where the number is that of the message.
     Unlimited {
-        /// What they begin with, without the dot.
+        /// Start of the subjects, without the dot.
         base: String,
     },
     /// `base.NUMBER` with leading zeros, below `count`, in rotation or at random.
     Numbered {
-        /// What they begin with, without the dot.
+        /// Start of the subjects, without the dot.
         base: String,
-        /// How many there are.
+        /// Number of different subjects.
         count: u64,
-        /// Whether they are drawn, or taken in turn.
+        /// Whether subjects are drawn at random, or taken in turn.
         is_random: bool,
     },
     /// `base.NUMBER` without leading zeros, below `count`, at random.
     Keys {
-        /// What they begin with, without the dot.
+        /// Start of the subjects, without the dot.
         base: String,
-        /// How many there are.
+        /// Number of different subjects.
         count: u64,
     },
 }
 
 impl Subjects {
-    /// What a subscriber of all of them asks for.
+    /// Subject to subscribe to for all of these subjects.
     pub fn pattern(&self) -> String {
         match self {
             Self::One(subject) => subject.clone(),
@@ -49,12 +49,12 @@ impl Subjects {
     }
 }
 
-/// What the messages hold.
+/// Payloads of a benchmark's messages.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// So many bytes of the text, from a place that depends on the subject.
+    /// A part of a text, from a place in it that depends on the subject.
     Text {
-        /// What parts are cut from.
+        /// Text that payloads are cut from.
         text: Arc<[u8]>,
         /// Bytes of each payload.
         size: usize,
@@ -122,7 +122,8 @@ impl Writer {
         self.write_frame(out, reply, headers, Some(number));
     }
 
-    /// The same without a payload, for what is said about messages.
+    /// Writes the message with this number without headers and payload: for a PING of a fast batch,
+    /// or the end of it.
     pub(crate) fn write_empty(&mut self, out: &mut Vec<u8>, number: u64, reply: &[u8]) {
         self.choose_subject(number);
         self.write_frame(out, reply, b"", None);

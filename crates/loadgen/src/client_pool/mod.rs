@@ -3,9 +3,9 @@
 //!
 //! Budget: one `epoll_wait` per round, one read per ready connection, one write per staged piece;
 //! the clock is read once per connection and round. Owns sockets, threads and the rule when silence
-//! is a failure. What is sent and what the answers mean is a `Work`'s (`workloads`). The rooms:
+//! is a failure. The messages and the meaning of answers are a `Work`'s (`workloads`). The rooms:
 //! `link` moves bytes, `message_writer`, `inbox`, `outbox` and `pace` are the tools of a work,
-//! `sample` is what a client has done.
+//! `sample` holds a client's figures.
 
 pub(crate) mod inbox;
 pub(crate) mod link;
@@ -33,7 +33,7 @@ use crate::error::BenchError;
 /// How often a quiet thread looks whether another one has failed, or its own clients wait in vain.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// What a client does.
+/// Part of one client in a benchmark: stages messages, and takes those that arrive.
 pub trait Work: Send {
     /// Stages what may be sent now, and says what comes next. Called when nothing is left to send.
     fn fill(&mut self, out: &mut Outbox, now: Instant) -> Result<NextStep, BenchError>;
@@ -52,14 +52,14 @@ pub trait Work: Send {
         self.messages()
     }
 
-    /// Whose turn it is, to judge silence.
+    /// Event that the client waits for at present, by which silence is judged.
     fn waits_for(&self) -> Waits;
 
-    /// What was done, when all is done.
+    /// Figures of the client, once all is done.
     fn into_sample(self) -> Sample;
 }
 
-/// What a client wants after it has staged what it could.
+/// Next step of a client that has staged all it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// Send it and come back at once: there is more.
@@ -72,7 +72,7 @@ pub enum NextStep {
     Done,
 }
 
-/// What a silent connection means.
+/// Event that a connection waits for, which says whether silence is a failure and after how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// Nothing: it may begin when it likes.
@@ -110,16 +110,16 @@ impl Board {
     }
 }
 
-/// What all clients did.
+/// Figures of all clients, and the CPU time of the pool.
 #[derive(Debug)]
 pub struct PoolOutcome {
-    /// In the order of the clients.
+    /// Samples in the order of the clients.
     pub samples: Vec<Sample>,
     /// CPU time of the threads that ran them.
     pub cpu: Duration,
 }
 
-/// What the clients of one thread did, by their numbers, and its CPU time.
+/// Samples of one thread's clients with the clients' numbers, and the CPU time of the thread.
 type LaneOutcome = (Vec<(usize, Sample)>, Duration);
 
 /// Runs clients that are connected and subscribed. The first error is the run's.
@@ -253,11 +253,11 @@ struct PoolClient<W> {
     /// When the work last came nearer to its end, or began to wait for something else. Heartbeats
     /// and our own requests move without that.
     progressed: Instant,
-    /// What was awaited then, and after how many steps.
+    /// Awaited event and number of steps at the time of `progressed`.
     judged: (Awaited, u64),
 }
 
-/// What a connection waits for.
+/// Event that a connection waits for, of the pool's own or of the work's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     /// Room in the socket.

@@ -1,4 +1,4 @@
-//! What one connection is going to send.
+//! Bytes that one connection is going to send.
 //!
 //! Two ways to fill it: append frames, which are forgotten once they are gone, or load a tape of
 //! encoded frames and stage parts of it again and again without copying. Short control lines wait
@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// See the module.
+/// Unsent frames of a connection, or a tape with its staged part, and control lines behind either.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ impl Outbox {
         self.control.extend_from_slice(line);
     }
 
-    /// What goes next; empty when all has gone.
+    /// Bytes to send next; empty when all have gone.
     pub(crate) fn unsent(&self) -> &[u8] {
         match self.unsent.is_empty() {
             false => &self.bytes[self.unsent.clone()],

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// See the module.
+/// Pace of one client: a plan of send times from a rate, a sleep between messages, or neither.
 #[derive(Clone, Debug)]
 pub struct Pace {
     sleep: Duration,
@@ -18,7 +18,7 @@ pub struct Pace {
     awake: Option<Instant>,
 }
 
-/// What a client may do now.
+/// Permission to send: a number of messages now, or none before a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// Send up to so many messages; at least one.
@@ -42,7 +42,7 @@ impl Pace {
         }
     }
 
-    /// As fast as it goes.
+    /// A pace without a limit.
     #[cfg(test)]
     pub fn free() -> Self {
         Self::new(Duration::ZERO, 0, 1, 0)
@@ -52,7 +52,7 @@ impl Pace {
         self.sleep.is_zero() && self.rate.is_none()
     }
 
-    /// What may be done at this time.
+    /// Permission to send at this time.
     pub(crate) fn leave(&mut self, now: Instant) -> Leave {
         if self.is_free() {
             return Leave::Send(u64::MAX);
@@ -71,7 +71,7 @@ impl Pace {
         Leave::Send(planned.saturating_sub(self.sent).max(1))
     }
 
-    /// So many were sent at this time.
+    /// Counts messages that were sent at this time.
     pub fn sent(&mut self, count: u64, now: Instant) {
         self.sent += count;
         if !self.sleep.is_zero() {

@@ -1,5 +1,4 @@
-//! What one client did, and what all of them did together, in the lines and columns of
-//! `nats bench`.
+//! Figures of one client, and of all clients together, in the lines and columns of `nats bench`.
 //!
 //! Owns the arithmetic of rates and latencies and the shapes of the report and of the CSV. Prints
 //! nothing.
@@ -11,16 +10,16 @@ use hdrhistogram::Histogram;
 use crate::pubsub::request::new_latencies;
 use crate::units::{binary, grouped, with_two_digits};
 
-/// What one client did.
+/// Figures of one client.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Messages done.
     pub messages: u64,
-    /// Of all payloads; reported as the original does it, by the size that was asked for.
+    /// Bytes of all payloads; reported as the original does it, by the size that was asked for.
     pub bytes: u64,
-    /// When the first one began.
+    /// Time at which the first operation began.
     pub start: Instant,
-    /// When the last one was done.
+    /// Time at which the last operation was done.
     pub end: Instant,
     /// Empty where the benchmark has no operations that can be timed.
     pub latencies: Latencies,
@@ -42,12 +41,12 @@ impl Latencies {
         Self { histogram: new_latencies(), least: u64::MAX, most: 0, sum: 0.0, squares: 0.0 }
     }
 
-    /// One operation took this long.
+    /// Counts an operation that took this long.
     pub fn record(&mut self, time: Duration) {
         self.record_many(time.as_nanos() as u64, 1);
     }
 
-    /// So many operations took this many nanoseconds each.
+    /// Counts operations that took this many nanoseconds each.
     pub(crate) fn record_many(&mut self, nanoseconds: u64, count: u64) {
         // The histogram begins at 1.
         let _ = self.histogram.record_n(nanoseconds.clamp(1, self.histogram.high()), count);

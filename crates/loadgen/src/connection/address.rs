@@ -21,22 +21,22 @@ pub struct Address {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// What CONNECT presents.
+    /// Credentials for CONNECT.
     pub credentials: Credentials,
     /// How the connection is encrypted when it is, and whether it must be.
     pub tls: Arc<Tls>,
     /// Whether the protocol goes through a WebSocket, and whether that compresses.
     pub web: Option<bool>,
-    /// What the server calls the connection.
+    /// Name of the connection, as the server shows it.
     pub name: Arc<str>,
-    /// Who connects us to it, if nobody else can.
+    /// SOCKS5 proxy of the connection, where it does not go to the server directly.
     pub proxy: Option<Arc<Proxy>>,
 }
 
 /// The name of connections that nobody has named.
 const NAME: &str = "myelin bench";
 
-/// What CONNECT says about the user. Shows of what kind it is, and never a secret.
+/// User of a connection, as CONNECT presents it. `Debug` shows the kind, and never a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// Nothing.
@@ -104,7 +104,7 @@ impl FromStr for Address {
     }
 }
 
-/// What stands in front of the `@` of a URL.
+/// Credentials in front of the `@` of a URL, percent-encoded: `user:password`, or a token.
 pub fn credentials(user_info: &str) -> Result<Credentials, BenchError> {
     match user_info.split_once(':') {
         Some((user, password)) => {

@@ -1,8 +1,8 @@
-//! What a server sends to a client, parsed as little as a benchmark can get away with.
+//! Operations that a server sends to a client, parsed as little as a benchmark can get away with.
 //!
 //! `Operation` reads one control line. `FrameCounter` counts messages in a stream of chunks and
-//! throws the payloads away. `FrameReader` walks whole messages in a contiguous buffer, for who
-//! must look at them. Never answers anything: who owns the socket does.
+//! throws the payloads away. `FrameReader` walks whole messages in a contiguous buffer, for callers
+//! that must look at them. Never answers anything: the owner of the socket does.
 
 use crate::error::BenchError;
 
@@ -91,7 +91,7 @@ pub(crate) struct FrameCounter {
     tally: Tally,
 }
 
-/// What a `FrameCounter` has seen so far.
+/// Counts of a `FrameCounter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Messages whose last byte has arrived.
@@ -106,7 +106,7 @@ pub struct Tally {
 }
 
 impl FrameCounter {
-    /// What has been seen so far.
+    /// Counts up to now.
     pub(crate) fn tally(&self) -> Tally {
         self.tally
     }

@@ -45,7 +45,7 @@ pub struct Connection {
     requests: u64,
 }
 
-/// A message as a whole, for who is in no hurry.
+/// Copy of a whole message, for callers whose speed is not measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedMessage {
     /// Subject of the message.
@@ -110,7 +110,7 @@ impl Connection {
         self.info["max_payload"].as_u64().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1024 * 1024)
     }
 
-    /// What the server said about itself.
+    /// INFO of the server.
     pub fn info(&self) -> &Value {
         &self.info
     }
@@ -133,7 +133,7 @@ impl Connection {
     }
 
     /// Sends these lines and returns when the server has handled them. Messages that arrive
-    /// meanwhile are kept for who takes the transport.
+    /// meanwhile are kept for the next owner of the transport.
     pub fn begin(&mut self, lines: &[u8]) -> Result<(), BenchError> {
         self.send(&[lines, b"PING\r\n"].concat())?;
         let mut piece = vec![0; READ_SIZE];
@@ -242,15 +242,15 @@ impl Connection {
         self.consume(|_| false).map(drop)
     }
 
-    /// The transport, and what was read beyond the last answer, for who neither blocks nor cares
-    /// what carries the bytes.
+    /// The transport, and the bytes that were read beyond the last answer: for callers that do not
+    /// block, whatever carries the bytes.
     pub fn into_transport(self) -> (Transport, Vec<u8>) {
         (self.transport, self.pending)
     }
 
-    /// The socket, for who reads it in a way of their own, and what was read beyond the last
-    /// barrier: nothing, or bytes that begin with a message. Only plain connections can be read
-    /// that way.
+    /// The socket, for callers that read it in a way of their own, and the bytes that were read
+    /// beyond the last barrier: none, or bytes that begin with a message. An error unless the
+    /// connection is plain.
     pub(crate) fn into_parts(self) -> Result<(TcpStream, Vec<u8>), BenchError> {
         let unread = unread_messages(&self.pending)?.to_vec();
         match self.transport {

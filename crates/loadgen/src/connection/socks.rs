@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// What the proxy says, and what it was told.
+    /// Double of the connection to a proxy: prepared answers, and the bytes that were written.
     struct Wire {
         said: Cursor<Vec<u8>>,
         told: Vec<u8>,

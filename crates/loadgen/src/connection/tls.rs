@@ -20,7 +20,7 @@ pub struct Tls {
     config: Mutex<Option<Arc<ClientConfig>>>,
 }
 
-/// What was asked for.
+/// Settings of encryption, as the flags ask for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The authorities, instead of those of the system.

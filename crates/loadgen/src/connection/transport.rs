@@ -11,10 +11,10 @@ use rustls::ClientConnection;
 
 use crate::connection::websocket::Web;
 
-/// What one write hands to the session at most: a session buffers what it encrypts.
+/// Largest write to a TLS session, in bytes: a session buffers all that it encrypts.
 const PIECE: usize = 64 * 1024;
 
-/// See the module.
+/// Connected socket, plain, with TLS, or with WebSocket frames.
 #[derive(Debug)]
 pub enum Transport {
     /// Bytes as they are.

@@ -12,12 +12,12 @@ use std::net::TcpStream;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// What one frame carries at most.
+/// Largest content of one frame, in bytes.
 const PIECE: usize = 64 * 1024;
 
 const HEAD_LIMIT: usize = 16 * 1024;
 
-/// What a message ends with that was compressed, and what is left out of it on the wire.
+/// End of every compressed message, which is left out of it on the wire.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// A socket whose opening handshake is through.
@@ -25,12 +25,12 @@ const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 pub struct Web {
     socket: TcpStream,
     deflate: Option<Deflate>,
-    /// Read from the socket, not taken out of its frames yet.
+    /// Bytes read from the socket and not taken out of their frames yet.
     raw: Vec<u8>,
-    /// Taken out of frames, not given to the reader yet, from `given` on.
+    /// Bytes taken out of frames, of which those from `given` on are not given to the reader yet.
     ready: Vec<u8>,
     given: usize,
-    /// Of the message that is being received.
+    /// Whether the message that is being received is compressed.
     is_compressed: bool,
     frame: Vec<u8>,
 }

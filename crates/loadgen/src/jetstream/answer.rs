@@ -1,4 +1,4 @@
-//! What a server says about a published message: the common answers by comparison, all others as
+//! Answers of a server to published messages: the common ones are read by comparison, all others as
 //! JSON.
 //!
 //! Owns the rule that everything but the expected answer fails the run. Knows no sockets and no
@@ -13,11 +13,11 @@ use crate::jetstream::envelope::{Envelope, number};
 #[derive(Debug)]
 pub(crate) struct Acknowledgement {
     stream: String,
-    /// What one begins with, up to the sequence.
+    /// Start of an acknowledgement, up to the sequence.
     start: Vec<u8>,
 }
 
-/// What a server says to a publisher of a fast batch.
+/// Answer of a server to a publisher of a fast batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FastAnswer {
     /// The batch is handled up to here; the next such answer comes after that many messages.

@@ -12,7 +12,7 @@ use crate::jetstream::envelope::Envelope;
 use crate::jetstream::publish::Content;
 use crate::token;
 
-/// See the module.
+/// Publisher of atomic batches, one after the other.
 #[derive(Debug)]
 pub(crate) struct AtomicBatches {
     frames: EncodedFrames,
@@ -153,7 +153,7 @@ mod tests {
         Envelope { tail: tail.as_bytes(), header: b"", payload: payload.as_bytes() }
     }
 
-    /// What is staged, as text, and gone.
+    /// Text of the next staged frames, which then count as sent.
     fn sent(work: &mut AtomicBatches, budget: &mut SendBudget) -> String {
         work.fill(budget);
         let text = String::from_utf8_lossy(work.frames.unsent()).into_owned();

@@ -18,7 +18,7 @@ use crate::jetstream::link::RequestLink;
 use crate::pubsub::publisher::Until;
 use crate::pubsub::request::new_latencies;
 
-/// What one client does.
+/// Work of one client: frames to send, and the check of their answers.
 pub(crate) trait Work {
     /// The frames it sends.
     fn frames(&mut self) -> &mut EncodedFrames;
@@ -32,24 +32,24 @@ pub(crate) trait Work {
     /// Whether everything that was sent is answered.
     fn is_settled(&self) -> bool;
 
-    /// What was done, when all is settled.
+    /// Figures of the client, once all is settled.
     fn done(&self) -> Done;
 }
 
-/// What a client did.
+/// Figures of one client, or of several together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
     /// Messages stored or read.
     pub(crate) messages: u64,
     pub(crate) payload_bytes: u64,
-    /// Of all acknowledged messages, where each is acknowledged by itself.
+    /// Sum of the sequences of all acknowledged messages, where each is acknowledged by itself.
     pub(crate) sequences: Option<u128>,
     /// Nanoseconds from sending to the answer, where one is outstanding at a time.
     pub(crate) latencies: Option<Histogram<u64>>,
 }
 
 impl Done {
-    /// What two clients did together.
+    /// Figures of two clients together.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.messages += other.messages;
         self.payload_bytes += other.payload_bytes;
@@ -111,7 +111,7 @@ impl SendBudget {
 /// A client with what it does.
 pub(crate) struct RequestingClient<W> {
     link: RequestLink,
-    /// What the client does and has done.
+    /// Work of the client, with its figures so far.
     pub(crate) work: W,
 }
 

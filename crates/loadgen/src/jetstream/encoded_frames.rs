@@ -1,7 +1,7 @@
 //! Frames that were encoded before the clock started, and which part of them is on its way.
 //!
-//! Owns the bytes and the places in them that change from one use to the next. Sends nothing: who
-//! owns the socket takes the unsent part and says how much of it went.
+//! Owns the bytes and the places in them that change from one use to the next. Sends nothing: the
+//! owner of the socket takes the unsent part and says how much of it went.
 
 use std::ops::Range;
 
@@ -72,18 +72,18 @@ impl EncodedFrames {
         message.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// These messages are to be sent next; what was to be sent before has gone.
+    /// Stages messages to be sent next. All that was staged before must have gone.
     pub(crate) fn stage(&mut self, messages: Range<usize>) {
         debug_assert!(self.unsent.is_empty(), "a frame would be cut");
         self.unsent = self.start(messages.start)..self.start(messages.end);
     }
 
-    /// What is still to be sent.
+    /// Staged bytes that are still to be sent.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.bytes[self.unsent.clone()]
     }
 
-    /// This much of it has gone.
+    /// Counts staged bytes that have gone.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.unsent.start += bytes;
     }

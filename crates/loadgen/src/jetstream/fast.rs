@@ -13,7 +13,7 @@ use crate::jetstream::envelope::Envelope;
 use crate::jetstream::publish::Content;
 use crate::token;
 
-/// What a publisher asks for.
+/// Flow control that a publisher asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The most messages per acknowledgement.
@@ -23,11 +23,11 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// What official clients do unless told otherwise.
+    /// Flow control of official clients unless told otherwise.
     pub const DEFAULT: Self = Self { every: 100, acks: 2 };
 }
 
-/// See the module.
+/// Publisher of fast-ingest batches, one after the other.
 #[derive(Debug)]
 pub(crate) struct FastBatches {
     frames: EncodedFrames,
@@ -174,7 +174,7 @@ mod tests {
         FastBatches::new(&content, "_INBOX.x", size, FLOW)
     }
 
-    /// What is staged, as text, and gone.
+    /// Text of the next staged frames, which then count as sent.
     fn sent(work: &mut FastBatches) -> String {
         work.fill(&mut SendBudget::new(Until::Messages(1)));
         let text = String::from_utf8_lossy(work.frames.unsent()).into_owned();

@@ -78,7 +78,7 @@ fn requests(filled: &Filled, inbox: &str, sequences: &[u64], batch: Option<u64>)
 pub(crate) struct Gets {
     frames: EncodedFrames,
     filled: Filled,
-    /// What each request in `frames` asks for.
+    /// Sequence that each request in `frames` asks for.
     sequences: Vec<u64>,
     place: usize,
     window: Window,
@@ -86,7 +86,7 @@ pub(crate) struct Gets {
 }
 
 impl Gets {
-    /// At most `window` requests are unanswered.
+    /// A client with at most `window` unanswered requests.
     pub(crate) fn new(filled: Filled, inbox: &str, window: usize) -> Self {
         let stride = script::stride(filled.messages as usize) as u64;
         let sequences: Vec<u64> =
@@ -160,7 +160,8 @@ pub(crate) struct BatchGets {
     place: usize,
     /// Requests that were sent.
     begun: u64,
-    /// What is to come of the batch under way, if one is: these sequences, then its end.
+    /// Sequences still to come of the batch under way, behind which its end comes; `None` between
+    /// two batches.
     awaited: Option<Range<u64>>,
     received: u64,
 }

@@ -27,7 +27,7 @@ impl RequestLink {
         Ok(Self { link: PoolLink::new(connection)?, inbox })
     }
 
-    /// What replies begin with, without the dot.
+    /// Start of the reply subjects, without the dot.
     pub(crate) fn inbox(&self) -> &str {
         &self.inbox
     }

@@ -46,7 +46,7 @@ const SUBJECTS: usize = 64;
 /// The window of asynchronous publishing where a row does not say otherwise.
 pub const WINDOW: usize = 4096;
 
-/// What is done to a server.
+/// Workload of streams on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLoad {
     /// How messages go in or out.
@@ -79,7 +79,7 @@ pub enum StreamMode {
         /// Messages.
         window: usize,
     },
-    /// As `Publish` with the usual window, and no two messages have the same subject.
+    /// Publishing as with `Publish` and the usual window, with another subject for each message.
     Distinct,
     /// Atomic batches of this size.
     Atomic {
@@ -90,7 +90,7 @@ pub enum StreamMode {
     Fast {
         /// Messages.
         batch: usize,
-        /// What the publisher asks the server for.
+        /// Flow control that the publisher asks for.
         flow: Flow,
     },
     /// Messages are asked for one by one; this many requests may be unanswered.
@@ -116,15 +116,15 @@ pub struct Extent {
     pub subjects: u64,
 }
 
-/// What a run gave.
+/// Result of one run of a workload of streams.
 #[derive(Debug)]
 pub struct StreamOutcome {
     pub(crate) done: Done,
-    /// From the first byte sent to the last answer.
+    /// Time from the first byte sent to the last answer.
     pub elapsed: Duration,
     /// The server's CPU time, where its process was known.
     pub cpu: Option<CpuTime>,
-    /// What the server's resident memory has grown by, where that was asked for, in bytes.
+    /// Growth of the server's resident memory, in bytes, where that was asked for.
     pub(crate) growth: Option<u64>,
 }
 

@@ -20,7 +20,7 @@ const TAPE_SIZE: usize = 256 * 1024;
 /// About what a frame has besides its payload.
 const FRAME_SIZE: usize = 64;
 
-/// What goes into a stream.
+/// Messages for one stream: its subjects, and the sizes of the payloads.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     /// Name of the stream, with which subjects begin.
@@ -42,7 +42,7 @@ impl Content {
     }
 }
 
-/// See the module.
+/// Publisher that gets an acknowledgement for each message.
 #[derive(Debug)]
 pub(crate) struct Publish {
     frames: EncodedFrames,
@@ -51,7 +51,7 @@ pub(crate) struct Publish {
     /// The next message in `frames`.
     place: usize,
     answer: Acknowledgement,
-    /// What is unacknowledged, with its payload bytes.
+    /// Unacknowledged messages, each with its payload bytes.
     window: Window,
     payload_bytes: u64,
     sequences: u128,
@@ -65,7 +65,7 @@ impl Publish {
         Self::over(content.rotation(), content, inbox, window)
     }
 
-    /// As many different subjects as there are messages.
+    /// A publisher of `count` messages, each with a subject of its own.
     pub(crate) fn distinct(content: &Content, inbox: &str, window: usize, count: u64) -> Self {
         let subject = Numbers::blank(&content.stream);
         let rotation =
@@ -74,7 +74,7 @@ impl Publish {
         Self { numbers, ..Self::over(rotation, content, inbox, window) }
     }
 
-    /// These messages over and over, all of which go into the stream of `content`.
+    /// A publisher of these messages over and over, all of which go into the stream of `content`.
     pub(crate) fn over(
         rotation: Vec<(String, Vec<u8>)>,
         content: &Content,

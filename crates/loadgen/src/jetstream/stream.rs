@@ -20,7 +20,7 @@ pub enum Storage {
     FileAsync,
 }
 
-/// What a stream must allow besides plain publishing.
+/// Feature that a stream must allow besides plain publishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     Nothing,
@@ -57,7 +57,7 @@ impl Streams {
         &self.names
     }
 
-    /// What the stream of this name holds.
+    /// Counts of the stream of this name.
     pub(crate) fn counts(&mut self, name: &str) -> Result<Counts, BenchError> {
         self.admin.counts(name)
     }

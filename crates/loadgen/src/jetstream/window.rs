@@ -10,10 +10,10 @@ use crate::token;
 /// message.
 const LEAST_SHARE: usize = 8;
 
-/// See the module.
+/// Unanswered requests of a client, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// What was said about each unanswered request when it was sent.
+    /// Note of each unanswered request, as it was given when the request was sent.
     slots: Vec<Option<u64>>,
     sent: u64,
     answered: u64,

@@ -26,7 +26,8 @@ const SPIN: u64 = 60_000;
 /// Nanoseconds after which a thread that has nothing to send looks whether it has waited too long.
 const GLANCE: u64 = 100_000_000;
 
-/// See the module. Message `n` is sent on connection `n` modulo the number of senders.
+/// Senders and receivers of one run, on the thread that drives them. Message `n` is sent on
+/// connection `n` modulo the number of senders.
 pub(super) struct Driver<'a> {
     schedule: Schedule,
     pending: Pending,

@@ -8,7 +8,7 @@
 //! `pending` turns arrivals into latencies, `respond` is the other side, `null` is what the driver
 //! itself adds.
 //!
-//! Whoever measures a system that does not speak NATS takes `Schedule` and `Pending`, and makes an
+//! A driver of a system that does not speak NATS takes `Schedule` and `Pending`, and makes an
 //! `LatencyOutcome` of them.
 
 pub(crate) mod driver;
@@ -53,7 +53,7 @@ const BATCH: u64 = 500;
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("p99.999", 0.99999)];
 
-/// From where to where a message goes.
+/// Path of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LatencyMode {
     /// To a service and back, with an answer of the same size
@@ -71,21 +71,21 @@ pub enum LatencyMode {
 pub struct LatencySettings {
     /// The server that is measured.
     pub server: Target,
-    /// From where to where messages go.
+    /// Path of the messages.
     pub mode: LatencyMode,
     /// Bytes of each payload.
     pub size: usize,
     /// Messages per second, all connections together.
     pub rate: u64,
-    /// Connections that send; as many others receive where it is not the same ones.
+    /// Connections that send; as many others receive, unless the senders do so themselves.
     pub connections: usize,
     /// Messages that one connection may have under way; `None` for any number.
     pub outstanding: Option<u64>,
     /// How long messages are sent before they count.
     pub warming: Duration,
-    /// Without the warming.
+    /// Duration of the run without the warming.
     pub duration: Duration,
-    /// What subjects begin with.
+    /// Start of the run's subjects.
     pub subject: String,
     /// Where a stream keeps them, in the modes that have one.
     pub storage: Storage,
@@ -95,14 +95,14 @@ pub struct LatencySettings {
     pub meter: Option<Meter>,
 }
 
-/// What a run gave.
+/// Result of one latency run.
 #[derive(Clone, Debug)]
 pub struct LatencyOutcome {
     /// Messages that were counted.
     pub messages: u64,
-    /// From the planned time of the first of them to the last arrival of all.
+    /// Time from the planned time of the first of them to the last arrival of all.
     pub elapsed: Duration,
-    /// How long that should have been.
+    /// Time that the counted messages should have taken.
     pub planned: Duration,
     /// Latencies from the planned time of each message.
     pub from_planned: Distribution,
@@ -141,7 +141,7 @@ impl LatencyMode {
         }
     }
 
-    /// From what to what the latency is.
+    /// Both ends of the path whose latency is measured, in words.
     pub fn what(self) -> &'static str {
         match self {
             Self::Request => "request to answer",
@@ -151,7 +151,8 @@ impl LatencyMode {
         }
     }
 
-    /// What is usual: who asks waits for the answer, who publishes does not.
+    /// Usual limit of messages under way on a connection: one for requests, whose client waits for
+    /// the answer; none for published messages.
     pub fn usual_outstanding(self) -> Option<u64> {
         (self == Self::Request).then_some(1)
     }
@@ -173,7 +174,7 @@ impl LatencySettings {
         format!("{} @{}/s{times}", size_text(self.size), self.rate)
     }
 
-    /// What was done, in one line.
+    /// Description of the workload, in one line.
     pub fn workload(&self) -> String {
         let outstanding = match self.outstanding {
             Some(count) => format!("{count} under way on each"),
@@ -370,8 +371,8 @@ impl LatencyOutcome {
         self.messages as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Of a run that fell behind its plan; its latencies are those of a queue that grew all the
-    /// time.
+    /// Rates of a run that fell behind its plan; its latencies are those of a queue that grew all
+    /// the time.
     pub fn behind(&self) -> Option<Behind> {
         let late = self.elapsed.saturating_sub(self.planned);
         let planned = self.messages as f64 / self.planned.as_secs_f64();
@@ -383,7 +384,7 @@ fn words(Behind { rate, planned }: Behind) -> String {
     format!("{rate:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length")
 }
 
-/// What these rounds of one run say about a system. `what` is `LatencyMode::what`.
+/// Cell of a system, from these rounds of one run. `what` is [`LatencyMode::what`].
 pub fn cell(system: &str, what: &str, rounds: &[LatencyOutcome]) -> Cell {
     let curve = |clock, part: fn(&LatencyOutcome) -> &Distribution| {
         let mut latencies = Distribution::default();

@@ -1,4 +1,4 @@
-//! What the driver itself adds to a latency: the same load, as round trips with a server that does
+//! Share of the driver itself in a latency: a run's load as round trips with a server that does
 //! nothing but answer.
 //!
 //! The server is a thread for each connection in this process. What remains is the driver, the
@@ -15,7 +15,7 @@ use crate::workloads::null::Answering;
 /// Longer runs say no more.
 pub const LONGEST: Duration = Duration::from_secs(1);
 
-/// The same load without a server, in words.
+/// Latencies of this load as round trips with a server that does nothing, in words.
 pub fn of(settings: &LatencySettings) -> Result<String, BenchError> {
     let server = Answering::start()?;
     let outcome = run(&LatencySettings {

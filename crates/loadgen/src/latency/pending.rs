@@ -11,7 +11,8 @@ use crate::error::BenchError;
 use crate::latency::schedule::Schedule;
 use crate::results::Distribution;
 
-/// See the module. Times are nanoseconds from the start of the run.
+/// Messages that are under way, and the latencies of those that have arrived. Times are nanoseconds
+/// from the start of the run.
 #[derive(Debug)]
 pub struct Pending {
     schedule: Schedule,

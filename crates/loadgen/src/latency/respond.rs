@@ -11,7 +11,7 @@ use crate::error::BenchError;
 use crate::pubsub::request::{self, ServiceAnswer};
 use crate::target_server::Target;
 
-/// See the module.
+/// Services that send the payload of every request back.
 pub struct Responders;
 
 impl Responders {

@@ -1,5 +1,5 @@
-//! What is done on each connection of a latency run: how a message looks that goes out, and which
-//! one has come back.
+//! Roles of the connections of a latency run: the form of the messages that go out, and the numbers
+//! of those that have come back.
 //!
 //! Budget per message: one copy of the payload out; one pass over the control line in; no
 //! allocation. A message is known by its number: in a token of the reply subject where an answer

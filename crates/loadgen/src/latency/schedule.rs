@@ -21,7 +21,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// This many messages per second, warming and counted time together.
+    /// A plan of this many messages per second, over warming and counted time together.
     pub fn new(rate: u64, warming: Duration, counted: Duration) -> Self {
         let within = |time: Duration| u64::try_from(time.as_nanos() * u128::from(rate) / SECOND);
         Self {

@@ -1,7 +1,7 @@
 //! Latencies of several systems over each other: the percentile on a logarithmic axis, so that each
 //! nine is as wide as the one before, and the latency on another.
 //!
-//! Of each system a line from the planned time (corrected), a dashed one from the time of sending
+//! A system has a line from the planned time (corrected), a dashed one from the time of sending
 //! (uncorrected), and where fewer than ten samples lie beyond, a thin continuation up to the
 //! maximum.
 
@@ -47,7 +47,7 @@ pub(super) fn picture(report: &Report, row: &ResultRow) -> String {
 
 struct CurveLine<'a> {
     system: &'a str,
-    /// Of its colour.
+    /// Place of its colour.
     place: usize,
     curve: &'a Curve,
 }
@@ -169,7 +169,7 @@ fn max(latencies: &Distribution) -> String {
     text::time(latencies.percentile(1.0).nanoseconds as f64)
 }
 
-/// What a line shows, in the words of the key.
+/// Meaning of a line, in the words of the key.
 pub(super) fn describe(clock: Clock) -> &'static str {
     match clock {
         Clock::Planned => "from the planned time (corrected)",

@@ -35,7 +35,7 @@ const QUANTILES: [(&str, f64); 8] = [
     ("max", 1.0),
 ];
 
-/// What a percentile with few samples beyond it is marked with.
+/// Footnote of percentiles with few samples beyond them.
 const THIN: &str = "fewer than 10 samples lie beyond it: hardly more than the maximum";
 
 /// Documents laid over each other.

@@ -76,7 +76,7 @@ pub(super) struct Nines {
 const MOST: f64 = 6.0;
 
 impl Nines {
-    /// For this many samples: as far as the last of them.
+    /// An axis for this many samples: as far as the last of them.
     pub(super) fn of(samples: u64) -> Self {
         Self { count: (samples.max(10) as f64).log10().min(MOST) }
     }

@@ -23,7 +23,7 @@ pub(super) enum Anchor {
 }
 
 impl Svg {
-    /// `title` says in words what the picture shows, for who cannot see it.
+    /// An empty picture. `title` describes it in words, for readers who cannot see it.
     pub(super) fn new(width: f64, height: f64, title: &str) -> Self {
         Self { width, height, title: title.to_owned(), body: String::new() }
     }

@@ -88,7 +88,7 @@ fn percentiles(row: &ResultRow, name_width: usize) -> String {
     out
 }
 
-/// What a curve is called in a narrow column.
+/// Name of a curve in a narrow column.
 pub(super) fn clock(clock: Clock) -> &'static str {
     match clock {
         Clock::Planned => "corrected",

@@ -37,7 +37,7 @@ pub(super) fn spread(figure: &Figure) -> String {
     }
 }
 
-/// A figure's name with the unit of what `spread` says.
+/// A figure's name with the unit of the numbers that `spread` gives.
 pub(super) fn label(figure: &Figure) -> String {
     match is_time(figure) {
         true => figure.name.clone(),
@@ -45,7 +45,7 @@ pub(super) fn label(figure: &Figure) -> String {
     }
 }
 
-/// What stands behind what `spread` says.
+/// Unit to put behind the text of `spread`; empty for times, which bring theirs.
 pub(super) fn unit(figure: &Figure) -> String {
     if is_time(figure) { String::new() } else { format!(" {}", figure.unit) }
 }

@@ -14,12 +14,12 @@ use crate::error::BenchError;
 /// The most that one receiver may have outstanding, in bytes of MSG frames.
 const LARGEST_WINDOW: u64 = 16 * 1024 * 1024;
 
-/// What all receivers together may have outstanding, in bytes, unless somebody wants it otherwise.
-/// The server must hold this much in memory. 32 MiB, 256 MiB and 1 GiB give the reference the same
+/// Limit of bytes outstanding to all receivers together, unless the caller gives another. The
+/// server must hold this much in memory. 32 MiB, 256 MiB and 1 GiB give the reference the same
 /// figures within noise at 1:64 and 1:1000.
 pub const BACKLOG: u64 = 256 * 1024 * 1024;
 
-/// Who gets a published message.
+/// Receivers of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Every receiver.
@@ -35,8 +35,8 @@ pub struct Flow {
     window: u64,
     sent: AtomicU64,
     received: Vec<AtomicU64>,
-    /// What a complete run delivers (to each, or to all, by `delivery`); `u64::MAX` until it is
-    /// known.
+    /// Bytes that a complete run delivers (to each, or to all, by `delivery`); `u64::MAX` until
+    /// they are known.
     expected: AtomicU64,
     failed: AtomicBool,
     waiting: AtomicUsize,
@@ -107,7 +107,7 @@ impl Flow {
         }
     }
 
-    /// What has surely arrived: at the slowest receiver, or at all of them together.
+    /// Bytes that have surely arrived: at the slowest receiver, or at all of them together.
     pub fn arrived(&self) -> u64 {
         let counts = self.received.iter().map(|count| count.load(Ordering::SeqCst));
         match self.delivery {

@@ -13,14 +13,14 @@ use crate::pubsub::script::{Burst, Script};
 /// When a publisher stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After exactly this many messages.
+    /// Number of messages, exactly.
     Messages(u64),
-    /// At the end of the first burst after this time.
+    /// Time, up to the end of the first burst after it.
     Elapsed(Duration),
 }
 
 impl Until {
-    /// What one of several publishers does of it.
+    /// Share of one of several publishers: a part of the messages, or the whole time.
     pub fn part(self, publishers: usize, number: usize) -> Self {
         let (publishers, number) = (publishers as u64, number as u64);
         match self {
@@ -30,7 +30,7 @@ impl Until {
     }
 }
 
-/// What a publisher did.
+/// Figures of a publisher.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
     /// Messages that were sent.

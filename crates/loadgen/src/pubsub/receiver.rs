@@ -40,10 +40,10 @@ struct Receiver {
     intake: Intake,
 }
 
-/// What is done with received bytes.
+/// Treatment of received bytes.
 #[derive(Debug)]
 pub(crate) enum Intake {
-    /// They are counted.
+    /// Bytes are counted.
     Discard,
     /// Every message is parsed and compared with what was published.
     Verify(Box<Verifier>),

@@ -30,12 +30,12 @@ const READ_SIZE: usize = 256 * 1024;
 /// Nanoseconds; beyond our patience with a silent server.
 const LONGEST_LATENCY: u64 = 60_000_000_000;
 
-/// What the requesting clients saw.
+/// Figures of the requesting clients.
 #[derive(Debug)]
 pub struct RequestOutcome {
     /// Requests that were answered.
     pub requests: u64,
-    /// From the first request to the last reply.
+    /// Time from the first request to the last reply.
     pub elapsed: Duration,
     /// Nanoseconds from sending a request to having its whole reply.
     pub latencies: Histogram<u64>,
@@ -66,7 +66,7 @@ pub(crate) fn new_latencies() -> Histogram<u64> {
         .expect("the bounds are ordered and 3 digits are allowed")
 }
 
-/// What a service answers.
+/// Payload of a service's answers.
 #[derive(Clone, Copy, Debug)]
 pub enum ServiceAnswer {
     /// The payload of the request.
@@ -287,7 +287,7 @@ impl RequestClient {
     }
 }
 
-/// What rows measure: clients and echoing services on the same server.
+/// Workload of requests: clients and echoing services on one server.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLoad {
     /// Clients that ask, each one request at a time.
@@ -311,7 +311,8 @@ impl RequestLoad {
         self.between(address, address, until, meter)
     }
 
-    /// The same with services that come to the server as somebody else.
+    /// Runs clients and services once, where the services have an address, and so a user, of their
+    /// own.
     pub fn between(
         &self,
         services: &Address,

@@ -20,19 +20,19 @@ pub enum Subjects {
     /// `base.first` to `base.(first + count - 1)`, received through `base.*` or `base.>` under sid
     /// 1.
     Rotating {
-        /// What they begin with, without the dot.
+        /// Start of the subjects, without the dot.
         base: String,
-        /// Number of the first.
+        /// Number of the first subject.
         first: usize,
-        /// How many there are.
+        /// Number of different subjects.
         count: usize,
     },
     /// `base.0` to `base.(count - 1)`, each with its own subscription, whose sid is the number plus
     /// 1.
     Own {
-        /// What they begin with, without the dot.
+        /// Start of the subjects, without the dot.
         base: String,
-        /// How many there are.
+        /// Number of different subjects.
         count: usize,
     },
 }
@@ -113,7 +113,7 @@ impl Sizes {
 #[derive(Debug)]
 pub struct Script {
     pub(crate) bursts: Vec<Burst>,
-    /// What is in the bursts, in order: for who verifies the other end.
+    /// Messages of the bursts, in order: for the verifier at the other end.
     pub messages: Vec<ScriptMessage>,
 }
 
@@ -123,8 +123,7 @@ pub(crate) struct Burst {
     pub(crate) bytes: Vec<u8>,
     /// Where in `bytes` each message ends.
     pub(crate) ends: Vec<usize>,
-    /// What a subscriber receives for the messages up to and including each, in bytes of MSG
-    /// frames.
+    /// Bytes of MSG frames that a subscriber receives for the messages up to and including each.
     pub(crate) delivered: Vec<u64>,
     /// Payload bytes of the messages up to and including each.
     pub(crate) payload: Vec<u64>,

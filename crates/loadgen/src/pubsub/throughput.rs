@@ -23,14 +23,14 @@ pub(crate) const BASE: &str = "bench";
 
 const LARGEST_BURST: usize = 256 * 1024;
 
-/// What is published and who receives it.
+/// Workload of publishers and receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThroughputLoad {
     /// Connections that publish.
     pub publishers: usize,
     /// Connections that subscribe.
     pub receivers: usize,
-    /// What each receiver subscribes to.
+    /// Subscriptions of each receiver.
     pub interest: Interest,
     /// Subjects in rotation, per publisher.
     pub subjects: usize,
@@ -96,19 +96,19 @@ pub struct RunEnds<'a> {
     pub meters: &'a [Meter],
 }
 
-/// What a run gave.
+/// Result of one throughput run.
 #[derive(Clone, Copy, Debug)]
 pub struct ThroughputOutcome {
     /// Messages that were published.
     pub messages: u64,
-    /// All receivers together.
+    /// Messages that all receivers together got.
     pub(crate) delivered: u64,
     pub(crate) payload_bytes: u64,
-    /// From the first byte published to the last PONG and the last delivery.
+    /// Time from the first byte published to the last PONG and the last delivery.
     pub elapsed: Duration,
-    /// From the first byte published to the last PONG.
+    /// Time from the first byte published to the last PONG.
     pub(crate) published_in: Duration,
-    /// From the first byte published to the last delivery, if anybody received.
+    /// Time from the first byte published to the last delivery, if anybody received.
     pub(crate) delivered_in: Option<Duration>,
     /// The server's CPU time, where its process was known.
     pub cpu: Option<CpuTime>,

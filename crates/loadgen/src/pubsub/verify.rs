@@ -10,7 +10,7 @@ use crate::connection::frame::{FrameReader, Head, Operation};
 use crate::error::BenchError;
 use crate::pubsub::script::{self, Script, ScriptMessage};
 
-/// What a receiver should get.
+/// Messages that a receiver should get.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     /// Subjects are this, or this with a dot and a number.
@@ -38,7 +38,7 @@ pub struct Verifier {
     text: Vec<u8>,
     /// The end of the stream that is not a whole frame yet.
     pending: Vec<u8>,
-    /// For each publisher, the place in its script of the message that must come next.
+    /// Place in the script of each publisher of the message that must come next.
     next: Vec<usize>,
     messages: u64,
 }
@@ -144,7 +144,7 @@ mod tests {
         Verifier::new(Expectation { base: "b".into(), own_sids: false, largest: 100, order })
     }
 
-    /// What a faithful server delivers for the script, a frame per entry.
+    /// Frames that a faithful server delivers for the script, one per entry.
     fn frames() -> Vec<String> {
         let text = script::text(100);
         let frame = |message: &ScriptMessage| {

@@ -66,7 +66,7 @@ impl Distribution {
         self.histogram.len()
     }
 
-    /// The same in the form that the library computes with.
+    /// Samples in the form that `hdrhistogram` computes with.
     pub(crate) fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }
@@ -77,7 +77,7 @@ impl Distribution {
         Percentile { quantile, nanoseconds: self.histogram.value_at_quantile(quantile), beyond }
     }
 
-    /// The same in microseconds, alone.
+    /// Percentile in microseconds; `quantile` between 0 and 1.
     pub fn microseconds(&self, quantile: f64) -> f64 {
         self.percentile(quantile).nanoseconds as f64 / 1e3
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// Circumstances of a run: time, machine, load, command line and version of the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// RFC 3339, UTC.
@@ -30,7 +30,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine, now.
+    /// The environment of this process, now.
     pub fn now() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let cpu = read("/proc/cpuinfo");
@@ -58,10 +58,10 @@ impl Environment {
 const SECRET: [&str; 8] =
     ["--password", "--token", "--jwt", "--seed", "--user", "--creds", "--nkey", "--socks-proxy"];
 
-/// What stands for what is left out.
+/// Replacement for text that is left out.
 const HIDDEN: &str = "…";
 
-/// A command line as it may be shown to anybody: without what says who somebody is.
+/// A command line as it may be shown to anybody: without users and secrets.
 fn told(arguments: impl Iterator<Item = String>) -> String {
     let mut is_value_secret = false;
     let shown = arguments.map(|argument| {
@@ -90,7 +90,7 @@ fn without_secret(argument: &str) -> String {
     format!("{flag}{}{HIDDEN}@{host}", scheme.unwrap_or_default())
 }
 
-/// What a program says to `--version`, on one line.
+/// Output of `program --version`, on one line.
 pub fn program_version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -34,18 +34,18 @@ pub struct Results {
     /// Machine, time and settings of the run.
     #[serde(rename = "circumstances")]
     pub environment: Environment,
-    /// In the order in which reports show them.
+    /// Systems in the order in which reports show them.
     pub systems: Vec<System>,
-    /// What was measured, in the order of measurement.
+    /// Rows in the order of measurement.
     pub rows: Vec<ResultRow>,
 }
 
 /// Something that was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
-    /// What cells call it; distinct within a document.
+    /// Name in cells; distinct within a document.
     pub name: String,
-    /// What it says about itself.
+    /// Version, in the system's own words.
     pub version: String,
 }
 
@@ -54,30 +54,30 @@ pub struct System {
 pub struct ResultRow {
     /// Distinct within a document; rows of two documents with the same name are the same workload.
     pub name: String,
-    /// What rows are gathered by in a report: a study, a chapter. May be empty.
+    /// Name that gathers rows in a report: a study, a chapter. May be empty.
     #[serde(default)]
     pub group: String,
     /// One line that says what was done, for people.
     pub workload: String,
-    /// What each system gave, in the order of the systems.
+    /// Results of the systems, in the order of the systems.
     pub cells: Vec<Cell>,
 }
 
-/// What one system gave in one row.
+/// Results of one system in one row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Name of the system.
     pub system: String,
-    /// Its numbers.
+    /// Figures of the system, each with a value from every round.
     pub figures: Vec<Figure>,
-    /// Its latencies, where the row has any.
+    /// Latencies of the system, where the row has any.
     #[serde(default)]
     pub curves: Vec<Curve>,
     /// Why rounds gave nothing, or are not to be trusted.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// That it did not keep up with the rate of the row: its latencies are then the length of a
-    /// queue. No error, but nothing to compare.
+    /// Rates of a system that did not keep up with the row's: its latencies are then the length of
+    /// a queue. No error, but nothing to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<Behind>,
 }
@@ -94,7 +94,7 @@ pub struct Behind {
 /// One kind of number, with its value of every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is called in every report.
+    /// Name in every report.
     pub name: String,
     /// Unit of the values.
     pub unit: String,
@@ -102,11 +102,11 @@ pub struct Figure {
     pub better: Better,
     /// One value for each round.
     pub values: Vec<f64>,
-    /// The same from a second process of the same program in the same rounds: what differs between
-    /// them is noise.
+    /// Values of a second process of the same program in the same rounds: the difference between
+    /// the two is noise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<f64>,
-    /// For readers of the file; made of `values`, also when a file is read.
+    /// Median and range of `values`, for readers of the file; made anew when a file is read.
     #[serde(default)]
     spread: Option<Spread>,
 }
@@ -119,16 +119,17 @@ pub enum Better {
     High,
     /// Small ones.
     Low,
-    /// It describes the run and is not compared: a sample size, the rate that was planned.
+    /// None: the figure describes the run and is not compared, like a sample size or the rate that
+    /// was planned.
     Neither,
 }
 
 /// Latencies of all rounds together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// From what to what: "round trip", "publish to ack".
+    /// Both ends of the latency: "round trip", "publish to ack".
     pub what: String,
-    /// What latencies count from.
+    /// Time that latencies count from.
     pub clock: Clock,
     /// All samples.
     pub latencies: Distribution,
@@ -143,7 +144,7 @@ pub enum Clock {
     Planned,
     /// When the message was really sent: without that correction, or without any plan.
     Sent,
-    /// Not a latency of the system: how late the driver itself was.
+    /// Lateness of the driver itself, which is no latency of the system.
     Driver,
 }
 
@@ -199,7 +200,7 @@ struct DocumentHead {
 }
 
 impl ResultRow {
-    /// What the system of this name gave.
+    /// Results of the system of this name.
     pub fn cell(&self, system: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.system == system)
     }

@@ -8,16 +8,16 @@
 use crate::results::{Behind, Better, Cell, Clock, Figure, ResultRow};
 use crate::units::figure;
 
-/// What is to be said about one figure beside another.
+/// Verdict on one figure beside another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// How many times better it is than the baseline; below 1 it is worse.
     Times(f64),
     /// The ratio is within the noise.
     NoDifference(f64),
-    /// There is a ratio, of a single round.
+    /// The ratio is that of a single round.
     OneRound(f64),
-    /// There is a ratio, and nothing to say what noise is.
+    /// The ratio has no control to say how large noise is.
     NoControl(f64),
     /// A system failed in this row.
     Failed,

@@ -1,4 +1,4 @@
-//! What a server says about itself, for reports.
+//! Name and versions of a server, from its INFO, for reports.
 
 use std::fmt;
 

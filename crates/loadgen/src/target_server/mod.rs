@@ -30,9 +30,9 @@ use crate::units::Time;
 /// Where a server is unless somebody says so.
 const DEFAULT_URL: &str = "nats://127.0.0.1:4222";
 
-/// What subjects for answers begin with, and those of the JetStream API, unless somebody says so.
+/// Start of the subjects for answers, unless a flag or the context gives another.
 const INBOX: &str = "_INBOX";
-/// What subjects of the JetStream API begin with where no domain and no prefix is given.
+/// Start of the subjects of the JetStream API where no domain and no prefix is given.
 pub const API: &str = "$JS.API";
 
 /// How to reach a server. The flags, their variables and their meaning are those of the `nats`
@@ -52,7 +52,7 @@ pub struct ConnectionFlags {
     /// Token ($NATS_TOKEN)
     #[arg(long, global = true)]
     token: Option<String>,
-    /// What the server calls the connection
+    /// Name of the connection, as the server shows it
     #[arg(long, global = true, value_name = "NAME")]
     connection_name: Option<String>,
     /// File with a user's JWT and seed ($NATS_CREDS)
@@ -87,7 +87,7 @@ pub struct ConnectionFlags {
     /// SOCKS5 proxy on the way to the server ($NATS_SOCKS_PROXY)
     #[arg(long, global = true, value_name = "PROXY")]
     socks_proxy: Option<String>,
-    /// What subjects of the JetStream API begin with, instead of $JS.API
+    /// Start of the subjects of the JetStream API, instead of $JS.API
     #[arg(long, global = true, value_name = "PREFIX")]
     js_api_prefix: Option<String>,
     /// Taken and not needed: no advisory is listened to
@@ -96,7 +96,7 @@ pub struct ConnectionFlags {
     /// JetStream domain
     #[arg(long, global = true, alias = "domain", value_name = "DOMAIN")]
     js_domain: Option<String>,
-    /// What subjects for answers begin with, instead of _INBOX
+    /// Start of the subjects for answers, instead of _INBOX
     #[arg(long, global = true, value_name = "PREFIX")]
     inbox_prefix: Option<String>,
     /// Taken and not needed: nothing is coloured
@@ -153,11 +153,11 @@ pub struct Target {
     addresses: Vec<Address>,
     /// How long to wait for an answer.
     pub timeout: Duration,
-    /// What subjects for answers begin with, without the dot.
+    /// Start of the subjects for answers, without the dot.
     pub(crate) inbox_prefix: String,
-    /// What subjects of the JetStream API begin with, without the dot.
+    /// Start of the subjects of the JetStream API, without the dot.
     pub api: String,
-    /// Whether to show what that is asked and answers.
+    /// Whether to show all requests and their answers.
     pub(crate) is_traced: bool,
 }
 
@@ -181,7 +181,7 @@ impl From<&Address> for Target {
 }
 
 impl ConnectionFlags {
-    /// What the flags mean in this process's environment.
+    /// Server that the flags mean in this process's environment.
     pub fn target(&self) -> Result<Target, BenchError> {
         self.target_in(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -255,7 +255,8 @@ impl ConnectionFlags {
         }
     }
 
-    /// Who we are: what the flags say if they say anything, else the environment and the context.
+    /// Credentials: those of the flags if they have any, else those of the environment and the
+    /// context.
     fn credentials(
         &self,
         either: &impl Fn(&Option<String>, &str) -> Option<String>,

@@ -31,7 +31,7 @@ const CREATING: u64 = 1;
 /// How long a request for messages lives in the server, in nanoseconds.
 const EXPIRES: u64 = 30_000_000_000;
 
-/// See the module.
+/// Way in which a client gets messages of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Overlapping pulls, in order and without acknowledgements.
@@ -61,15 +61,15 @@ impl Manner {
 /// How messages are acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// Not at all.
+    /// No message is acknowledged.
     No,
-    /// Each.
+    /// Each message is acknowledged.
     Yes,
-    /// And the server's word is awaited before the next message is looked at.
+    /// Each message is acknowledged, and the server's confirmation awaited before the next one.
     Double,
 }
 
-/// What a client is asked to do.
+/// Settings of one consuming client.
 #[derive(Clone, Debug)]
 pub struct ConsumeTerms {
     /// How messages come.
@@ -80,9 +80,9 @@ pub struct ConsumeTerms {
     pub wanted: u64,
     /// Messages asked for at a time.
     pub batch: u64,
-    /// What is slept over each message.
+    /// Time to sleep over each message.
     pub sleep: Duration,
-    /// What a message counts for, in bytes.
+    /// Bytes that a message counts for.
     pub size: u64,
     /// The subject that asks for messages.
     pub subject: String,
@@ -90,7 +90,7 @@ pub struct ConsumeTerms {
     pub create: Option<(String, Value)>,
 }
 
-/// See the module.
+/// Client that gets messages of a stream through a consumer.
 #[derive(Debug)]
 pub struct Consume {
     terms: ConsumeTerms,

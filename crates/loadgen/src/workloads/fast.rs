@@ -26,12 +26,12 @@ const COMMIT: u64 = 2;
 const CLOSE: u64 = 3;
 const PING: u64 = 4;
 
-/// What the server does when messages of a batch are missing.
+/// Behaviour of the server when messages of a batch are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Gap {
-    /// It stores what comes behind them.
+    /// The messages behind the missing ones are stored.
     Ok,
-    /// It ends the batch.
+    /// The batch ends.
     Fail,
 }
 
@@ -51,7 +51,7 @@ pub struct FastTerms {
     pub flow: u64,
     /// Acknowledgements that may be outstanding.
     pub outstanding: u64,
-    /// What happens when a message of a batch is missing.
+    /// Behaviour of the server when messages of a batch are missing.
     pub gap: Gap,
     /// How a batch ends.
     pub end: BatchEnd,
@@ -62,7 +62,7 @@ pub struct FastTerms {
     pub timeout: Duration,
 }
 
-/// See the module.
+/// Client that publishes fast-ingest batches.
 #[derive(Debug)]
 pub struct Fast {
     part: Part,
@@ -307,7 +307,7 @@ impl Work for Fast {
         self.committed + self.batch.as_ref().map_or(0, |batch| batch.acknowledged)
     }
 
-    /// It judges silence by itself.
+    /// Nothing, as the pool sees it: `fill` judges silence, by [`FastTerms::timeout`].
     fn waits_for(&self) -> Waits {
         Waits::ForEver
     }

@@ -17,7 +17,7 @@ use crate::connection::write_message;
 use crate::error::BenchError;
 use crate::workloads::{Part, Replies};
 
-/// What is asked for.
+/// Messages to get, and the request for them.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// Message after message, from this sequence.
@@ -40,14 +40,14 @@ pub enum Wanted {
     },
     /// The last message of key after key, or of keys below a number at random if it is more than 0.
     Keys {
-        /// What subjects of requests begin with.
+        /// Start of the requests' subjects.
         prefix: String,
         /// Keys to draw from; 0 for one after the other.
         random_below: u64,
     },
 }
 
-/// See the module.
+/// Client that gets messages, with one request at a time.
 #[derive(Debug)]
 pub struct Get {
     part: Part,

@@ -1,4 +1,4 @@
-//! What the clients of each benchmark do.
+//! Work of the clients of each benchmark.
 //!
 //! Owns what they have in common: which part of all messages a client has, and the tokens by which
 //! answers are told apart. A file for each: `publish`, `subscribe`, `request`, `serve`; `store`,
@@ -72,7 +72,7 @@ impl Replies {
         &self.subject
     }
 
-    /// What stands behind the inbox in the subject of an answer.
+    /// Token in the subject of an answer, behind the inbox; empty if the subject is too short.
     pub fn tail<'a>(&self, subject: &'a [u8]) -> &'a [u8] {
         subject.get(self.subject.len() - token::TOKEN..).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
 //! `bench null`: what the driver itself costs, measured against a server that does nothing.
 //!
 //! Owns that server: a thread in this process that takes messages without looking at them, gives
-//! prepared ones, or answers requests. Comparisons begin with the same and say what came out, and
-//! so does every load of `bench latency`, which asks `Answering`. What remains is the driver and
-//! the kernel's loopback.
+//! prepared ones, or answers requests. Comparisons begin with such a run and report its figures,
+//! and so does every load of `bench latency`, which asks `Answering`. The rest of the cost is the
+//! driver and the kernel's loopback.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +28,7 @@ const INBOX: &str = "_INBOX.null";
 /// A request is two wake-ups of two threads; so many messages are worth one of them.
 const REQUEST_SHARE: u64 = 50;
 
-/// What the server does once a client is there.
+/// Task of the server once a client is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Duty {
     Discard,
@@ -41,10 +41,10 @@ enum Duty {
     Answer,
 }
 
-/// What the driver can do in one role, and what that costs it.
+/// Rate of the driver in one role, and the CPU time that it costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// What the driver does.
+    /// Role of the driver, in words.
     pub role: &'static str,
     /// Messages per second.
     pub rate: u64,
@@ -52,7 +52,7 @@ pub struct Cost {
     pub cpu: f64,
 }
 
-/// What the driver costs in each role, in a line, for what is said about a comparison.
+/// Costs of the driver in each role, in one line, for the notes of a comparison.
 pub fn summary() -> Result<String, BenchError> {
     const MESSAGES: u64 = 500_000;
     const SIZE: usize = 128;
@@ -144,7 +144,7 @@ fn serve(listener: &TcpListener, duty: Duty) -> std::io::Result<()> {
     }
 }
 
-/// What a client hears first.
+/// Greets a client with INFO.
 fn greet(socket: &mut TcpStream) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(PATIENCE))?;

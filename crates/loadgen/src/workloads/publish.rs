@@ -15,7 +15,7 @@ use crate::client_pool::{NextStep, Waits, Work};
 use crate::error::BenchError;
 use crate::workloads::{BURST, Part};
 
-/// See the module.
+/// Client that publishes messages which nobody answers.
 #[derive(Debug)]
 pub struct Publish {
     part: Part,
@@ -25,7 +25,7 @@ pub struct Publish {
     tape: Vec<usize>,
     start: Option<Instant>,
     end: Option<Instant>,
-    /// What is on its way, and since when.
+    /// Messages that are on their way, and the time since when.
     staged: Option<(u64, Instant)>,
     latencies: Latencies,
 }

@@ -14,7 +14,7 @@ use crate::client_pool::{NextStep, Waits, Work};
 use crate::error::BenchError;
 use crate::workloads::{Part, Replies};
 
-/// See the module.
+/// Client that sends one request at a time.
 #[derive(Debug)]
 pub struct Request {
     part: Part,

@@ -19,10 +19,10 @@ use crate::token::unique;
 const NAME: &str = "nats-bench-service";
 const VERSION: &str = "1.0.0";
 
-/// What an answer to PING, INFO and STATS says it is.
+/// Requests of the service protocol, as the `type` of an answer names them.
 const TYPES: [&str; 3] = ["ping", "info", "stats"];
 
-/// See the module.
+/// Service that answers every request with one payload.
 #[derive(Debug)]
 pub struct Serve {
     subject: String,

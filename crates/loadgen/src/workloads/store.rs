@@ -27,7 +27,7 @@ pub enum AnswerMode {
     Atomic(String),
 }
 
-/// See the module.
+/// Client that publishes into a stream or a bucket, and gets an answer for each message or batch.
 #[derive(Debug)]
 pub struct Store {
     part: Part,

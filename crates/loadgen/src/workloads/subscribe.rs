@@ -12,7 +12,7 @@ use crate::client_pool::{NextStep, Waits, Work};
 use crate::error::BenchError;
 use crate::pubsub::verify::Verifier;
 
-/// See the module.
+/// Client that counts the messages of its subscription, and verifies them where that was asked for.
 #[derive(Debug)]
 pub struct Subscribe {
     wanted: u64,

@@ -23,6 +23,8 @@ pub(super) struct Negotiation {
     switches: bool,
     /// The transport is to take another level.
     is_changed: bool,
+    /// WebSocket compresses the messages that it carries: nothing else does.
+    is_left_to_web_socket: bool,
 }
 
 impl LeafSession {
@@ -35,6 +37,9 @@ impl LeafSession {
 
     /// Whether this server asks for compression, or takes it.
     pub(super) fn may_compress(&self) -> bool {
+        if self.compression.is_left_to_web_socket {
+            return false;
+        }
         let mode = self.compression_config().mode;
         !matches!(mode, CompressionMode::Off | CompressionMode::NotSupported)
     }
@@ -50,7 +55,14 @@ impl LeafSession {
             return Ok(false);
         }
         let LeafCompression { mode, thresholds } = self.compression_config();
-        let agreed = negotiate(mode, Some(&info.compression)).map_err(|unknown| {
+        // Compat: only who would have compressed says that it is off.
+        let would = !matches!(mode, CompressionMode::Off | CompressionMode::NotSupported);
+        let agreed = if self.compression.is_left_to_web_socket && would {
+            Ok(AgreedCompression::Off)
+        } else {
+            negotiate(mode, Some(&info.compression))
+        };
+        let agreed = agreed.map_err(|unknown| {
             self.fail(format_args!("{unknown}"));
             CloseReason::ProtocolViolation
         })?;
@@ -82,6 +94,11 @@ impl LeafSession {
         self.say(&info.line());
     }
 
+    /// The link is a WebSocket that compresses its messages.
+    pub(super) fn leave_to_web_socket(&mut self) {
+        self.compression.is_left_to_web_socket = true;
+    }
+
     fn set_level(&mut self, level: S2Level) {
         self.compression.level = Some(level);
         let name = AgreedCompression::S2(level).name();
@@ -91,7 +108,7 @@ impl LeafSession {
     /// Name of the mode for INFO.
     pub(super) fn compression_name(&self) -> &'static str {
         let mode = self.compression_config().mode;
-        if mode == CompressionMode::NotSupported {
+        if mode == CompressionMode::NotSupported || self.compression.is_left_to_web_socket {
             return "";
         }
         match (self.compression.level, self.compression.agreed) {

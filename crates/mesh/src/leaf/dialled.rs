@@ -1,7 +1,6 @@
 //! The handshake of a link that was dialled: the hub's INFO, CONNECT, and the INFO that answers it.
 
 use super::LeafEntry;
-use super::domains::DeniedJetStream;
 use super::handshake::check_cluster;
 use super::session::{LeafPhase, LeafSession};
 use myelin_auth::{Permissions, SubjectRules};
@@ -65,7 +64,10 @@ impl LeafSession {
 
     /// Takes over addresses and permissions.
     fn hear(&mut self, info: &PeerInfo) {
-        self.remote().iter().for_each(|remote| remote.told(&info.leafnode_urls));
+        // Compat: those addresses speak no WebSocket.
+        if !self.link.conn().is_web_socket_link() {
+            self.remote().iter().for_each(|remote| remote.told(&info.leafnode_urls));
+        }
         if info.import.is_some() || info.export.is_some() {
             self.heard.filters = [info.import.clone(), info.export.clone()];
         }
@@ -171,12 +173,12 @@ impl LeafSession {
             }
         };
         let (config, domain) = (self.nodes().config(), self.known().facts().domain);
-        let DeniedJetStream { mut not_sent, mut not_taken } = config.jetstream.denies(account, &domain);
+        let mut denials = config.jetstream.denials(account, &domain);
         if let Some(remote) = self.remote() {
-            not_sent.extend(remote.config.deny_exports.iter().cloned());
-            not_taken.extend(remote.config.deny_imports.iter().cloned());
+            denials.not_sent.extend(remote.config.deny_exports.iter().cloned());
+            denials.not_taken.extend(remote.config.deny_imports.iter().cloned());
         }
-        self.permissions_for(granted, not_sent, not_taken)
+        self.permissions_for(granted, denials)
     }
 
     /// INFO on a link that is there: the hub has other addresses, or other permissions.

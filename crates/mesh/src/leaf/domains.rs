@@ -6,11 +6,11 @@
 
 use super::config::LeafJetStream;
 use super::session::LeafSession;
-use myelin_broker::{Account, Level};
+use myelin_broker::{Account, LeafDenials, Level};
 
 /// Subjects of JetStream that cross no link of an account.
 const CLIENTS: [&str; 3] = ["$JS.API.>", "$KV.>", "$OBJ.>"];
-/// The same for a link of the system account.
+/// Subjects of JetStream that cross no link of the system account.
 const ALL: [&str; 5] = ["$JSC.>", "$NRG.>", "$JS.API.>", "$KV.>", "$OBJ.>"];
 
 /// Relation of the JetStream here to that on the other side.
@@ -20,12 +20,6 @@ enum Relation {
     /// Both are of one domain, be it none.
     Same,
     Different,
-}
-
-/// Subjects of JetStream that stay on their side of a link.
-pub(super) struct DeniedJetStream {
-    pub(super) not_sent: Vec<String>,
-    pub(super) not_taken: Vec<String>,
 }
 
 impl LeafJetStream {
@@ -54,15 +48,20 @@ impl LeafJetStream {
     }
 
     /// Subjects that a link of `account` does not carry, where the other side has this domain.
-    pub(super) fn denies(&self, account: &Account, remote: &str) -> DeniedJetStream {
+    pub(super) fn denials(&self, account: &Account, remote: &str) -> LeafDenials {
         let list = |subjects: &[&str]| subjects.iter().map(|subject| (*subject).to_owned()).collect();
-        let denied: Vec<String> = match self.relation(account, remote) {
+        let relation = self.relation(account, remote);
+        let denied: Vec<String> = match relation {
             Relation::Open => Vec::new(),
             _ if account.is_system() => list(&ALL),
             _ => list(&CLIENTS),
         };
-        let not_sent = denied.iter().cloned().chain(self.own_api()).collect();
-        DeniedJetStream { not_sent, not_taken: denied }
+        let mut denials = LeafDenials { not_sent: denied.clone(), not_taken: denied, kept: Vec::new() };
+        // Another server of the domain asks for it under the same name.
+        let is_shared = self.domain == remote;
+        let keeps = if is_shared { &mut denials.kept } else { &mut denials.not_sent };
+        keeps.extend(self.own_api());
+        denials
     }
 }
 

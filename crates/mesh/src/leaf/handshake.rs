@@ -2,10 +2,10 @@
 
 use super::LeafEntry;
 use super::config::version_numbers;
-use super::domains::DeniedJetStream;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
+use myelin_auth::callout::ClientInfo;
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
-use myelin_broker::{LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
+use myelin_broker::{LeafDenials, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
 use myelin_wire::peer::leaf::LeafConnect;
@@ -83,6 +83,10 @@ impl LeafSession {
             self.log(Level::Error, format_args!("Error reading CONNECT: {error}"));
             CloseReason::ProtocolViolation
         })?;
+        // Compat: nobody chooses an account by its name.
+        if !connect.account.is_empty() {
+            return Err(self.deny_login(&connect));
+        }
         let own = |text: &String| (!text.is_empty()).then(|| text.clone());
         let credentials = Credentials {
             user: own(&connect.user),
@@ -96,14 +100,23 @@ impl LeafSession {
         };
         let auth = self.nodes().config().auth.clone();
         let elapsed = now.saturating_duration_since(self.timers.opened());
-        let login =
-            LeafLogin::new(self.broker(), self.link.conn(), auth, (credentials, self.nonce.clone()), elapsed);
+        // Compat: a callout service is told neither cluster nor domain, nor the account over there.
+        let client_info = ClientInfo {
+            id: self.link.conn().cid(),
+            name: connect.name.clone(),
+            lang: connect.lang.clone(),
+            version: connect.version.clone(),
+            protocol: i64::from(connect.protocol),
+            tls: None,
+        };
+        let shown = (credentials, self.nonce.clone());
+        let login = LeafLogin::new(self.broker(), self.link.conn(), auth, shown, client_info, elapsed);
         if login.is_slow() {
             self.state = LeafPhase::Checking(Box::new(connect));
             self.timers.named();
             return Ok(LeafStep::Check(Box::new(login)));
         }
-        let outcome = login.run();
+        let outcome = login.run_at_once();
         self.logged_in(shard, &connect, outcome, now)?;
         Ok(LeafStep::On)
     }
@@ -139,9 +152,9 @@ impl LeafSession {
         self.claims.clone_from(&identity.claims);
         let role = self.role();
         let config = self.nodes().config();
-        let DeniedJetStream { mut not_sent, not_taken } = config.jetstream.denies(&account, &connect.domain);
-        not_sent.extend(connect.deny_pub.iter().cloned());
-        let permissions = self.permissions_for(identity.permissions.clone(), not_sent, not_taken)?;
+        let mut denials = config.jetstream.denials(&account, &connect.domain);
+        denials.not_sent.extend(connect.deny_pub.iter().cloned());
+        let permissions = self.permissions_for(identity.permissions.clone(), denials)?;
         match self.nodes().enter(self.known()) {
             LeafEntry::Stopping => return Err(CloseReason::ServerShutdown),
             LeafEntry::Replaced => {
@@ -149,6 +162,7 @@ impl LeafSession {
             }
             LeafEntry::New => {}
         }
+        self.link.leaf_logged_in(&connect.version, &account, &identity);
         self.log_domains(&account);
         self.say_permissions(identity.permissions.as_ref());
         let terms = LeafTerms {
@@ -266,11 +280,10 @@ impl LeafSession {
     pub(super) fn permissions_for(
         &self,
         granted: Option<Arc<Permissions>>,
-        not_sent: Vec<String>,
-        not_taken: Vec<String>,
+        denials: LeafDenials,
     ) -> Result<LeafPermissions, CloseReason> {
         let role: LeafRole = self.role();
-        LeafPermissions::new(role, granted, not_sent, not_taken).map_err(|error| {
+        LeafPermissions::new(role, granted, denials).map_err(|error| {
             self.log(Level::Error, format_args!("{error}"));
             CloseReason::ProtocolViolation
         })

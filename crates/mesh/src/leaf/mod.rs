@@ -113,6 +113,8 @@ pub struct LeafNodes {
     config: RwLock<Arc<LeafConfig>>,
     host: Arc<dyn LeafHost>,
     state: Mutex<Links>,
+    /// Addresses for leaf nodes of the other servers of this server's cluster.
+    others: Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -124,12 +126,22 @@ struct Links {
 impl LeafNodes {
     /// Without any link.
     pub fn new(config: LeafConfig, host: Arc<dyn LeafHost>) -> Arc<Self> {
-        Arc::new(Self { config: RwLock::new(Arc::new(config)), host, state: Mutex::default() })
+        Arc::new(Self {
+            config: RwLock::new(Arc::new(config)),
+            host,
+            state: Mutex::default(),
+            others: Mutex::default(),
+        })
     }
 
     /// Configuration, as it is now.
     pub fn config(&self) -> Arc<LeafConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Address at which leaf nodes are accepted, as other servers of the cluster are told it.
+    pub fn address(&self) -> Option<String> {
+        Some(self.config().info.ip.clone()).filter(|address| !address.is_empty())
     }
 
     /// Takes over another configuration. Compat: leaf nodes that want a compression which is not
@@ -173,7 +185,30 @@ impl LeafNodes {
 
     /// INFO for a link: the same for all but for what the session adds.
     pub(crate) fn info(&self, cluster: String) -> PeerInfo {
-        PeerInfo { cluster, ..self.config().info.clone() }
+        let mut info = PeerInfo { cluster, ..self.config().info.clone() };
+        let others = lock(&self.others);
+        let news = others.iter().filter(|url| !info.leafnode_urls.contains(url)).cloned();
+        let news: Vec<_> = news.collect();
+        info.leafnode_urls.extend(news);
+        info
+    }
+
+    /// Takes over the addresses of the other servers of this server's cluster, and tells leaf nodes
+    /// if they have changed. `cluster`: its name.
+    pub fn set_others(&self, urls: Vec<String>, cluster: &str) {
+        {
+            let mut others = lock(&self.others);
+            if *others == urls {
+                return;
+            }
+            *others = urls;
+        }
+        let line = self.info(cluster.to_owned()).line();
+        for link in self.links() {
+            if !link.facts().did_solicit {
+                link.conn.say(&line);
+            }
+        }
     }
 
     /// Enters a link whose handshake is over. A leaf node that has a link already, which it does

@@ -1,4 +1,4 @@
-//! What becomes of a link when the server has another configuration, or an account another token.
+//! Changes of a link when the server has another configuration, or an account another token.
 //!
 //! Compat: of users that are configured a link keeps its place, whatever becomes of them; a token
 //! that is withdrawn, or an account that is gone, ends it.

@@ -18,6 +18,17 @@ pub struct LeafUrl {
     pub port: u16,
     /// User, and password unless the user is a token.
     pub login: Option<(String, Option<String>)>,
+    /// Present where it is a WebSocket.
+    pub web_socket: Option<LeafWebSocket>,
+}
+
+/// WebSocket behind an address of a hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafWebSocket {
+    /// Whether TLS is below it.
+    pub is_secure: bool,
+    /// Path of the URL.
+    pub path: String,
 }
 
 impl LeafUrl {
@@ -32,7 +43,7 @@ impl LeafUrl {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = port.parse().ok().filter(|port| *port > 0)?;
-        (!host.is_empty()).then(|| Self { host: host.to_owned(), port, login: None })
+        (!host.is_empty()).then(|| Self { host: host.to_owned(), port, login: None, web_socket: None })
     }
 }
 
@@ -175,7 +186,7 @@ mod tests {
 
     fn url(port: u16, login: Option<&str>) -> LeafUrl {
         let login = login.map(|user| (user.to_owned(), None));
-        LeafUrl { host: "h".into(), port, login }
+        LeafUrl { host: "h".into(), port, login, web_socket: None }
     }
 
     fn remote(urls: Vec<LeafUrl>, ignores_told: bool) -> LeafRemote {

@@ -104,7 +104,6 @@ pub struct LeafSession {
     pub(super) claims: Option<Arc<ClaimedUser>>,
     /// The account has counted it.
     pub(super) is_counted: bool,
-    end_is_logged: bool,
     has_left: bool,
 }
 
@@ -165,7 +164,6 @@ impl LeafSession {
             expiry: None,
             claims: None,
             is_counted: false,
-            end_is_logged: false,
             has_left: false,
         }
     }
@@ -332,7 +330,8 @@ impl LeafSession {
     /// The other side says what is wrong. Compat: only after some of that the link ends here, too.
     fn peer_error(&self, text: &[u8]) -> Result<(), CloseReason> {
         let text = String::from_utf8_lossy(text);
-        self.log(Level::Error, format_args!("Leafnode Error {text}"));
+        let line = format_args!("Leafnode Error {text}");
+        self.broker().complain(Level::Error, self.link.conn(), "Leafnode Error", line);
         let dropped = |why: &str, delay: Duration| {
             self.delay(delay);
             let delay = delay.as_secs();
@@ -415,6 +414,10 @@ impl PeerSession for LeafSession {
 
     fn take_wish_for_tls(&mut self) -> bool {
         self.tls.takes_wish()
+    }
+
+    fn leave_compression(&mut self) {
+        self.leave_to_web_socket();
     }
 
     fn take_announcing(&mut self) -> Option<Announcement> {
@@ -559,11 +562,9 @@ impl PeerSession for LeafSession {
             return None;
         }
         self.announcing = None;
-        if !std::mem::replace(&mut self.end_is_logged, true) {
-            let (text, name) = (reason.text(), self.known.facts().name);
-            let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
-            self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
-        }
+        let (text, name) = (reason.text(), self.known.facts().name);
+        let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
+        self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
         let removal = self.link.end(reason);
         self.leave();
         Some(removal)

@@ -45,7 +45,8 @@ impl LeafSession {
     /// Whether there has to be TLS and is none, where this server has dialled.
     pub(super) fn wants_tls(&self, info: &PeerInfo) -> bool {
         let is_wanted = self.remote().is_some_and(|remote| remote.config.wants_tls);
-        (info.tls_required || is_wanted) && !self.tls.is_on
+        // Under a WebSocket its URL has decided that.
+        (info.tls_required || is_wanted) && !self.tls.is_on && !self.link.conn().is_web_socket_link()
     }
 
     /// The link is encrypted: what has waited for that goes on.

@@ -76,7 +76,8 @@ impl LinkSession {
         }
         if self.link.broker().account(&account).is_none() {
             let line = format_args!("Error looking up account {account:?}: nats: account not found");
-            return self.log(Level::Error, line);
+            let kind = "Error looking up account";
+            return self.link.broker().complain(Level::Error, self.conn(), kind, line);
         }
         self.mesh.dedicate(&account);
         self.link.forget_account(&account);

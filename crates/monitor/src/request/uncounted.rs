@@ -1,11 +1,13 @@
 //! A source that counts no requests: those that come by messages are none of `http_req_stats`.
 
+use crate::leafz::LeafSnapshot;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
     AccountSnapshot, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot, PageHeader,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
     StreamSnapshot, SubSnapshot, ThreadSnapshot,
 };
+use myelin_wire::peer::info::SubjectFilter;
 use std::collections::HashMap;
 
 /// Source of snapshots that counts no requests.
@@ -90,6 +92,18 @@ impl SnapshotSource for Uncounted<'_> {
 
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         self.0.has_consumer(account, stream, consumer)
+    }
+
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
+        self.0.route_filters()
+    }
+
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        self.0.remote_interest()
+    }
+
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        self.0.leaf_nodes()
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {

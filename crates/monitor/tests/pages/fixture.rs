@@ -7,10 +7,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
     AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
-    JetStreamSnapshot, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RuntimeSnapshot,
-    ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot,
-    ThreadSnapshot, Traffic, VarzLimits, VarzSettings, WebSocketConfig,
+    JetStreamSnapshot, LeafSnapshot, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RouteSnapshot,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
+    StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits, VarzSettings, WebSocketConfig,
 };
+use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
 
 use crate::jetstream::running::Running;
@@ -95,6 +96,22 @@ pub(crate) fn text(answer: &PageResponse) -> String {
 }
 
 impl SnapshotSource for Fixed {
+    fn route_filters(&self) -> [Option<SubjectFilter>; 2] {
+        [None, None]
+    }
+
+    fn remote_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        HashMap::new()
+    }
+
+    fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
+        Vec::new()
+    }
+
+    fn routes(&self) -> Vec<RouteSnapshot> {
+        Vec::new()
+    }
+
     fn page_header(&self) -> PageHeader {
         PageHeader {
             server_id: "NSERVER".to_owned(),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::fixture::{Fixed, client, gone, sub};
 use crate::shape::differences;
 
-/// What is compared: the golden file and the request.
+/// Golden files, each with the request that it answers.
 pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("varz.json", "/varz"),
     ("connz.json", "/connz"),

@@ -142,7 +142,7 @@ impl Dialler {
                     LinkSecurity::Route(offer, Some(name))
                 });
                 let with = LinkWith::Route(mesh, LinkSide::Dialled(dial));
-                let new = NewLink { stream, peer, with, security };
+                let new = NewLink { stream, peer, with, security, upgrade: None };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("route socket: {}", os_error::words(&error))),

@@ -20,6 +20,7 @@ use myelin_broker::{Broker, LinkTerms};
 use myelin_conf::options::{
     ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
 };
+use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_wire::info::Info;
 use myelin_wire::peer::PEER_PROTOCOL;
@@ -103,6 +104,8 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) tls: Option<LinkOffer>,
     /// Port of WebSocket, if there is one.
     pub(crate) websocket: Option<u16>,
+    /// Leaf nodes of this server, which are told of the others.
+    pub(crate) leaf_nodes: Option<&'a Arc<LeafNodes>>,
 }
 
 impl RunningCluster {
@@ -111,8 +114,8 @@ impl RunningCluster {
     /// # Errors
     /// When the port cannot be had.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
-        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, websocket } =
-            parts;
+        let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, .. } = parts;
+        let (websocket, leaf_nodes) = (parts.websocket, parts.leaf_nodes);
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));
@@ -126,7 +129,7 @@ impl RunningCluster {
         let address = listener.local_addr().map_err(|error| format!("no address for routes: {error}"))?;
         let shown = os_error::with_port(host, address.port());
         log.info(format_args!("Listening for route connections on {shown}"));
-        let config = config(options, broker, address.port(), is_dynamic)?;
+        let config = config(options, (broker, leaf_nodes), address.port(), is_dynamic)?;
         let tls = Arc::<LinkTls>::default();
         offer.iter().flat_map(|offer| &offer.notes).for_each(|note| log.warn(note));
         tls.set(offer);
@@ -138,6 +141,7 @@ impl RunningCluster {
             log: Arc::clone(log),
             dialler: Arc::clone(&dialler),
             told: OnceLock::new(),
+            leaf_nodes: leaf_nodes.cloned(),
         });
         let info = broker.info();
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
@@ -156,9 +160,14 @@ impl RunningCluster {
     ///
     /// # Errors
     /// When what is advertised cannot be read.
-    pub(crate) fn prepare(&self, options: &Options, broker: &Broker) -> Result<MeshConfig, String> {
+    pub(crate) fn prepare(
+        &self,
+        options: &Options,
+        broker: &Broker,
+        leaf_nodes: Option<&Arc<LeafNodes>>,
+    ) -> Result<MeshConfig, String> {
         let (_, is_dynamic) = self.mesh.cluster();
-        let prepared = config(options, broker, self.address.port(), is_dynamic);
+        let prepared = config(options, (broker, leaf_nodes), self.address.port(), is_dynamic);
         // Compat: other words than at the start.
         prepared.map_err(|error| error.replace("Error setting route INFO with", "invalid"))
     }
@@ -177,7 +186,12 @@ impl RunningCluster {
 }
 
 /// Configuration of the mesh, from the options.
-fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Result<MeshConfig, String> {
+fn config(
+    options: &Options,
+    (broker, leaf_nodes): (&Broker, Option<&Arc<LeafNodes>>),
+    port: u16,
+    is_dynamic: bool,
+) -> Result<MeshConfig, String> {
     let cluster = &options.cluster;
     let login = cluster.authorization.user.as_ref().map(|user| {
         let password = cluster.authorization.password.as_ref().map_or("", |password| password.reveal());
@@ -185,7 +199,10 @@ fn config(options: &Options, broker: &Broker, port: u16, is_dynamic: bool) -> Re
     });
     let (compression, thresholds) = compression(cluster)?;
     Ok(MeshConfig {
-        info: peer_info(cluster, broker.info(), port)?,
+        info: PeerInfo {
+            leafnode_urls: leaf_nodes.and_then(|nodes| nodes.address()).into_iter().collect(),
+            ..peer_info(cluster, broker.info(), port)?
+        },
         is_dynamic,
         pool_size: pool_size(cluster),
         dedicated: dedicated(options),
@@ -322,7 +339,7 @@ async fn accept(
                 Ok(stream) => {
                     let security = tls.get().map(|offer| LinkSecurity::Route(offer, None));
                     let with = LinkWith::Route(Arc::clone(&mesh), LinkSide::Accepted);
-                    let new = NewLink { stream, peer, with, security };
+                    let new = NewLink { stream, peer, with, security, upgrade: None };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Route Accept error: {}", os_error::words(&error))),
@@ -340,6 +357,7 @@ struct Host {
     dialler: Arc<Dialler>,
     /// Addresses that clients were told last, and those that clients of WebSocket were told.
     told: OnceLock<std::sync::Mutex<[Vec<String>; 2]>>,
+    leaf_nodes: Option<Arc<LeafNodes>>,
 }
 
 impl MeshHost for Host {
@@ -359,6 +377,10 @@ impl MeshHost for Host {
         self.broker.set_websocket_urls(websocket_urls);
         self.broker.update_info(|info| info.connect_urls = urls);
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Announce));
+    }
+
+    fn advertise_leaf_nodes(&self, urls: Vec<String>) {
+        self.leaf_nodes.iter().for_each(|nodes| nodes.set_others(urls.clone(), &self.broker.cluster()));
     }
 
     fn spread(&self, pool_size: u32, dedicated: Vec<String>) {

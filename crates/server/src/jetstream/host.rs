@@ -1,6 +1,6 @@
 //! The embedder's side of JetStream: queues to its threads and mail to the shards.
 
-use super::{alarms, disk};
+use super::{alarms, disk, spare_memory};
 use crate::logging::Logger;
 use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
@@ -226,48 +226,70 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
                 // A panic was logged, and there is no answer to give.
                 let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));
             }
-            Call::Run(task) => drop(supervise::guard(SupervisedPart::JsApi, task)),
+            Call::Run(task) => run(jetstream, threads, task),
             Call::Stop => return,
         }
     }
 }
 
-/// Answers a request, and with it those that wait and make streams, too: all are as durable as
-/// their answers say with one sync. Gives back a call of another kind that came meanwhile.
+/// Answers a request, and with it those that wait and share its sync: all are as durable as their
+/// answers say with one. Gives back a call of another kind that came meanwhile.
 fn answer_all(
     jetstream: &Arc<JetStream>,
     threads: &Threads,
     calls: &Receiver<Call>,
     first: ApiRequest,
 ) -> Option<Call> {
-    let (mut request, mut answers, mut other) = (first, Vec::new(), None);
-    loop {
-        let makes_stream = request.makes_stream();
+    let (mut request, mut answers, mut tasks) = (first, Vec::new(), Vec::new());
+    let other = loop {
+        let shares_sync = request.shares_sync();
         let account = Arc::clone(&request.account);
         let out = supervise::guard(SupervisedPart::JsApi, || jetstream.answer(&request));
         answers.push((account, out.unwrap_or_default()));
-        if !makes_stream || answers.len() == MOST_TOGETHER {
-            break;
+        if !shares_sync || answers.len() == MOST_TOGETHER {
+            break None;
         }
-        match calls.try_recv() {
-            Ok(Call::Answer(next)) if next.makes_stream() => request = next,
-            Ok(call) => {
-                other = Some(call);
-                break;
-            }
-            Err(_) => break,
+        match next_call(calls, &mut tasks) {
+            Some(Call::Answer(next)) if next.shares_sync() => request = next,
+            other => break other,
         }
-    }
-    if let Err(error) = jetstream.settle() {
-        threads.log.error(format_args!("JetStream cannot make streams durable, the server ends: {error}"));
-        threads.log.flush();
-        std::process::exit(JOURNAL_FAILED);
-    }
+    };
+    settle(jetstream, threads);
     for (account, out) in answers {
         threads.waiting.fetch_sub(1, Relaxed);
         threads.publish(&account, out);
     }
+    for task in tasks {
+        run(jetstream, threads, task);
+    }
     other
+}
+
+/// Runs what a request, or another thread, has left to do. It may have made a consumer.
+fn run(jetstream: &JetStream, threads: &Threads, task: Task) {
+    supervise::guard(SupervisedPart::JsApi, task);
+    settle(jetstream, threads);
+}
+
+/// Makes durable what was made, or ends the server: nobody knows what the disk has of it.
+fn settle(jetstream: &JetStream, threads: &Threads) {
+    let Err(error) = jetstream.settle() else { return };
+    threads
+        .log
+        .error(format_args!("JetStream cannot make streams and consumers durable, the server ends: {error}"));
+    threads.log.flush();
+    std::process::exit(JOURNAL_FAILED);
+}
+
+/// The next call that waits. What a request has left to do comes behind its answer, and is kept in
+/// `tasks` until then.
+fn next_call(calls: &Receiver<Call>, tasks: &mut Vec<Task>) -> Option<Call> {
+    loop {
+        match calls.try_recv() {
+            Ok(Call::Run(task)) => tasks.push(task),
+            next => return next.ok(),
+        }
+    }
 }
 
 fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<ReadOrder>) {
@@ -278,9 +300,11 @@ fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<R
 }
 
 fn run_jobs(queue: &Receiver<UpkeepOrder>, threads: &Threads) {
-    while let Ok(UpkeepOrder::Run(task)) = queue.recv() {
+    let mut next = queue.recv();
+    while let Ok(UpkeepOrder::Run(task)) = next {
         threads.upkeep.taken();
         supervise::guard(SupervisedPart::JsUpkeep, task);
+        next = spare_memory::receive(queue);
     }
 }
 

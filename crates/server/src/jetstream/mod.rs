@@ -14,6 +14,7 @@ mod capacity;
 mod disk;
 mod host;
 mod settings;
+mod spare_memory;
 
 use crate::logging::Logger;
 use crate::monitoring::Count;

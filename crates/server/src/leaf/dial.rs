@@ -1,9 +1,10 @@
 //! Dialling hubs: attempt after attempt, at one address after the other.
 
+use super::proxy::HttpProxy;
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
-use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
+use crate::shard::{LinkSecurity, LinkUpgrade, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::HubTls;
 use myelin_auth::KeyPair;
@@ -11,6 +12,7 @@ use myelin_conf::options::Options;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafSigner, LeafUrl};
 use myelin_mesh::leaf::session::{LeafDial, LeafSide};
+use myelin_wire::websocket::upgrade::Solicitation;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
@@ -24,6 +26,28 @@ use tokio::runtime::Handle;
 /// Means to reach a hub: the `means` of its configuration.
 pub(super) struct Means {
     pub(super) tls: Arc<HubTls>,
+    /// Whether compressed messages are offered to a hub over WebSocket.
+    pub(super) ws_compression: bool,
+    /// Whether such a hub is asked to do without masks.
+    pub(super) ws_no_masking: bool,
+    /// Proxy through which the hub is reached.
+    pub(super) proxy: Option<HttpProxy>,
+}
+
+impl Means {
+    /// The request for a WebSocket, where the hub's address is one.
+    fn solicitation(&self, url: &LeafUrl) -> Option<Solicitation> {
+        let web_socket = url.web_socket.as_ref()?;
+        let seeds = RandomState::new();
+        let key = u128::from(seeds.hash_one(0)) << 64 | u128::from(seeds.hash_one(1));
+        Some(Solicitation {
+            host: url.address(),
+            path: web_socket.path.clone(),
+            key: key.to_be_bytes(),
+            compresses: self.ws_compression,
+            no_masking: self.ws_no_masking,
+        })
+    }
 }
 
 /// Dials hubs on the control runtime.
@@ -112,6 +136,10 @@ impl Dialler {
         let shown = url.address();
         let by = if shown == address.to_string() { String::new() } else { format!(" ({address})") };
         self.log.debug(format_args!("Trying to connect as leafnode to remote server on {shown:?}{by}"));
+        let means = remote.config.means.downcast_ref::<Means>();
+        if let Some(proxy) = means.and_then(|means| means.proxy.as_ref()) {
+            return proxy.tunnel(&shown).await;
+        }
         let failed = |error: &io::Error| format!("dial tcp {address}: connect: {}", os_error::words(error));
         match tokio::time::timeout(remote.config.dial_timeout, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => Ok((stream, address)),
@@ -140,12 +168,16 @@ impl Dialler {
         match stream.into_std() {
             Ok(stream) => {
                 let means = remote.config.means.downcast_ref::<Means>();
-                let security = means.map(|means| {
+                let is_plain = url.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_secure);
+                let security = means.filter(|_| !is_plain).map(|means| {
                     LinkSecurity::Hub(Arc::clone(&means.tls), means.tls.borrowed.name_of(&url.host))
                 });
+                let patience = remote.config.first_info_timeout;
+                let upgrade = means.and_then(|means| means.solicitation(&url));
+                let upgrade = upgrade.map(|solicitation| LinkUpgrade::Dialled(solicitation, patience));
                 let dial = LeafDial { remote: Arc::clone(remote), url, signer };
                 let with = LinkWith::LeafNode(nodes, LeafSide::Dialled(dial));
-                let new = NewLink { stream, peer, with, security };
+                let new = NewLink { stream, peer, with, security, upgrade };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("leafnode socket: {}", os_error::words(&error))),

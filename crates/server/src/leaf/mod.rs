@@ -5,6 +5,7 @@
 
 mod dial;
 mod options;
+mod proxy;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
@@ -13,6 +14,7 @@ use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LeafOffer, LinkTls};
+use crate::websocket::Listening;
 use dial::Dialler;
 use myelin_broker::Broker;
 use myelin_conf::options::{LeafRemoteOptions, Options};
@@ -55,20 +57,25 @@ pub(crate) struct PreparedLeafNodes {
 /// Parts of the server that leaf nodes need.
 type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
 
-/// Starts what the options have of leaf nodes and hubs, and shows it.
+/// Starts what the options have of leaf nodes and hubs, and shows it to monitoring and the listener
+/// for WebSocket.
 ///
 /// # Errors
 /// When the port cannot be had, or an option makes no sense.
 pub(crate) fn start(
     options: &Options,
     parts: LeafParts<'_>,
-    monitor: &Monitor,
+    (monitor, web_socket): (&Monitor, &Option<Listening>),
 ) -> Result<Option<RunningLeafNodes>, String> {
     if !is_wanted(options) {
         return Ok(None);
     }
     let running = RunningLeafNodes::start(options, parts)?;
     monitor.set_leaf_nodes(Arc::clone(&running.nodes));
+    // Compat: over WebSocket leaf nodes are accepted only where they are over TCP.
+    if let Some(listening) = web_socket.as_ref().filter(|_| running.address.is_some()) {
+        listening.accept_leaf_nodes(&running.nodes);
+    }
     Ok(Some(running))
 }
 
@@ -167,7 +174,7 @@ async fn accept(
                 Ok(stream) => {
                     let with = LinkWith::LeafNode(Arc::clone(&nodes), LeafSide::Accepted);
                     let security = tls.get().map(LinkSecurity::LeafNode);
-                    let new = NewLink { stream, peer, with, security };
+                    let new = NewLink { stream, peer, with, security, upgrade: None };
                     listener::place(&mailboxes, Mail::Link(Box::new(new)));
                 }
                 Err(error) => log.error(format_args!("Leafnode Accept error: {}", os_error::words(&error))),

@@ -2,6 +2,7 @@
 
 use super::DialledRemote;
 use super::dial::Means;
+use super::proxy::HttpProxy;
 use crate::cluster::compression_of;
 use crate::cluster::own_urls;
 use crate::tls::{HubTls, LINK_TIMEOUT as TLS_TIMEOUT};
@@ -11,10 +12,11 @@ use myelin_auth::{
 };
 use myelin_broker::Broker;
 use myelin_conf::options::{
-    LeafCredentials, LeafNodeOptions, LeafRemoteOptions, LinkCompression, Options, TlsOptions,
+    LeafCredentials, LeafNodeOptions, LeafProxyOptions, LeafRemoteOptions, LinkCompression, Options,
+    TlsOptions,
 };
 use myelin_mesh::leaf::config::{LeafCompression, LeafConfig, LeafJetStream};
-use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl};
+use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl, LeafWebSocket};
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::PeerInfo;
 use std::collections::hash_map::RandomState;
@@ -37,8 +39,9 @@ pub(crate) fn is_wanted(options: &Options) -> bool {
 pub(crate) fn check(options: &Options) -> Result<(), String> {
     let leaf_nodes = &options.leaf_nodes;
     let lacks = |what: &str| Err(format!("{what}, which this version of Myelin does not have"));
-    if leaf_nodes.remotes.iter().any(|remote| remote.urls.iter().any(myelin_conf::Url::is_web_socket)) {
-        return lacks("a remote of \"leafnodes\" with ws:// or wss:// needs leaf nodes over WebSocket");
+    let is_https = |proxy: &LeafProxyOptions| proxy.url.as_ref().is_some_and(|url| url.scheme == "https");
+    if leaf_nodes.remotes.iter().filter_map(|remote| remote.proxy.as_ref()).any(is_https) {
+        return lacks("a proxy of \"leafnodes\" with https:// needs TLS to HTTP proxies");
     }
     let blocks =
         leaf_nodes.tls.iter().chain(leaf_nodes.remotes.iter().filter_map(|remote| remote.tls.as_ref()));
@@ -51,12 +54,6 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     let has_operators = !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty();
     if has_operators && !options.jetstream.default_domains.is_empty() {
         return lacks("\"default_js_domain\" beside operators needs domains for accounts of tokens");
-    }
-    let asks = options.authorization.callout.is_some() && own_auth(leaf_nodes).is_none();
-    if leaf_nodes.listener.port.is_some() && asks {
-        return lacks(
-            "\"leafnodes\" without users of its own beside \"auth_callout\" needs callouts for leaf nodes",
-        );
     }
     Ok(())
 }
@@ -151,11 +148,9 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
         connection_types: ConnectionTypes::default(),
         proxy_required,
     };
-    // Compat: who is known by a certificate needs no password. Nobody comes in without one then.
+    // Compat: who is known by a certificate needs the password, too, if there is one.
     let is_mapped = leaf_nodes.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
-    let secret = |secret: &myelin_conf::Secret| {
-        if is_mapped { StoredSecret::Plain(Secret::new("")) } else { StoredSecret::parse(secret.reveal()) }
-    };
+    let secret = |secret: &myelin_conf::Secret| StoredSecret::parse(secret.reveal());
     let users = if let Some(name) = &from.user {
         let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
         Users::new(vec![user(name, password, &from.account, from.proxy_required)])
@@ -179,7 +174,7 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
     };
     let mut config = AuthConfig::new(Method::Users(users));
     if is_mapped {
-        config.maps_certificates = vec![ConnectionType::Leafnode];
+        config.maps_certificates = vec![ConnectionType::Leafnode, ConnectionType::LeafnodeWs];
     }
     Some(config)
 }
@@ -197,6 +192,7 @@ pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<Dial
 }
 
 fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<LeafRemoteConfig, String> {
+    let dial_timeout = from.dial_timeout.unwrap_or(common.dial_timeout);
     Ok(LeafRemoteConfig {
         urls: from.targets().iter().map(leaf_url).collect(),
         no_randomize: from.no_randomize,
@@ -213,10 +209,15 @@ fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<L
         asks_isolation: from.request_isolation,
         compression: compression(from.compression()?),
         first_info_timeout: from.first_info_timeout,
-        dial_timeout: from.dial_timeout.unwrap_or(common.dial_timeout),
+        dial_timeout,
         ignores_told: from.ignore_discovered_servers,
         wants_tls: from.tls.is_some() || from.urls.iter().any(|url| url.reveal().starts_with("tls://")),
-        means: Arc::new(Means { tls: Arc::new(HubTls::of(from)?) }),
+        means: Arc::new(Means {
+            tls: Arc::new(HubTls::of(from)?),
+            ws_compression: from.ws_compression,
+            ws_no_masking: from.ws_no_masking,
+            proxy: from.proxy.as_ref().and_then(|proxy| HttpProxy::of(proxy, dial_timeout)),
+        }),
     })
 }
 
@@ -224,7 +225,11 @@ fn leaf_url(url: &myelin_conf::Url) -> LeafUrl {
     let login =
         url.login().map(|(user, password)| (user, password.map(|password| password.reveal().to_owned())));
     let port = url.port().and_then(|port| port.parse().ok()).unwrap_or(0);
-    LeafUrl { host: url.host().to_owned(), port, login }
+    let web_socket = url.is_web_socket().then(|| {
+        let path = url.rest.split(['?', '#']).next().unwrap_or_default().to_owned();
+        LeafWebSocket { is_secure: url.scheme == "wss", path }
+    });
+    LeafUrl { host: url.host().to_owned(), port, login, web_socket }
 }
 
 #[cfg(test)]
@@ -237,8 +242,8 @@ mod tests {
         let remote = |more: &str| format!("leafnodes {{ remotes: [{{ {more} }}] }}");
         let cases = [
             (remote("url: \"nats://h:1\", tls { ocsp_peer: true }"), "needs OCSP for leaf nodes"),
+            (remote("url: \"nats://h:1\", proxy { url: \"https://p:1\" }"), "needs TLS to HTTP proxies"),
             ("ocsp: true\n".to_owned() + &remote("url: \"nats://h:1\", tls {}"), "needs OCSP for leaf nodes"),
-            (remote("url: \"ws://h:1\""), "needs leaf nodes over WebSocket"),
         ];
         let options =
             |text: &str| myelin_conf::load_text(text.as_bytes(), &|_| None).expect("it can be read").options;

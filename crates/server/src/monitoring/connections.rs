@@ -177,6 +177,7 @@ pub(super) fn leaf_node(link: &LeafState) -> LeafSnapshot {
         bytes: [in_bytes, out_bytes],
         subscriptions: facts.subscriptions,
         compression: facts.compression,
+        is_web_socket: conn.is_web_socket_link(),
         proxy: facts.proxy,
     }
 }

@@ -1,4 +1,4 @@
-//! What is believed of an authority, and what a client that is checked comes to.
+//! Proofs of authorities: which are believed, and which clients they let in.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(crate) fn accounts(options: &Options) -> Result<Vec<AccountConfig>, MappingE
     Ok(accounts)
 }
 
-/// What is asked of JetStream, which goes to another domain where one is the default.
+/// Requests to JetStream, which go to another domain where one is the default.
 const OF_DOMAINS: [&str; 9] = [
     "$JS.API.INFO",
     "$JS.API.STREAM.>",

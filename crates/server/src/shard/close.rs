@@ -40,7 +40,7 @@ impl ConnTask {
                 }
             };
             let _ = tokio::time::timeout(patience(reason), linger).await;
-            if let Some(frames) = &self.link.frames {
+            if let Some(frames) = self.link.frames() {
                 frames.farewell(&answer.unwrap_or_else(|| close::farewell(reason)), &self.link);
             }
             if let Some(tls) = self.link.secure() {

@@ -1,5 +1,6 @@
 //! A connection as the other tasks of its shard reach it: a few flags and the waker of its task.
 
+use super::link_codec::LinkLayers;
 use super::secure::ConnTls;
 use super::websocket::Outgoing;
 use myelin_auth::{Identity, Reject};
@@ -35,14 +36,22 @@ pub(super) enum ConnNotice {
     Due,
 }
 
+/// Layers between a connection's bytes and its socket, beside TLS.
+pub(super) enum ConnLayers {
+    None,
+    /// Layers of a WebSocket.
+    Frames(Arc<Outgoing>),
+    /// Layers of a link, which may be both compressed and a WebSocket.
+    OfLink(Arc<LinkLayers>),
+}
+
 /// Handle by which the other tasks of a shard reach a connection.
 pub(super) struct ConnHandle {
     pub(super) conn: Arc<Conn>,
     pub(super) write: Arc<OwnedWriteHalf>,
     /// Where clients may speak TLS.
     pub(super) tls: Option<Arc<ConnTls>>,
-    /// Where it is a WebSocket.
-    pub(super) frames: Option<Arc<Outgoing>>,
+    layers: ConnLayers,
     waker: RefCell<Option<Waker>>,
     kicked: Cell<bool>,
     announce: Cell<bool>,
@@ -60,13 +69,13 @@ impl ConnHandle {
         conn: Arc<Conn>,
         write: Arc<OwnedWriteHalf>,
         tls: Option<Arc<ConnTls>>,
-        frames: Option<Arc<Outgoing>>,
+        layers: ConnLayers,
     ) -> Rc<Self> {
         Rc::new(Self {
             conn,
             write,
             tls,
-            frames,
+            layers,
             waker: RefCell::default(),
             kicked: Cell::default(),
             announce: Cell::default(),
@@ -136,7 +145,7 @@ impl ConnHandle {
 
     /// Whether only this shard can write it.
     pub(super) fn is_written_by_owner(&self) -> bool {
-        self.secure().is_some() || self.frames.as_ref().is_some_and(|frames| frames.belong_to_owner())
+        self.secure().is_some() || self.frames().is_some_and(|frames| frames.belong_to_owner())
     }
 
     /// Reads what the peer has sent, without encryption; nothing read is the end.
@@ -152,11 +161,25 @@ impl ConnHandle {
         }
     }
 
-    /// Writes what the peer takes now, encrypted if it has to be.
+    /// The WebSocket, once there is one.
+    pub(super) fn frames(&self) -> Option<&Arc<Outgoing>> {
+        match &self.layers {
+            ConnLayers::None => None,
+            ConnLayers::Frames(frames) => Some(frames),
+            ConnLayers::OfLink(layers) => layers.frames(),
+        }
+    }
+
+    /// Writes what the peer takes now of frames, compressed as a link may be, and encrypted if it
+    /// has to be.
     pub(super) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self.secure() {
+        let out = |bufs: &[IoSlice<'_>]| match self.secure() {
             Some(tls) => tls.try_write(&self.write, bufs),
             None => self.write.try_write_vectored(bufs),
+        };
+        match &self.layers {
+            ConnLayers::OfLink(layers) => layers.pack(bufs, out),
+            _ => out(bufs),
         }
     }
 

@@ -3,12 +3,14 @@
 //! A link is read like a connection of a client, but into a buffer of its own: there are few, and
 //! they are busy. Whoever has something for the other side stages it, as for a client.
 //!
-//! What TLS needs is in `link_tls`.
+//! What TLS needs is in `link_tls`, what WebSocket needs in `link_websocket`.
 
 use super::close::LINGER;
-use super::conn_handle::{ConnHandle, ConnNotice};
-use super::link_codec::{LinkPacker, LinkRead, PackedSocket};
+use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
+use super::link_codec::{LayeredSocket, LinkLayers, LinkRead};
 use super::link_security::LinkSecurity;
+use super::link_upgrade::LinkUpgrade;
+use super::login::check;
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
 use super::{Mail, Mailbox, ShardLocal};
@@ -21,6 +23,7 @@ use myelin_mesh::leaf::session::{LeafSession, LeafSide};
 use myelin_mesh::{Announcement, LinkSession, LinkSide, Mesh, Next, PeerSession};
 use myelin_wire::error::CloseReason;
 use myelin_wire::s2::S2Level;
+use myelin_wire::websocket::close::farewell;
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
@@ -37,6 +40,8 @@ pub(crate) struct NewLink {
     pub(crate) with: LinkWith,
     /// Where servers speak TLS.
     pub(crate) security: Option<LinkSecurity>,
+    /// Where it is a WebSocket, or is to become one.
+    pub(crate) upgrade: Option<LinkUpgrade>,
 }
 
 /// The other end of a link, and who has dialled.
@@ -66,13 +71,15 @@ enum LinkEvent {
 pub(super) struct LinkTask {
     pub(super) local: Rc<ShardLocal>,
     pub(super) handle: Rc<ConnHandle>,
-    session: Box<dyn PeerSession>,
+    pub(super) session: Box<dyn PeerSession>,
     pub(super) read: LinkRead,
     /// TLS that there is, or may have to be, as long as it has not begun.
     security: Option<LinkSecurity>,
-    packer: Arc<LinkPacker>,
+    /// WebSocket that there has to be, as long as it has not begun.
+    pub(super) upgrade: Option<LinkUpgrade>,
+    pub(super) layers: Arc<LinkLayers>,
     /// Bytes that have come and are not dealt with.
-    held: BytesMut,
+    pub(super) held: BytesMut,
     /// Bytes that the operation at its front takes at least.
     need: usize,
     is_known: bool,
@@ -85,7 +92,7 @@ pub(super) fn open(
     local: &Rc<ShardLocal>,
     stream: tokio::net::TcpStream,
     (peer, with): (SocketAddr, LinkWith),
-    security: Option<LinkSecurity>,
+    (security, upgrade): (Option<LinkSecurity>, Option<LinkUpgrade>),
 ) -> impl Future<Output = ()> + use<> {
     if let Err(error) = stream.set_nodelay(true) {
         local.broker.log().write(Level::Debug, format_args!("{peer} - cannot set TCP_NODELAY: {error}"));
@@ -93,20 +100,22 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let tls = security.as_ref().map(|_| ConnTls::new());
+    let is_web_socket = upgrade.is_some();
+    let may_encrypt = security.is_some() || upgrade.as_ref().is_some_and(LinkUpgrade::is_secure);
+    let tls = may_encrypt.then(ConnTls::new);
     let inner: Box<dyn Transport> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
-    let packer = Arc::<LinkPacker>::default();
-    let socket = PackedSocket { inner, packer: Arc::downgrade(&packer) };
+    let layers = Arc::<LinkLayers>::default();
+    let socket = LayeredSocket { inner, layers: Arc::downgrade(&layers) };
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let socket = Box::new(socket);
     let conn = match &with {
         LinkWith::Route(..) => local.broker.connect_link(endpoint, socket),
-        LinkWith::LeafNode(..) => local.broker.connect_leaf(endpoint, socket),
+        LinkWith::LeafNode(..) => local.broker.connect_leaf(endpoint, socket, is_web_socket),
     };
-    let handle = ConnHandle::new(Arc::clone(&conn), write, tls, None);
+    let handle = ConnHandle::new(Arc::clone(&conn), write, tls, ConnLayers::OfLink(Arc::clone(&layers)));
     let now = Instant::now();
     let session: Box<dyn PeerSession> = match with {
         LinkWith::Route(mesh, side) => Box::new(LinkSession::open(&mesh, &local.broker, &conn, side, now)),
@@ -123,7 +132,8 @@ pub(super) fn open(
         handle,
         session,
         security,
-        packer,
+        upgrade,
+        layers,
         held: BytesMut::new(),
         need: 1,
         is_known: false,
@@ -161,6 +171,9 @@ impl LinkTask {
         if is_first {
             self.begin_tls().await?;
         }
+        if let Some(upgrade) = self.upgrade.take() {
+            self.begin_web_socket(upgrade).await?;
+        }
         self.session.greet(&mut self.local.shard.borrow_mut(), Instant::now());
         self.local.flush_soon();
         self.check_alarm();
@@ -197,7 +210,7 @@ impl LinkTask {
                 LinkEvent::Read(n) => self.take(n).await,
                 LinkEvent::Notice(notice) => self.notice(notice),
                 LinkEvent::End => Err(CloseReason::ClientClosed),
-                LinkEvent::Failed => Err(CloseReason::ReadError),
+                LinkEvent::Failed => Err(self.failed()),
             };
             if let Err(reason) = outcome {
                 return reason;
@@ -230,10 +243,7 @@ impl LinkTask {
             };
             self.local.flush_soon();
             self.held.advance(ingested.bytes);
-            if let Some(announcing) = self.session.take_announcing() {
-                self.is_known = true;
-                self.announce(announcing);
-            }
+            self.tell_interest();
             self.check_alarm();
             if self.session.take_wish_for_tls() {
                 self.begin_tls().await?;
@@ -242,7 +252,7 @@ impl LinkTask {
                 self.begin_compression(level).await?;
             }
             if let Some(level) = self.session.take_level() {
-                self.packer.set_level(level);
+                self.layers.set_level(level);
             }
             match ingested.next {
                 Next::More(need) => self.need = need,
@@ -272,19 +282,20 @@ impl LinkTask {
 
     /// Has credentials checked away from the shard.
     async fn check(&mut self, login: LeafLogin) -> Result<(), CloseReason> {
-        let checking = supervise::blocking_on(&self.local.control, SupervisedPart::Login, || login.run());
+        let (publish, permits) = (self.local.mailbox.publisher(), &self.local.permits);
+        let permits = Arc::clone(if login.may_wait() { &permits.lookups } else { &permits.logins });
+        let checking = check(move || login.run(), publish, Arc::clone(&self.handle.conn), permits);
+        let mut checking = supervise::spawn_on(&self.local.control, SupervisedPart::Login, checking);
         let outcome = tokio::select! {
-            outcome = checking => outcome.ok().flatten(),
+            outcome = &mut checking => outcome.ok().flatten().flatten(),
             () = self.handle.kicked() => {
+                checking.abort();
                 return Err(self.handle.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
             }
         };
         let outcome = outcome.ok_or(CloseReason::InternalError)?;
         let checked = self.session.checked(&mut self.local.shard.borrow_mut(), outcome, Instant::now());
-        if let Some(announcing) = self.session.take_announcing() {
-            self.is_known = true;
-            self.announce(announcing);
-        }
+        self.tell_interest();
         self.local.flush_soon();
         self.check_alarm();
         checked
@@ -293,7 +304,11 @@ impl LinkTask {
     /// Compresses from here on, in both directions; what was said before goes out as it is.
     async fn begin_compression(&mut self, level: S2Level) -> Result<(), CloseReason> {
         self.flush_all().await?;
-        self.packer.begin(level);
+        if self.read.is_framed() && !self.held.is_empty() {
+            // Out of a frame that should have been compressed.
+            return Err(CloseReason::ProtocolViolation);
+        }
+        self.layers.begin_compression(level);
         self.read.unpack(&self.held.split());
         self.session.has_switched();
         let conn = Arc::clone(&self.handle.conn);
@@ -303,7 +318,7 @@ impl LinkTask {
     }
 
     /// Waits until everything that was said is written.
-    async fn flush_all(&self) -> Result<(), CloseReason> {
+    pub(super) async fn flush_all(&self) -> Result<(), CloseReason> {
         let conn = Arc::clone(&self.handle.conn);
         self.local.shard.borrow_mut().flush_link(&conn);
         self.local.flush();
@@ -313,6 +328,15 @@ impl LinkTask {
             }
         };
         tokio::time::timeout(LINGER, written).await.map_err(|_| CloseReason::SlowConsumerWriteDeadline)
+    }
+
+    /// Tells the other side what is wanted here, once the handshake is over.
+    fn tell_interest(&mut self) {
+        if let Some(announcing) = self.session.take_announcing() {
+            self.is_known = true;
+            self.read.trust();
+            self.announce(announcing);
+        }
     }
 
     /// Tells the other side what is wanted here: where that is much, away from the shard.
@@ -336,7 +360,7 @@ impl LinkTask {
             ConnNotice::Refresh => {
                 let reloaded = self.session.reload(&mut self.local.shard.borrow_mut());
                 if let Some(level) = self.session.take_level() {
-                    self.packer.set_level(level);
+                    self.layers.set_level(level);
                 }
                 self.local.flush_soon();
                 reloaded
@@ -382,6 +406,10 @@ impl LinkTask {
                 }
             };
             let _ = tokio::time::timeout(LINGER, linger).await;
+        }
+        if let Some(frames) = self.handle.frames() {
+            let answer = self.read.farewell();
+            frames.farewell(&answer.unwrap_or_else(|| farewell(reason)), &self.handle);
         }
         if let Some(tls) = self.handle.secure() {
             tls.farewell(&self.handle.write);

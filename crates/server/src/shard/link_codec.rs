@@ -1,18 +1,22 @@
-//! Layers between a link and its socket: TLS, and S2 where both servers want it.
+//! Layers between a link and its socket: TLS, S2 where both servers want it, and the frames of a
+//! WebSocket around what is said.
 //!
-//! Compression goes under the outbox, as TLS does, and around TLS where there is both. Whoever
-//! holds the outbox's claim compresses what is written at once into a stream of its own, at most a
-//! block; until all of it is in the socket, what it was made of stays at the front of the outbox.
+//! Compat: frames are compressed by S2, not what is in them. Compression goes under the outbox, as
+//! TLS does, and around TLS where there is both. Whoever holds the outbox's claim compresses what
+//! is written at once into a stream of its own, at most a block; until all of it is in the socket,
+//! what it was made of stays at the front of the outbox.
 
 use super::conn_handle::ConnHandle;
+use super::websocket::{Incoming, Outgoing, ReadLimit};
 use myelin_broker::{Conn, Transport};
 use myelin_wire::s2::{S2Level, S2Reader, S2Writer, WRITTEN_BLOCK};
+use myelin_wire::websocket::{FrameFault, FrameReader, FrameWriter, InflateLimits};
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
@@ -20,10 +24,69 @@ use tokio::net::tcp::OwnedReadHalf;
 /// Compressed bytes that are read at once.
 const PACKED_READ: usize = 128 * 1024;
 
+/// Room for frames that are read at once, and for what their content becomes.
+const FRAMED_READ: usize = 128 * 1024;
+
+/// Content of a message from a server that has not said who it is, and its compressed size.
+const STRANGERS_MESSAGE: InflateLimits = InflateLimits { content: 256 * 1024, gathered: Some(64 * 1024) };
+
+/// Content of a message from a known server, which compresses all that waits at once.
+const KNOWN_MESSAGE: InflateLimits = InflateLimits { content: u64::MAX, gathered: None };
+
+/// Layers that a link gets in its course.
+#[derive(Default)]
+pub(super) struct LinkLayers {
+    packer: LinkPacker,
+    frames: OnceLock<Arc<Outgoing>>,
+}
+
+impl LinkLayers {
+    /// The WebSocket, once there is one.
+    pub(super) fn frames(&self) -> Option<&Arc<Outgoing>> {
+        self.frames.get()
+    }
+
+    /// Puts frames around everything that is written from here on. To be called on the owner
+    /// shard's thread.
+    pub(super) fn begin_frames(&self, writer: FrameWriter, is_secure: bool) {
+        let _ = self.frames.set(Outgoing::new(writer, is_secure));
+    }
+
+    /// Compresses everything that is written from here on. Nothing may be on its way.
+    pub(super) fn begin_compression(&self, level: S2Level) {
+        self.packer.begin(level);
+    }
+
+    /// Changes the level of what is compressed from here on.
+    pub(super) fn set_level(&self, level: S2Level) {
+        self.packer.set_level(level);
+    }
+
+    /// Writes frames, or what has none, compressed if it has to be.
+    pub(super) fn pack(
+        &self,
+        bufs: &[IoSlice<'_>],
+        out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.packer.try_write(bufs, out)
+    }
+
+    fn try_write(
+        &self,
+        bufs: &[IoSlice<'_>],
+        mut out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match self.frames.get() {
+            None => self.pack(bufs, out),
+            Some(frames) => frames.try_write(bufs, |bufs| self.pack(bufs, &mut out)),
+        }
+    }
+}
+
 /// The writing side of a link's compression. Its lock is never contended: whoever holds the claim
 /// of the outbox writes.
 #[derive(Default)]
-pub(super) struct LinkPacker {
+struct LinkPacker {
     /// Perf: links that are not compressed take no lock.
     is_on: AtomicBool,
     packing: Mutex<Option<Packing>>,
@@ -44,14 +107,14 @@ impl LinkPacker {
     }
 
     /// Everything that is written from here on is compressed. Nothing may be on its way.
-    pub(super) fn begin(&self, level: S2Level) {
+    fn begin(&self, level: S2Level) {
         let writer = S2Writer::new(level);
         *self.state() = Some(Packing { writer, packed: Vec::new(), sent: 0, ahead: 0 });
         self.is_on.store(true, Release);
     }
 
     /// Changes the level of what is compressed from here on.
-    pub(super) fn set_level(&self, level: S2Level) {
+    fn set_level(&self, level: S2Level) {
         if let Some(packing) = &mut *self.state() {
             packing.writer.set_level(level);
         }
@@ -115,16 +178,16 @@ impl Packing {
     }
 }
 
-/// A link's socket, with or without TLS, and compression once it is agreed on.
-pub(super) struct PackedSocket {
+/// A link's socket, with or without TLS, and layers as they come.
+pub(super) struct LayeredSocket {
     pub(super) inner: Box<dyn Transport>,
-    pub(super) packer: Weak<LinkPacker>,
+    pub(super) layers: Weak<LinkLayers>,
 }
 
-impl Transport for PackedSocket {
+impl Transport for LayeredSocket {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let packer = self.packer.upgrade().ok_or(ErrorKind::BrokenPipe)?;
-        packer.try_write(bufs, |bufs| self.inner.try_write(bufs))
+        let layers = self.layers.upgrade().ok_or(ErrorKind::BrokenPipe)?;
+        layers.try_write(bufs, |bufs| self.inner.try_write(bufs))
     }
 
     fn wait_writable(&self, conn: &Arc<Conn>) {
@@ -140,10 +203,26 @@ impl Transport for PackedSocket {
     }
 }
 
-/// The reading side of a link: what the other side has said, decrypted and decompressed.
+/// The reading side of a link: what the other side has said, decrypted, decompressed and without
+/// frames.
 pub(super) struct LinkRead {
+    packed: PackedRead,
+    framing: Option<Box<Framing>>,
+}
+
+/// Frames as they come in, and room for them.
+struct Framing {
+    incoming: Box<Incoming>,
+    buf: Vec<u8>,
+    allowed: InflateLimits,
+}
+
+/// The reading side of a link below its frames.
+struct PackedRead {
     read: OwnedReadHalf,
     handle: Rc<ConnHandle>,
+    /// Bytes of the other side that came behind the end of an exchange of another kind.
+    ahead: Vec<u8>,
     unpacking: Option<Box<Unpacking>>,
 }
 
@@ -159,17 +238,46 @@ struct Unpacking {
 
 impl LinkRead {
     pub(super) fn new(read: OwnedReadHalf, handle: &Rc<ConnHandle>) -> Self {
-        Self { read, handle: Rc::clone(handle), unpacking: None }
+        let handle = Rc::clone(handle);
+        Self { packed: PackedRead { read, handle, ahead: Vec::new(), unpacking: None }, framing: None }
+    }
+
+    /// Everything from here on is in frames, beginning with `ahead`, which was read already.
+    pub(super) fn begin_frames(&mut self, reader: FrameReader, ahead: Vec<u8>) {
+        self.packed.ahead = ahead;
+        let incoming = Incoming::new(reader);
+        let buf = vec![0; FRAMED_READ];
+        self.framing = Some(Box::new(Framing { incoming, buf, allowed: STRANGERS_MESSAGE }));
+    }
+
+    /// Whether what is said is in frames.
+    pub(super) fn is_framed(&self) -> bool {
+        self.framing.is_some()
+    }
+
+    /// Lets messages be as long as they are: it is known who sends them.
+    pub(super) fn trust(&mut self) {
+        self.framing.iter_mut().for_each(|framing| framing.allowed = KNOWN_MESSAGE);
+    }
+
+    /// Fault of the other side's frames, if there was one.
+    pub(super) fn fault(&self) -> Option<FrameFault> {
+        self.framing.as_ref().and_then(|framing| framing.incoming.fault())
+    }
+
+    /// Payload of the close frame that answers the other side's, or its fault.
+    pub(super) fn farewell(&self) -> Option<Vec<u8>> {
+        self.framing.as_ref().and_then(|framing| framing.incoming.farewell())
     }
 
     /// Looks at what comes next and leaves it unread.
     pub(super) async fn peek(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.read.peek(into).await
+        self.packed.read.peek(into).await
     }
 
     /// Everything from here on is compressed, beginning with `ahead`, which was read already.
     pub(super) fn unpack(&mut self, ahead: &[u8]) {
-        self.unpacking = Some(Box::new(Unpacking {
+        self.packed.unpacking = Some(Box::new(Unpacking {
             reader: S2Reader::new(WRITTEN_BLOCK),
             packed: ahead.to_vec(),
             used: 0,
@@ -181,7 +289,27 @@ impl LinkRead {
 
 impl AsyncRead for LinkRead {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { read, handle, unpacking } = self.get_mut();
+        let Self { packed, framing } = self.get_mut();
+        let Some(framing) = framing else { return packed.poll_read(cx, into) };
+        let Framing { incoming, buf, allowed } = &mut **framing;
+        let limit = ReadLimit { most: into.remaining().min(buf.len() / 2), allowed: *allowed };
+        let handle = Rc::clone(&packed.handle);
+        let n =
+            ready!(incoming.poll_read(cx, &mut |cx, into| packed.poll_read(cx, into), &handle, buf, limit))?;
+        into.put_slice(&buf[..n]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl PackedRead {
+    fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { read, handle, ahead, unpacking } = self;
+        if !ahead.is_empty() && unpacking.is_none() {
+            let count = ahead.len().min(into.remaining());
+            into.put_slice(&ahead[..count]);
+            ahead.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
         let Some(unpacking) = unpacking else { return handle.poll_read(cx, read, into) };
         loop {
             if unpacking.give(into)? {

@@ -25,6 +25,9 @@ mod link;
 mod link_codec;
 mod link_security;
 mod link_tls;
+mod link_upgrade;
+mod link_websocket;
+mod login;
 mod preamble;
 mod proxy_protocol;
 mod reader;
@@ -58,6 +61,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 pub(crate) use handshake::{HANDSHAKE, handshake};
 pub(crate) use link::{LinkWith, NewLink};
 pub(crate) use link_security::LinkSecurity;
+pub(crate) use link_upgrade::{AcceptedLeaf, LinkUpgrade};
 pub(crate) use secure::Socket;
 
 /// Mail to a shard from other threads.
@@ -140,6 +144,12 @@ impl Mailbox {
     /// One less waits.
     fn taken(&self) {
         self.waiting.fetch_sub(1, Relaxed);
+    }
+
+    /// Publishes questions to callout services on this shard.
+    fn publisher(&self) -> impl FnOnce(Arc<Account>, MessageBuf) + Send + use<> {
+        let mailbox = self.clone();
+        move |account, msgs| mailbox.post(Mail::AskCallout(account, msgs))
     }
 
     /// Counts a connection that is on its way.
@@ -471,9 +481,9 @@ impl ShardLocal {
     }
 
     fn accept_link(self: &Rc<Self>, new: NewLink) {
-        let NewLink { stream, peer, with, security } = new;
+        let NewLink { stream, peer, with, security, upgrade } = new;
         match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => self.begin(|| link::open(self, stream, (peer, with), security)),
+            Ok(stream) => self.begin(|| link::open(self, stream, (peer, with), (security, upgrade))),
             Err(error) => self.cannot_use(peer, &error),
         }
     }

@@ -135,7 +135,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    /// What comes of a header and `rest` behind it for somebody who may send so much.
+    /// Reads a header with a budget of `left` bytes; answers the bytes that are left of it.
     fn told(header: &[u8], left: usize) -> Result<usize, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {

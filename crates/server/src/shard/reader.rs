@@ -4,21 +4,21 @@
 //! is left of an incomplete operation is kept by the connection and put in front of the next read;
 //! an operation too large for that gets a buffer of its own size, which its receivers then share.
 
-use super::conn_handle::{ConnHandle, ConnNotice};
+use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
+use super::login::check;
 use super::preamble::{Preamble, to_tell};
 use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
-use super::websocket::{Framed, Incoming, Outgoing, ReadLimit};
-use super::{Mail, Mailbox, ShardLocal};
+use super::websocket::{FrameSource, Framed, Incoming, Outgoing, ReadLimit};
+use super::{Mail, ShardLocal};
 use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::details;
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_auth::{Identity, Reject};
 use myelin_broker::{
-    AuthTask, Checked, Conn, Endpoint, Greeting, Level, PendingCallout, Refreshed, Session, SessionStatus,
-    StopReason, Transport, WebSocketOrigin,
+    AuthTask, Endpoint, Greeting, Level, Refreshed, Session, SessionStatus, StopReason, Transport,
+    WebSocketOrigin,
 };
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::{FrameReader, FrameWriter, InflateLimits};
@@ -34,7 +34,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Room in front of a read for what was left of the last one.
 const HEADROOM: usize = 64 * 1024;
@@ -132,7 +131,7 @@ pub(super) fn open(
         None => Box::new(plain),
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
-    let link = ConnHandle::new(conn, write, tls, None);
+    let link = ConnHandle::new(conn, write, tls, ConnLayers::None);
     let budget = StrangerBudget::new(local.shard.borrow().settings().max_control_line);
     begin(local, link, (read, budget), None, preamble.first_greeting(), preamble.steps())
 }
@@ -168,7 +167,7 @@ pub(super) fn open_upgraded(
     let sink = Framed { inner, frames: Arc::downgrade(&frames) };
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let conn = local.broker.connect_by(Some(Box::new(websocket_origin)), endpoint, Box::new(sink));
-    let link = ConnHandle::new(conn, write, tls, Some(frames));
+    let link = ConnHandle::new(conn, write, tls, ConnLayers::Frames(frames));
     let receiver = FrameReader::new(upgrade.is_masked, upgrade.extensions.compresses);
     begin(local, link, (read, budget), Some(Incoming::new(receiver)), Some(greeting), None)
 }
@@ -357,7 +356,9 @@ impl ConnTask {
             allowed_to_strangers(self.budget)
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
-        frames.poll_read(cx, &mut self.read, &self.link, buf, ReadLimit { most, allowed })
+        let (read, link) = (&mut self.read, &self.link);
+        let source: &mut FrameSource<'_> = &mut |cx, into| link.poll_read(cx, read, into);
+        frames.poll_read(cx, source, link, buf, ReadLimit { most, allowed })
     }
 
     /// Nothing more can be read.
@@ -514,8 +515,9 @@ impl ConnTask {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
         let permits = &self.local.permits;
         let permits = Arc::clone(if task.may_wait() { &permits.lookups } else { &permits.logins });
+        let publish = self.local.mailbox.publisher();
         supervise::spawn_guarding_on(&self.local.control, async move {
-            let checking = pin!(check(task, &mailbox, &conn, permits));
+            let checking = pin!(check(move || task.run(), publish, Arc::clone(&conn), permits));
             match supervise::guarded(SupervisedPart::Login, checking).await.flatten() {
                 Some(outcome) => mailbox.post(Mail::Authenticated(conn.cid(), outcome)),
                 None => conn.close(CloseReason::InternalError),
@@ -610,52 +612,6 @@ fn allowed_to_strangers(budget: StrangerBudget) -> InflateLimits {
     InflateLimits { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
 }
 
-/// Checks credentials once there is a place for that. `None`: the client has left meanwhile, or the
-/// check has panicked.
-async fn check(
-    task: Box<AuthTask>,
-    mailbox: &Mailbox,
-    conn: &Conn,
-    permits: Arc<Semaphore>,
-) -> Option<Result<Identity, Reject>> {
-    let place = Arc::clone(&permits).acquire_owned().await.ok()?;
-    if conn.close_requested().is_some() {
-        return None;
-    }
-    match supervise::blocking(SupervisedPart::Login, || task.run()).await? {
-        Checked::Final(outcome) => Some(outcome),
-        Checked::AskCallout(asking) => ask(asking, mailbox, place, permits).await,
-    }
-}
-
-/// Has a callout service decide. The question is signed and sealed in the `place` of the login;
-/// while the service thinks nothing is held but the question, and a place is taken again for the
-/// answer.
-async fn ask(
-    mut asking: Box<PendingCallout>,
-    mailbox: &Mailbox,
-    place: OwnedSemaphorePermit,
-    permits: Arc<Semaphore>,
-) -> Option<Result<Identity, Reject>> {
-    let (sender, answer) = oneshot::channel();
-    let heard = move |bytes| {
-        // Who asked may have lost patience.
-        let _ = sender.send(bytes);
-    };
-    let publish = move || (asking.publish(Instant::now(), heard), asking);
-    let (published, mut asking) = supervise::blocking(SupervisedPart::Login, publish).await?;
-    drop(place);
-    match published {
-        Ok((account, msgs)) => mailbox.post(Mail::AskCallout(account, msgs)),
-        Err(reject) => return Some(Err(reject)),
-    }
-    let answer = tokio::time::timeout(asking.timeout(), answer).await.ok().and_then(Result::ok);
-    asking.forget();
-    let _place = permits.acquire_owned().await.ok()?;
-    let verify = move || asking.verify(answer, Instant::now());
-    supervise::blocking(SupervisedPart::Login, verify).await
-}
-
 /// How a reader goes on after a batch.
 pub(super) enum AfterBatch {
     Continue,
@@ -690,7 +646,7 @@ mod tests {
         assert_eq!(allowed(0).content, 0);
     }
 
-    /// What an idle connection costs is mostly this future; it must not grow unnoticed.
+    /// Memory of an idle connection is mostly this future, which must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
         fn size_of_future<F: Future>(_: fn(ConnTask, SessionStatus, Option<Box<Preamble>>) -> F) -> usize {

@@ -19,7 +19,6 @@ use std::task::{Context, Poll, ready};
 use std::thread::ThreadId;
 use std::time::Duration;
 use tokio::io::ReadBuf;
-use tokio::net::tcp::OwnedReadHalf;
 
 /// Time between attempts to answer a ping.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -52,7 +51,7 @@ impl Outgoing {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_write(
+    pub(super) fn try_write(
         &self,
         bufs: &[IoSlice<'_>],
         mut out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
@@ -105,6 +104,9 @@ pub(super) struct ReadLimit {
     pub(super) allowed: InflateLimits,
 }
 
+/// Source of frames: reads what has come, as far as there is room for it.
+pub(super) type FrameSource<'s> = dyn FnMut(&mut Context<'_>, &mut ReadBuf<'_>) -> Poll<io::Result<()>> + 's;
+
 /// The reading half.
 pub(super) struct Incoming {
     receiver: FrameReader,
@@ -121,7 +123,7 @@ impl Incoming {
     pub(super) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        read: &mut OwnedReadHalf,
+        source: &mut FrameSource<'_>,
         link: &Rc<ConnHandle>,
         buf: &mut [u8],
         limit: ReadLimit,
@@ -133,7 +135,7 @@ impl Incoming {
                     return Poll::Ready(Err(io::Error::other(fault.to_string())));
                 }
                 None if self.receiver.has_rest() => self.resume(buf, limit),
-                None => match ready!(self.poll_frames(cx, read, link, buf, limit))? {
+                None => match ready!(self.poll_frames(cx, source, buf, limit))? {
                     0 => return Poll::Ready(Ok(0)),
                     len => self.decode(buf, len, limit),
                 },
@@ -153,15 +155,14 @@ impl Incoming {
     fn poll_frames(
         &self,
         cx: &mut Context<'_>,
-        read: &mut OwnedReadHalf,
-        link: &ConnHandle,
+        source: &mut FrameSource<'_>,
         buf: &mut [u8],
         limit: ReadLimit,
     ) -> Poll<io::Result<usize>> {
         let from = self.place(buf);
         let room = limit.most.min(buf.len() - from);
         let mut into = ReadBuf::new(&mut buf[from..from + room]);
-        ready!(link.poll_read(cx, read, &mut into))?;
+        ready!(source(cx, &mut into))?;
         Poll::Ready(Ok(into.filled().len()))
     }
 
@@ -177,7 +178,7 @@ impl Incoming {
 
     /// Sends answers to pings; where the socket is full, somebody waits for it.
     fn answer(&mut self, link: &Rc<ConnHandle>) {
-        let (Some(answers), Some(frames)) = (self.receiver.take_answers(), &link.frames) else { return };
+        let (Some(answers), Some(frames)) = (self.receiver.take_answers(), link.frames()) else { return };
         if self.is_answering.get() {
             // It reads nothing, and wants more answers: they may be left out.
             return;
@@ -224,7 +225,7 @@ async fn write_urgent(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
             ready = link.write.writable() => if ready.is_err() { break },
             () = link.over() => break,
         }
-        let Some(frames) = &link.frames else { break };
+        let Some(frames) = link.frames() else { break };
         let sent = frames.sender().flush(&mut |bufs| link.try_write(bufs));
         if !has_urgent(&sent) {
             break;

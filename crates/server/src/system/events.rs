@@ -63,6 +63,7 @@ struct EventClient {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
     kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     client_type: &'static str,
 }
 
@@ -172,9 +173,11 @@ impl From<&ClosedConn> for ClosedClient {
     }
 }
 
+/// Kind of a client's transport; empty for a leaf node, which is no client.
 fn client_type(via: myelin_auth::ConnectionType) -> &'static str {
     match via {
         myelin_auth::ConnectionType::Websocket => "websocket",
+        myelin_auth::ConnectionType::Leafnode | myelin_auth::ConnectionType::LeafnodeWs => "",
         _ => "nats",
     }
 }
@@ -210,7 +213,7 @@ fn client(
         issuer_key: details.issuer_key.clone().unwrap_or_default(),
         name_tag: tag.to_owned(),
         tags: user.map(|user| user.tags().to_vec()).unwrap_or_default(),
-        kind: "Client",
+        kind: if client_type.is_empty() { "Leafnode" } else { "Client" },
         client_type,
         ..EventClient::default()
     }
@@ -228,6 +231,13 @@ impl ClientEvents for System {
         let subject = format!("$SYS.ACCOUNT.{}.DISCONNECT", account_of(&record.details));
         if self.is_heard(&subject) {
             self.note(Job::Disconnected(subject, Box::new(record.into())));
+        }
+    }
+
+    fn leaf_node_gone(&self, conn: &Arc<Conn>, reason: CloseReason) {
+        let subject = conn.with_details(|details| format!("$SYS.ACCOUNT.{}.DISCONNECT", account_of(details)));
+        if self.is_heard(&subject) {
+            self.note(Job::Disconnected(subject, Box::new(ClosedClient::of(conn, reason))));
         }
     }
 

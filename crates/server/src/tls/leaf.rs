@@ -69,7 +69,9 @@ impl HubTls {
             // Of a proof nothing is asked: `leaf/options.rs` refuses OCSP here.
             config: Arc::new(link_config(tls, &Staple::new(&CertifiedKeys::open(&tls.identity)?))?),
             timeout: tls.timeout.unwrap_or(LINK_TIMEOUT),
-            is_first: tls.handshake_first != HandshakeFirst::No,
+            // Below a WebSocket TLS comes before everything else.
+            is_first: tls.handshake_first != HandshakeFirst::No
+                || remote.urls.iter().any(myelin_conf::Url::is_web_socket),
             pinned: tls.pinned_certs.clone(),
             borrowed: Borrowed::of(&remote.urls),
         })

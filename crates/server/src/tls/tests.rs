@@ -172,7 +172,7 @@ fn the_certificate_that_bears_the_name_is_shown() {
     assert!(handshake(offered(&options), lab.client(None), "c.example").is_err());
 }
 
-/// What is inside of a key in PKCS#8, in the form that it had before.
+/// PEM of a key in the form that was usual before PKCS#8, whose inner part it is.
 fn older_form(key: &rcgen::KeyPair, label: &str) -> String {
     let whole = key.serialize_der();
     let mut parts = DerReader::new(&whole).within(tag::SEQUENCE).unwrap();

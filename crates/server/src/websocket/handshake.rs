@@ -6,9 +6,7 @@ use crate::budget::StrangerBudget;
 use crate::shard::{self, HANDSHAKE};
 use crate::tls::details;
 use jiff::Timestamp;
-use myelin_wire::websocket::upgrade::{
-    LONGEST_REQUEST, Upgrade, UpgradeRefusal, UpgradeTarget, end_of_head, negotiate,
-};
+use myelin_wire::websocket::upgrade::{LONGEST_REQUEST, Upgrade, UpgradeRefusal, end_of_head, negotiate};
 use rustls::ServerConnection;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,8 +19,6 @@ pub(super) enum UpgradeFailure {
     Refused(UpgradeRefusal),
     /// No TLS, in words for the log.
     Tls(String),
-    /// A leaf node, of which there are none here. Compat: it is upgraded before it finds out.
-    LeafNode,
     /// The client has left, or said nothing.
     Gone,
 }
@@ -75,10 +71,6 @@ pub(super) async fn shake(
             return Err(failure);
         }
     };
-    if upgrade.target == UpgradeTarget::LeafNode {
-        channel.close().await;
-        return Err(UpgradeFailure::LeafNode);
-    }
     let Channel { stream, security, budget } = channel;
     let stream = stream.into_std().map_err(|_| UpgradeFailure::Gone)?;
     Ok(Upgraded {

@@ -12,18 +12,20 @@ use crate::budget::StrangerBudget;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
 use crate::os_error;
-use crate::shard::{Mail, Mailbox, Permits};
+use crate::shard::{AcceptedLeaf, LinkUpgrade, LinkWith, Mail, Mailbox, NewLink, Permits};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{Offer, Peers, Staple, TlsTerms, TrustedCerts, offer};
 use handshake::{UpgradeFailure, shake};
 use myelin_auth::ConnectionType;
 use myelin_broker::ListenerInfo;
 use myelin_conf::options::{Options, TlsOptions, WebSocketOptions};
-use myelin_wire::websocket::upgrade::{CookieNames, Origin, Upgrade, UpgradeRules};
+use myelin_mesh::leaf::LeafNodes;
+use myelin_mesh::leaf::session::LeafSide;
+use myelin_wire::websocket::upgrade::{CookieNames, Origin, Upgrade, UpgradeRules, UpgradeTarget};
 use rustls::ServerConnection;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -85,6 +87,8 @@ struct Site {
     max_control_line: usize,
     /// Places for what takes computing, shared with the clients' handshakes.
     permits: Permits,
+    /// Leaf nodes, once they are accepted.
+    leaf_nodes: OnceLock<Arc<LeafNodes>>,
     log: Arc<Logger>,
 }
 
@@ -134,11 +138,17 @@ impl Listening {
             timeout: websocket.handshake_timeout.unwrap_or(PATIENCE),
             max_control_line: options.limits.max_control_line as usize,
             permits: permits.clone(),
+            leaf_nodes: OnceLock::new(),
             log: Arc::clone(log),
         });
         let acceptor = Acceptor::new(listener, Arc::clone(log));
         let accepting = supervise::spawn_guarding(accept(acceptor, shards, Arc::clone(&site)));
         Ok(Some(Self { site, address, accepting }))
+    }
+
+    /// Accepts leaf nodes, too, from now on.
+    pub(crate) fn accept_leaf_nodes(&self, nodes: &Arc<LeafNodes>) {
+        let _ = self.site.leaf_nodes.set(Arc::clone(nodes));
     }
 
     /// Whether it speaks TLS.
@@ -239,6 +249,9 @@ async fn accept_all(
 
 async fn serve(stream: tokio::net::TcpStream, peer: SocketAddr, site: &Site, shards: &[Mailbox]) {
     match shake(stream, peer, site).await {
+        Ok(upgraded) if upgraded.upgrade.target == UpgradeTarget::LeafNode => {
+            place_leaf_node(upgraded, site, shards);
+        }
         Ok(upgraded) => self::place(shards, Mail::Upgraded(Box::new(upgraded))),
         Err(UpgradeFailure::Refused(refusal)) if refusal.reason.is_some() => {
             site.log.error(format_args!("{peer} - {refusal}"));
@@ -246,8 +259,19 @@ async fn serve(stream: tokio::net::TcpStream, peer: SocketAddr, site: &Site, sha
         Err(UpgradeFailure::Tls(error)) => {
             site.log.error(format_args!("websocket: TLS handshake error from {peer}: {error}"));
         }
-        Err(UpgradeFailure::LeafNode) => site.log.error("Not configured to accept leaf node connections"),
         // Whoever says nothing, or no HTTP, is not worth a line.
         Err(UpgradeFailure::Refused(_) | UpgradeFailure::Gone) => {}
     }
+}
+
+/// Hands a leaf node to a shard. Compat: where there are none, it is upgraded before it finds out.
+fn place_leaf_node(mut upgraded: Upgraded, site: &Site, shards: &[Mailbox]) {
+    let Some(nodes) = site.leaf_nodes.get() else {
+        return site.log.error("Not configured to accept leaf node connections");
+    };
+    let Some(stream) = upgraded.stream.take() else { return };
+    let (peer, security, upgrade) = (upgraded.peer, upgraded.security, upgraded.upgrade);
+    let with = LinkWith::LeafNode(Arc::clone(nodes), LeafSide::Accepted);
+    let upgrade = Some(LinkUpgrade::Accepted(Box::new(AcceptedLeaf { upgrade, security })));
+    place(shards, Mail::Link(Box::new(NewLink { stream, peer, with, security: None, upgrade })));
 }

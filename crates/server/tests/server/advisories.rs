@@ -13,7 +13,7 @@ fn open(server: &Server) -> Raw {
     Raw::open(server.address())
 }
 
-/// What the server says first to a CONNECT with these fields, and a PING.
+/// Connects with these fields of CONNECT, and sends a PING; answers the server's first line, too.
 fn login(server: &Server, fields: &str) -> (Raw, String) {
     let mut raw = open(server);
     raw.send(&format!("CONNECT {{{fields}{CONNECT}}}\r\nPING\r\n"));

@@ -1,4 +1,4 @@
-//! Who may connect, and that accounts do not see one another.
+//! Authentication of clients, and accounts that do not see one another.
 
 use crate::client::{connect, settle};
 use crate::process::{Server, Setup};

@@ -1,4 +1,4 @@
-//! What a stranger may send before it is known who it is, over all that comes before.
+//! Bytes that a stranger may send before it is authenticated, over all that comes before.
 
 use crate::process::Setup;
 use std::io::{Read as _, Write as _};

@@ -40,8 +40,13 @@ pub(crate) struct Question {
 }
 
 impl Question {
+    /// One of its claims.
+    pub(crate) fn claim(&self, name: &str) -> Value {
+        self.claims["nats"][name].clone()
+    }
+
     fn user(&self) -> Value {
-        self.claims["nats"]["user_nkey"].clone()
+        self.claim("user_nkey")
     }
 
     /// The answer that lets in a user with these claims.
@@ -182,7 +187,7 @@ fn a_silent_service_costs_nobody_else_anything() {
     eventually("only those who stay are there", || server.page("/connz")["num_connections"] == 102);
 }
 
-/// What an answer says is what holds: name, account, limits, end, and monitoring shows it.
+/// An answer decides name, account, limits and end of a login, and monitoring shows them.
 #[test]
 fn an_answer_says_who_it_is() {
     let server = Server::with_config(&configured("", 5));
@@ -216,8 +221,8 @@ fn an_answer_says_who_it_is() {
     assert!(!server.log().contains("very-secret"));
 }
 
-/// Who is turned away is told of in the service's account, with the service's reason; who is let in
-/// can see for how long.
+/// A client that is turned away is reported in the service's account, with the service's reason;
+/// one that is let in can see for how long.
 #[test]
 fn a_service_hears_whom_it_has_turned_away() {
     let server = Server::with_config(&configured("", 5));

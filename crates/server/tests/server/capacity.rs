@@ -15,7 +15,7 @@ fn programs() -> Vec<PathBuf> {
     std::iter::once(ours).chain(reference_program()).collect()
 }
 
-/// What the server says it may store: memory, disk.
+/// Bytes that the server may store, as `/jsz` says: in memory, on disk.
 fn limits(server: &Server) -> (u64, u64) {
     let page = server.page("/jsz?config=1");
     let limit = |name: &str| page["config"][name].as_u64().expect("a number");

@@ -37,7 +37,7 @@ pub(crate) fn params(alternatives: &[&str], subject: &[(&str, &str)]) -> Certifi
     params
 }
 
-/// What the server makes of a client: the user that it shows, or the end.
+/// User that the server makes of a client with this CONNECT; `None` if the connection ends.
 fn enter(server: &Server, mut client: Secure, connect: &str) -> Option<String> {
     client.send(&format!("CONNECT {connect}\r\n"));
     client.barrier().ok()?;
@@ -175,8 +175,8 @@ fn where_tls_is_optional_nobody_comes_in_without_a_certificate() {
     }
 }
 
-/// Who says nothing before it works is whom its certificate names, where somebody stands for those
-/// who say nothing.
+/// A client that sends no CONNECT is the user that its certificate names, and only where there is a
+/// `no_auth_user`.
 #[test]
 fn a_certificate_names_who_sends_no_connect() {
     let lab = Lab::new();

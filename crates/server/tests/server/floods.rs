@@ -18,7 +18,7 @@ fn client(lab: &Lab) -> ClientConnection {
         .expect("what a test needs")
 }
 
-/// What a client says first.
+/// ClientHello, the first bytes of a client.
 fn hello(lab: &Lab) -> Vec<u8> {
     let mut hello = Vec::new();
     client(lab).write_tls(&mut hello).expect("what a test needs");

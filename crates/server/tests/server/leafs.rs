@@ -2,13 +2,17 @@
 //! those of another.
 
 mod advisories;
+mod callouts;
+mod domains;
 mod imports;
 mod interest;
 mod logins;
 mod messages;
+mod proxies;
 mod reload;
 mod secure;
 mod shapes;
+mod web_socket;
 mod writes;
 
 use crate::eventually;

@@ -339,7 +339,7 @@ impl Quiet {
         Self(command.expect("the program starts"))
     }
 
-    /// What it says on standard error until it ends by itself.
+    /// Text on standard error until the process ends by itself.
     fn last_words(mut self) -> String {
         let deadline = Instant::now() + PATIENCE;
         while self.0.try_wait().expect("our child").is_none() {

@@ -54,7 +54,7 @@ fn the_official_command_shows_the_same_paths() {
     assert_eq!(ours, theirs);
 }
 
-/// What the command shows of some messages, without what is never the same.
+/// Output of `nats trace` for some messages, without client numbers, which are never the same.
 fn paths(nats: &Path, program: &Path) -> String {
     let server = Setup::default().program(program).config(CONFIG).start();
     let mut a = peer(&server, "a", ",\"name\":\"na\"");
@@ -80,7 +80,7 @@ fn paths(nats: &Path, program: &Path) -> String {
     shown
 }
 
-/// Without client numbers.
+/// Words of a text without client numbers.
 fn without_numbers(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n']);
     words.filter(|word| !word.starts_with("cid:")).collect()

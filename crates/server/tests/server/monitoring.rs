@@ -114,8 +114,8 @@ fn a_server_without_accounts_shows_the_global_one() {
     });
 }
 
-/// What accounts let each other have, and what the system account lets them. The reference lists it
-/// in no order.
+/// Mappings, exports and responses of an account on its page, and its imports from `account` and
+/// the system account, sorted: the reference lists them in no order.
 fn exchange(page: &Value, account: &str) -> Value {
     let detail = &page["account_detail"];
     let sorted = |list: &Value, keep: &dyn Fn(&Value) -> bool| {

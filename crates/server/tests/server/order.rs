@@ -9,7 +9,7 @@ use std::thread;
 const PUBLISHERS: u32 = 8;
 const EACH: u32 = 12_500;
 
-/// What publisher `number` says: its messages in runs of different lengths, over several subjects.
+/// Commands of publisher `number`: its messages over several subjects.
 fn script(number: u32) -> String {
     let mut script = String::new();
     for i in 0..EACH {

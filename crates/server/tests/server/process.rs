@@ -325,7 +325,8 @@ impl Drop for Server {
     }
 }
 
-/// What a server has written so far; a thread of its own reads it, so that the pipe never fills.
+/// Lines that a server has written so far; a thread of its own reads them, so that the pipe never
+/// fills.
 #[derive(Debug, Default)]
 struct Log(Mutex<LogState>);
 

@@ -81,7 +81,7 @@ fn a_check_says_what_a_reload_would_do() {
     assert_eq!(check("", "max_payload: x").0, Some(1));
 }
 
-/// What a check promises is what a reload does.
+/// A check foretells whether the reload is taken.
 #[test]
 fn a_check_and_a_reload_agree() {
     let old = "max_payload: 1000\nauthorization { users: [{user: a, password: p}] }";

@@ -161,3 +161,27 @@ impl Raw {
         String::from_utf8_lossy(&rest).into_owned()
     }
 }
+
+/// Bytes that were read, without the lines `PING`. They stand between messages, never in one.
+pub(crate) fn without_pings(read: &[u8]) -> Vec<u8> {
+    let (mut kept, mut rest) = (Vec::with_capacity(read.len()), read);
+    while let Some(end) = rest.windows(2).position(|bytes| bytes == b"\r\n") {
+        let line = &rest[..end + 2];
+        let size = || std::str::from_utf8(line).ok()?.split_whitespace().last()?.parse::<usize>().ok();
+        let payload = if line.starts_with(b"MSG ") { size().map_or(0, |size| size + 2) } else { 0 };
+        let (operation, behind) = rest.split_at((line.len() + payload).min(rest.len()));
+        if operation != b"PING\r\n" {
+            kept.extend_from_slice(operation);
+        }
+        rest = behind;
+    }
+    kept.extend_from_slice(rest);
+    kept
+}
+
+#[test]
+fn only_a_line_of_its_own_is_a_ping() {
+    let read = b"MSG a 1 2\r\nhi\r\nPING\r\nMSG a 1 6\r\nPING\r\n\r\nPONG\r\nMSG a 1 9\r\nPING";
+    let kept = b"MSG a 1 2\r\nhi\r\nMSG a 1 6\r\nPING\r\n\r\nPONG\r\nMSG a 1 9\r\nPING";
+    assert_eq!(without_pings(read), kept);
+}

@@ -19,7 +19,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What the responder says of a certificate.
+/// Answer that the responder gives about a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Says {
     Good,
@@ -103,7 +103,7 @@ impl Authority {
         Signed { cert, key }
     }
 
-    /// What the authority says of its certificate with this serial number at this time, in seconds
+    /// Response of the authority about its certificate with this serial number at `now`, in seconds
     /// since 1970.
     pub(crate) fn answer(&self, serial: &[u8], says: Says, now: i64) -> Vec<u8> {
         let forger = KeyPair::generate().expect("a key");

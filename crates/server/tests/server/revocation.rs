@@ -309,7 +309,7 @@ fn clients_are_asked_about() {
     }
 }
 
-/// What is between a message's head and its end.
+/// Payloads of the messages in `text`: the lines that are objects of JSON.
 fn bodies(text: &[u8]) -> Vec<serde_json::Value> {
     let text = String::from_utf8_lossy(text);
     let lines = text.split("\r\n").filter(|line| line.starts_with('{'));
@@ -393,7 +393,7 @@ fn who_only_warns_lets_them_in() {
     }
 }
 
-/// What a client sees of a listener that it asks for a page: an answer, or why there is none.
+/// Answer of a listener that a client asks for a page, or why there is none.
 fn page(mut client: Secure) -> Result<String, String> {
     let asked = client.0.write_all(b"GET /varz HTTP/1.0\r\n\r\n").and_then(|()| client.0.flush());
     let mut answer = Vec::new();

@@ -114,7 +114,7 @@ fn a_flood_of_requests_holds_up_nobody() {
     sys.barrier();
 }
 
-/// What other accounts ask waits in memory: it may be no larger than options are.
+/// Requests of other accounts wait in memory: none may be larger than options are.
 #[test]
 fn a_large_request_of_another_account_is_dropped() {
     let server = Server::with_config(ACCOUNTS);
@@ -235,7 +235,7 @@ fn tokens_in_memory_can_be_replaced() {
     assert!(admin.barrier().is_empty(), "nobody answers");
 }
 
-/// What an account has stored is there when the account comes back.
+/// Streams of an account are there again when the account comes back.
 #[test]
 fn an_account_that_comes_back_has_its_streams() {
     let ids = Issued::with(&[

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::client::settle;
 use crate::logging::programs;
 use crate::process::{Server, Setup};
-use crate::raw::Raw;
+use crate::raw::{Raw, without_pings};
 use crate::{PATIENCE, soon};
 
 /// An authority, and certificates that it has signed.
@@ -154,7 +154,8 @@ impl Secure {
         self.0.flush().expect("what a test needs");
     }
 
-    /// Everything up to the answer to a PING; an error when the server ends the connection.
+    /// Everything up to the answer to a PING, but for the server's own PINGs, which come when some
+    /// time has passed; an error when the server ends the connection.
     pub(crate) fn barrier(&mut self) -> std::io::Result<Vec<u8>> {
         self.0.write_all(b"PING\r\n")?;
         self.0.flush()?;
@@ -168,7 +169,7 @@ impl Secure {
             }
             read.extend_from_slice(&chunk[..came]);
         }
-        Ok(read)
+        Ok(without_pings(&read))
     }
 
     /// Everything up to the next PONG, or to the end.

@@ -1,9 +1,9 @@
-//! What operators and clients read is in plain words: no structure is printed as Rust prints it.
+//! Texts for operators and clients are in plain words: no structure is printed as Rust prints it.
 //!
 //! Found in the sources, because no test meets every line. `{:?}` is how texts are put between
 //! quotation marks, so it is allowed for what is known to be a text: by its name, or in files that
-//! were looked through. Who prints something new that way looks whether it is a text, a number or a
-//! time, and adds its name here; anything else gets a `Display`.
+//! were looked through. A new name that is printed that way is added here if it stands for a text,
+//! a number or a time; anything else gets a `Display`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const ROOMS: [&str; 14] = [
     "wire",
 ];
 
-/// What is called so is a text, a number or a time, wherever it is printed.
+/// Names that stand for a text, a number or a time, wherever they are printed.
 const TEXTS: &[&str] = &[
     "account",
     "address",
@@ -86,7 +86,8 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
     ("conf/src/options/gateway.rs", 1),
     ("conf/src/options/jetstream/size.rs", 3),
     ("conf/src/options/leaf/authorization.rs", 1),
-    ("conf/src/options/leaf/remote.rs", 7),
+    ("conf/src/options/leaf/remote.rs", 8),
+    ("conf/src/reload/leaf_nodes.rs", 1),
     ("conf/src/options/link.rs", 1),
     ("conf/src/options/tls/read.rs", 1),
     ("conf/src/parser.rs", 1),
@@ -121,19 +122,19 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What is printed by `{:?}` in a line of code.
+/// Names that a line of code prints by `{:?}`.
 fn printed(line: &str) -> impl Iterator<Item = &str> {
     let ends = line.match_indices(":?}").chain(line.match_indices(":#?}")).map(|(at, _)| at);
     ends.filter_map(|end| line[..end].rfind('{').map(|begin| &line[begin + 1..end]))
 }
 
-/// Lines that print to nobody but who tests or mends the program.
+/// Whether a line prints to nobody but people who test or mend the program.
 fn is_silent(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("//") || ["assert", "panic!(", "unreachable!("].iter().any(|word| line.contains(word))
 }
 
-/// What a file prints by `{:?}` that is not known by its name.
+/// Names that a file prints by `{:?}` and that are not in `TEXTS`, each with its line.
 fn unknown(text: &str) -> Vec<(usize, String)> {
     // Tests stand at the end.
     let code = text.split("\nmod tests {").next().unwrap_or_default().lines();

@@ -374,6 +374,16 @@ impl Consumers {
         log.flush(&mut self.consumers, self.next, now).map(Some)
     }
 
+    /// As [`Consumers::flush`]; but a log that is begun for it is safe with
+    /// [`Store::settle_streams`](crate::Store::settle_streams), so that several share a sync.
+    ///
+    /// # Errors
+    /// As [`Consumers::flush`].
+    pub fn flush_noted(&mut self, now: Timestamp) -> io::Result<Option<Flushed>> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        log.flush_as(&mut self.consumers, self.next, now, true).map(Some)
+    }
+
     /// Whether there is something to flush.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

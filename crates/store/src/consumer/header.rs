@@ -137,6 +137,9 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the caller looked at the length"))
 }
 
+/// Number of the first log that a stream ever has.
+pub(crate) const FIRST_LOG: u64 = 1;
+
 /// `consumers.00000001`.
 pub(crate) fn file_name(number: u64) -> String {
     format!("{PREFIX}{number:08}")

@@ -48,6 +48,16 @@ impl Image {
         self.file.len()
     }
 
+    /// Ends it as a log that has no image, with the states as changes: where all of it may be
+    /// missing after a loss of power, because nobody was told of it, what is left is a torn end and
+    /// no damage.
+    pub(super) fn end_as_changes(&mut self) -> &[u8] {
+        self.header.consumers = 0;
+        self.header.image_end = HEADER_BYTES as u64;
+        self.file[..HEADER_BYTES].copy_from_slice(&self.header.encode());
+        &self.file
+    }
+
     /// The whole of it.
     pub(super) fn end(&mut self) -> &[u8] {
         debug_assert!(self.file.len() >= HEADER_BYTES, "an image begins with its header");

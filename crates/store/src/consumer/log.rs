@@ -172,15 +172,50 @@ impl ConsumerLog {
     }
 
     pub(super) fn flush(&mut self, consumers: &mut Map, next: u64, now: Timestamp) -> io::Result<Flushed> {
+        self.flush_as(consumers, next, now, false)
+    }
+
+    /// As [`ConsumerLog::flush`]. `is_shared`: a log that is begun is safe when what was noted in
+    /// the store is made durable.
+    pub(super) fn flush_as(
+        &mut self,
+        consumers: &mut Map,
+        next: u64,
+        now: Timestamp,
+        is_shared: bool,
+    ) -> io::Result<Flushed> {
         if !matches!(self.state, LogState::Open(_)) {
             if !self.is_dirty() {
                 return Ok(Flushed { file: self.highest, end: 0 });
+            }
+            if self.highest == 0 && self.current.is_empty() {
+                return self.begin_first(consumers, next, is_shared);
             }
             return self.checkpoint(consumers, next);
         }
         self.send(now)?;
         self.gather(consumers);
         self.send(now)
+    }
+
+    /// Begins the first log that there ever was: without a sync of its own, if somebody vouches
+    /// for what it begins with.
+    fn begin_first(&mut self, consumers: &mut Map, next: u64, is_shared: bool) -> io::Result<Flushed> {
+        let mut rewrite = self.begin(consumers, next);
+        rewrite.draw(consumers, usize::MAX);
+        let path = self.place.directory.join(header::file_name(rewrite.number));
+        match self.place.tails.begin(&path, rewrite.image.end_as_changes(), is_shared) {
+            Ok(Some(file)) => self.go_on_with(&rewrite, file, 0, &HashMap::default(), consumers),
+            Ok(None) => {
+                let file = rewrite.write()?;
+                self.take_over(rewrite, file, Vec::new(), HashMap::default(), consumers)
+            }
+            Err(error) => {
+                // If it could not be removed.
+                self.current.push(Obsolete { path, fate: Fate::Remove });
+                Err(error)
+            }
+        }
     }
 
     /// Appends the batch, if there is one.
@@ -350,23 +385,38 @@ impl ConsumerLog {
         serials: Serials,
         consumers: &mut Map,
     ) -> io::Result<Flushed> {
-        let Rewrite { number, frame, image, temporary, .. } = rewrite;
-        let path = self.place.directory.join(header::file_name(number));
-        if let Err(error) = image::name(&*self.place.disk, &temporary, &path) {
+        let path = self.place.directory.join(header::file_name(rewrite.number));
+        if let Err(error) = image::name(&*self.place.disk, &rewrite.temporary, &path) {
             // Either file may be the valid one after a loss of power, so neither is appended to.
             self.state = LogState::Behind;
             self.current.push(Obsolete { path, fate: Fate::Remove });
             return Err(error);
         }
+        self.place.tails.replaced();
+        self.go_on_with(&rewrite, file, tail.len(), &serials, consumers)
+    }
+
+    /// Goes on with a file that holds all that waited: an image, and so many bytes behind it.
+    fn go_on_with(
+        &mut self,
+        rewrite: &Rewrite,
+        file: Arc<dyn File>,
+        behind: usize,
+        serials: &Serials,
+        consumers: &mut Map,
+    ) -> io::Result<Flushed> {
+        let number = rewrite.number;
+        let path = self.place.directory.join(header::file_name(number));
         self.retire();
         for (id, consumer) in consumers.iter_mut() {
             consumer.written();
             consumer.serial = serials.get(id).copied().unwrap_or(SERIAL_AFTER);
         }
-        let end = (image.len() + tail.len()) as u64;
+        let end = (rewrite.image.len() + behind) as u64;
         self.look_at = end.saturating_mul(2).max(LEAST_DUE);
         self.current.push(Obsolete { path: path.clone(), fate: Fate::Remove });
         let tail = self.place.tails.attach(self.file_id(number), &path, file, end)?;
+        let frame = rewrite.frame.clone();
         self.state = LogState::Open(Writable { number, frame, tail, unsent: Vec::new() });
         Ok(Flushed { file: number, end })
     }
@@ -410,11 +460,18 @@ impl Writable {
 
 /// Attaches to the file of a log that was read, and has its changes written again: they are written
 /// already, but perhaps not synced, and whoever carries the file on believes that they are. The
-/// image was synced before the file got its name.
+/// image was synced before the file got its name. What somebody vouches for needs neither, nor does
+/// what is known to have been synced.
 fn attach(place: &LogStorage, log: OpenedLog, end: u64) -> Option<Writable> {
-    let OpenedLog { header, file } = log;
-    write_again(&*file, header.image_end, end).ok()?;
-    place.disk.sync_directory(&place.directory).ok()?;
+    let OpenedLog { header, file, is_synced } = log;
+    let vouched = place.tails.vouched(header.number);
+    if vouched > end {
+        return None;
+    }
+    if vouched < end && !is_synced {
+        write_again(&*file, header.image_end.max(vouched), end).ok()?;
+        place.disk.sync_directory(&place.directory).ok()?;
+    }
     let id = FileId { stream: place.stream, kind: FileKind::Consumers(header.number) };
     let path = place.directory.join(header::file_name(header.number));
     let tail = place.tails.attach(id, &path, file, end).ok()?;

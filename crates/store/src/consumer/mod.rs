@@ -37,7 +37,7 @@ use std::num::NonZeroU64;
 pub use consumers::{Consumer, ConsumerError, Consumers};
 pub use delta::Delta;
 pub use header::HEADER_BYTES;
-pub(crate) use header::{LogFileName, file_name, read_name};
+pub(crate) use header::{FIRST_LOG, LogFileName, file_name, read_name};
 pub(crate) use inspect::{Inspected, Unreadable, inspect};
 pub use log::Flushed;
 pub use open::{Fate, LogStorage, Obsolete, OpenError, Stated};

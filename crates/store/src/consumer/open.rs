@@ -56,12 +56,14 @@ pub struct Stated {
     pub end: u64,
     /// How many consumers there were.
     pub consumers: u32,
+    /// Up to where it was synced at least, with its name.
+    pub synced: u64,
 }
 
 impl Stated {
     /// Compares with the log that was found: returns what that lacks.
     pub(crate) fn compare(&self, report: &LogReport, present: usize) -> Option<SetBack> {
-        let Self { log, end, consumers } = *self;
+        let Self { log, end, consumers, .. } = *self;
         let now = report.file.filter(|file| *file >= log).map(|file| (file, report.end));
         let is_there = now.is_some_and(|(file, now)| file > log || now >= end);
         let lost = consumers.saturating_sub(u32::try_from(present).unwrap_or(u32::MAX));
@@ -139,6 +141,8 @@ pub(super) struct OpenedConsumers {
 pub(super) struct OpenedLog {
     pub(super) header: LogHeader,
     pub(super) file: Arc<dyn myelin_disk::File>,
+    /// Whether it is known that it was synced up to its end.
+    pub(super) is_synced: bool,
 }
 
 struct Candidate {
@@ -243,6 +247,9 @@ impl OpenedConsumers {
             self.log = None;
             self.current.iter_mut().for_each(|one| one.fate = Fate::Quarantine);
         }
+        if let Some(log) = &mut self.log {
+            log.is_synced = log.header.number == stated.log && self.read.end <= stated.synced;
+        }
     }
 
     fn choose(
@@ -272,7 +279,7 @@ impl OpenedConsumers {
         // An encrypted log is never gone on with after a restart: a place that was written to is
         // not written again.
         if understood && header.cipher.is_none() && place.key.is_none() {
-            self.log = Some(OpenedLog { header, file });
+            self.log = Some(OpenedLog { header, file, is_synced: false });
         }
         let fate = if understood { Fate::Remove } else { Fate::Quarantine };
         self.current.push(Obsolete { path, fate });

@@ -38,11 +38,31 @@ pub trait Tail: Send + Debug {
 
 /// Where append-only files come from.
 pub trait Tails: Send + Sync + Debug {
-    /// Takes over `file`, whose content up to `end` is complete and synced.
+    /// Takes over `file`, whose content up to `end` is complete and safe: synced, or
+    /// [vouched](Self::vouched) for.
     ///
     /// # Errors
     /// Of the disk.
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>>;
+
+    /// Makes the first log, which begins with `bytes`, and has somebody vouch for these: safe on
+    /// return, or if `is_shared` when what was noted in the store is made durable. `None`, and
+    /// nothing was made: nobody does, and the log has to be synced before it is taken over.
+    ///
+    /// # Errors
+    /// Of the disk. There is no log.
+    fn begin(&self, _path: &Path, _bytes: &[u8], _is_shared: bool) -> io::Result<Option<Arc<dyn File>>> {
+        Ok(None)
+    }
+
+    /// How many bytes at the beginning of a log are safe, with its name, whatever its directory
+    /// and its file say.
+    fn vouched(&self, _number: u64) -> u64 {
+        0
+    }
+
+    /// A later log has durably taken the place of the first one.
+    fn replaced(&self) {}
 
     /// Makes the place where logs are, before the first one is made there.
     ///
@@ -69,6 +89,39 @@ pub struct JournalTails {
     pub on_durable: Option<Arc<dyn OnDurable>>,
 }
 
+impl JournalTails {
+    /// Takes over a file, as [`Tails::attach`] does. `is_new`: its name may not be durable, and
+    /// whoever vouches for it misses it.
+    pub(crate) fn open(
+        &self,
+        id: FileId,
+        path: &Path,
+        file: Arc<dyn File>,
+        end: u64,
+        is_new: bool,
+    ) -> Arc<AppendFile> {
+        let options = AppendFileOptions {
+            id,
+            // The number in the id grows with each rewrite.
+            generation: 0,
+            file,
+            path: path.to_owned(),
+            end,
+            is_new,
+            durability: self.durability,
+            bound: end.saturating_mul(2).max(AHEAD),
+            on_durable: self.on_durable.clone(),
+        };
+        let file = AppendFile::new(&self.journal, options);
+        if !is_new {
+            // A log that is begun holds whole states: that they are there is stated also if nothing
+            // is ever appended to it.
+            self.journal.shared().changed().push(&file);
+        }
+        file
+    }
+}
+
 /// Bytes up to which a small log is allocated ahead: about where it is written anew.
 const AHEAD: u64 = 512 << 10;
 
@@ -80,23 +133,7 @@ impl Debug for JournalTails {
 
 impl Tails for JournalTails {
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>> {
-        let options = AppendFileOptions {
-            id,
-            // The number in the id grows with each rewrite.
-            generation: 0,
-            file,
-            path: path.to_owned(),
-            end,
-            is_new: false,
-            durability: self.durability,
-            bound: end.saturating_mul(2).max(AHEAD),
-            on_durable: self.on_durable.clone(),
-        };
-        let file = AppendFile::new(&self.journal, options);
-        // A log that is begun holds whole states: that they are there is stated also if nothing is
-        // ever appended to it.
-        self.journal.shared().changed().push(&file);
-        Ok(Box::new(file))
+        Ok(Box::new(self.open(id, path, file, end, false)))
     }
 }
 

@@ -14,8 +14,8 @@ use myelin_disk::{Disk, File, is_full};
 use super::block::{BLOCK_BYTES, BlockAddress, Builder, PAGE, RoundInfo};
 use crate::{AppendFile, FileId, FileKind, SegmentNo, StreamId};
 
-/// Length of a journal file that is made. It is doubled as often as it is too short, so that a store
-/// that is hardly used takes little space.
+/// Length of a journal file that is made. It is doubled as often as it is too short, so that a
+/// store that is hardly used takes little space.
 const FIRST_BYTES: u64 = 128 << 10;
 
 /// A file of the journal that may be written from its beginning.

@@ -7,7 +7,7 @@
 //! ```text
 //!  0 u32 checksum of bytes 4..size     4 u32 size        8 u64 seq            16 i64 timestamp
 //! 24 u16 subject length   26 u8 kind  27 u8 flags       28 u32 headers length
-//! 32 [i64 expires]  subject  headers  payload  [16-byte tag]      (all of it encrypted, where the segment is)
+//! 32 [i64 expires]  subject  headers  payload  [16-byte tag]   (encrypted, where the segment is)
 //! ```
 
 use std::borrow::Cow;

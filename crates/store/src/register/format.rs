@@ -11,10 +11,14 @@ use crate::flipped;
 /// Bytes before the first entry.
 pub(super) const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"MYELREGI";
-const VERSION: u32 = 1;
+/// Version of what is written; the one before has no logs.
+pub(super) const VERSION: u32 = 2;
+const FIRST_VERSION: u32 = 1;
 /// Bytes of an entry besides its body: in front of it, and the checksum behind it.
 const FRONT_BYTES: usize = 16;
 const FRAME_BYTES: usize = FRONT_BYTES + 4;
+/// Bytes of the number of a stream.
+const ID_BYTES: usize = 8;
 /// Longer entries are not corrected: only short blocks are (`flipped`).
 const MOST_CORRECTED: usize = 64 << 10;
 /// Entries begin at multiples of this.
@@ -23,6 +27,7 @@ const STEP: usize = 8;
 /// The first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegisterHeader {
+    pub(super) version: u32,
     /// The store's number.
     pub(super) store: u64,
     /// Grows each time the file is written anew: of two copies the larger one counts.
@@ -49,13 +54,16 @@ pub(super) enum RegisterEntry {
     Stream(Vec<u8>),
     /// A stream was removed.
     Removed(StreamId),
+    /// The first log of a stream's consumers begins with these bytes; none: another log has taken
+    /// its place.
+    Log(StreamId, Vec<u8>),
 }
 
 impl RegisterHeader {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         for (at, number) in [(16, self.store), (24, self.number), (32, self.first)] {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
@@ -74,18 +82,18 @@ impl RegisterHeader {
             return Err(HeaderFault::Damaged);
         }
         let mut fields = Fields(&body[8..]);
-        let read = Self::take(&mut fields).ok_or(HeaderFault::Damaged)?;
-        match read {
-            (VERSION, 0, header) if header.store == store => Ok(header),
-            (VERSION, 0, _) => Err(HeaderFault::Elsewhere),
-            (version, ..) => Err(HeaderFault::Version(version)),
+        let (zero, header) = Self::take(&mut fields).ok_or(HeaderFault::Damaged)?;
+        match (header.version, zero) {
+            (FIRST_VERSION..=VERSION, 0) if header.store == store => Ok(header),
+            (FIRST_VERSION..=VERSION, 0) => Err(HeaderFault::Elsewhere),
+            (version, _) => Err(HeaderFault::Version(version)),
         }
     }
 
-    fn take(fields: &mut Fields<'_>) -> Option<(u32, u32, Self)> {
+    fn take(fields: &mut Fields<'_>) -> Option<(u32, Self)> {
         let (version, zero) = (fields.u32()?, fields.u32()?);
         let (store, number, first) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        Some((version, zero, Self { store, number, first, salt: *fields.bytes()? }))
+        Some((zero, Self { version, store, number, first, salt: *fields.bytes()? }))
     }
 
     /// The seed of every entry's checksum.
@@ -97,19 +105,25 @@ impl RegisterHeader {
 impl RegisterEntry {
     /// Appends the entry to `out`.
     pub(super) fn encode(&self, seed: u32, serial: u64, out: &mut Vec<u8>) {
-        let removed;
-        let (kind, body): (u32, &[u8]) = match self {
-            Self::Stream(body) => (1, body),
-            Self::Removed(id) => {
-                removed = id.0.to_le_bytes();
-                (2, &removed)
+        let id;
+        let (kind, front, body): (u32, &[u8], &[u8]) = match self {
+            Self::Stream(body) => (1, &[], body),
+            Self::Removed(stream) => {
+                id = stream.0.to_le_bytes();
+                (2, &id, &[])
+            }
+            Self::Log(stream, bytes) => {
+                id = stream.0.to_le_bytes();
+                (3, &id, bytes)
             }
         };
         let from = out.len();
-        let length = u32::try_from(body.len()).expect("a meta is far below 4 GiB");
+        let length = front.len() + body.len();
+        let length = u32::try_from(length).expect("a meta and a short log are far below 4 GiB");
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&kind.to_le_bytes());
         out.extend_from_slice(&serial.to_le_bytes());
+        out.extend_from_slice(front);
         out.extend_from_slice(body);
         let checksum = crc32c::crc32c_append(seed, &out[from..]);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -120,7 +134,8 @@ impl RegisterEntry {
     pub(super) fn length(&self) -> usize {
         let body = match self {
             Self::Stream(body) => body.len(),
-            Self::Removed(_) => 8,
+            Self::Removed(_) => ID_BYTES,
+            Self::Log(_, bytes) => ID_BYTES + bytes.len(),
         };
         (FRAME_BYTES + body).next_multiple_of(STEP)
     }
@@ -186,13 +201,17 @@ fn decode(whole: &[u8], seed: u32) -> Option<(u64, RegisterEntry)> {
     let (covered, checksum) = whole.split_last_chunk::<4>()?;
     let mut fields = Fields(covered);
     let (length, kind, serial) = (fields.u32()?, fields.u32()?, fields.u64()?);
-    let is_possible = matches!(kind, 1 | 2) && length as usize == fields.0.len();
+    let is_possible = matches!(kind, 1..=3) && length as usize == fields.0.len();
     if !is_possible || crc32c::crc32c_append(seed, covered).to_le_bytes() != *checksum {
         return None;
     }
     let entry = match kind {
         1 => RegisterEntry::Stream(fields.0.to_vec()),
-        _ => RegisterEntry::Removed(StreamId(u64::from_le_bytes(fields.0.try_into().ok()?))),
+        2 => RegisterEntry::Removed(StreamId(u64::from_le_bytes(fields.0.try_into().ok()?))),
+        _ => {
+            let stream = StreamId(fields.u64()?);
+            RegisterEntry::Log(stream, fields.0.to_vec())
+        }
     };
     Some((serial, entry))
 }
@@ -201,7 +220,8 @@ fn decode(whole: &[u8], seed: u32) -> Option<(u64, RegisterEntry)> {
 mod tests {
     use super::*;
 
-    const HEADER: RegisterHeader = RegisterHeader { store: 7, number: 3, first: 11, salt: [5; 16] };
+    const HEADER: RegisterHeader =
+        RegisterHeader { version: VERSION, store: 7, number: 3, first: 11, salt: [5; 16] };
 
     fn file() -> Vec<u8> {
         let mut bytes = HEADER.encode().to_vec();
@@ -235,10 +255,10 @@ mod tests {
             assert_eq!(RegisterHeader::decode(&bad, 7), Err(HeaderFault::Damaged), "bit {bit}");
         }
         let mut later = good;
-        later[8] = 2;
+        later[8] = 3;
         let checksum = crc32c::crc32c(&later[..60]);
         later[60..].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(RegisterHeader::decode(&later, 7), Err(HeaderFault::Version(2)));
+        assert_eq!(RegisterHeader::decode(&later, 7), Err(HeaderFault::Version(3)));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! go whose stream has no durable `meta`.
 
 mod format;
+mod logs;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,8 @@ use crate::entropy::Entropy;
 use crate::meta::{MARKER, MARKER_COPY, META_COPIES, Marker, Meta};
 use crate::recovery::stream_directory;
 
-use format::{RegisterEntry, RegisterHeader};
+use format::{RegisterEntry, RegisterHeader, VERSION};
+pub(crate) use logs::write_log;
 pub(crate) use read::{RegisterContents, read};
 
 /// The two copies, in the order in which they are written.
@@ -39,6 +41,11 @@ const LARGEST_STEP: u64 = 1 << 20;
 /// Bytes of entries that say nothing any more, beside as many that do, before both files are
 /// written anew.
 const MOST_DEAD: u64 = 1 << 20;
+
+/// Streams with files of which a start lets go in any case, and bytes of entries beyond which it
+/// lets go of others: those of 5,000 streams stay.
+const SETTLED_AT_LEAST: usize = 16;
+const MOST_KEPT: u64 = 8 << 20;
 
 /// Which streams there are that may have no durable `meta`.
 #[derive(Debug)]
@@ -91,6 +98,21 @@ struct RegisteredStream {
     has_files: bool,
     /// Whether the directory is there after a loss of power.
     has_safe_name: bool,
+    /// Bytes with which the first log of its consumers begins, durable there or not.
+    log: Option<Arc<[u8]>>,
+    /// The entry with which it was made, if that was not synced at once.
+    noted: Option<WrittenEntry>,
+}
+
+impl RegisteredStream {
+    fn new(body: Vec<u8>) -> Self {
+        Self { body: body.into(), has_files: false, has_safe_name: false, log: None, noted: None }
+    }
+
+    /// Bytes that its entries take.
+    fn length(&self) -> u64 {
+        entry_bytes(&self.body) + self.log.as_deref().map_or(0, log_bytes)
+    }
 }
 
 /// Place of an entry that was written.
@@ -118,7 +140,8 @@ impl Register {
             ..RegisterState::default()
         };
         let there = contents.streams.iter().map(|(id, body)| {
-            (*id, RegisteredStream { body: body.as_slice().into(), has_files: false, has_safe_name: false })
+            let log = contents.logs.get(id).map(|bytes| bytes.as_slice().into());
+            (*id, RegisteredStream { log, ..RegisteredStream::new(body.clone()) })
         });
         let streams = RegisteredStreams { there: there.collect(), removed: contents.removed.clone() };
         Self {
@@ -206,15 +229,23 @@ impl Register {
         let entry = RegisterEntry::Stream(body.clone());
         let before = {
             let mut streams = self.streams();
-            let known = streams.there.get(&meta.stream);
-            let (has_files, has_safe_name) =
-                known.map_or((false, false), |stream| (stream.has_files, stream.has_safe_name));
-            let stream = RegisteredStream { body: body.into(), has_files, has_safe_name };
+            let stream = match streams.there.get(&meta.stream) {
+                Some(known) => RegisteredStream { body: body.into(), ..known.clone() },
+                None => RegisteredStream::new(body),
+            };
             streams.there.insert(meta.stream, stream)
         };
         let dead = before.as_ref().map_or(0, |before| entry_bytes(&before.body));
         let stated = self.write(&entry, dead, entropy, None);
-        let stated = stated.and_then(|written| if is_durable { self.sync(written) } else { Ok(()) });
+        let stated = stated.and_then(|written| {
+            if is_durable {
+                return self.sync(written);
+            }
+            if let Some(stream) = self.streams().there.get_mut(&meta.stream) {
+                stream.noted = Some(written);
+            }
+            Ok(())
+        });
         stated.inspect_err(|_| {
             let mut streams = self.streams();
             match before {
@@ -242,7 +273,7 @@ impl Register {
             streams.removed.insert(id);
             streams.there.remove(&id)
         };
-        let dead = before.as_ref().map_or(0, |before| entry_bytes(&before.body));
+        let dead = before.as_ref().map_or(0, RegisteredStream::length);
         let stated = self.write(&RegisterEntry::Removed(id), dead, entropy, Some(headroom));
         let stated = stated.and_then(|written| self.sync(written));
         stated.map_err(|error| {
@@ -313,7 +344,7 @@ impl Register {
         let mut salt = [0; 16];
         entropy.fill(&mut salt);
         let (number, first) = (state.number + 1, state.next_serial);
-        let header = RegisterHeader { store: self.store, number, first, salt };
+        let header = RegisterHeader { version: VERSION, store: self.store, number, first, salt };
         let (bytes, next_serial) = self.image(&header);
         let unfinished = NAMES.map(|name| self.root.join(format!("{name}.tmp")));
         let mut files = Vec::with_capacity(NAMES.len());
@@ -362,8 +393,9 @@ impl Register {
             serial += 1;
         };
         let streams = self.streams();
-        for stream in streams.there.values() {
+        for (id, stream) in &streams.there {
             put(RegisterEntry::Stream(stream.body.to_vec()));
+            stream.log.iter().for_each(|log| put(RegisterEntry::Log(*id, log.to_vec())));
         }
         for id in &streams.removed {
             put(RegisterEntry::Removed(*id));
@@ -380,11 +412,8 @@ impl Register {
         let _turn = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(meta) = self.meta_without_files(id) else { return Ok(()) };
         // Rarely more than a look: what is stored first may be promised before who made the stream
-        // was answered.
-        let noted = {
-            let state = self.state();
-            (state.synced < state.end).then_some(WrittenEntry { number: state.number, end: state.end })
-        };
+        // was answered, and there is no directory of which the register knows nothing.
+        let noted = self.streams().there.get(&id).and_then(|stream| stream.noted);
         noted.map_or(Ok(()), |written| self.sync(written))?;
         write_files(&*self.disk, &self.root, &meta)?;
         self.note_files(id);
@@ -419,24 +448,20 @@ impl Register {
         self.disk.sync_directory(&self.root.join("streams"))
     }
 
-    /// At a start, when the journal is empty: lets go of streams whose files are durable
-    /// (`is_settled` makes them so and says whether they are) and of removed ones that have left
-    /// nothing, and writes both files anew: what a killed process had not synced is durable then.
+    /// At a start, when the journal is empty: writes both files anew, so that what a killed process
+    /// had not synced is durable. Lets go of removed streams that have left nothing, and of some
+    /// whose files are durable (`is_settled` makes them so and says whether they are).
     pub(crate) fn settle(
         &self,
-        entropy: &dyn Entropy,
-        headroom: &Headroom,
+        (entropy, headroom): (&dyn Entropy, &Headroom),
         is_settled: &mut dyn FnMut(StreamId) -> bool,
         has_left: &dyn Fn(StreamId) -> bool,
     ) -> io::Result<()> {
         if !self.is_there {
             return Ok(());
         }
-        let with_files: Vec<StreamId> = {
-            let streams = self.streams();
-            streams.there.iter().filter(|(_, stream)| stream.has_files).map(|(id, _)| *id).collect()
-        };
-        let settled: Vec<StreamId> = with_files.into_iter().filter(|id| is_settled(*id)).collect();
+        let to_settle = self.to_settle();
+        let settled: Vec<StreamId> = to_settle.into_iter().filter(|id| is_settled(*id)).collect();
         {
             let mut streams = self.streams();
             streams.removed.retain(|id| has_left(*id));
@@ -445,6 +470,26 @@ impl Register {
             }
         }
         headroom.with_room(|| self.write_anew(&mut self.state(), entropy))
+    }
+
+    /// Streams whose files a start is to make durable: a few, and those beyond which the register
+    /// would grow too long.
+    ///
+    /// Perf: each takes up to five syncs. A start that waited for those of 900 streams took seconds
+    /// where a sync takes one millisecond; to read their entries again costs next to nothing.
+    fn to_settle(&self) -> Vec<StreamId> {
+        let streams = self.streams();
+        let with_files = streams.there.iter().filter(|(_, stream)| stream.has_files);
+        let mut with_files: Vec<_> = with_files.map(|(id, stream)| (*id, stream.length())).collect();
+        with_files.sort_unstable();
+        let mut left = with_files.iter().map(|(_, length)| length).sum::<u64>();
+        let mut is_due = |at: usize, length: u64| {
+            let is_due = at < SETTLED_AT_LEAST || left > MOST_KEPT;
+            left -= if is_due { length } else { 0 };
+            is_due
+        };
+        let due = with_files.iter().enumerate().filter(|(at, (_, length))| is_due(*at, *length));
+        due.map(|(_, (id, _))| *id).collect()
     }
 
     /// Makes the copy as durable as the first file.
@@ -521,6 +566,11 @@ fn in_room<T>(headroom: Option<&Headroom>, act: impl FnMut() -> io::Result<T>) -
         Some(headroom) => headroom.with_room(act),
         None => act(),
     }
+}
+
+/// Bytes of an entry about a log that begins with these.
+fn log_bytes(bytes: &[u8]) -> u64 {
+    RegisterEntry::Log(StreamId(0), bytes.to_vec()).length() as u64
 }
 
 /// Bytes of an entry with this body.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use myelin_disk::{Disk, File};
@@ -21,6 +22,8 @@ use super::format::{self, HEADER_BYTES, HeaderFault, RegisterEntry, RegisterHead
 pub(crate) struct RegisterContents {
     /// Statements about each stream that was not removed.
     pub(super) streams: HashMap<StreamId, Vec<u8>>,
+    /// First bytes of the first log of a stream's consumers.
+    pub(super) logs: HashMap<StreamId, Vec<u8>>,
     /// Streams that were removed.
     pub(crate) removed: HashSet<StreamId>,
     /// Faults of a copy that the other one makes up for.
@@ -69,7 +72,11 @@ pub(crate) fn read(
         contents.is_there = true;
         match RegisterHeader::decode(&bytes, store) {
             Ok(header) => {
-                let scan = format::scan(&bytes, header.seed());
+                let mut scan = format::scan(&bytes, header.seed());
+                if name == NAMES[1] {
+                    // It is not synced with each entry: that is what a crash leaves of it.
+                    scan.damaged.retain(|place| !has_empty_sector(&bytes, place));
+                }
                 let is_flipped = header.encode()[..] != bytes[..HEADER_BYTES];
                 if is_flipped {
                     contents.healed.push((name, "one bit of its header was not what was written".to_owned()));
@@ -83,6 +90,17 @@ pub(crate) fn read(
     }
     contents.merge(copies, faults, is_expected);
     Ok(contents)
+}
+
+/// Whether all that lies in one sector of a place is zero: it was never written.
+fn has_empty_sector(bytes: &[u8], place: &Range<usize>) -> bool {
+    const SECTOR: usize = 512;
+    let sectors = place.start / SECTOR..place.end.div_ceil(SECTOR);
+    let mut parts = sectors.map(|sector| {
+        let (from, to) = (sector * SECTOR, (sector + 1) * SECTOR);
+        &bytes[from.max(place.start)..to.min(place.end)]
+    });
+    parts.any(|part| part.iter().all(|byte| *byte == 0))
 }
 
 fn load(file: &dyn File) -> io::Result<Vec<u8>> {
@@ -147,7 +165,11 @@ impl RegisterContents {
                     self.streams.remove(&id);
                     self.removed.insert(id);
                 }
+                RegisterEntry::Log(id, bytes) if bytes.is_empty() => drop(self.logs.remove(&id)),
+                RegisterEntry::Log(id, bytes) => drop(self.logs.insert(id, bytes)),
             }
         }
+        // Of a stream that was removed, or of one whose entry nobody was told of.
+        self.logs.retain(|id, _| self.streams.contains_key(id));
     }
 }

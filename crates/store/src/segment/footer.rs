@@ -8,8 +8,9 @@
 //! records_end  changes   states after the segment      all three encrypted, where the segment is
 //!              slots     a row per message
 //!              dictionary  the texts of both
-//!     end-128  trailer   0 "MYELFOOT"  8 u32 version  12 u32 0  16 u64 records_end  24 [48] summary
-//!                       72 3 x (u64 length, u32 checksum)  108 [8] 0  116 "MYELSEAL"  124 u32 checksum
+//!     end-128  trailer   0 "MYELFOOT"  8 u32 version  12 u32 0  16 u64 records_end
+//!                       24 [48] summary  72 3 x (u64 length, u32 checksum)  108 [8] 0
+//!                      116 "MYELSEAL"  124 u32 checksum
 //! ```
 
 use myelin_disk::File;

@@ -7,13 +7,17 @@ use std::sync::Arc;
 use myelin_disk::{Disk, File};
 
 use crate::config::Durability;
-use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Stated, Tail, Tails};
+use crate::consumer::{self, Consumers, FIRST_LOG, Fate, JournalTails, Obsolete, Stated, Tail, Tails};
 use crate::id::StreamPart;
 use crate::recovery::{Notice, move_aside, stream_directory};
+use crate::register::write_log;
 use crate::stream::{Claimed, StoreEnv};
-use crate::{FileId, OnDurable, StreamId, Timestamp};
+use crate::{FileId, FileKind, OnDurable, StreamId, Timestamp};
 
 use super::{OpenError, Store};
+
+/// Bytes of a first log that the register vouches for, at most.
+const MOST_VOUCHED: usize = 16 << 10;
 
 impl Store {
     /// Opens the consumers of a stream, beside the stream itself. On a full disk their changes are
@@ -31,6 +35,7 @@ impl Store {
     ) -> Result<(Consumers, consumer::LogReport), OpenError> {
         let claim = self.claim(id, StreamPart::Consumers)?;
         let directory = stream_directory(&self.root, id);
+        self.restore_log(id)?;
         let key = self.open_key(&directory, id)?;
         let left = self.store_env.journal.leave(id, StreamPart::Consumers, Vec::new());
         left.map_err(|error| OpenError::new("what the consumers had in memory", error.to_io()))?;
@@ -50,7 +55,8 @@ impl Store {
             key: kind.zip(key),
         };
         let known = self.store_env.watermarks.statement(id);
-        let stated = Stated { log: known.log.0, end: known.log.1, consumers: known.consumers };
+        let (log, end) = known.log;
+        let stated = Stated { log, end, consumers: known.consumers, synced: known.log_synced };
         let opened = Consumers::open_stated(place, stated);
         let words = |error: consumer::OpenError| match error {
             // Its kind says whether the disk is full.
@@ -60,6 +66,19 @@ impl Store {
         let (consumers, report) = opened.map_err(|error| OpenError::new("consumers", words(error)))?;
         self.store_env.watermarks.count(id, consumers.counter());
         Ok((consumers, report))
+    }
+
+    /// Has a stream's first log as the register has it, before anybody reads it.
+    fn restore_log(&self, id: StreamId) -> Result<(), OpenError> {
+        let StoreEnv { register, headroom, .. } = &*self.store_env;
+        if register.log(id).is_none() {
+            return Ok(());
+        }
+        let restored = headroom.with_room(|| {
+            self.store_env.make_files(id)?;
+            register.restore_log(id)
+        });
+        restored.map_err(|error| OpenError::new("consumers", error))
     }
 
     /// Removes logs that `consumers` need no more; those that were not understood in every part go
@@ -99,8 +118,36 @@ struct WithHeadroom {
 
 impl Tails for WithHeadroom {
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>> {
-        let tail = self.tails.attach(id, path, file, end)?;
+        let is_new = matches!(id.kind, FileKind::Consumers(number) if self.vouched(number) > 0);
+        let tail = Box::new(self.tails.open(id, path, file, end, is_new));
         Ok(Box::new(RoomyTail { tail, store_env: Arc::clone(&self.store_env) }))
+    }
+
+    fn begin(&self, path: &Path, bytes: &[u8], is_shared: bool) -> io::Result<Option<Arc<dyn File>>> {
+        let StoreEnv { disk, register, headroom, entropy, .. } = &*self.store_env;
+        if bytes.len() > MOST_VOUCHED || !register.has_stream(self.stream) {
+            return Ok(None);
+        }
+        let file = headroom.with_room(|| {
+            self.prepare()?;
+            write_log(&**disk, path, bytes)
+        })?;
+        match register.state_log(self.stream, bytes, is_shared, (&**entropy, headroom)) {
+            Ok(true) => Ok(Some(file)),
+            otherwise => {
+                let removed = disk.remove_file(path);
+                otherwise.and(removed).map(|()| None)
+            }
+        }
+    }
+
+    fn vouched(&self, number: u64) -> u64 {
+        let log = if number == FIRST_LOG { self.store_env.register.log(self.stream) } else { None };
+        log.map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    fn replaced(&self) {
+        self.store_env.register.forget_log(self.stream, &*self.store_env.entropy);
     }
 
     fn prepare(&self) -> io::Result<()> {

@@ -22,15 +22,19 @@ pub(super) fn list(
     register: &Register,
     report: &mut StoreReport,
 ) {
-    match restore_older(disk, directory, id, register) {
-        Ok(restored) => report.notices.extend(restored.into_iter().map(Restored::notice)),
+    let mut copies = read_copies(disk, directory, id);
+    match restore_from(disk, directory, (id, &copies), register) {
+        Ok(None) => {}
+        Ok(Some(restored)) => {
+            report.notices.extend(restored.into_iter().map(Restored::notice));
+            copies = read_copies(disk, directory, id);
+        }
         Err(error) => {
             report.notices.push(left(directory, META_COPIES[0], &error));
             report.streams.extend(register.meta(id).map(|meta| FoundStream { id, meta }));
             return;
         }
     }
-    let copies = read_copies(disk, directory, id);
     let words = copies.words();
     let MetaCopies { best, faults } = copies;
     match best {
@@ -69,13 +73,24 @@ pub(super) fn restore_older(
     id: StreamId,
     register: &Register,
 ) -> io::Result<Vec<Restored>> {
-    let Some(meta) = register.meta(id) else { return Ok(Vec::new()) };
     let copies = read_copies(disk, directory, id);
-    let is_whole = !is_older(&copies, &meta) && copies.faults.is_empty();
+    Ok(restore_from(disk, directory, (id, &copies), register)?.unwrap_or_default())
+}
+
+/// As [`restore_older`], with copies that were read. `None`: they are as the register has them, or
+/// are left alone.
+fn restore_from(
+    disk: &dyn Disk,
+    directory: &Path,
+    (id, copies): (StreamId, &MetaCopies),
+    register: &Register,
+) -> io::Result<Option<Vec<Restored>>> {
+    let Some(meta) = register.meta(id) else { return Ok(None) };
+    let is_whole = !is_older(copies, &meta) && copies.faults.is_empty();
     if is_whole || matches!(copies.best, Err(Damage::Version(..))) {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    restore(disk, directory, &meta, &copies)
+    restore(disk, directory, &meta, copies).map(Some)
 }
 
 /// Whether what the register says of a stream is newer than what its directory does.

@@ -74,9 +74,12 @@ pub(crate) fn restore(
         if is_there {
             register.note_files(id);
             restored.extend(metas::restore_older(disk, &directory, id, register)?);
-        } else if all {
+        } else if all || register.log(id).is_some() {
             register.make_files(id)?;
+        } else {
+            continue;
         }
+        register.restore_log(id)?;
     }
     Ok(restored)
 }
@@ -124,9 +127,9 @@ fn settle(
 ) -> io::Result<()> {
     let streams = root.join("streams");
     disk.sync_directory(&streams)?;
-    let mut is_settled = |id| sync_names(disk, root, id).unwrap_or(false);
+    let mut is_settled = |id| sync_files(disk, root, register, id).unwrap_or(false);
     let has_left = |id: StreamId| disk.list(&stream_directory(root, id).with_extension("tmp")).is_ok();
-    match register.settle(entropy, headroom, &mut is_settled, &has_left) {
+    match register.settle((entropy, headroom), &mut is_settled, &has_left) {
         Err(error) if is_full(&error) => {
             let what = format!("cannot write {}: {error}; it is tried again", root.join(NAMES[0]).display());
             report.notices.push(Notice::Left { what });
@@ -136,8 +139,9 @@ fn settle(
     }
 }
 
-/// Makes both copies of a stream's `meta` durable. Whether there are both.
-fn sync_names(disk: &dyn Disk, root: &Path, id: StreamId) -> io::Result<bool> {
+/// Makes both copies of a stream's `meta` durable, and the first log of its consumers. Whether
+/// there are both.
+fn sync_files(disk: &dyn Disk, root: &Path, register: &Register, id: StreamId) -> io::Result<bool> {
     let directory = stream_directory(root, id);
     let copies = read_copies(disk, &directory, id);
     if copies.best.is_err() || !copies.faults.is_empty() {
@@ -146,6 +150,7 @@ fn sync_names(disk: &dyn Disk, root: &Path, id: StreamId) -> io::Result<bool> {
     for name in META_COPIES {
         disk.open(&directory.join(name))?.sync()?;
     }
+    register.sync_log(id)?;
     disk.sync_directory(&directory)?;
     Ok(true)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use myelin_disk::Disk;
 
+use crate::consumer::FIRST_LOG;
 use crate::journal::{JournalReplay, ReplayReport, ReplayTarget, Resolution};
 use crate::manifest;
 use crate::recovery::stream_directory;
@@ -26,9 +27,15 @@ pub(crate) fn run(
         if register.is_removed(target.file.stream) {
             return Ok(Resolution::Skip);
         }
-        if target.offset == 0 {
-            // Only the journal made its first bytes durable, and with them that it has a directory.
-            register.make_durable_files(target.file.stream)?;
+        let stream = target.file.stream;
+        let is_vouched = target.file.kind == FileKind::Consumers(FIRST_LOG) && register.log(stream).is_some();
+        if target.offset == 0 || is_vouched {
+            // Only the journal made its first bytes durable, and with them that it has a directory;
+            // or the register vouches for what is before them.
+            register.make_durable_files(stream)?;
+        }
+        if is_vouched {
+            register.restore_log(stream)?;
         }
         resolve(disk, root, &mut covered, target)
     })

@@ -47,7 +47,8 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, numbers: &[u64]) {
 /// Compares with the watermarks: reports what these say that there was more.
 fn compare(checking: &mut Checking<'_, '_>, report: &consumer::LogReport, consumers: Option<usize>) {
     let known = checking.looking.statement(checking.id());
-    let stated = consumer::Stated { log: known.log.0, end: known.log.1, consumers: known.consumers };
+    let (log, end) = known.log;
+    let stated = consumer::Stated { log, end, consumers: known.consumers, synced: 0 };
     // Without its key nobody knows how many there are.
     let present = consumers.unwrap_or(if report.file.is_some() { usize::MAX } else { 0 });
     if let Some(set_back) = stated.compare(report, present) {

@@ -232,7 +232,9 @@ impl Watermarks {
     pub(crate) fn begin_stating(&self, id: StreamId) {
         let mut state = self.lock();
         let Some(open) = state.open.get_mut(&id) else { return };
-        let (Some(opened), Some(stream)) = (open.unstated.take(), open.stream.upgrade()) else { return };
+        // One that nobody has open any more is stated by whoever opens it next.
+        let Some(stream) = open.stream.upgrade() else { return };
+        let Some(opened) = open.unstated.take() else { return };
         let at = state.place(id);
         state.slots[at].reserved = Some(opened.found);
         let marked = self.begin_mark(&mut state, at, (&stream, opened), None);

@@ -47,6 +47,8 @@ pub(crate) struct Statement {
     mark: Mark,
     /// The number of the consumers' log, and where it ends at least.
     pub(crate) log: (u64, u64),
+    /// Up to where that log was synced at least.
+    pub(crate) log_synced: u64,
     pub(crate) consumers: u32,
 }
 
@@ -61,6 +63,7 @@ impl Statement {
             messages: None,
             mark,
             log: (0, 0),
+            log_synced: 0,
             consumers: 0,
         }
     }
@@ -81,6 +84,7 @@ impl Statement {
                 None => Mark::Ahead(head.ahead),
             },
             log: (slot.log, if is_whole { slot.log_written } else { slot.log_synced }),
+            log_synced: slot.log_synced,
             consumers: slot.consumers,
         }
     }

@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use myelin_disk::faulty::{DiskFault, DiskStep, FaultyDisk, Survival};
 use myelin_stdx::rng::Rng;
 
-/// What is enumerated. It must do the same each time, and never panic.
+/// Workload that is enumerated. It must do the same each time, and never panic.
 pub(crate) trait Script {
-    /// What the store said to its callers in one run.
+    /// Promises of the store to its callers in one run.
     type Promises: Clone + Default + fmt::Debug;
 
     /// Uses the store on an empty disk, and notes what it promises as it promises it. Returns when
@@ -43,7 +43,7 @@ pub(crate) enum Loss {
 /// One way through the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// What strikes, and where; `None` is the healthy run.
+    /// Fault that strikes, and the point where; `None` is the healthy run.
     pub(crate) fault: Option<(u64, DiskFault)>,
     pub(crate) loss: Loss,
     /// Power is lost once more at this point of the recovery (or after it), and this is left.
@@ -81,7 +81,7 @@ pub(crate) struct Summary {
     pub(crate) nested: u64,
 }
 
-/// What is tried.
+/// Extent of an enumeration: the faults, survivals and recoveries that are tried.
 #[derive(Clone, Debug)]
 pub(crate) struct Enumeration {
     pub(crate) name: &'static str,
@@ -312,7 +312,7 @@ impl<S: Script> Run<'_, S> {
     }
 }
 
-/// What a panic said.
+/// Text of a panic.
 fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no words)")

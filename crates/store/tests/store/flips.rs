@@ -123,11 +123,11 @@ fn is_deleted(seq: Seq) -> bool {
     (seq + 3).is_multiple_of(6) && seq + 3 <= MESSAGES
 }
 
-/// What is there, and what could not be read.
+/// Contents of a stream, and what could not be read.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     messages: BTreeMap<Seq, Kept>,
-    /// What a reader of a message is told instead.
+    /// Errors that a reader gets instead of messages.
     errors: BTreeMap<Seq, String>,
     consumers: Vec<(String, ConsumerState)>,
 }
@@ -145,7 +145,7 @@ fn see(stream: &Stream) -> Seen {
     seen
 }
 
-/// What an operator is told.
+/// Reports to an operator.
 #[derive(Debug, Default)]
 struct Told {
     words: String,

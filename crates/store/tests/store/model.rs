@@ -27,7 +27,7 @@ const STORIES: u64 = 20 * world::VARIANTS;
 /// Stories told again to cut a bad one down.
 const ATTEMPTS: usize = 6000;
 
-/// What went wrong, at which operation.
+/// Index of the operation that went wrong, and why.
 type Wrong = (usize, String);
 
 /// Tells the story of a seed, up to the first disagreement.

@@ -17,7 +17,7 @@ use myelin_store::{
 
 const ROOT: &str = "/store";
 const SECOND: u64 = 1_000_000_000;
-/// What a stream gives out before its first mark.
+/// Sequences that a stream gives out before its first mark.
 const AHEAD: u64 = 64;
 
 fn config(durability: Durability) -> StreamConfig {
@@ -188,7 +188,8 @@ fn is_sync_of_marks(step: &myelin_disk::faulty::DiskStep) -> bool {
     step.path == Path::new(ROOT).join("watermarks") && step.operation == DiskOperation::Sync
 }
 
-/// What is lost may be given out again after all where nothing is stated: the test above can fail.
+/// Lost sequences may be given out again after all where nothing is stated: the test above can
+/// fail.
 #[test]
 fn without_marks_sequences_come_again() {
     let disk = FaultyDisk::new(3);

@@ -18,7 +18,7 @@ use crate::enumeration::{Enumeration, Loss, Script};
 const RECORD: usize = 300;
 const RECORDS: u64 = 12;
 
-/// What is wrong with a toy.
+/// Flaw of a toy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -43,7 +43,7 @@ enum Flaw {
     Panics,
 }
 
-/// What the toy told its callers.
+/// Promises of the toy to its callers.
 #[derive(Clone, Debug, Default)]
 struct Promises {
     /// Records whose append was begun.

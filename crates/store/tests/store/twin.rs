@@ -193,7 +193,7 @@ impl Twin {
         }
     }
 
-    /// What limits that were made tighter take away.
+    /// Removes the messages that exceed limits which were made tighter.
     pub(crate) fn enforce(&mut self) {
         for subject in self.subjects(&Filter::All).into_keys() {
             self.evict_of(&subject);

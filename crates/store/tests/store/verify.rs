@@ -267,8 +267,8 @@ fn flipped_bits_are_found() {
     }
 }
 
-/// What nothing covers in a journal: the padding of blocks, what earlier uses of a file left, and
-/// the last block, whose loss looks like a write that never happened.
+/// Flips bits of a journal. Nothing covers the padding of blocks, bytes that earlier uses of a file
+/// left, and the last block, whose loss looks like a write that never happened.
 #[test]
 fn a_flipped_bit_in_the_journal_never_panics() {
     let ground = Ground::new(None, Compression::None);

@@ -58,13 +58,13 @@ impl RestoreTarget for Everything {
     }
 }
 
-/// What a backup of these bytes comes to: messages, or why not.
+/// Outcome of restoring these bytes: number of messages, first and last sequence, or why not.
 fn restored(packed: &[u8]) -> Result<(u64, Seq, Seq), String> {
     let totals = built(packed)?.stream.state().totals;
     Ok((totals.messages, totals.first_seq, totals.last_seq))
 }
 
-/// What an operator is told of it.
+/// Parts of a backup that were left out, as an operator is told of them.
 fn left(packed: &[u8]) -> Result<Vec<String>, String> {
     built(packed).map(|built| built.left)
 }
@@ -370,7 +370,7 @@ fn strange_files_are_refused() {
     }
 }
 
-/// What an index names costs nothing that the messages have not cost.
+/// Sequences that an index names cost nothing beyond what its messages have cost.
 #[test]
 fn an_index_that_names_everything_is_no_work() {
     let messages = block([1, 64, 65, 200, 1 << 40]);

@@ -14,7 +14,7 @@ mod others;
 mod replies;
 mod twin;
 
-/// What an answer consists of: headers and payload of each message.
+/// Messages of an answer: headers and payload of each.
 type Answer = Vec<(String, String)>;
 
 /// A stream with its ground.

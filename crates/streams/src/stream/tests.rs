@@ -68,7 +68,7 @@ impl Bench {
         self.said()
     }
 
-    /// What came out since the last call.
+    /// Messages that came out since the last call.
     pub(super) fn said(&mut self) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let line = |msg: MessageRef<'_>| {
@@ -116,7 +116,7 @@ pub(super) fn msg<'a>(subject: &'a str, reply: &'a str) -> MessageRef<'a> {
     }
 }
 
-/// What the reference says of an error.
+/// Payload with which the reference answers an error.
 pub(super) fn error(code: u16, err_code: u16, description: &str) -> String {
     format!(
         r#"{{"error":{{"code":{code},"err_code":{err_code},"description":"{description}"}},"stream":"S","seq":0}}"#

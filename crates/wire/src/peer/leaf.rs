@@ -47,6 +47,9 @@ pub struct LeafConnect {
     pub headers: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub jetstream: bool,
+    /// An account to choose by its name, which no server lets anybody do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub account: String,
     /// Subjects of messages that the leaf node does not take.
     #[serde(skip_serializing_if = "is_empty", deserialize_with = "list")]
     pub deny_pub: Vec<String>,

@@ -26,10 +26,10 @@ pub const MAX_CONTROL: usize = 125;
 /// The longest header that a peer can send.
 pub(super) const LONGEST_HEADER: usize = 14;
 
-/// A header as a server writes it, which masks nothing.
+/// A header as it is written: by a server without a mask, by whoever has dialled with one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FrameHeader {
-    bytes: [u8; 10],
+    bytes: [u8; LONGEST_HEADER],
     len: u8,
 }
 
@@ -46,9 +46,19 @@ impl FrameHeader {
             header.len = 4;
         } else {
             header.bytes[1] = 127;
-            header.bytes[2..].copy_from_slice(&(payload as u64).to_be_bytes());
+            header.bytes[2..10].copy_from_slice(&(payload as u64).to_be_bytes());
             header.len = 10;
         }
+        header
+    }
+
+    /// A header of a frame whose payload has this mask.
+    pub(super) fn masked(first: u8, payload: usize, key: [u8; 4]) -> Self {
+        let mut header = Self::new(first, payload);
+        let len = usize::from(header.len);
+        header.bytes[1] |= MASK;
+        header.bytes[len..len + 4].copy_from_slice(&key);
+        header.len += 4;
         header
     }
 

@@ -1,12 +1,15 @@
 //! Frames around what waits for a peer.
 //!
 //! Budget: one header for all that is written together, nothing copied, nothing allocated; a
-//! compressed message is made in a buffer that is used again. What a transport has not taken is
-//! asked for again: the caller brings the same bytes, and the same frame goes on. So a transport
-//! that holds bytes back (TLS) sees the same bytes twice, never others.
+//! compressed message is made in a buffer that is used again, and so is one with a mask. What a
+//! transport has not taken is asked for again: the caller brings the same bytes, and the same
+//! frame goes on. So a transport that holds bytes back (TLS) sees the same bytes twice, never
+//! others.
 
 use super::deflate::Deflater;
-use super::frame::{BINARY, CLOSE, COMPRESSED, CONTINUATION, FIN, FrameHeader};
+use super::frame::{BINARY, CLOSE, COMPRESSED, CONTINUATION, FIN, FrameHeader, MASK};
+use super::mask::mask_into;
+use myelin_stdx::rng::Rng;
 use std::io::{self, IoSlice};
 
 /// The longest frame for browsers. Compat: the reference found that they do better with such.
@@ -19,6 +22,9 @@ const SMALL: usize = 64;
 /// Bytes that become one compressed message: its receiver has to have all of it before it can
 /// begin.
 const MOST_COMPRESSED: usize = 256 * 1024;
+
+/// Bytes that go into one frame with a mask.
+const MOST_MASKED: usize = 64 * 1024;
 
 /// Frames and slices in one write.
 const FRAMES: usize = 32;
@@ -52,6 +58,8 @@ pub struct FrameWriter {
     packed: Vec<u8>,
     packed_at: usize,
     stands_for: usize,
+    /// Masks for frames, where this side has dialled.
+    masks: Option<Rng>,
     is_closed: bool,
 }
 
@@ -71,8 +79,14 @@ impl FrameWriter {
             packed: Vec::new(),
             packed_at: 0,
             stands_for: 0,
+            masks: None,
             is_closed: false,
         }
+    }
+
+    /// For a server that was dialled and wants masks: one of these for each frame.
+    pub fn masking(extensions: Extensions, masks: Rng) -> Self {
+        Self { masks: Some(masks), ..Self::new(extensions) }
     }
 
     /// Whether a compressor is of use.
@@ -82,18 +96,26 @@ impl FrameWriter {
 
     /// Puts these whole frames in front of what comes next; [`flush`](Self::flush) writes them.
     pub fn urge(&mut self, frames: &[u8]) {
-        if !self.is_closed {
-            self.urgent.extend_from_slice(frames);
+        if self.is_closed {
+            return;
+        }
+        if self.masks.is_none() {
+            return self.urgent.extend_from_slice(frames);
+        }
+        let mut frames = frames;
+        // Only short frames are urgent: two bytes are their whole header.
+        while let [first, length, rest @ ..] = frames {
+            let (payload, behind) = rest.split_at(usize::from(*length & !MASK).min(rest.len()));
+            append_masked(&mut self.urgent, &mut self.masks, *first, &[payload]);
+            frames = behind;
         }
     }
 
     /// Puts a close frame in front of what comes next. Nothing else is sent after it.
     pub fn close(&mut self, payload: &[u8]) {
-        if !self.is_closed {
-            self.urge(FrameHeader::new(CLOSE | FIN, payload.len()).bytes());
-            self.urge(payload);
-            self.is_closed = true;
-        }
+        let header = FrameHeader::new(CLOSE | FIN, payload.len());
+        self.urge(&[header.bytes(), payload].concat());
+        self.is_closed = true;
     }
 
     /// Writes what is urgent, unless it has to wait for the end of a frame. Says whether all of it
@@ -135,6 +157,7 @@ impl FrameWriter {
             let all = bufs.iter().map(|buf| buf.len()).sum();
             match &mut deflater {
                 Some(deflater) if self.extensions.compresses && all > SMALL => self.pack(bufs, deflater)?,
+                _ if self.masks.is_some() => self.mask(bufs),
                 _ => {
                     self.promised = all;
                     self.begin_frame();
@@ -252,8 +275,23 @@ impl FrameWriter {
         Ok(())
     }
 
+    /// Makes a frame with a mask of the front of `bufs`.
+    fn mask(&mut self, bufs: &[IoSlice<'_>]) {
+        let mut room = MOST_MASKED;
+        let parts = bufs.iter().map(|buf| {
+            let len = buf.len().min(room);
+            room -= len;
+            &buf[..len]
+        });
+        let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+        self.packed.clear();
+        self.packed_at = 0;
+        append_masked(&mut self.packed, &mut self.masks, BINARY | FIN, &parts);
+        self.stands_for = MOST_MASKED - room;
+    }
+
     /// Appends the frames of a compressed message.
-    fn frame_message(&self, content: &[u8], to: &mut Vec<u8>) {
+    fn frame_message(&mut self, content: &[u8], to: &mut Vec<u8>) {
         let longest = match self.extensions {
             Extensions { is_browser: true, takes_whole_messages: false, .. } => FOR_BROWSERS,
             _ => content.len().max(1),
@@ -262,8 +300,7 @@ impl FrameWriter {
         for (i, piece) in content.chunks(longest).enumerate() {
             let first = if i == 0 { BINARY | COMPRESSED } else { CONTINUATION };
             let fin = if i + 1 == frames { FIN } else { 0 };
-            to.extend_from_slice(FrameHeader::new(first | fin, piece.len()).bytes());
-            to.extend_from_slice(piece);
+            append_masked(to, &mut self.masks, first | fin, &[piece]);
         }
     }
 
@@ -280,12 +317,24 @@ impl FrameWriter {
             self.stands_for -= report;
             return if report > 0 { Ok(report) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
-        let packed = std::mem::take(&mut self.packed);
         if let Some(deflater) = deflater {
-            deflater.give_back(packed);
+            deflater.give_back(std::mem::take(&mut self.packed));
         }
         Ok(std::mem::take(&mut self.stands_for))
     }
+}
+
+/// Appends a frame, with a mask if there are any.
+fn append_masked(to: &mut Vec<u8>, masks: &mut Option<Rng>, first: u8, parts: &[&[u8]]) {
+    let len = parts.iter().map(|part| part.len()).sum();
+    let Some(masks) = masks else {
+        to.extend_from_slice(FrameHeader::new(first, len).bytes());
+        return parts.iter().for_each(|part| to.extend_from_slice(part));
+    };
+    let mut key = [0; 4];
+    key.copy_from_slice(&masks.next_u64().to_be_bytes()[..4]);
+    to.extend_from_slice(FrameHeader::masked(first, len, key).bytes());
+    parts.iter().for_each(|part| key = mask_into(to, part, key));
 }
 
 #[cfg(test)]

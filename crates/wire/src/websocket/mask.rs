@@ -28,9 +28,37 @@ pub(super) fn unmask(buf: &mut [u8], from: usize, to: usize, len: usize, key: [u
     key
 }
 
+/// Appends bytes with the mask over them; the key for those that follow is returned.
+pub(super) fn mask_into(to: &mut Vec<u8>, bytes: &[u8], key: [u8; 4]) -> [u8; 4] {
+    let mut key = key;
+    let (from, len) = (to.len(), bytes.len());
+    to.extend_from_slice(bytes);
+    let mut wide = [0; WIDE];
+    wide.chunks_exact_mut(4).for_each(|part| part.copy_from_slice(&key));
+    for chunk in to[from..].chunks_mut(WIDE) {
+        chunk.iter_mut().zip(&wide).for_each(|(byte, key)| *byte ^= key);
+    }
+    key.rotate_left(len % 4);
+    key
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_masked_in_pieces_is_masked_as_a_whole() {
+        let plain: Vec<u8> = (0..500u32).map(|i| (i * 7) as u8).collect();
+        let key = [1, 0x80, 3, 0xff];
+        let masked: Vec<u8> = plain.iter().enumerate().map(|(i, byte)| byte ^ key[i % 4]).collect();
+        for piece in [1, 3, 63, 64, 65, 130, 500] {
+            let (mut to, mut next) = (b"ahead".to_vec(), key);
+            for part in plain.chunks(piece) {
+                next = mask_into(&mut to, part, next);
+            }
+            assert_eq!(&to[5..], masked, "{piece}");
+        }
+    }
 
     #[test]
     fn what_is_unmasked_in_pieces_and_moved_is_what_was_masked() {

@@ -70,8 +70,8 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     frames
 }
 
-fn content(bytes: &[u8]) -> (Vec<u8>, Vec<u8>, Option<Ending>) {
-    let mut receiver = FrameReader::new(false, true);
+fn content(bytes: &[u8], is_masked: bool) -> (Vec<u8>, Vec<u8>, Option<Ending>) {
+    let mut receiver = FrameReader::new(is_masked, true);
     let mut pool = Inflaters::default();
     let half = 32 << 20;
     let mut buf = vec![0; half + bytes.len()];
@@ -202,10 +202,15 @@ proptest! {
         takes_whole_messages: bool,
         compresses: bool,
         holds_back: bool,
+        masks: bool,
         pings in proptest::collection::vec(any::<bool>(), 1..5),
     ) {
         let extensions = Extensions { is_browser, takes_whole_messages, compresses };
-        let (mut sender, mut wire) = (FrameWriter::new(extensions), Wire::new(holds_back));
+        let mut wire = Wire::new(holds_back);
+        let mut sender = FrameWriter::new(extensions);
+        if masks {
+            sender = FrameWriter::masking(extensions, myelin_stdx::rng::Rng::seeded(7));
+        }
         let mut turns = allowances.iter().cycle();
         let mut allow = || *turns.next().unwrap() + 1;
         let mut expected = Vec::new();
@@ -220,7 +225,7 @@ proptest! {
         sender.close(b"\x03\xe8");
         wire.allowed = 1 << 30;
         sender.flush(&mut |bufs| wire.take(bufs)).unwrap();
-        let (content, answers, ending) = content(&wire.seen);
+        let (content, answers, ending) = content(&wire.seen, masks);
         prop_assert!(content == expected, "{} of {}", content.len(), expected.len());
         prop_assert_eq!(answers.len(), 3 * pings.iter().filter(|ping| **ping).count());
         prop_assert_eq!(ending, Some(Ending::Closed(b"\x03\xe8".to_vec())));

@@ -6,9 +6,11 @@
 mod cookies;
 mod origin;
 mod request;
+mod solicit;
 
 pub use cookies::{CookieNames, Cookies};
 pub use origin::Origin;
+pub use solicit::{Granted, NotGranted, Solicitation};
 
 use super::frame_writer::Extensions;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};

@@ -10,7 +10,7 @@ use myelin_loadgen::target_server::ConnectionFlags;
 use myelin_loadgen::units::{Bytes, Time};
 use myelin_loadgen::workloads::fast::{BatchEnd, Gap};
 
-/// What every benchmark has.
+/// Arguments of every benchmark.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     /// Number of connections; they share a few threads
@@ -53,7 +53,7 @@ pub(crate) struct Throttle {
     pub(crate) duration: Time,
 }
 
-/// What is published.
+/// Subjects and payloads of published messages.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MessageContent {
     /// Publish each message on SUBJECT.NUMBER, where the number is that of the message
@@ -142,7 +142,7 @@ pub(crate) enum ServiceCommand {
     },
 }
 
-/// What every benchmark of a stream has.
+/// Arguments of every benchmark of a stream.
 #[derive(Args, Debug)]
 pub(crate) struct OnStream {
     /// Stream to use
@@ -217,7 +217,7 @@ pub(crate) struct Fast {
     /// The most messages per acknowledgement
     #[arg(long, default_value_t = 500)]
     pub(crate) batch: u64,
-    /// Ours: the same, by the name that the protocol has for it
+    /// Ours: --batch, by the name that the protocol has for it
     #[arg(long, value_name = "COUNT")]
     pub(crate) flow: Option<u64>,
     /// Acknowledgements that may be outstanding
@@ -240,7 +240,7 @@ pub(crate) struct Fast {
     pub(crate) store: Store,
 }
 
-/// What is published into which stream.
+/// Subject, stream and messages of a benchmark that publishes into a stream.
 #[derive(Args, Debug)]
 pub(crate) struct Store {
     /// Subject

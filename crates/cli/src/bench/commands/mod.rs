@@ -374,7 +374,7 @@ fn prepare_bucket(admin: &mut Admin, bucket: &str, keeping: &Keeping, history: u
     admin.ask(&format!("STREAM.CREATE.{stream}"), &config).map(drop)
 }
 
-/// What the messages of all clients have in common.
+/// Subjects, headers and payload of the messages of all clients.
 struct MessageTemplate {
     subjects: Subjects,
     headers: String,

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::bench::commands::arguments::{CONSUMER, OldCommand, OldDurable, OldJetStream, OnStream};
 use crate::bench::commands::run::{BenchmarkKind, BenchmarkRun};
 
-/// As clients had them: how often a server says that it is there, and how long an ordered consumer
-/// waits for acknowledgements that never come, in nanoseconds.
+/// Nanoseconds between two heartbeats of a server, and for which an ordered consumer waits for
+/// acknowledgements that never come: those of older clients.
 const HEARTBEAT: u64 = 5_000_000_000;
 const ACK_WAIT: u64 = 79_200_000_000_000;
 
@@ -32,7 +32,7 @@ pub(crate) fn old_jetstream(arguments: &OldJetStream) -> Result<(), BenchError> 
     }
 }
 
-/// What a client does about the messages of its part.
+/// Settings of a client for the messages of its part.
 fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> ConsumeTerms {
     ConsumeTerms {
         manner,

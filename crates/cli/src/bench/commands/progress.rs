@@ -17,13 +17,13 @@ const WIDTH: usize = 80;
 /// How often the bars move.
 const STEP: Duration = Duration::from_millis(100);
 
-/// What the bars show.
+/// Progress of the clients, as the bars show it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress<'a> {
     pub(crate) board: &'a Board,
     /// Messages of each client.
     pub(crate) totals: &'a [u64],
-    /// What clients do, in up to ten characters.
+    /// Activity of the clients on their bars, in up to ten characters.
     pub(crate) doing: &'a str,
     pub(crate) start: Instant,
 }

@@ -22,13 +22,13 @@ use crate::bench::commands::progress::Progress;
 /// Which benchmark it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BenchmarkKind {
-    /// Its name in banner and summary.
+    /// Name in banner and summary.
     pub(crate) label: &'static str,
-    /// What a client is said to do with its number of messages.
+    /// Verb before the number of messages, in the line that announces a client.
     doing: &'static str,
-    /// What its bar says.
+    /// Activity on the bar of a client.
     state: &'static str,
-    /// Its clients in the CSV.
+    /// Start of the clients' names in the CSV.
     prefix: &'static str,
     /// Whether the messages are divided among the clients; otherwise each has all of them.
     is_split: bool,
@@ -74,7 +74,7 @@ impl BenchmarkKind {
         Self { doing: "trying to get", ..Self::consumer("JetStream KV getter", "Getting") };
 }
 
-/// What all benchmarks need to know.
+/// Context of one run, which all benchmarks need.
 pub(crate) struct BenchmarkRun<'a> {
     kind: BenchmarkKind,
     common: &'a Common,

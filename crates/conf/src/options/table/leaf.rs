@@ -168,8 +168,7 @@ pub(super) static LEAF_REMOTE: BlockTable = BlockTable {
             "Time for the TCP connection.",
         ),
         OptionEntry::new(&["disabled"], "boolean", "false", "Do not connect."),
-        OptionEntry::new(&["proxy"], "block", "", "HTTP proxy to go through.")
-            .missing("HTTP proxies for leaf nodes"),
+        OptionEntry::new(&["proxy"], "block", "", "HTTP proxy to go through."),
         OptionEntry::new(
             &["ignore_discovered_servers"],
             "boolean",
@@ -186,6 +185,6 @@ pub(super) static LEAF_PROXY: BlockTable = BlockTable {
         OptionEntry::new(&["username"], "text", "", "User, together with `password`."),
         OptionEntry::new(&["password"], "text", "", "Password of the user."),
         OptionEntry::new(&["timeout"], "duration", "`dial_timeout`", "Time for the tunnel."),
-        OptionEntry::new(&["tls"], "block", "", "TLS for an `https` proxy."),
+        OptionEntry::new(&["tls"], "block", "", "TLS for an `https` proxy.").missing("TLS to HTTP proxies"),
     ],
 };

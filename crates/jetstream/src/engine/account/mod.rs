@@ -270,7 +270,7 @@ impl AccountStreams {
         let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&api));
         let mut bindings: Vec<_> = subjects.map(bind).collect();
         for prefix in &prefixes[1..] {
-            let buckets = DomainBuckets::to(self, prefix.len() + 1);
+            let buckets = DomainBuckets::to(&self.account, &self.host, prefix.len() + 1);
             for bucket in BUCKETS {
                 let subject = format!("{prefix}.{bucket}");
                 bindings.push(self.account.bind(subject.as_bytes(), Arc::clone(&buckets)));

@@ -105,7 +105,7 @@ impl StreamConsumers {
         let keeps_one = context.stream.max_msgs_per_subject == 1;
         let core = ConsumerCore::create(init, keeps_one, now)
             .map_err(|error: ReadError| undo(ApiError::consumer_create(error)))?;
-        self.flush(&state_handle, false, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
+        self.flush_new(&state_handle, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
         let live = self.begin(&config, core, is_stored);
         if !config.direct {
             self.add_action_advisory(&config.name, Action::Create, out);

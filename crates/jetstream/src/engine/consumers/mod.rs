@@ -222,6 +222,16 @@ impl StreamConsumers {
         Ok(flushed)
     }
 
+    /// Writes a consumer that was made. A log that is begun for it is there for good with
+    /// [`JetStream::settle`](crate::JetStream::settle), before the answer.
+    fn flush_new(&self, state_handle: &StateHandle, now: Timestamp) -> io::Result<()> {
+        let mut states = state_handle.lock();
+        if self.is_stored(state_handle) && states.is_dirty() {
+            states.flush_noted(now)?;
+        }
+        Ok(())
+    }
+
     /// The log is mostly history: has it written anew where one may wait.
     fn rewrite_later(&self) {
         let Some(me) = self.me.upgrade() else { return };

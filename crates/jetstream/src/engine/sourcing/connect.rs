@@ -5,7 +5,7 @@
 
 use super::origin::{self, FoundOrigin};
 use super::orphans;
-use super::position_search::PositionSearch;
+use super::position_search::{Finding, PositionSearch};
 use super::positions::SourcePosition;
 use super::read_state::OriginLink;
 use super::source_consumer::{SourceConsumer, SourceConsumerName};
@@ -89,9 +89,9 @@ impl PositionLookup {
         }
         let Self { source_readers, unknown, search, host } = self;
         if looked.is_ok() {
-            for (at, position) in unknown.into_iter().zip(search.end()) {
+            for (at, finding) in unknown.into_iter().zip(search.end()) {
                 let (source_reader, log) = &source_readers.0[at];
-                source_reader.found(position, *log);
+                source_reader.found(finding, *log);
             }
         }
         let result = looked.map(drop).map_err(|error| error.to_string());
@@ -138,14 +138,36 @@ impl SourceReader {
         }
     }
 
-    /// How far the source is in the log of this number.
-    fn found(&self, position: SourcePosition, log: u64) {
+    /// How far the source is in the log of this number. What was not written down is, while the
+    /// log still says it.
+    fn found(&self, finding: Finding, log: u64) {
+        let Some(stream) = self.stream.upgrade() else { return };
         let mut read_state = lock(&self.read_state);
         // What was found in a log that is no more is not known of this one.
-        if read_state.log == log && read_state.position.is_none() {
-            lock(&self.status).seq = position.seq;
-            read_state.enter(position);
+        if read_state.log != log || read_state.position.is_some() {
+            return;
         }
+        let (position, is_written) = match finding {
+            Finding::Written(position) => (position, true),
+            Finding::Read(position) => (position, false),
+            Finding::Nothing => {
+                let since = self.since(&stream.reader());
+                (SourcePosition { since, ..SourcePosition::default() }, false)
+            }
+        };
+        if !is_written {
+            self.positions.write(&self.index, &position);
+        }
+        lock(&self.status).seq = position.seq;
+        read_state.enter(position);
+    }
+
+    /// From when on an origin is copied of which nothing is known.
+    ///
+    /// Compat: what came before the last message here is taken to be here, or to be gone.
+    fn since(&self, own: &StreamReader) -> Option<Timestamp> {
+        let had_others = own.state().totals.first_seq > 1 || self.source.opt_start_time.is_some();
+        had_others.then(|| myelin_streams::read::contents(own, false).last_time).flatten()
     }
 
     /// Finds the origin and the place to begin; on the thread that answers the API.
@@ -282,9 +304,8 @@ impl SourceReader {
     ) -> Result<(), Missed> {
         let reader = origin.reader();
         let identity = origin.identity();
-        let Some((own, is_new)) = self.place(&identity, log) else { return Err(None.into()) };
-        let mut start =
-            self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
+        let Some(own) = self.place(&identity, &stream.reader(), log) else { return Err(None.into()) };
+        let mut start = self.start(&reader, &stream.reader()).map_err(|error| Some(self.failed(error)))?;
         let mut filter = filter_of(&self.source);
         let source_consumer = self.source_consumer(jetstream, stream, origin, start)?;
         if let Some(source_consumer) = &source_consumer {
@@ -327,12 +348,10 @@ impl SourceReader {
         Ok(())
     }
 
-    /// How far it is with the origin of this identity, and whether that is another one than before.
-    /// `None`: the log is not that one any more.
-    fn place(&self, identity: &str, log: u64) -> Option<(Seq, bool)> {
+    /// How far it is with the origin of this identity. `None`: the log is not that one any more.
+    fn place(&self, identity: &str, own: &StreamReader, log: u64) -> Option<Seq> {
         if self.is_mirror {
-            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
-            return Some((last, false));
+            return Some(own.state().totals.last_seq);
         }
         let mut read_state = lock(&self.read_state);
         if read_state.log != log {
@@ -341,7 +360,8 @@ impl SourceReader {
         let position = read_state.position.get_or_insert_default();
         let is_new = !position.identity.is_empty() && position.identity != identity;
         if is_new {
-            *position = SourcePosition::default();
+            let since = self.source.opt_start_time.as_ref().and_then(|_| self.since(own));
+            *position = SourcePosition { since, ..SourcePosition::default() };
             lock(&self.status).seq = 0;
         }
         identity.clone_into(&mut position.identity);
@@ -351,35 +371,34 @@ impl SourceReader {
             read_state.past.clear();
             read_state.past.push_back((0, 0, None));
         }
-        Some((seq, is_new))
+        Some(seq)
     }
 
-    /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.
-    fn start(&self, origin: &StreamReader, own: &StreamReader, is_anew: bool) -> Result<Seq, ReadError> {
+    /// The first sequence of the origin to look at.
+    fn start(&self, origin: &StreamReader, own: &StreamReader) -> Result<Seq, ReadError> {
         let totals = origin.state().totals;
         let first = totals.first_seq.max(1);
         let at_time = |time| origin.seq_at(time);
-        let here = own.state().totals;
         let source = &self.source;
         let start = if self.is_mirror {
+            let last = own.state().totals.last_seq;
             match &source.opt_start_time {
-                _ if here.last_seq > 0 => here.last_seq + 1,
+                _ if last > 0 => last + 1,
                 _ if source.opt_start_seq > 0 => source.opt_start_seq,
                 Some(time) => at_time(time.timestamp())?,
                 None => first,
             }
         } else {
-            let seq = lock(&self.read_state).position.as_ref().map_or(0, |position| position.seq);
-            let last_time = myelin_streams::read::contents(own, false).last_time;
-            match (&source.opt_start_time, last_time) {
+            let read_state = lock(&self.read_state);
+            let known = read_state.position.as_ref();
+            let (seq, since) = known.map_or((0, None), |position| (position.seq, position.since));
+            drop(read_state);
+            match (&source.opt_start_time, since) {
                 _ if seq > 0 => seq + 1,
                 _ if source.opt_start_seq > 0 => source.opt_start_seq,
-                // Compat: what came before the last message here is taken to be here, or to be
-                // gone.
-                (Some(time), Some(last)) if time.timestamp() < last => at_time(last)?,
-                (Some(time), _) => at_time(time.timestamp())?,
-                (None, Some(last)) if here.first_seq > 1 && !is_anew => at_time(last)?,
-                _ => first,
+                (Some(time), since) => at_time(time.timestamp().max(since.unwrap_or(Timestamp::MIN)))?,
+                (None, Some(since)) => at_time(since)?,
+                (None, None) => first,
             }
         };
         // Compat: one that was not given out yet is waited for.

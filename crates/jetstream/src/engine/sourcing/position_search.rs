@@ -18,6 +18,17 @@ pub(super) struct PositionSearch {
     cursor: Cursor,
 }
 
+/// Knowledge about a source.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// Position that a message of the stream names.
+    Read(SourcePosition),
+    /// Position that was written down, and no message says more.
+    Written(SourcePosition),
+    /// Nothing.
+    Nothing,
+}
+
 /// One source.
 struct SourceSearch {
     index: String,
@@ -75,9 +86,13 @@ impl PositionSearch {
         Ok(false)
     }
 
-    /// Positions that were found, in the order in which they were asked for.
-    pub(super) fn end(self) -> impl Iterator<Item = SourcePosition> {
-        self.wanted.into_iter().map(|wanted| wanted.found.or(wanted.written).unwrap_or_default())
+    /// Findings, in the order in which it was asked for.
+    pub(super) fn end(self) -> impl Iterator<Item = Finding> {
+        self.wanted.into_iter().map(|wanted| match (wanted.found, wanted.written) {
+            (Some(found), _) => Finding::Read(found),
+            (None, Some(written)) => Finding::Written(written),
+            (None, None) => Finding::Nothing,
+        })
     }
 }
 
@@ -126,10 +141,10 @@ mod tests {
             slices += 1;
         }
         assert_eq!(slices, 3);
-        let found: Vec<SourcePosition> = search.end().collect();
+        let found: Vec<Finding> = search.end().collect();
         let known =
             SourcePosition { seq: 7, identity: "ident".into(), local: 1, ..SourcePosition::default() };
-        assert_eq!(found, [known, SourcePosition::default()]);
+        assert_eq!(found, [Finding::Read(known), Finding::Nothing]);
     }
 
     #[test]
@@ -141,6 +156,6 @@ mod tests {
         let mut search = PositionSearch::new(["A > >"].into_iter(), (known, 4), &stream.reader());
         assert_eq!(search.cursor.position(), 5);
         assert!(search.scan_slice().expect("memory can be read"));
-        assert_eq!(search.end().collect::<Vec<_>>(), [written]);
+        assert_eq!(search.end().collect::<Vec<_>>(), [Finding::Written(written)]);
     }
 }

@@ -11,6 +11,9 @@
 //!   sealed, the positions are synced ([`upkeep`]).
 //! - More of the positions: each has those before it along, back to one whose messages survive
 //!   anything. The last one that the stream can have is believed.
+//!
+//! A source of which nothing is known is noted as it is found, before anything is copied: later it
+//! could not be told from one whose messages are gone again.
 
 use super::render::SourceHeader;
 use crate::engine::consumers::{POSITION_PREFIX, StreamConsumers, is_position};
@@ -66,6 +69,10 @@ pub(super) struct SourcePosition {
     /// of this source behind `local`, until there is another position.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) thrown_back: bool,
+    /// When the stream's last message came before anything was known of the source: older ones of
+    /// the origin are taken to be here, or to be gone. `None`: none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
 }
 
 impl SourcePosition {
@@ -217,7 +224,8 @@ mod tests {
     use super::*;
 
     fn position(seq: Seq, local: Seq, before: &[(Seq, Seq)]) -> SourcePosition {
-        SourcePosition { seq, identity: "i".into(), local, before: before.to_vec(), thrown_back: false }
+        let before = before.to_vec();
+        SourcePosition { seq, identity: "i".into(), local, before, ..SourcePosition::default() }
     }
 
     fn thrown_back(to: SourcePosition) -> SourcePosition {

@@ -2,7 +2,7 @@
 //! it asks of its disk: every message is copied once, also where nothing is left of those that told
 //! how far it was.
 
-use super::position_search::PositionSearch;
+use super::position_search::{Finding, PositionSearch};
 use super::positions::{self, PositionStore, RULES, SeenPositions, SourcePosition, read};
 use super::read_state::ReadState;
 use super::render::SourceRenderer;
@@ -184,7 +184,11 @@ impl Setup {
     }
 }
 
-fn read_state(position: SourcePosition) -> ReadState {
+fn read_state(finding: Finding) -> ReadState {
+    let position = match finding {
+        Finding::Read(position) | Finding::Written(position) => position,
+        Finding::Nothing => SourcePosition::default(),
+    };
     let mut read_state = ReadState {
         log: 0,
         link: None,

@@ -257,3 +257,45 @@ fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     house.publish("O.y");
     assert_eq!((house.contents("O").0, house.contents("R").0, house.contents("S").0), (0, 2, 2));
 }
+
+/// A stream that has let go of messages knows of some of its sources by notes alone.
+#[test]
+fn a_source_that_was_never_heard_is_copied_from_its_first_message() {
+    for restarts in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let mut house = House::on(&disk);
+        house.create(stream("A"));
+        house.create(StreamConfig { max_msgs: 2, ..copy("S", &[source("A", ""), source("B", "")]) });
+        (0..5).for_each(|_| house.publish("A.x"));
+        assert_eq!(house.contents("S"), (2, 5));
+        house.make(stream("B"));
+        house.say("B.x", "", "x");
+        house.flush();
+        // Nobody comes to look for it.
+        lock(&house.host.reads).clear();
+        house.pass(SECOND / 2);
+        house.publish("A.x");
+        assert_eq!(house.contents("S"), (2, 6));
+        if restarts {
+            house = House::on(&disk.kill());
+        }
+        house.pass(SECOND);
+        assert_eq!(house.contents("S"), (2, 7), "{restarts}");
+    }
+}
+
+#[test]
+fn a_source_that_is_added_begins_with_what_comes_behind_the_streams_last_message() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("B"));
+    house.publish("B.old");
+    house.pass(SECOND);
+    let few = StreamConfig { max_msgs: 2, ..stream("S") };
+    house.create(few.clone());
+    (0..3).for_each(|_| house.publish("S.own"));
+    house.pass(SECOND);
+    house.publish("B.new");
+    house.update(StreamConfig { sources: vec![source("B", "B.*")], ..few }).expect("it may");
+    assert_eq!(house.contents("S"), (2, 4));
+}

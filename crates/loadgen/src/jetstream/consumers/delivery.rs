@@ -1,10 +1,11 @@
-//! What the reply subject of a delivered message says about the delivery, and what acknowledges it.
+//! Reply subjects of delivered messages: the numbers in them, and the acknowledgement that is
+//! published to them.
 //!
 //! Budget per message: one pass over the reply's numbers; no allocation.
 
 use crate::jetstream::envelope::number;
 
-/// What the reply subject of a delivery says.
+/// Numbers in the reply subject of a delivered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
     /// How often this message has been delivered by now.
@@ -13,12 +14,13 @@ pub(crate) struct Delivery {
     pub(crate) consumer_sequence: u64,
 }
 
-/// What all these reply subjects begin with, whether they name the domain and the account or not.
+/// Start of the reply subjects of all deliveries, whether they name the domain and the account or
+/// not.
 pub(crate) const ACK: &[u8] = b"$JS.ACK.";
 
 impl Delivery {
-    /// `None` for what is not the reply subject of a delivery. `start` is what those of this
-    /// consumer begin with, for speed only.
+    /// Reads the reply subject of a delivery; `None` for any other subject. `start` is the
+    /// beginning of this consumer's reply subjects, for speed only.
     pub(crate) fn of(reply: &[u8], start: &[u8]) -> Option<Self> {
         match reply.strip_prefix(start) {
             Some(rest) => Self::numbers(rest),
@@ -38,7 +40,8 @@ impl Delivery {
         Some(Self { times, stream_sequence, consumer_sequence })
     }
 
-    /// What stands behind stream and consumer: behind two tokens, or four in the longer form.
+    /// Tokens behind the names of stream and consumer: behind two tokens, or four in the longer
+    /// form.
     fn behind_names(rest: &[u8]) -> Option<&[u8]> {
         let names = if rest.iter().filter(|&&byte| byte == b'.').count() > 7 { 4 } else { 2 };
         let mut rest = rest;

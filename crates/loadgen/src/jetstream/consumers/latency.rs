@@ -44,7 +44,7 @@ const STAMP: usize = 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pub(crate) epoch: Instant,
-    /// From the epoch to the first message.
+    /// Time from the epoch to the first message.
     pub(crate) lead: Duration,
     /// Messages per second.
     pub(crate) rate: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// As many messages as fit into this time, from now on.
+    /// A plan of as many messages as fit into this time, from now on.
     pub(crate) fn lasting(duration: Duration, rate: u64) -> Self {
         let count = (duration.as_secs_f64() * STRETCH * rate as f64) as u64;
         Self { epoch: Instant::now(), lead: LEAD, rate, count: count.max(1) }
@@ -64,7 +64,7 @@ impl Schedule {
         self.lead + Duration::from_nanos(number * 1_000_000_000 / self.rate)
     }
 
-    /// From the first message to the end.
+    /// Time from the first message to the end.
     pub(crate) fn length(&self) -> Duration {
         self.planned(self.count) - self.lead
     }
@@ -94,7 +94,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// In microseconds.
+    /// Latency in microseconds; `quantile` between 0 and 1.
     pub(crate) fn latency(&self, quantile: f64) -> f64 {
         self.latencies.value_at_quantile(quantile) as f64 / 1e3
     }

@@ -33,7 +33,7 @@ use crate::jetstream::stream::Storage;
 use crate::meter::Meter;
 use crate::pubsub::publisher::Until;
 
-/// What is done to a server.
+/// Workload of consumers, mirrors or sources on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerLoad {
     /// An ordered consumer, pushed to, reads the stream.
@@ -44,7 +44,7 @@ pub enum ConsumerLoad {
         how: How,
         /// How many they are.
         clients: usize,
-        /// What they acknowledge.
+        /// Acknowledgements of the messages.
         acks: Acks,
     },
     /// A durable push consumer reads the stream, each message is acknowledged.
@@ -70,7 +70,7 @@ pub enum ConsumerLoad {
     KvGet,
     /// A watch over all keys, then over their updates.
     KvWatch,
-    /// From publisher to consumer, at this many messages per second.
+    /// Messages from a publisher to a consumer, at a fixed rate.
     Latency {
         /// Messages per second.
         rate: u64,

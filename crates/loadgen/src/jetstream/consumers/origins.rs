@@ -32,7 +32,7 @@ const RESTING: u64 = 1000;
 const WATCHED: Duration = Duration::from_secs(5);
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// What copies what.
+/// Kind of copy, and the streams that it copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copying {
     /// A mirror of a stream that is full.

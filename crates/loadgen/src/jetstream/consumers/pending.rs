@@ -34,7 +34,7 @@ const PIECE: usize = 1000;
 /// memory gives it.
 const REST: Duration = Duration::from_micros(2);
 
-/// See the module.
+/// Runs once: `count` messages are delivered, then acknowledged in an order without locality.
 pub(super) fn run(count: u64, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
     let filled = fill_plain(run.address, Storage::File, count)?;
     let mut admin = Admin::open(run.address)?;

@@ -31,12 +31,13 @@ const UNDER_WAY: usize = 64 << 20;
 /// Readers beside one publisher.
 const READERS: usize = 100;
 
-/// What readers of everything want.
+/// Settings of a reader of the whole stream: no filter, no acknowledgements.
 fn ordered<'a>(stream: &'a str, expected: &'a Expected) -> Wish<'a> {
     Wish { stream, filter: None, policy: "all", has_acks: false, size: SIZE, expected, enough: None }
 }
 
-/// This many of each: everything that was published reaches every reader.
+/// Runs `pairs` publishers and as many readers at once: every published message reaches every
+/// reader.
 pub(super) fn together(
     pairs: usize,
     storage: Storage,

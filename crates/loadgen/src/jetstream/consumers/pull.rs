@@ -19,25 +19,25 @@ use crate::jetstream::consumers::receiving::Actor;
 use crate::target_server::API;
 use crate::token;
 
-/// What a client of a pull consumer wants.
+/// Settings of a client of a pull consumer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) stream: &'a str,
     pub(crate) consumer: &'a str,
-    /// What subjects of the JetStream API begin with.
+    /// Start of the subjects of the JetStream API, without the dot.
     pub(crate) api: &'a str,
     pub(crate) how: How,
     pub(crate) batch: u64,
     pub(crate) acks: Acks,
     /// Bytes of each payload.
     pub(crate) size: usize,
-    /// What all clients have received.
+    /// Messages that all clients have received.
     pub(crate) ledger: &'a RefCell<Ledger>,
-    /// How much that is to be in the end.
+    /// Number of messages to come in all.
     pub(crate) expected: &'a Expected,
 }
 
-/// See the module.
+/// Way in which a client of a pull consumer asks for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Pulls that overlap, on one inbox.
@@ -46,23 +46,23 @@ pub enum How {
     Fetch,
 }
 
-/// What is done about acknowledgements.
+/// Treatment of acknowledgements by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
     /// The consumer wants none.
     None,
     /// Each message is acknowledged when it is there.
     Explicit,
-    /// They are kept for later.
+    /// Reply subjects are kept, for acknowledgements later.
     Kept,
 }
 
-/// See the module.
+/// Client of a pull consumer, on one connection.
 #[derive(Debug)]
 pub(crate) struct Pull<'a> {
     wish: Wish<'a>,
     inbox: String,
-    /// What the replies of messages begin with.
+    /// Start of the reply subjects of this consumer's messages.
     start: Vec<u8>,
     /// The subscription in use, which is also the number of the inbox.
     sid: u64,
@@ -79,7 +79,7 @@ impl<'a> Pull<'a> {
         Self::on(wish, token::inbox())
     }
 
-    /// The same with an inbox that somebody has chosen.
+    /// A client with an inbox that the caller has chosen.
     pub(crate) fn on(wish: Wish<'a>, inbox: String) -> Self {
         Self {
             wish,

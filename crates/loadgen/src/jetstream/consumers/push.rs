@@ -19,7 +19,7 @@ use crate::jetstream::consumers::ledger::Expected;
 use crate::jetstream::consumers::receiving::Actor;
 use crate::token;
 
-/// What a client of a push consumer wants.
+/// Settings of a client of a push consumer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) stream: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) enough: Option<&'a AtomicBool>,
 }
 
-/// See the module.
+/// Client of a push consumer, which it makes itself, on one connection.
 #[derive(Debug)]
 pub(crate) struct Push<'a> {
     wish: Wish<'a>,
@@ -43,7 +43,7 @@ pub(crate) struct Push<'a> {
     /// Consumers made so far.
     turns: u64,
     name: String,
-    /// What the replies of this consumer's messages begin with.
+    /// Start of the reply subjects of this consumer's messages.
     start: Vec<u8>,
     /// Messages of this consumer.
     received: u64,

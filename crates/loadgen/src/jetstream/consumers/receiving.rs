@@ -20,9 +20,10 @@ use crate::error::BenchError;
 /// How often a quiet run looks whether it has ended meanwhile.
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
-/// What is done on one connection. Everything that is appended to `out` is sent.
+/// Behaviour of a receiving client on its connection. All bytes that are appended to `out` are
+/// sent.
 pub(crate) trait Actor {
-    /// What is sent first.
+    /// Appends the first bytes to send.
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Takes a message.
@@ -35,7 +36,7 @@ pub(crate) trait Actor {
     fn is_done(&self) -> bool;
 }
 
-/// See the module.
+/// Connection that receives, and the actor that takes its messages.
 #[derive(Debug)]
 pub(crate) struct ReceivingClient<A> {
     pub(crate) actor: A,
@@ -48,7 +49,7 @@ impl<A: Actor> ReceivingClient<A> {
         Self::on(Connection::open(address)?, actor)
     }
 
-    /// The same for a connection that may have subscribed, and has passed a barrier since.
+    /// Takes over a connection that may have subscribed, and has passed a barrier since.
     pub(crate) fn on(connection: Connection, actor: A) -> Result<Self, BenchError> {
         Ok(Self { actor, link: PoolLink::new(connection)? })
     }
@@ -103,7 +104,8 @@ pub(crate) fn run<A: Actor>(clients: &mut [ReceivingClient<A>]) -> Result<Instan
     run_watched(clients, |_| {})
 }
 
-/// The same, showing them to `watch` after every round.
+/// Begins on every connection and runs until all are done; `watch` sees the clients after every
+/// round. Gives the time at which the last message was there.
 pub(crate) fn run_watched<A: Actor>(
     clients: &mut [ReceivingClient<A>],
     watch: impl FnMut(&[ReceivingClient<A>]),
@@ -114,7 +116,8 @@ pub(crate) fn run_watched<A: Actor>(
     rounds(clients, watch)
 }
 
-/// The same as `run` for connections that have begun before.
+/// Runs connections that have begun before until all are done. Gives the time at which the last
+/// message was there.
 pub(crate) fn go_on<A: Actor>(clients: &mut [ReceivingClient<A>]) -> Result<Instant, BenchError> {
     rounds(clients, |_| {})
 }

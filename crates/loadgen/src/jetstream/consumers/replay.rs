@@ -47,7 +47,7 @@ fn passes(
     Ok(ConsumerOutcome::of_messages(total, elapsed, cpu))
 }
 
-/// With a push consumer: a durable one with acknowledgements, or an ordered one.
+/// Reads the stream with a push consumer: a durable one with acknowledgements, or an ordered one.
 pub(super) fn push(
     filled: &Filled,
     has_acks: bool,
@@ -82,7 +82,7 @@ fn push_passes(wish: push::Wish<'_>, run: ConsumerRun<'_>) -> Result<ConsumerOut
     })
 }
 
-/// With clients of one durable pull consumer.
+/// Reads the stream with clients of one durable pull consumer.
 pub(super) fn pull(
     filled: &Filled,
     how: How,
@@ -145,7 +145,7 @@ pub(super) fn fill_sparse(address: &Address, messages: u64) -> Result<Filled, Be
     Ok(Filled { stream, messages })
 }
 
-/// With an ordered consumer whose filter hardly anything passes.
+/// Reads the stream with an ordered consumer whose filter hardly anything passes.
 pub(super) fn sparse(filled: &Filled, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
     let expected = Expected::exactly(filled.messages / period(filled.messages));
     let filter = format!("{}.*.alarm", filled.stream);

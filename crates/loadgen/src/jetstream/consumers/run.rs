@@ -64,10 +64,10 @@ impl Scale {
     }
 }
 
-/// What a run gave.
+/// Result of one run of a workload of consumers.
 #[derive(Debug)]
 pub struct ConsumerOutcome {
-    /// What was measured.
+    /// Measured figures.
     pub readings: Vec<(Metric, f64)>,
     /// The server's CPU time, where its process was known.
     pub cpu: Option<CpuTime>,
@@ -106,7 +106,7 @@ pub(super) struct ConsumerRun<'a> {
 }
 
 impl ConsumerRun<'_> {
-    /// For loads that go on for a time.
+    /// Duration of loads that go on for a time.
     pub(super) fn duration(&self) -> Duration {
         match self.until {
             Until::Elapsed(duration) => duration,

@@ -9,7 +9,7 @@ use myelin_monitor::{Health, Standing, StoredAccount, StoredStream, StreamFailur
 use super::recorded::{recorded_situation, reference};
 use crate::fixture::{Fixed, text};
 
-/// What `/healthz` is asked for, its status and its body.
+/// Queries of `/healthz`, each with the status and the body of its answer.
 type Expected<'a> = [(&'a str, u16, &'a str)];
 
 const OK: &str = r#"{"status":"ok"}"#;

@@ -68,7 +68,8 @@ pub(crate) fn config(store: &Path) -> String {
     )
 }
 
-/// What happens in an account: subjects and payloads of requests.
+/// Messages that are published in each account, in order: subjects and payloads, most of them
+/// requests of the API.
 const HISTORY: &[(&str, &[(&str, &str)])] = &[
     (
         "A",
@@ -145,8 +146,8 @@ impl Client {
     }
 }
 
-/// What of a page is compared: of `/varz` its part about JetStream, and nothing that every request
-/// changes.
+/// Comparable part of a page: of `/varz` the object of JetStream, and of any page without the
+/// values that every request changes.
 fn settled(page: &str) -> String {
     let part =
         page.split_once("\n  \"jetstream\": ").and_then(|(_, rest)| rest.split_once(",\n  \"tls_timeout"));
@@ -168,7 +169,7 @@ pub(crate) fn situation(all: &str) -> Fixed {
     Running::of(&serde_json::from_str(all).unwrap()).source()
 }
 
-/// What the recorded pages say.
+/// Our source for the situation that was recorded.
 pub(crate) fn recorded_situation() -> Fixed {
     situation(&recorded(REQUESTS[0].0))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::fixture::Fixed;
 
-/// What the fixed source says of JetStream.
+/// JetStream of the fixed source: the values that its pages are made of.
 #[derive(Default)]
 pub(crate) struct Running {
     pub(crate) snapshot: JetStreamSnapshot,

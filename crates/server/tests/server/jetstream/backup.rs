@@ -19,7 +19,7 @@ pub(super) struct Backup {
     pub(super) config: Value,
     pub(super) state: Value,
     pub(super) bytes: Vec<u8>,
-    /// What the last message said.
+    /// Text of the last message: nothing, or why the backup ended early.
     pub(super) end: String,
 }
 
@@ -431,7 +431,7 @@ fn a_receiver_that_is_silent_or_leaves_is_given_up() {
     assert_eq!(complete(&mut asker, &mut pieces), "no flow response");
 }
 
-/// It must not look whole: what was not read yet may be there or not.
+/// A backup that is cut short must not look whole: what was not read yet may be there or not.
 ///
 /// Compat: nats-server says nothing more then, and the receiver waits for its own patience to end.
 #[test]
@@ -458,7 +458,8 @@ fn a_backup_of_a_stream_that_is_deleted_ends_with_an_error() {
     }
 }
 
-/// What a restored stream is said to need is what its configuration says.
+/// Metadata of a restored stream: the API level in it follows from the configuration, whatever the
+/// backup says.
 #[test]
 fn a_restored_stream_has_the_metadata_that_it_came_with() {
     let mut all = Vec::new();
@@ -513,7 +514,7 @@ pub(super) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/jetstream/fixtures").join(name)
 }
 
-/// What comes in is sealed like everything else.
+/// Restored messages are encrypted like all others.
 #[test]
 fn a_backup_is_restored_into_an_encrypted_store() {
     for cipher in ["chacha", "aes"] {
@@ -580,7 +581,7 @@ fn is_span(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit()) && ["ns", "µs", "ms", "s"].contains(&unit)
 }
 
-/// What the log says of a backup has the form of the reference's, and the time that it took.
+/// Lines of the log about a backup have the form of the reference's, and the time that it took.
 #[test]
 fn the_log_says_how_long_a_backup_took() {
     for program in programs() {

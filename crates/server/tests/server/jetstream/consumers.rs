@@ -18,7 +18,7 @@ const MOMENTS: [usize; 3] = [1, 700, 300];
 /// Messages that are pulled at once.
 const BATCH: usize = 100;
 
-/// What a client knows of its acknowledgements.
+/// Messages that a client has acknowledged, by their sequences.
 #[derive(Debug, Default)]
 struct Known {
     /// Sent; perhaps they came to the server.

@@ -66,7 +66,7 @@ fn after(end: Signal, hurt: impl Fn(&Path)) -> (Home, Server) {
     (home, server)
 }
 
-/// What was lost is told everywhere, and the stream goes on behind it.
+/// Checks that lost messages are reported everywhere, and that the stream goes on behind them.
 fn goes_on(server: &Server, lost: std::ops::RangeInclusive<u64>) {
     let mut asker = Asker::connect(server);
     let state = asker.state("S");

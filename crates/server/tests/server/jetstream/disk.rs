@@ -64,7 +64,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// What a publisher was promised: payloads by sequence.
+/// Messages that a publisher was promised: payloads by sequence.
 type Promised = BTreeMap<u64, Vec<u8>>;
 
 /// Publishes messages of this size; each must be answered. Answers how many were stored.

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const MESSAGES: u64 = 400;
-/// What a process that is killed may take with it: what it had acknowledged just before.
+/// Time without a change of any file of a store, after which a kill takes no acknowledged message.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// How a server ends.
+/// Signals that end a server.
 const ENDS: [Signal; 2] = [Signal::TERM, Signal::KILL];
 
 /// Flips a bit in the middle.
@@ -128,7 +128,8 @@ fn finds(root: &Path) -> bool {
     verify::check(&disk, root, None, &mut |_| {}).is_ok_and(|summary| !summary.is_sound())
 }
 
-/// What is asked of a server whatever was damaged.
+/// Checks whatever must hold after any damage. `is_found`: a check of the store has found it before
+/// the start.
 fn look(server: &Server, is_found: bool, what: &str) {
     let mut asker = Asker::connect(server);
     let other: Vec<u64> = asker.read_all("OTHER").iter().map(|message| message.seq).collect();

@@ -41,7 +41,8 @@ fn publishes_without_replies_are_all_stored_while_others_are_served() {
     println!("{served} others were served meanwhile, {} MiB", mebibytes(&server));
 }
 
-/// What does not fit into what may wait for a stream is counted, and whoever listens is told.
+/// Publishes beyond the messages that may wait for a stream are counted, and an advisory tells of
+/// them.
 #[test]
 fn publishes_without_replies_that_do_not_fit_are_counted() {
     const MESSAGES: u64 = 1_000;

@@ -234,8 +234,8 @@ fn what_is_damaged_is_named_and_the_rest_is_taken() {
     assert!(names.contains("FILE") && !names.contains("WORK"), "{names}");
 }
 
-/// What a stream of the old backup has for good: its messages with a lifetime of an hour are over,
-/// and what follows from them is another matter.
+/// Lasting part of what was in the old backup: messages with a lifetime of an hour are over, and
+/// what follows from them is another matter.
 fn lasting(mut digest: Value) -> Value {
     const AN_HOUR: &str = "TkFUUy8xLjANCk5hdHMtVFRMOiAxaA0KDQo=";
     if let Some(messages) = digest["messages"].as_array_mut() {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// After how many acknowledgements of each run the server is killed.
 const MOMENTS: [u64; 4] = [1, 333, 2_500, 1_000];
 
-/// What a mode promises of acknowledged messages after a kill.
+/// Promise of a mode about acknowledged messages after a kill: all are there, or those up to some
+/// message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Promise {
     All,

@@ -32,7 +32,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// What a stream must allow.
+    /// Configuration that a stream needs for this way.
     pub(super) fn config(self) -> serde_json::Value {
         match self {
             Self::Plain => serde_json::json!({}),
@@ -70,7 +70,7 @@ fn operation(way: Way, first: u64, n: u64) -> Vec<u8> {
     }
 }
 
-/// What a publisher knows at the end.
+/// Sequences that a publisher knows at the end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     /// The last message that was written, perhaps.
@@ -79,7 +79,7 @@ pub(super) struct Known {
     pub(super) acked: u64,
 }
 
-/// What both threads see.
+/// State that the writing and the reading thread share.
 struct Shared {
     written: AtomicU64,
     acked: AtomicU64,

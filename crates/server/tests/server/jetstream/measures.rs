@@ -5,7 +5,8 @@
 //!
 //! ```sh
 //! cargo build --profile quick -p myelin-server -p myelin-cli
-//! MYELIN_MEASURED=target/quick cargo test -p myelin-server --test server measures -- --ignored --nocapture --test-threads 1
+//! export MYELIN_MEASURED=target/quick
+//! cargo test -p myelin-server --test server measures -- --ignored --nocapture --test-threads 1
 //! ```
 //!
 //! What is compared with nats-server is left out where there is none, and so is what the command

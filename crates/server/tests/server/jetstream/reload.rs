@@ -1,4 +1,4 @@
-//! What a reload changes in a running JetStream.
+//! Reloads that change a running JetStream.
 
 use super::{Asker, Home, publish};
 use crate::process::Server;

@@ -1,4 +1,4 @@
-//! What a store keeps from one server to the next, however the first one ended.
+//! Contents of a store from one server to the next, however the first one ended.
 
 use super::{Asker, Home};
 use crate::eventually;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// How a server ends.
+/// Signals that end a server.
 const ENDS: [Signal; 2] = [Signal::TERM, Signal::KILL];
 
 fn end_and_start_again(server: &mut Server, signal: Signal) {

@@ -2,15 +2,17 @@
 
 use super::Site;
 use crate::eventually;
-use crate::raw::Raw;
-use crate::routes::{MIXES, Ours, ServerKind};
+use crate::raw::{Message, Raw};
+use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
+use tempfile::TempDir;
 
-/// A pair of servers with JetStream.
+/// A hub and a leaf node with JetStream.
+#[derive(Clone, Copy, Debug)]
 struct Row {
     shares_system: bool,
     /// Domains of hub and leaf node; empty for none.
     domains: [&'static str; 2],
-    /// Whether the account has JetStream.
+    /// Whether the account that they share has JetStream.
     is_on: bool,
 }
 
@@ -20,17 +22,19 @@ type Answers = [[Option<&'static str>; 2]; 3];
 const H: Option<&str> = Some("HUB");
 const S: Option<&str> = Some("EDGE");
 
-/// As nats-server 2.15.2 has it, with the system account shared or not.
+/// As nats-server 2.15.2 has it, with the system account shared or not, the hub alone or in a
+/// cluster of three.
 const EXPECTED: [([&str; 2], Answers); 3] = [
     (["D", "D"], [[H, S], [H, S], [None, None]]),
     (["D", "E"], [[H, S], [H, H], [S, S]]),
     (["", ""], [[H, S], [None, None], [None, None]]),
 ];
 
-fn rows() -> impl Iterator<Item = (Row, Answers)> {
-    let systems = [true, false].into_iter();
-    systems.flat_map(|shares_system| {
-        EXPECTED.into_iter().flat_map(move |(domains, answers)| {
+/// The rows with a hub of this domain.
+fn rows(domain: &str) -> impl Iterator<Item = (Row, Answers)> {
+    let of_hub = EXPECTED.into_iter().filter(move |(domains, _)| domains[0] == domain);
+    of_hub.flat_map(|(domains, answers)| {
+        [true, false].into_iter().flat_map(move |shares_system| {
             let row = move |is_on| Row { shares_system, domains, is_on };
             [(row(true), answers), (row(false), [[None; 2]; 3])]
         })
@@ -38,152 +42,218 @@ fn rows() -> impl Iterator<Item = (Row, Answers)> {
 }
 
 impl Row {
-    fn more(&self, side: usize, store: &std::path::Path) -> String {
-        let domain = match self.domains[side] {
-            "" => String::new(),
-            domain => format!(", domain: {domain}"),
+    /// Name and password of the account's user.
+    fn user(self) -> &'static str {
+        if self.is_on { "a" } else { "b" }
+    }
+}
+
+/// JetStream with a store in that folder, an account that has it and one that has not.
+fn jetstream(domain: &str, store: &TempDir) -> String {
+    let domain = if domain.is_empty() { String::new() } else { format!(", domain: {domain}") };
+    let store = store.path();
+    format!(
+        "jetstream {{ store_dir: {store:?}{domain} }}\nsystem_account: SYS\n\
+         accounts {{ A {{ jetstream: enabled, users: [{{user: a, password: a}}] }}, \
+         B {{ users: [{{user: b, password: b}}] }}, SYS {{ users: [{{user: sys, password: sys}}] }} }}"
+    )
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// A hub of one server or of a cluster. Leaf nodes dial the first.
+struct Hub {
+    sites: Vec<Site>,
+    _stores: Vec<TempDir>,
+}
+
+impl Hub {
+    /// `None`: there is no nats-server to be it.
+    fn start(kind: ServerKind, domain: &str, size: usize) -> Option<Self> {
+        let (ports, stores): (Vec<u16>, Vec<_>) = (0..size).map(|_| (free_port(), folder())).unzip();
+        let routes: Vec<_> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        let routes = routes.join(", ");
+        let start = |at: usize| {
+            let mut more = jetstream(domain, &stores[at]);
+            if size > 1 {
+                let port = ports[at];
+                more +=
+                    &format!("\ncluster {{ name: HC, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}");
+            }
+            Site::hub(kind, &format!("H{at}"), "", &more)
         };
-        let jetstream = if self.is_on { "jetstream: enabled, " } else { "" };
-        format!(
-            "jetstream {{ store_dir: {store:?}{domain} }}\nsystem_account: SYS\n\
-             accounts {{ A {{ {jetstream}users: [{{user: a, password: a}}] }}, \
-             SYS {{ users: [{{user: sys, password: sys}}] }} }}"
-        )
+        let sites: Vec<_> = (0..size).map(start).collect::<Option<_>>()?;
+        if size > 1 {
+            eventually("a leader", || {
+                sites[0].server.page("/jsz")["meta_cluster"]["leader"]
+                    .as_str()
+                    .is_some_and(|name| !name.is_empty())
+            });
+        }
+        let mut client = Client::new(&sites[0], "a", "made");
+        // What is asked of a new cluster may find nobody.
+        eventually("a stream", || {
+            client.ask_for_stream("HUB");
+            client.raw.barrier().iter().any(is_made)
+        });
+        Some(Self { sites, _stores: stores })
     }
 
-    fn start(&self, kinds: [ServerKind; 2], stores: [&std::path::Path; 2]) -> Option<[Site; 2]> {
-        let hub = Site::hub(kinds[0], "HUB", "", &self.more(0, stores[0]))?;
-        let port = hub.port;
-        let system = format!(", {{ url: \"nats://sys:sys@127.0.0.1:{port}\", account: SYS }}");
-        let system = if self.shares_system { &system } else { "" };
-        let remotes = format!("remotes: [{{ url: \"nats://a:a@127.0.0.1:{port}\", account: A }}{system}]");
-        let leaf = Site::start(kinds[1], "EDGE", None, &remotes, &self.more(1, stores[1]))?;
-        let links = if self.shares_system { 2 } else { 1 };
+    /// A leaf node of the first server, as a row says, once both know each other.
+    fn leaf(&self, kind: ServerKind, row: Row, store: &TempDir) -> Option<Site> {
+        let (hub, user) = (&self.sites[0], row.user());
+        hub.linked(0);
+        let (port, account) = (hub.port, user.to_uppercase());
+        let remote = |user: &str, account: &str| {
+            format!("{{ url: \"nats://{user}:{user}@127.0.0.1:{port}\", account: {account} }}")
+        };
+        let system = if row.shares_system { remote("sys", "SYS") } else { String::new() };
+        let remotes = format!("remotes: [{}, {system}]", remote(user, &account));
+        let leaf = Site::start(kind, "EDGE", None, &remotes, &jetstream(row.domains[1], store))?;
+        let links = if row.shares_system { 2 } else { 1 };
         hub.linked(links);
         leaf.linked(links);
-        Some([hub, leaf])
+        Some(leaf)
     }
 }
 
-fn client(site: &Site) -> Raw {
-    let mut raw = Raw::open(site.server.address());
-    raw.send(
-        "CONNECT {\"user\":\"a\",\"pass\":\"a\",\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\n\
-         SUB inbox.> 1\r\n",
-    );
-    raw.barrier();
-    raw
+/// A client that asks, with an inbox of its own.
+struct Client {
+    raw: Raw,
+    inbox: &'static str,
+    asked: usize,
 }
 
-/// Has a server make a stream of its own name.
-fn make_stream(client: &mut Raw, name: &str) {
-    let body = format!("{{\"name\":\"{name}\",\"subjects\":[\"of.{name}\"]}}");
-    let len = body.len();
-    client.send(&format!("PUB $JS.API.STREAM.CREATE.{name} inbox.made {len}\r\n{body}\r\n"));
-    let made = client.message();
-    assert!(made.text().contains("stream_create_response") && !made.text().contains("\"error\""), "{made:?}");
-}
-
-/// Servers whose streams are named to whoever asks by this prefix.
-fn answers(asking: &mut Raw, other: &mut Raw, prefix: &str, number: usize) -> Vec<&'static str> {
-    asking.send(&format!("PUB {prefix}.STREAM.NAMES inbox.api.{number} 0\r\n\r\n"));
-    // A round over the link, and one through the API here: what would have come has come.
-    asking.send(&format!("PUB echo inbox.echo.{number} 0\r\n\r\n"));
-    let asked = other.message();
-    other.publish(&asked.reply.expect("it is asked"), "");
-    let (mut all, mut is_over) = (Vec::new(), false);
-    while !is_over {
-        let message = asking.message();
-        is_over = message.subject.starts_with("inbox.echo.");
-        all.push(message);
+impl Client {
+    fn new(site: &Site, user: &str, inbox: &'static str) -> Self {
+        let mut raw = Raw::open(site.server.address());
+        raw.send(&format!(
+            "CONNECT {{\"user\":\"{user}\",\"pass\":\"{user}\",\"verbose\":false,\"headers\":true,\
+             \"no_responders\":true}}\r\nSUB {inbox}.> 1\r\n"
+        ));
+        raw.barrier();
+        Self { raw, inbox, asked: 0 }
     }
-    let of_api = |message: &&crate::raw::Message| message.subject == format!("inbox.api.{number}");
-    if all.iter().filter(of_api).count() == 0 {
-        // The answer may be slower than the round.
-        all.extend(asking.barrier());
+
+    /// Sends a request. Returns where its answer comes.
+    fn ask(&mut self, subject: &str, body: &str) -> String {
+        self.asked += 1;
+        let (inbox, len) = (format!("{}.{}", self.inbox, self.asked), body.len());
+        self.raw.send(&format!("PUB {subject} {inbox} {len}\r\n{body}\r\n"));
+        inbox
     }
-    let names = |text: &str| ["HUB", "EDGE"].into_iter().find(|name| text.contains(&format!("\"{name}\"")));
-    all.iter().filter(of_api).filter_map(|message| names(message.text())).collect()
+
+    /// Asks for a stream of a server's name there.
+    fn ask_for_stream(&mut self, name: &str) {
+        let config = format!("{{\"name\":\"{name}\",\"subjects\":[\"of.{name}\"]}}");
+        self.ask(&format!("$JS.API.STREAM.CREATE.{name}"), &config);
+    }
+
+    /// Servers whose streams are named by the API behind this prefix.
+    fn answers(&mut self, other: &mut Raw, prefix: &str, is_expected: bool) -> Vec<&'static str> {
+        let inbox = self.ask(&format!("{prefix}.STREAM.NAMES"), "");
+        let mut all = Vec::new();
+        if is_expected {
+            // It may be slower than the round.
+            all.push(self.raw.message());
+        }
+        // A round over the link, and one to the server here: what would have come has come.
+        let round = self.ask("echo", "");
+        let asked = other.message().reply.expect("it is asked");
+        other.publish(&asked, "");
+        while all.last().is_none_or(|message| message.subject != round) {
+            all.push(self.raw.message());
+        }
+        all.extend(self.raw.barrier());
+        let of_api = |message: &&Message| message.subject == inbox;
+        let names =
+            |text: &str| ["HUB", "EDGE"].into_iter().find(|name| text.contains(&format!("\"{name}\"")));
+        all.iter().filter(of_api).filter_map(|message| names(message.text())).collect()
+    }
 }
 
-fn check(row: &Row, expected: Answers, kinds: [ServerKind; 2]) {
-    let stores = [tempfile::tempdir(), tempfile::tempdir()].map(|dir| dir.expect("a folder"));
-    let Some(sites) = row.start(kinds, [stores[0].path(), stores[1].path()]) else { return };
-    let mut clients = sites.each_ref().map(client);
+fn is_made(answer: &Message) -> bool {
+    answer.text().contains("stream_create_response") && !answer.text().contains("\"error\"")
+}
+
+fn check(hub: &Hub, kind: ServerKind, (row, expected): (Row, Answers)) {
+    let store = folder();
+    let Some(leaf) = hub.leaf(kind, row, &store) else { return };
+    let mut clients =
+        [Client::new(&hub.sites[0], row.user(), "at.hub"), Client::new(&leaf, row.user(), "at.leaf")];
     if row.is_on {
-        make_stream(&mut clients[0], "HUB");
-        make_stream(&mut clients[1], "EDGE");
+        clients[1].ask_for_stream("EDGE");
+        let made = clients[1].raw.message();
+        assert!(is_made(&made), "{made:?}");
     }
     for side in [0, 1] {
-        let [hub, leaf] = &mut clients;
-        let (asking, other) = if side == 0 { (hub, leaf) } else { (leaf, hub) };
-        other.send("SUB echo 2\r\n");
-        other.barrier();
-        crate::routes::wait_for_interest(asking, other);
+        let [here, there] = &mut clients;
+        let (asking, other) = if side == 0 { (here, there) } else { (there, here) };
+        other.raw.send("SUB echo 2\r\n");
+        wait_for_interest(&mut asking.raw, &mut other.raw);
+        wait_for_interest(&mut other.raw, &mut asking.raw);
         for (number, prefix) in ["$JS.API", "$JS.D.API", "$JS.E.API"].into_iter().enumerate() {
             let expected: Vec<_> = expected[number][side].into_iter().collect();
             let mut got = Vec::new();
             if expected.is_empty() {
-                got = answers(asking, other, prefix, number);
+                got = asking.answers(&mut other.raw, prefix, false);
             } else {
-                let mut attempt = 10;
+                // The first requests may find nobody.
                 eventually("an answer of the API", || {
-                    attempt += 1;
-                    got = answers(asking, other, prefix, number + attempt * 10);
+                    got = asking.answers(&mut other.raw, prefix, true);
                     !got.is_empty()
                 });
             }
-            let what = (row.shares_system, row.domains, row.is_on, kinds, prefix, side);
-            assert_eq!(got, expected, "{what:?}");
+            assert_eq!(got, expected, "{row:?}, leaf node {kind:?}, {prefix} asked from side {side}");
         }
-        other.send("UNSUB 2\r\n");
-        other.barrier();
+        other.raw.send("UNSUB 2\r\n");
+        other.raw.barrier();
+    }
+}
+
+fn check_rows(hub_kind: ServerKind, size: usize, leaf_kind: ServerKind) {
+    for domain in ["D", ""] {
+        let Some(hub) = Hub::start(hub_kind, domain, size) else { return };
+        for row in rows(domain) {
+            check(&hub, leaf_kind, row);
+        }
     }
 }
 
 #[test]
 fn each_side_answers_for_its_own_domain() {
-    for (row, expected) in rows() {
-        check(&row, expected, [Ours, Ours]);
+    for [hub, leaf] in MIXES {
+        check_rows(hub, 1, leaf);
     }
 }
 
 #[test]
-fn domains_keep_apart_with_the_reference_at_either_end() {
-    for kinds in MIXES.into_iter().skip(1) {
-        for (row, expected) in rows().filter(|(row, _)| row.is_on && !row.shares_system) {
-            check(&row, expected, kinds);
-        }
-    }
+fn so_it_does_where_the_hub_is_a_cluster() {
+    check_rows(Reference, 3, Ours);
 }
 
 /// An account without JetStream uses that of a domain, and what is put into a bucket by the name of
 /// the domain is in the bucket.
 #[test]
 fn an_account_may_use_another_domain_by_default() {
-    let store = tempfile::tempdir().expect("a folder");
-    let row = Row { shares_system: false, domains: ["D", ""], is_on: true };
-    let hub = Site::hub(Ours, "HUB", "", &row.more(0, store.path())).expect("it is built");
-    let port = hub.port;
+    let hub = Hub::start(Ours, "D", 1).expect("it is built");
+    let port = hub.sites[0].port;
     let remotes = format!("remotes: [{{ url: \"nats://a:a@127.0.0.1:{port}\", account: A }}]");
     let more = "default_js_domain { A: D }\naccounts { A { users: [{user: a, password: a}] } }";
     let leaf = Site::start(Ours, "EDGE", None, &remotes, more).expect("it is built");
-    hub.linked(1);
+    hub.sites[0].linked(1);
     leaf.linked(1);
-    let (mut here, mut there) = (client(&leaf), client(&hub));
-    make_stream(&mut there, "HUB");
-    let body = "{\"name\":\"KV_b\",\"subjects\":[\"$KV.b.>\"]}";
-    there.send(&format!("PUB $JS.API.STREAM.CREATE.KV_b inbox.kv {}\r\n{body}\r\n", body.len()));
-    assert!(there.message().text().contains("\"KV_b\""));
-    there.send("SUB echo 2\r\n");
-    there.barrier();
-    crate::routes::wait_for_interest(&mut here, &mut there);
-    let mut number = 0;
-    eventually("the API of the hub", || {
-        number += 1;
-        answers(&mut here, &mut there, "$JS.API", number) == ["HUB"]
-    });
-    here.send("PUB $KV.b.key inbox.put 5\r\nvalue\r\n");
-    let put = here.message();
+    let (mut here, mut there) =
+        (Client::new(&leaf, "a", "at.leaf"), Client::new(&hub.sites[0], "a", "at.hub"));
+    there.ask("$JS.API.STREAM.CREATE.KV_b", "{\"name\":\"KV_b\",\"subjects\":[\"$KV.b.>\"]}");
+    assert!(there.raw.message().text().contains("\"KV_b\""));
+    there.raw.send("SUB echo 2\r\n");
+    wait_for_interest(&mut here.raw, &mut there.raw);
+    wait_for_interest(&mut there.raw, &mut here.raw);
+    eventually("the API of the hub", || here.answers(&mut there.raw, "$JS.API", true) == ["HUB"]);
+    here.ask("$KV.b.key", "value");
+    let put = here.raw.message();
     assert!(put.text().contains("\"stream\":\"KV_b\""), "{put:?}");
 }

@@ -20,7 +20,7 @@ fn client(site: &Site, user: &str) -> Raw {
     raw
 }
 
-/// What comes before the message that ends it.
+/// Messages before the one that ends it.
 fn until_end(client: &mut Raw) -> Vec<(String, String)> {
     let all = std::iter::repeat_with(|| client.message());
     let all = all.take_while(|message: &Message| message.subject != "from.b.st.end");

@@ -183,6 +183,20 @@ fn a_leaf_node_gets_a_message_once_for_a_group_and_for_others() {
 }
 
 #[test]
+fn a_leaf_node_goes_to_another_server_of_the_cluster_that_its_hub_has_told_of() {
+    for kinds in TRIPLES {
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""]) else { continue };
+        let remotes =
+            format!("reconnect: \"100ms\"\nremotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", one.port);
+        let Some(edge) = Site::start(kinds[2], "EDGE", None, &remotes, "") else { continue };
+        one.linked(1);
+        drop(one);
+        two.linked(1);
+        talk(&mut edge.client(), &mut two.client(), "moved");
+    }
+}
+
+#[test]
 fn a_cluster_may_be_a_leaf_node_on_each_of_its_servers() {
     for kinds in TRIPLES {
         let Some(hub) = Site::hub(kinds[2], "HUB", "", "") else { continue };

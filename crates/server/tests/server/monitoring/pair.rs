@@ -159,7 +159,7 @@ fn settle(value: &mut Value, order: Order) {
     }
 }
 
-/// What to sort an item by: something that is the same on both servers.
+/// Sort key of an item: values that are the same on both servers.
 fn key(item: &Value) -> String {
     let named = ["name", "sid", "acc"].iter().filter_map(|name| item.get(name)).map(Value::to_string);
     let named: String = named.collect();

@@ -1,4 +1,4 @@
-//! What both servers are asked for.
+//! Requests that both servers are asked.
 
 use super::pair::Order;
 

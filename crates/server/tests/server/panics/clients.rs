@@ -1,4 +1,4 @@
-//! What serves clients.
+//! Panics in the parts that serve clients.
 
 use super::{Stage, knock};
 use crate::eventually;

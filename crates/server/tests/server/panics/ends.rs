@@ -1,5 +1,5 @@
-//! What the server cannot do without: it ends, with a message and an exit code, and the next one
-//! finds what was promised.
+//! Panics in parts that the server cannot do without: it ends, with a message and an exit code, and
+//! the next one finds what was promised.
 
 use super::{Stage, ask_for, knock};
 use crate::eventually;

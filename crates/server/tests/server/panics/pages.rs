@@ -1,4 +1,4 @@
-//! What serves monitoring.
+//! Panics in the parts that serve monitoring.
 
 use super::{Stage, knock};
 use crate::process::Setup;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What starts a thread or a task.
+/// Calls that start a thread or a task.
 const STARTS: &[&str] = &[
     "thread::Builder",
     "thread::spawn",
@@ -87,7 +87,7 @@ fn threads_and_tasks_are_started_in_one_place() {
     }
 }
 
-/// Who starts a task without a guard guards it inside.
+/// Tasks that are started without a guard have one inside.
 #[test]
 fn tasks_that_guard_themselves_do() {
     const GUARDS: &[&str] = &["supervise::guarded(", "supervise::persist(", "persist(SupervisedPart::"];

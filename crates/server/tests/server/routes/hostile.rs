@@ -200,11 +200,11 @@ fn strangers_cost_little_and_not_for_long() {
 }
 
 /// A server that is let in and brings interest and messages of accounts that are not there takes no
-/// memory for them, and keeps its link.
+/// memory for them and a few lines of the log, and keeps its link.
 #[test]
 fn accounts_that_are_not_there_take_no_memory() {
     const ACCOUNTS: usize = 200_000;
-    let member = Member::start(Ours, "S0", free_port(), &[], "logfile_size_limit: 1MB").expect("it starts");
+    let member = Member::start(Ours, "S0", free_port(), &[], "").expect("it starts");
     let mut stream = peer(&member);
     let info = INFO.replace("\"route_pool_size\":3,", "");
     stream.write_all(format!("{CONNECT}{info}PING\r\n").as_bytes()).expect("it reads");
@@ -235,6 +235,17 @@ fn accounts_that_are_not_there_take_no_memory() {
     assert!(grown < 32 << 20, "{grown} bytes for {ACCOUNTS} accounts that are not there");
     assert_eq!(member.links(), 1);
     member.client().barrier();
+    // The first is named, and the rest counted: every ten seconds, and at the end.
+    drop((stream, wait_for_pong));
+    member.server.wait_for_log("Router connection closed");
+    let log = member.server.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("Unknown account")).collect();
+    assert!(lines[0].contains("Unknown account \"account-0\" for remote subject \"foo.0\""), "{lines:?}");
+    let counted =
+        lines.iter().filter_map(|line| line.strip_suffix(" more")?.rsplit(' ').next()?.parse::<usize>().ok());
+    let (named, counted) = (lines.len() - counted.clone().count(), counted.sum::<usize>());
+    assert_eq!(named + counted, ACCOUNTS, "{lines:?}");
+    assert!(lines.len() < 50, "{lines:?}");
 }
 
 /// Peer that is dialled and does not answer: the link ends, and is tried again.

@@ -1,5 +1,6 @@
 //! TLS between servers, with nats-server on either side.
 
+use super::hostile::peer;
 use super::{MIXES, Member, Ours, Reference, ServerKind, free_port, settle, two, wait_for_interest};
 use crate::process::Setup;
 use crate::responder::{Responder, Says};
@@ -8,7 +9,6 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 
 /// A message goes from a client of the one to a client of the other.
 fn exchange(members: &[Member]) {
@@ -154,11 +154,10 @@ fn who_does_not_begin_a_handshake_is_closed() {
     let (lab, _) = labs();
     let block = lab.block("ca_file: \"@ca.pem\", timeout: \"300ms\"");
     let Some(member) = Member::with(Ours, "S0", free_port(), &[], &block) else { return };
-    let dial = || TcpStream::connect(("127.0.0.1", member.port)).expect("it listens");
-    let mut silent = dial();
+    let mut silent = peer(&member);
     member.server.wait_for_log("TLS route handshake error: read tcp");
     assert_eq!(silent.read(&mut [0]).expect("the end"), 0);
-    let mut plain = dial();
+    let mut plain = peer(&member);
     plain.write_all(b"CONNECT {}\r\n").expect("it reads");
     member
         .server

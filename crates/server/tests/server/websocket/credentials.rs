@@ -1,4 +1,4 @@
-//! Who a WebSocket client is: cookies, the block's own rules, kinds of connections.
+//! Credentials of WebSocket clients: cookies, the block's own rules, kinds of connections.
 
 use super::peer::Peer;
 use super::{address, server, servers};
@@ -11,7 +11,8 @@ const USERS: &str = "accounts { A { users [ {user: a, password: p}, \
 
 const SENT_AWAY: Option<&str> = None;
 
-/// The upgrade's headers, CONNECT's fields, and who the client is then; `None` if it is sent away.
+/// Headers of the upgrade, fields of CONNECT, and the client's user then; `None` if it is sent
+/// away.
 type Row = (&'static str, &'static str, Option<&'static str>);
 
 fn check(block: &str, around: &str, rows: &[Row]) {

@@ -7,9 +7,9 @@ use super::{address, server, servers};
 
 const CONNECT: &[u8] = b"CONNECT {\"verbose\":false}\r\nPING\r\n";
 
-/// What is sent after INFO, and how it ends: the lines, pongs, and the close frame. The last says
-/// whether the reference does the same; it ends some connections without a close frame, or with one
-/// that may be lost.
+/// Bytes that are sent after INFO, and how the connection ends: the lines, pongs, and the close
+/// frame. `is_reference`: the reference does so, too; it ends some connections without a close
+/// frame, or with one that may be lost.
 struct Case {
     name: &'static str,
     headers: &'static str,

@@ -1,4 +1,4 @@
-//! What strangers and clients may try. Each class of nats-server's published advisories about
+//! Attacks of strangers and clients. Each class of nats-server's published advisories about
 //! WebSocket has a test: a compression bomb before authentication (2026-02), lengths that make no
 //! sense (2026-03), memory for what never ends (2026-11), the path of a protocol that is off
 //! (2026-27).

@@ -1,4 +1,4 @@
-//! What an operator sees and does: pages, the log, files, reload, lame duck, the end.
+//! Operation of WebSocket: pages, the log, files, reload, lame duck, the end.
 
 use super::peer::{Peer, dial};
 use super::{address, config, server, servers};

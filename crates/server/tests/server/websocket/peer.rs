@@ -115,8 +115,13 @@ impl Peer {
 }
 
 impl<S: Read + Write> Peer<S> {
-    pub(crate) fn over(mut stream: S, headers: &str) -> Self {
-        write!(stream, "GET / HTTP/1.1\r\n{UPGRADE}{headers}\r\n").expect("the server reads");
+    pub(crate) fn over(stream: S, headers: &str) -> Self {
+        Self::over_path(stream, "/", headers)
+    }
+
+    /// Upgrades at this path.
+    pub(crate) fn over_path(mut stream: S, path: &str, headers: &str) -> Self {
+        write!(stream, "GET {path} HTTP/1.1\r\n{UPGRADE}{headers}\r\n").expect("the server reads");
         let answer = read_head(&mut stream).expect("the server answers");
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         let (unread, pressed, seen) = Default::default();

@@ -1,4 +1,4 @@
-//! What was flushed is there after a restart.
+//! Logs of consumers: changes that were flushed are there after a restart.
 
 use myelin_disk::faulty::FaultyDisk;
 use myelin_disk::memory::MemoryDisk;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a server does with the consumers of a stream.
+/// Work of a server with the consumers of a stream.
 #[derive(Clone, Debug)]
 enum Act {
     Create(u8, AckRules),

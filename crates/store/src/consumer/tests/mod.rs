@@ -116,7 +116,7 @@ pub(super) fn acknowledged(delivery: u64, seq: u64) -> Delta {
     Delta::Acknowledged { delivery: DeliverySeq(delivery), seq }
 }
 
-/// What happens to a consumer, in words that are turned into a delta when its state is known.
+/// Change of a consumer, in words that are turned into a delta when its state is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// A new message, some sequences after the last one.
@@ -137,7 +137,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// What a server would tell a consumer in `state`.
+    /// Delta that a server would apply to a consumer in `state`.
     pub(super) fn delta(self, state: &ConsumerState) -> Delta {
         let next = DeliverySeq(state.delivered().consumer.0 + 1);
         let last = state.delivered().stream;
@@ -191,7 +191,7 @@ pub(super) mod strategy {
         (acks, 0u64..4).prop_map(|(acks, max)| AckRules { acks, max_deliver: NonZeroU64::new(max) })
     }
 
-    /// What a stream that only grows and is trimmed gives rise to.
+    /// Events of a stream that only grows and is trimmed.
     pub(in super::super) fn growing() -> impl Strategy<Value = Event> {
         prop_oneof![
             20 => any::<u8>().prop_map(Event::Deliver),

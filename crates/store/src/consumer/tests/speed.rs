@@ -1,5 +1,5 @@
-//! What a delivery and an acknowledgement cost, and how long they are on disk. Not a test: run it
-//! by name, with `cargo test --release -p myelin-store consumer_speed -- --ignored --nocapture`.
+//! Cost of a delivery and of an acknowledgement, and their bytes on disk. Not a test: run it by
+//! name, with `cargo test --release -p myelin-store consumer_speed -- --ignored --nocapture`.
 
 use std::time::Instant;
 

@@ -51,8 +51,8 @@ proptest! {
         check_round_trip(&state);
     }
 
-    /// What the reference's store would hold: where each redelivery is of a pending message and
-    /// none is given up, our floor moves exactly as its does.
+    /// State as the reference's store would hold it: where each redelivery is of a pending message
+    /// and none is given up, our floor moves exactly as its does.
     #[test]
     fn the_floor_is_the_references(
         acks in prop_oneof![Just(AckPolicy::All), Just(AckPolicy::Explicit)],

@@ -437,8 +437,8 @@ fn a_segment_that_cannot_be_packed_on_a_full_disk_is_sealed_as_it_is() {
     assert_eq!(contents(bench.stream()), before);
 }
 
-/// What a truncation cut off stays in the file of its segment, and must not come back when a later
-/// merge counts the segment anew because its beginning went.
+/// Messages that a truncation cut off stay in the file of their segment, and must not come back
+/// when a later merge counts the segment anew because its beginning went.
 #[test]
 fn what_was_truncated_stays_gone_when_its_segment_is_counted_again() {
     for shape in SHAPES {

@@ -31,7 +31,7 @@ pub(super) fn small() -> JournalConfig {
     }
 }
 
-/// What listeners heard of one file.
+/// Notices that listeners got about one file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     pub(super) durable: u64,
@@ -98,7 +98,7 @@ pub(super) fn path_of(id: FileId) -> PathBuf {
     Path::new(DATA).join(name)
 }
 
-/// What recovery does with a target: a file's first 8 bytes are its generation.
+/// Resolves a target as recovery does: a file's first 8 bytes are its generation.
 pub(super) fn resolve(disk: &FaultyDisk, target: &ReplayTarget) -> io::Result<Resolution> {
     let path = path_of(target.file);
     let directory = Some(PathBuf::from(DATA));

@@ -24,7 +24,7 @@ fn segment(no: u64, generation: u64) -> Segment {
     }
 }
 
-/// What stands in the file.
+/// Bytes of the file at these offsets.
 fn content(segment: &Segment, range: Range<u64>) -> Vec<u8> {
     range.map(|at| (at / 64 + at * 7 + u64::from(segment.context.seed)) as u8).collect()
 }

@@ -1,10 +1,10 @@
-//! What the footer of the active segment will say of removals and lifetimes.
+//! Removals and lifetimes for the footer of the active segment.
 
 use std::ops::RangeInclusive;
 
 use crate::{Seq, Timestamp};
 
-/// What changed while the active segment was active.
+/// Changes since the active segment became active, which its footer will state.
 #[derive(Debug, Default)]
 pub(super) struct FooterChanges {
     /// Removed sequences, in no order.

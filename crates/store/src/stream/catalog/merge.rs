@@ -1,4 +1,4 @@
-//! Which segments jobs may seal, merge and remove, and what they put in their place.
+//! Segments that jobs may seal, merge and remove, and what they put in their place.
 
 use std::sync::Arc;
 
@@ -16,9 +16,10 @@ impl Catalog {
         visible.chain(&self.segments.retired).filter(|segment| segment.is_sealed())
     }
 
-    /// What a merge behind `covers` takes, in order: everything that is sealed, up to the first
-    /// segment that is not. One that is missing or cannot be read does not end it: the footers
-    /// behind it say what the stream was like after it, and the manifest lists it as lost.
+    /// Segments that a merge behind `covers` takes, in order: all that are sealed, up to the first
+    /// one that is not. A segment that is missing or cannot be read does not end them, unless too
+    /// many are in a row: the footers behind it say what the stream was like after it, and the
+    /// manifest lists it as lost.
     pub(in crate::stream) fn mergeable(&self, covers: SegmentNo) -> Vec<Arc<Segment>> {
         let all = self.segments.views.iter().map(|view| &view.segment).chain(&self.segments.retired);
         let mut all: Vec<_> = all.cloned().collect();

@@ -1,4 +1,5 @@
-//! What a stream holds: subjects, sequences, totals, and in which segment everything lies.
+//! Catalog of a stream's messages: subjects, sequences, totals, and in which segment everything
+//! lies.
 //!
 //! The one structure that writer and readers share, behind one lock. All changes of a stream's
 //! content end up in `append`, `remove`, `trim`, `truncate` or `skip` here, whether a publisher
@@ -49,7 +50,7 @@ use removed::RemovedMessages;
 use segments::Segments;
 use subjects::Subjects;
 
-/// What a stream holds. Its parts can be changed in this folder only.
+/// Catalog of the messages of one stream. Its parts can be changed in this folder only.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     totals: Totals,
@@ -85,9 +86,9 @@ pub(crate) struct Appended {
 /// A message that is to go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
-    /// What it counts.
+    /// Bytes that it counts.
     pub(crate) size: u32,
-    /// The next one of its subject.
+    /// Sequence of the next message of its subject.
     pub(crate) next: Option<Seq>,
 }
 
@@ -379,7 +380,8 @@ impl Catalog {
         }
     }
 
-    /// What is to be known of a subject's message `seq` before it goes. `None` if no table has it.
+    /// Size and successor of a subject's message `seq`, found before it goes. `None` if no table
+    /// has it.
     pub(crate) fn before_removal(
         &self,
         id: SubjectId,
@@ -542,7 +544,7 @@ impl Catalog {
         Ok(Removed { messages: 1, bytes })
     }
 
-    /// What follows from removed oldest messages, once for many of them.
+    /// Corrects what depends on the oldest message, once for many that were removed there.
     pub(crate) fn apply_head_removals(&mut self) {
         self.set_first(self.totals.first_seq);
         self.check_all();

@@ -1,4 +1,4 @@
-//! What everybody may read of a catalog.
+//! Read access to a catalog, for everybody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

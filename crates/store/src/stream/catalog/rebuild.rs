@@ -1,5 +1,5 @@
-//! What recovery puts into a catalog otherwise than message by message: states of a manifest, a
-//! base or a footer.
+//! Changes that recovery makes in a catalog otherwise than message by message, from states of a
+//! manifest, a base or a footer.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What requests and batches may not do, however large their numbers are, and what slices of work
-//! leave alone.
+//! Bounds of requests and batches, however large their numbers are, and messages that slices of
+//! work leave alone.
 
 use super::*;
 

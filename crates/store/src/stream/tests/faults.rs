@@ -1,4 +1,4 @@
-//! What cannot be read or written just now: nothing is lost by it, and whoever asked may ask again.
+//! Faults of the disk that pass: nothing is lost by them, and whoever asked may ask again.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -47,8 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Where the size stands in an entry.
 const SIZE_AT: u64 = 4;
 
-/// What a cursor shows, and which messages it has to pass over. Fails where it goes round in
-/// circles.
+/// Sequences of the messages that a cursor shows, and of those that it has to pass over. Fails
+/// where it goes round in circles.
 fn walk(stream: &Stream) -> (Vec<Seq>, Vec<Seq>) {
     let mut cursor = stream.reader().cursor(Filter::All, 0);
     let (tell, told) = mpsc::channel();

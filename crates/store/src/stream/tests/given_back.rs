@@ -1,4 +1,4 @@
-//! What a stream no longer has takes neither memory nor disk.
+//! Memory and disk of a stream: messages that it no longer has take neither.
 
 use super::*;
 use crate::config::Compression;
@@ -131,7 +131,7 @@ fn no_file_of_a_removed_segment_stays_open() {
     }
 }
 
-/// What the disk thread does while nothing comes, for some seconds.
+/// Runs the rounds of a disk thread for five seconds in which nothing comes.
 fn rest(journal: &crate::journal::Journal, now: &mut u64) {
     for _ in 0..20 {
         *now += 250_000_000;

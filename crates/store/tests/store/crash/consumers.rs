@@ -110,7 +110,7 @@ struct Home {
     name: &'static str,
     stream: Stream,
     consumers: Consumers,
-    /// What was flushed last, and which states of all consumers that were.
+    /// Position of the last flush, and the state of each consumer then, as an index of its history.
     flushed: Option<(Flushed, BTreeMap<Key, usize>)>,
 }
 
@@ -213,8 +213,8 @@ impl Run<'_> {
         }
     }
 
-    /// What is written is begun before, and kept afterwards; `write` answers whether it is safe as
-    /// well.
+    /// Promises the states of a stream's consumers: begun before `write`, and kept after it.
+    /// `write` answers whether they are safe from a loss of power as well.
     fn step(
         &mut self,
         at: usize,

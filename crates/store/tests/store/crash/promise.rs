@@ -1,4 +1,4 @@
-//! What was promised about each stream, and whether what is left keeps it.
+//! Promises about each stream, and whether what is left keeps them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use myelin_store::{Durability, Filter, Seq, Stream, StreamId, Wait};
 use crate::enumeration::Loss;
 use crate::twin::{Kept, Twin};
 
-/// What one run of the script promised, by the streams' names.
+/// Promises of one run of the script, by the streams' names.
 #[derive(Clone, Default)]
 pub(super) struct Promises {
     pub(super) streams: BTreeMap<&'static str, Promise>,
 }
 
-/// About one stream.
+/// Promises about one stream.
 #[derive(Clone)]
 pub(super) struct Promise {
     pub(super) life: Life,
@@ -33,10 +33,10 @@ pub(super) struct Promise {
 /// Whether a stream is to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// It may be there.
+    /// Creation has begun: the stream may be there.
     Begun,
     There,
-    /// It may still be there.
+    /// Deletion has begun: the stream may still be there.
     Ending,
     Gone,
 }
@@ -82,7 +82,7 @@ impl Promise {
         })
     }
 
-    /// What was shown must not vanish any more.
+    /// Notes that state `at` was shown: it must not vanish any more.
     pub(super) fn is_shown(&mut self, at: usize) {
         self.life = Life::There;
         self.released = self.released.max(at);

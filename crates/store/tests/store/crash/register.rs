@@ -89,6 +89,40 @@ impl Run<'_> {
         Some(())
     }
 
+    /// Makes streams with a consumer each, all of which share a sync.
+    fn make_together(&mut self, names: &[&'static str]) -> Option<()> {
+        for name in names {
+            self.promise(name);
+            let stream = self.store.note_stream("A", name, name.as_bytes(), config(), 1).ok()?;
+            let (mut consumers, _) = self.store.open_consumers(stream.id(), Durability::Synced, None).ok()?;
+            consumers.create("C", AckRules::default(), b"config").ok()?;
+            consumers.flush_noted(1).ok()?;
+            self.streams.insert(name, stream);
+        }
+        self.store.settle_streams().ok()?;
+        for name in names {
+            let promise = self.promise(name);
+            (promise.is_made, promise.consumers) = (true, 1);
+        }
+        Some(())
+    }
+
+    /// Makes a second consumer, which is appended to the log that the first one began.
+    fn consume_more(&mut self, name: &'static str) -> Option<()> {
+        let id = self.streams.get(name)?.id();
+        let (mut consumers, _) = self.store.open_consumers(id, Durability::Synced, None).ok()?;
+        consumers.create("D", AckRules::default(), b"config").ok()?;
+        let flushed = consumers.flush(1).ok()?;
+        self.store.journal().round_now(&|| 1).ok()?;
+        if flushed.is_some_and(|flushed| consumers.is_released(flushed)) {
+            self.promise(name).consumers = 2;
+        }
+        // All that was said of both, in a log of its own.
+        consumers.checkpoint().ok()?;
+        self.store.put_away(&mut consumers);
+        Some(())
+    }
+
     fn remove(&mut self, name: &'static str) -> Option<()> {
         self.promise(name).removal_begun = true;
         let mut stream = self.streams.remove(name)?;
@@ -110,7 +144,10 @@ impl Run<'_> {
         self.make("LATE")?;
         self.append(&["ONE", "LATE"])?;
         self.remove("TWO")?;
-        self.append(&["ONE", "THREE"])
+        self.append(&["ONE", "THREE"])?;
+        self.make_together(&["SIX", "SEVEN"])?;
+        self.consume_more("SIX")?;
+        self.append(&["ONE", "SEVEN"])
     }
 }
 

@@ -43,7 +43,7 @@ const CROWD: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 const SEGMENT_BYTES: u32 = 700;
 const HEADROOM: u64 = 64 << 10;
 
-/// What a batch is for.
+/// Purpose of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Other,

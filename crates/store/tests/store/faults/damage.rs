@@ -1,4 +1,4 @@
-//! What is done to a file, and which messages lie where it is done.
+//! Damage that is done to a file, and the messages that lie where it is done.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -152,11 +152,11 @@ fn messages_in(bytes: &[u8], place: &Range<usize>) -> BTreeSet<Seq> {
 /// A file that is damaged.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// What the table calls it.
+    /// Name of its kind in the table.
     pub(super) kind: &'static str,
-    /// Whose it is, if it is a stream's.
+    /// Name of its stream, if it is of one.
     pub(super) stream: Option<&'static str>,
-    /// Below the store's directory.
+    /// Path below the store's directory.
     pub(super) below: PathBuf,
 }
 

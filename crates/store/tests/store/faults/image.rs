@@ -56,12 +56,12 @@ pub(super) fn open(
     Store::open(Arc::new(RealDisk), options, Arc::new(SeededEntropy::new(turn)))
 }
 
-/// What a stream must have.
+/// Contents that a stream must have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     /// The payload of each message that is there.
     pub(super) messages: BTreeMap<Seq, Vec<u8>>,
-    /// What was deleted on purpose.
+    /// Sequences that were deleted on purpose.
     pub(super) deleted: BTreeSet<Seq>,
     pub(super) last_seq: Seq,
     pub(super) consumers: BTreeMap<String, ConsumerState>,
@@ -253,9 +253,9 @@ impl Working {
         self.store.journal().round_now(&|| NOW.unsigned_abs()).expect("a healthy disk");
     }
 
-    /// What a running server has done about everything that is older than a moment.
+    /// Does the work that a running server has done for everything that is older than a moment.
     fn rest(&mut self) {
-        // What asks for a sync was acknowledged after one.
+        // A stream that asks for syncs has acknowledged after one.
         for (name, stream) in &mut self.streams {
             if *name == "SYNCED" && stream.released() < stream.state().totals.last_seq {
                 self.store.journal().round(&|| NOW.unsigned_abs()).expect("a healthy disk");

@@ -1,4 +1,4 @@
-//! What a damaged store gives, and what it says: as an operator and as clients see it.
+//! Contents and reports of a damaged store: as an operator and as clients see it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -15,36 +15,36 @@ use myelin_store::{Admission, NewMessage, Seq, Store, StoreReport, Stream, Strea
 
 use super::image::{NOW, config, keys, open};
 
-/// One stream.
+/// Contents of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) messages: BTreeMap<Seq, Vec<u8>>,
-    /// What a reader is told instead of a message.
+    /// Errors that a reader gets instead of messages.
     pub(super) errors: BTreeMap<Seq, String>,
-    /// Messages of which the start says that they are lost.
+    /// Messages that the start reports as lost.
     pub(super) told: Vec<RangeInclusive<Seq>>,
     pub(super) consumers: BTreeMap<String, ConsumerState>,
     /// The sequence of the next message.
     pub(super) next: Seq,
 }
 
-/// A start.
+/// Outcome of a start.
 #[derive(Debug, Default)]
 pub(super) struct Start {
-    /// Why there was none.
+    /// Error with which the store was not opened.
     pub(super) refused: Option<String>,
     /// Streams that were opened.
     pub(super) streams: BTreeMap<String, Seen>,
-    /// What the start says, each with the stream in front that it speaks of.
+    /// Reports of the start, each with the stream in front that it speaks of.
     pub(super) words: Vec<String>,
 }
 
-/// A check.
+/// Outcome of a check.
 #[derive(Debug, Default)]
 pub(super) struct Check {
-    /// What `myelin store check` exits with.
+    /// Exit code of `myelin store check`.
     pub(super) code: u8,
-    /// What is more than a note.
+    /// Findings that are more than notes.
     pub(super) findings: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn check(root: &Path) -> Check {
     Check { code, findings }
 }
 
-/// What `myelin store repair --apply` does.
+/// Repairs the store as `myelin store repair --apply` does.
 pub(super) fn repair(root: &Path) {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let options = RepairOptions {

@@ -28,19 +28,19 @@ struct Case {
     end: End,
 }
 
-/// What a case came to.
+/// Outcome of a case.
 #[derive(Debug)]
 struct Outcome {
     case: Case,
     verdict: Verdict,
-    /// What the first start says.
+    /// Reports of the first start.
     start: Vec<String>,
-    /// What a check says of the damaged store.
+    /// Outcome of a check of the damaged store.
     check: Check,
     mends: Mends,
 }
 
-/// What brings the store into order again. Lost messages come from backups only.
+/// Remedy that brings the store into order again. Lost messages come from backups only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mends {
     /// Nobody notices.
@@ -49,7 +49,7 @@ enum Mends {
     Start,
     /// `myelin store repair --apply`, and then the start has nothing to say.
     Repair,
-    /// It is told again at each start.
+    /// No remedy: the damage is told again at each start.
     Stays,
 }
 

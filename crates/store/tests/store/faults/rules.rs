@@ -1,4 +1,4 @@
-//! What may never be, whatever is damaged.
+//! Rules that hold whatever is damaged.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::Case;
 use super::image::{Images, Truth};
 use super::look::{Check, Seen, Start};
 
-/// What a case cost, and which rules it breaks.
+/// Cost of a case, and the rules that it breaks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
     /// Messages that cannot be read any more, per stream.
@@ -154,7 +154,8 @@ fn is_done(state: &ConsumerState, seq: Seq) -> bool {
     seq <= state.ack_floor().stream || (seq <= state.delivered().stream && state.pending().get(seq).is_none())
 }
 
-/// What a second start must have: all that the first one had, and what was published in between.
+/// Judges a second start: it must have all that the first one had, and what was published in
+/// between.
 pub(super) fn judge_again(first: &Start, second: &Start, verdict: &mut Verdict) {
     if first.refused.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! What can be asked of a stream, as values: so that a run can be printed, repeated and cut down.
+//! Requests to a stream, as values: so that a run can be printed, repeated and cut down.
 
 use std::fmt;
 use std::time::Duration;

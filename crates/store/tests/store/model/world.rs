@@ -331,7 +331,8 @@ impl World {
         Err("limits are never met".into())
     }
 
-    /// What sealing syncs may be released.
+    /// Runs at most `jobs` jobs. Messages that sealing syncs may be released, so all count as
+    /// synced.
     fn upkeep(&mut self, jobs: usize) -> Result<(), String> {
         self.end_job()?;
         let now = self.now;

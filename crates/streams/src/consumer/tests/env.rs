@@ -48,7 +48,7 @@ pub(super) struct Env {
     done: BTreeSet<Seq>,
 }
 
-/// What a client knows of its request.
+/// Pull request as far as its client knows it.
 struct Request {
     left: i64,
     max_bytes: i64,
@@ -193,7 +193,7 @@ impl Env {
         self.stream_changed();
     }
 
-    /// What the stream holds is its own model test's to check.
+    /// Takes over the stream's contents into the twin: they are its own model test's to check.
     fn stream_changed(&mut self) {
         let reader = self.stream.reader();
         let totals = reader.state().totals;
@@ -241,7 +241,7 @@ impl Env {
         Ok(answer)
     }
 
-    /// What came out must be what the twin says.
+    /// Compares what came out with the twin's, kind by kind.
     fn twin_said(&mut self, ours: Vec<Said>) -> Result<(), String> {
         let twins = std::mem::take(&mut self.twin.said);
         let kind = |said: &Said| match said {
@@ -511,7 +511,7 @@ impl Env {
         self.turn(|core, turn| core.update(Arc::new(config), turn))
     }
 
-    /// It has passed over nothing that it has still to deliver, and stands behind what it has.
+    /// Checks that the position has passed no undelivered message, and is behind delivered ones.
     fn check_position(&self) -> Result<(), String> {
         let position = self.core.as_ref().expect("it is open").position();
         match self.twin.next_new() {
@@ -562,7 +562,7 @@ impl Env {
         agree("floor", pair(info.ack_floor), self.twin.state.floor)
     }
 
-    /// What is kept of both.
+    /// Compares the stored states of the consumer and its twin.
     fn compare(&self) -> Result<(), String> {
         let core = self.core.as_ref().expect("it is open");
         let state = core.state_handle().read(|state| {

@@ -23,7 +23,7 @@ const STORIES: u64 = 500;
 /// Stories told again to cut a bad one down.
 const ATTEMPTS: usize = 3000;
 
-/// What went wrong, at which operation.
+/// Index of the operation that went wrong, and why.
 type Wrong = (usize, String);
 
 /// Tells the story of a seed, up to the first disagreement.
@@ -58,7 +58,7 @@ fn retell(seed: u64, story: &[Operation], wrong: &str) -> Option<Wrong> {
     found.filter(|(_, why)| kind(why) == kind(wrong))
 }
 
-/// What stands before the numbers.
+/// Beginning of a disagreement, up to its numbers.
 fn kind(why: &str) -> &str {
     why.split(|msg: char| msg == ':' || msg.is_ascii_digit()).next().unwrap_or(why)
 }

@@ -1,5 +1,5 @@
-//! What a story is made of. Numbers choose among what there is when their turn comes, so that a
-//! story stays one when parts of it are left out.
+//! Operations that a story is made of. Numbers choose among what there is when their turn comes, so
+//! that a story stays one when parts of it are left out.
 
 use myelin_stdx::rng::Rng;
 

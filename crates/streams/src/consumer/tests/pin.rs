@@ -38,7 +38,7 @@ impl Bench {
         self.pull.ask(&self.config, (reply.as_bytes(), body.as_bytes()), SUPPLY, &mut turn);
     }
 
-    /// Who gets a message.
+    /// Gives one message to a request; answers its reply subject, or `None` if none can take it.
     fn give(&mut self, now: i64) -> Option<String> {
         let mut turn = TurnCtx::new(now, &mut self.env, &mut self.effects);
         if self.pull.choose(&self.config, 1, SUPPLY, &mut turn) != Taker::Front {

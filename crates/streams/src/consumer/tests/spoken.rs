@@ -1,4 +1,4 @@
-//! Who listens, and what is said, for tests of single rooms.
+//! Listeners and the statuses that they are sent, for tests of single rooms.
 
 use crate::consumer::{Effects, Env};
 
@@ -25,7 +25,7 @@ impl Env for Listeners {
     }
 }
 
-/// The statuses that were said: to whom, and the lines of each.
+/// Statuses that were sent: to whom, and the lines of each.
 pub(super) fn lines(effects: &Effects) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let line = |msg: myelin_wire::message_buf::MessageRef<'_>| {

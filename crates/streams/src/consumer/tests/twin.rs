@@ -17,7 +17,7 @@ pub(super) struct Stored {
     pub(super) time: Timestamp,
 }
 
-/// What a client gets.
+/// Effect of a consumer as its clients and the stream see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// Inbox, subject, acknowledgement subject, bytes of headers and payload.
@@ -26,13 +26,13 @@ pub(super) enum Said {
     StatusMessage(String, String),
     /// An acknowledgement was confirmed, or will be.
     Confirmed(String),
-    /// What others are told.
+    /// Advisory, in short.
     Told(String),
-    /// The stream may let go of this message.
+    /// A message that the stream may let go of.
     Settled(Seq),
 }
 
-/// What a pull request says.
+/// Fields of a pull request.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) batch: i64,
@@ -54,7 +54,7 @@ struct Waiting {
     beat_at: Option<Timestamp>,
 }
 
-/// What outlives the process.
+/// State that outlives the process.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct State {
     pub(super) delivered: (u64, Seq),
@@ -64,7 +64,7 @@ pub(super) struct State {
     pub(super) counts: BTreeMap<Seq, u64>,
 }
 
-/// Who listens, and who is behind.
+/// Clients that do not listen, and clients that are behind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
     pub(super) absent: BTreeSet<String>,
@@ -218,7 +218,7 @@ impl Twin {
         last.or_else(|| self.wanted().into_iter().find(|seq| *seq >= self.from))
     }
 
-    /// It stands here or further on.
+    /// Lowest sequence at which the consumer may stand.
     pub(super) fn stands_from(&self) -> Seq {
         self.lasts.first().copied().unwrap_or(self.from)
     }
@@ -397,7 +397,7 @@ impl Twin {
 
     // Time.
 
-    /// What is due. `has_grace`: messages whose time is over were waited for long enough.
+    /// Does what is due. `has_grace`: messages whose time is over were waited for long enough.
     pub(super) fn due(&mut self, has_grace: bool) {
         if self.has_pause && !self.is_paused() {
             self.has_pause = false;
@@ -609,9 +609,9 @@ impl Twin {
         }
     }
 
-    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to
-    /// its end. Compat: it counts those, and gives up when there are no more than that in the row,
-    /// whoever has left it meanwhile.
+    /// Request that gets so many bytes: the first in the row that can, and those that it passes
+    /// over go to its end. Compat: it counts those, and gives up when there are no more than that
+    /// in the row, whatever has left it meanwhile.
     fn choose(&mut self, bytes: i64) -> Result<Waiting, Stop> {
         let mut passed = 0;
         while !self.waiting.is_empty() {
@@ -641,7 +641,7 @@ impl Twin {
         self.said.push(Said::Told(format!("{what} {delivery} {seq} {deliveries}")));
     }
 
-    /// What a client says of a delivery. `position`: the consumer looks at no message before.
+    /// Takes a client's answer to a delivery. `position`: the consumer looks at no message before.
     pub(super) fn answer(
         &mut self,
         (deliveries, seq, delivery): (u64, Seq, u64),
@@ -738,7 +738,7 @@ impl Twin {
     }
 }
 
-/// What a client says.
+/// Answer of a client to a delivery.
 #[derive(Clone, Debug)]
 pub(super) enum Word {
     Ack(&'static str),

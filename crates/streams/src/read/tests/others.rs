@@ -1,4 +1,4 @@
-//! What else is read: too much, too cold, by message get, and for STREAM.INFO.
+//! Reads of other kinds: too much, too cold, by message get, and for STREAM.INFO.
 
 use super::*;
 

@@ -16,7 +16,7 @@ struct Stored {
     payload: String,
 }
 
-/// What is left of the stream.
+/// Twin of the stream: the messages that are left.
 struct Twin {
     stored: Vec<Stored>,
     last: Seq,

@@ -222,7 +222,7 @@ fn a_mirror_with_interest_keeps_its_sequences() {
     assert_eq!((copied.last(), rows(&copied).len()), (5, 0));
 }
 
-/// What happens in the model.
+/// Step of the model.
 #[derive(Clone, Debug)]
 enum Step {
     Publish(u8, u8),

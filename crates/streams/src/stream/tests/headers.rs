@@ -1,4 +1,4 @@
-//! What headers ask for. The answers were observed at the reference.
+//! Headers by which a publisher asks for something. The answers were observed at the reference.
 
 use super::{Bench, block, config, error, msg};
 use myelin_jsapi::config::StreamConfig;

@@ -1,4 +1,4 @@
-//! What is said only when it is safe, and what is said when it never will be.
+//! Replies that are sent only when it is safe, and those in their place when it never will be.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,8 @@ fn republishing(source: &str, destination: &str, headers_only: bool) -> StreamCo
     StreamConfig { republish: Some(rule), ..config() }
 }
 
-/// What comes out for a message without headers.
+/// Republished message. `own`: the header lines that the stored one had, `end`: what follows the
+/// stream's.
 fn again(subject: &str, own: &str, stored: (&str, u64), nanos: u32, last: u64, end: &str) -> String {
     let (from, seq) = stored;
     let fraction = if nanos == 0 { String::new() } else { format!(".{nanos:09}") };

@@ -83,7 +83,7 @@ fn configs() -> Vec<StreamConfig> {
     ]
 }
 
-/// What was said, and what is stored, after these messages in buffers of so many.
+/// Messages that came out and messages that are stored, after these publishes in buffers of `size`.
 fn outcome(config: &StreamConfig, specs: &[Spec], size: usize) -> (Vec<String>, Vec<String>) {
     let mut bench = Bench::with(config.clone(), interested(&Consumers::want(&["b"])));
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! What a stream writes down of its schedules, and what a start makes of it, in virtual time.
+//! Index that a stream writes of its schedules, and its use at a start, in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,7 +34,7 @@ impl Book {
         self.kept.lock().unwrap().clone().expect("it was begun")
     }
 
-    /// What it was when something was last announced: a crash came in that instant.
+    /// Goes back to the last announced state, as if a crash had come in that instant.
     fn go_back(&self) -> Kept {
         let announced = self.announced.lock().unwrap().last().cloned().expect("something was announced");
         *self.kept.lock().unwrap() = Some(announced.clone());

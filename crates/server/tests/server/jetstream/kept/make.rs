@@ -150,8 +150,8 @@ fn consumers(asker: &mut Asker) {
     create("INTEREST", "ONE", json!({ "durable_name": "ONE", "ack_policy": "explicit" }));
 }
 
-/// What the journal still holds when the server is killed, beside consumers in the middle of their
-/// work.
+/// Publishes and deletes what the journal still holds when the server is killed, and leaves
+/// consumers in the middle of their work.
 fn second_half(server: &Server) {
     let asker = &mut Asker::connect(server);
     let names = asker.api("STREAM.NAMES", &Value::Null)["streams"].clone();
@@ -166,6 +166,7 @@ fn second_half(server: &Server) {
         asker.publish(&format!("$KV.BUCKET.more{}", n % 4), &n.to_string());
         asker.publish_with("Nats-Incr: 2\r\n", "COUNTER.1", "");
     }
+    first_consumers(asker);
     for (stream, seq) in [("FILE", 100), ("FILE", 305), ("PACKED", 290)] {
         asker.try_api(&format!("STREAM.MSG.DELETE.{stream}"), &json!({ "seq": seq, "no_erase": true }));
     }
@@ -186,6 +187,20 @@ fn second_half(server: &Server) {
     eventually("nobody listens any more", || {
         asker.api("CONSUMER.INFO.FILE.PUSH", &Value::Null)["push_bound"].as_bool() != Some(true)
     });
+}
+
+/// Streams with their first consumers, which no start has seen: one has worked, one has not.
+fn first_consumers(asker: &mut Asker) {
+    for (stream, consumer) in [("WORKED", "BUSY"), ("MADE", "NEW")] {
+        asker.create(stream, &json!({}));
+        let config = json!({
+            "durable_name": consumer, "ack_policy": "explicit", "ack_wait": 3_600_000_000_000_u64,
+        });
+        let create = format!("CONSUMER.DURABLE.CREATE.{stream}.{consumer}");
+        asker.api(&create, &json!({ "stream_name": stream, "config": config }));
+    }
+    (0..8).for_each(|n| drop(asker.publish("WORKED.a", &n.to_string())));
+    work(asker, "WORKED", "BUSY");
 }
 
 /// Pulls some, acknowledges some, and leaves one to come again that has come again.

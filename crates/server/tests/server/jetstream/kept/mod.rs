@@ -55,7 +55,7 @@ struct Kept {
     what: String,
     lines: &'static str,
     keys: Option<Keys>,
-    /// What the server that wrote it said of it last.
+    /// Contents as the server that wrote the store last showed them.
     expected: Value,
 }
 
@@ -82,7 +82,7 @@ impl Kept {
         self.home.path().join("jetstream/myelin")
     }
 
-    /// What a check has to say that is no mere note.
+    /// Findings of a check that are more than notes.
     fn findings(&self) -> Vec<String> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let mut findings = Vec::new();
@@ -96,7 +96,7 @@ impl Kept {
     }
 }
 
-/// What a server has: per stream its configuration, state, consumers, and a checksum of each
+/// Contents of a server: per stream its configuration, state, consumers, and a checksum of each
 /// message.
 fn contents(server: &Server) -> Value {
     let mut asker = Asker::connect(server);

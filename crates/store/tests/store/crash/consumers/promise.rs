@@ -1,4 +1,4 @@
-//! What was promised about each consumer, and whether what is left keeps it.
+//! Promises about each consumer, and whether what is left keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,12 +18,12 @@ pub(super) struct Known {
     state: ConsumerState,
 }
 
-/// Which stream, and which of its consumers.
+/// Name of a stream, and one of its consumers.
 pub(super) type Key = (&'static str, ConsumerId);
 /// All consumers of a store.
 pub(super) type All = BTreeMap<Key, Known>;
 
-/// What one run of the script promised.
+/// Promises of one run of the script.
 #[derive(Clone, Default)]
 pub(in crate::crash) struct Promises {
     pub(super) streams: BTreeSet<&'static str>,
@@ -32,7 +32,7 @@ pub(in crate::crash) struct Promises {
     pub(super) is_second: bool,
 }
 
-/// About one consumer.
+/// Promises about one consumer.
 #[derive(Clone)]
 pub(super) struct Promise {
     /// `None` is not there. The newest is perhaps begun only.
@@ -76,8 +76,8 @@ impl Promise {
         self.history[least..].iter().any(|state| state.as_ref() == found) || between()
     }
 
-    /// What a consumer may be that lost entries between others: set back, and never beyond what is
-    /// certain.
+    /// Whether a consumer that lost entries between others may be as `found`: set back, and never
+    /// beyond what is certain.
     fn is_safe(&self, found: &Known, least: usize) -> bool {
         let begun = self.history[least..].iter().flatten();
         let pending = |seq: Seq| found.state.pending().get(seq).is_some();

@@ -32,8 +32,8 @@ impl Publisher {
         (step, out.iter().map(|msg| String::from_utf8(msg.payload.to_vec()).unwrap()).collect())
     }
 
-    /// What the publisher hears of a message, in short: `ack`, an error with the advisory's reason,
-    /// or a commit with the number of messages.
+    /// Sends a message; answers what its publisher hears, in short: `ack`, an error with the
+    /// advisory's reason, or a commit with the number of messages.
     fn send(&mut self, id: &str, sequence: &str, commit: Option<&str>) -> String {
         let sequence = (!sequence.is_empty()).then_some(sequence.as_bytes());
         let commit = commit.map(str::as_bytes);

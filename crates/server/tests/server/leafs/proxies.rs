@@ -1,0 +1,150 @@
+//! Leaf nodes that reach their hub through a proxy of HTTP, with nats-server on either side.
+
+use super::Site;
+use crate::eventually;
+use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
+use crate::tls::Lab;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Proxy that lets through whoever has the credentials, if any are wanted. It ends with the test.
+struct Proxy {
+    port: u16,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    fn start(credentials: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&requests);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let seen = Arc::clone(&seen);
+                thread::spawn(move || serve(stream, credentials, &seen));
+            }
+        });
+        Self { port, requests }
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("nobody panics with it").clone()
+    }
+
+    fn remote(&self, more: &str) -> String {
+        format!("proxy {{ url: \"http://127.0.0.1:{}\"\n{more} }}", self.port)
+    }
+}
+
+fn serve(mut client: TcpStream, credentials: &str, seen: &Mutex<Vec<String>>) -> Option<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    seen.lock().expect("nobody panics with it").push(head.clone());
+    if !credentials.is_empty() && !head.contains(&format!("Proxy-Authorization: Basic {credentials}\r\n")) {
+        return client.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").ok();
+    }
+    let target: SocketAddr = head.split(' ').nth(1)?.parse().ok()?;
+    let hub = TcpStream::connect(target).ok()?;
+    client.write_all(b"HTTP/1.0 200 Connection established\r\nVia: test\r\n\r\n").ok()?;
+    let (mut up, mut down) = (client.try_clone().ok()?, hub.try_clone().ok()?);
+    let (mut to_client, mut to_hub) = (client, hub);
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut up, &mut to_hub);
+        let _ = to_hub.shutdown(Shutdown::Both);
+    });
+    let _ = std::io::copy(&mut down, &mut to_client);
+    to_client.shutdown(Shutdown::Both).ok()
+}
+
+fn dialling(kind: ServerKind, url: &str, remote: &str) -> Option<Site> {
+    let remotes = format!("reconnect: \"200ms\"\nremotes: [{{ url: \"{url}\"\n{remote} }}]");
+    Site::start(kind, "EDGE", None, &remotes, "")
+}
+
+fn exchange([hub, leaf]: [&Site; 2]) {
+    hub.linked(1);
+    leaf.linked(1);
+    for (here, there) in [(hub, leaf), (leaf, hub)] {
+        let (mut a, mut b) = (here.client(), there.client());
+        b.subscribe("plain", 1);
+        wait_for_interest(&mut a, &mut b);
+        let body: String = (0..300_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+        a.publish("plain", &body);
+        assert_eq!(b.message().text(), body);
+    }
+}
+
+#[test]
+fn hubs_are_reached_through_a_proxy() {
+    let lab = Lab::new();
+    let (shown, trusting) = (lab.block(""), lab.block("ca_file: \"@ca.pem\""));
+    for kinds in MIXES {
+        for (scheme, at_hub, remote) in
+            [("nats", "", ""), ("nats", &shown[..], &trusting[..]), ("ws", "", "ws_compression: true")]
+        {
+            let proxy = Proxy::start("dTpwdw==");
+            let web = free_port();
+            let more =
+                format!("websocket {{ listen: \"127.0.0.1:{web}\", no_tls: true, compression: true }}");
+            let Some(hub) = Site::hub(kinds[0], "HUB", at_hub, &more) else { continue };
+            let port = if scheme == "ws" { web } else { hub.port };
+            let remote = format!("{}\n{remote}", proxy.remote("username: u, password: pw"));
+            let Some(leaf) = dialling(kinds[1], &format!("{scheme}://127.0.0.1:{port}"), &remote) else {
+                continue;
+            };
+            exchange([&hub, &leaf]);
+            let expected = format!(
+                "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: Go-http-client/1.1\r\n\
+                 Proxy-Authorization: Basic dTpwdw==\r\n\r\n"
+            );
+            assert_eq!(proxy.requests()[0], expected, "{kinds:?}");
+            // The link's address is the proxy's.
+            assert_eq!(leaf.links()[0]["port"], proxy.port, "{kinds:?}");
+        }
+    }
+}
+
+#[test]
+fn a_proxy_that_opens_no_tunnel_is_in_the_log() {
+    for kind in [Ours, Reference] {
+        let port = free_port();
+        let failed = |remote: &str, expected: &str| {
+            let Some(leaf) = dialling(kind, &format!("nats://127.0.0.1:{port}"), remote) else { return };
+            let what = format!("remote server \"127.0.0.1:{port}\" (attempt 1)");
+            leaf.server.wait_for_log(&format!("Error trying to connect as leafnode to {what}: {expected}"));
+        };
+        let proxy = Proxy::start("dTpwdw==");
+        let refused = "proxy CONNECT failed: 407 Proxy Authentication Required";
+        failed(&proxy.remote(""), refused);
+        failed(&proxy.remote("username: u, password: other"), refused);
+        eventually("both have asked", || proxy.requests().len() >= 2);
+        // Of a hub that is not there the proxy says nothing.
+        failed(&Proxy::start("").remote(""), "failed to read proxy response: unexpected EOF");
+        let nobody = free_port();
+        failed(
+            &format!("proxy {{ url: \"http://127.0.0.1:{nobody}\" }}"),
+            &format!("failed to connect to proxy: dial tcp 127.0.0.1:{nobody}: connect: connection refused"),
+        );
+        let garbage = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let at = garbage.local_addr().expect("it is bound").port();
+        thread::spawn(move || {
+            for mut stream in garbage.incoming().map_while(Result::ok) {
+                let mut request = [0; 512];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(b"garbage\r\n\r\n");
+            }
+        });
+        failed(
+            &format!("proxy {{ url: \"http://127.0.0.1:{at}\" }}"),
+            "failed to read proxy response: malformed HTTP response \"garbage\"",
+        );
+    }
+}
