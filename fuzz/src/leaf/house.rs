@@ -76,7 +76,7 @@ impl LeafHouse {
         let (nodes, handshake, is_unpacked) = (&self.nodes, self.handshake(), self.is_unpacked);
         let outcome = self.stage.converse(|stage| {
             let written = Written::default();
-            let conn = stage.broker.connect_leaf(endpoint(), Box::new(written.clone()));
+            let conn = stage.broker.connect_leaf(endpoint(), Box::new(written.clone()), false);
             let session = LeafSession::open(nodes, &stage.broker, &conn, side, stage.now);
             let mut peer = Peer::open(Box::new(session), written.clone(), stage);
             if is_unpacked {
