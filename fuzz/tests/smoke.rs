@@ -34,6 +34,11 @@ fn peer_parser() {
 }
 
 #[test]
+fn leaf() {
+    smoke("leaf", myelin_fuzz::leaf);
+}
+
+#[test]
 fn link() {
     smoke("link", myelin_fuzz::link);
 }

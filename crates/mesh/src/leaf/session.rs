@@ -9,6 +9,7 @@ use super::tls_state::TlsState;
 use super::{LeafFacts, LeafNodes, LeafState};
 use crate::certificate::PeerCertificate;
 use crate::peer_session::{Announcement, Ingested, Next, PeerSession};
+use crate::session::one_line;
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
 use myelin_auth::operator::ClaimedUser;
@@ -308,7 +309,10 @@ impl LeafSession {
                 self.timers.ponged(now);
                 self.follow_round_trip(self.timers.rtt());
             }
-            (_, PeerOp::PeerError(text)) => self.peer_error(text)?,
+            (_, PeerOp::PeerError(text)) => {
+                let text = one_line(&String::from_utf8_lossy(text));
+                self.peer_error(text.as_bytes())?;
+            }
             (LeafPhase::AwaitInfo | LeafPhase::AwaitAnswer | LeafPhase::Checking(_), PeerOp::Message(_)) => {
                 self.fail(format_args!("Authorization Violation"));
                 return Err(CloseReason::ProtocolViolation);
@@ -373,18 +377,21 @@ impl LeafSession {
         self.log(Level::Error, text);
     }
 
+    /// Logs a line. Names that the other side has said do not end it.
     pub(super) fn log(&self, level: Level, line: Arguments<'_>) {
-        self.broker().log_for(level, self.link.conn(), line);
+        let line = one_line(&line.to_string());
+        self.broker().log_for(level, self.link.conn(), format_args!("{line}"));
     }
 
     fn leave(&mut self) {
         if std::mem::replace(&mut self.has_left, true) {
             return;
         }
-        if std::mem::take(&mut self.is_counted)
-            && let Some(account) = self.link.account()
-        {
-            account.leave_as_leaf_node();
+        if std::mem::take(&mut self.is_counted) {
+            // A link that was refused after it was counted has no account yet.
+            let named = || self.broker().account(&self.known.facts().account);
+            let account = self.link.account().cloned().or_else(named);
+            account.iter().for_each(|account| account.leave_as_leaf_node());
         }
         let again = self.remote().filter(|remote| !remote.is_removed()).cloned();
         self.nodes.leave(&self.known, again);

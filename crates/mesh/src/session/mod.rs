@@ -440,6 +440,6 @@ impl LinkSession {
 }
 
 /// Text of the other side as it may stand in the log: on one line.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,6 +1,7 @@
 //! Leaf nodes and their hubs, with each other and with nats-server: what clients of one see of
 //! those of another.
 
+mod advisories;
 mod callouts;
 mod domains;
 mod imports;
