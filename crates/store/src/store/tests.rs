@@ -574,9 +574,12 @@ fn a_store_is_used_by_one_process_at_a_time() {
     assert_eq!(again(&disk), Ok(()));
 }
 
+/// Consumers that a start finds, and what it misses: the log as it is now, and consumers.
+type Start = (usize, Option<(Option<u64>, u32)>);
+
 /// A store with one consumer that was only made, closed or killed; then each start finds its log
 /// removed. What the starts find of the consumer, and what they miss.
-fn without_the_first_log(is_stopped: bool, starts: u64) -> Vec<(usize, Option<(Option<u64>, u32)>)> {
+fn without_the_first_log(is_stopped: bool, starts: u64) -> Vec<Start> {
     let disk = Arc::new(FaultyDisk::new(16));
     let (store, _) = open(&disk, 1);
     let mut stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
