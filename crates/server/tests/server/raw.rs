@@ -162,7 +162,7 @@ impl Raw {
     }
 }
 
-/// What was read, without the lines `PING`. They stand between messages, never in one.
+/// Bytes that were read, without the lines `PING`. They stand between messages, never in one.
 pub(crate) fn without_pings(read: &[u8]) -> Vec<u8> {
     let (mut kept, mut rest) = (Vec::with_capacity(read.len()), read);
     while let Some(end) = rest.windows(2).position(|bytes| bytes == b"\r\n") {

@@ -18,12 +18,12 @@ pub(super) struct PositionSearch {
     cursor: Cursor,
 }
 
-/// What is known of a source.
+/// Knowledge of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// What a message says.
+    /// A message says so.
     Read(SourcePosition),
-    /// What was written down, and no message says more.
+    /// A note says so, and no message says more.
     Written(SourcePosition),
     /// Nothing.
     Nothing,
@@ -86,7 +86,7 @@ impl PositionSearch {
         Ok(false)
     }
 
-    /// What was found, in the order in which it was asked for.
+    /// Findings, in the order in which they were asked for.
     pub(super) fn end(self) -> impl Iterator<Item = Finding> {
         self.wanted.into_iter().map(|wanted| match (wanted.found, wanted.written) {
             (Some(found), _) => Finding::Read(found),

@@ -41,7 +41,7 @@ fn contents(messages: &[Stored]) -> Vec<(u64, &str, Cow<'_, str>)> {
     messages.iter().map(|m| (m.seq, m.subject.as_str(), text(m))).collect()
 }
 
-/// What was copied is what was to be; else it is said where they part, and not all of both.
+/// Compares what was copied with what was to be, and says where they part, not all of both.
 fn are_equal<T: PartialEq + Debug>(what: &str, copied: &[T], wanted: &[T]) {
     let parts = copied.iter().zip(wanted).position(|(one, other)| one != other);
     let at = parts.unwrap_or(copied.len().min(wanted.len()));
@@ -91,8 +91,8 @@ fn torment(lines: &str, rounds: usize) {
             ],
         }),
     );
-    // A stream that keeps what somebody wants has to know who does. The last two streams may hear of
-    // their sources when they like, and of one before the other.
+    // A stream that keeps what somebody wants has to know who does. The last two streams may hear
+    // of their sources when they like, and of one before the other.
     for name in ["MQ", "MJ", "S"] {
         settle(&mut asker, name, |_| Vec::new());
     }
