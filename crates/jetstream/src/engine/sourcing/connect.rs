@@ -163,7 +163,7 @@ impl SourceReader {
         read_state.enter(position);
     }
 
-    /// From when on an origin is copied of which nothing is known.
+    /// Time from which on an origin is copied of which nothing is known.
     ///
     /// Compat: what came before the last message here is taken to be here, or to be gone.
     fn since(&self, own: &StreamReader) -> Option<Timestamp> {

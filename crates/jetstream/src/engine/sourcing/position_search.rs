@@ -86,7 +86,7 @@ impl PositionSearch {
         Ok(false)
     }
 
-    /// Findings, in the order in which it was asked for.
+    /// Findings, in the order in which they were asked for.
     pub(super) fn end(self) -> impl Iterator<Item = Finding> {
         self.wanted.into_iter().map(|wanted| match (wanted.found, wanted.written) {
             (Some(found), _) => Finding::Read(found),

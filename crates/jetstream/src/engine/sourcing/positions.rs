@@ -69,8 +69,8 @@ pub(super) struct SourcePosition {
     /// of this source behind `local`, until there is another position.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) thrown_back: bool,
-    /// When the stream's last message came before anything was known of the source: older ones of
-    /// the origin are taken to be here, or to be gone. `None`: none are.
+    /// Time of the last message that the stream had before anything was known of the source: older
+    /// ones of the origin are taken to be here, or to be gone. `None`: none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<Timestamp>,
 }
