@@ -182,6 +182,7 @@ fn config(mode: CompressionMode, has_users: bool, is_strict: bool) -> LeafConfig
 fn remote(mode: CompressionMode, is_hub: bool, has_rules: bool, asks_isolation: bool) -> LeafRemoteConfig {
     let rules = |subject: &str| if has_rules { vec![subject.to_owned()] } else { Vec::new() };
     LeafRemoteConfig {
+        is_proxied: false,
         urls: vec![LeafUrl { host: "127.0.0.1".into(), port: 1, login: None, web_socket: None }],
         no_randomize: true,
         account: "$G".into(),

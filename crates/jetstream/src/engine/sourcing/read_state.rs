@@ -141,7 +141,7 @@ impl ReadState {
         self.position = Some(SourcePosition { before: Vec::new(), thrown_back: false, ..position });
     }
 
-    /// The origin was made anew: nothing of what is there now is here; it is copied from `since` on.
+    /// The origin was made anew: nothing of what is there now is here; it is copied from `since`.
     pub(super) fn begin_anew(&mut self, since: Option<Timestamp>) {
         self.position = Some(SourcePosition { since, ..SourcePosition::default() });
         // How far it was with the other one says nothing of this one.

@@ -159,7 +159,7 @@ fn leaf_nodes_of_a_cluster_hear_everybody_once() {
 #[test]
 fn a_leaf_node_gets_a_message_once_for_a_group_and_for_others() {
     for kinds in TRIPLES {
-        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""]) else { continue };
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""], "") else { continue };
         let Some(edge) = Site::leaf(kinds[2], "EDGE", &two, "", "") else { continue };
         edge.linked(1);
         let (mut from, mut to) = (one.client(), edge.client());
@@ -185,7 +185,7 @@ fn a_leaf_node_gets_a_message_once_for_a_group_and_for_others() {
 #[test]
 fn a_leaf_node_goes_to_another_server_of_the_cluster_that_its_hub_has_told_of() {
     for kinds in TRIPLES {
-        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""]) else { continue };
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""], "") else { continue };
         let remotes =
             format!("reconnect: \"100ms\"\nremotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", one.port);
         let Some(edge) = Site::start(kinds[2], "EDGE", None, &remotes, "") else { continue };
