@@ -74,8 +74,8 @@ fn a_mode_that_nobody_knows_ends_the_link() {
             let mut peer = TcpStream::connect(cluster.route_address(0)).expect("it listens");
             peer.set_read_timeout(Some(PATIENCE)).expect("a time is set");
             let info = "{\"server_id\":\"PEER\",\"server_name\":\"peer\",\"version\":\"2.15.2\",\"proto\":1,\
-                        \"headers\":true,\"cluster\":\"test\",\"compression\":\"zstd\"}";
-            let connect = "{\"name\":\"PEER\",\"cluster\":\"test\",\"headers\":true,\"protocol\":1}";
+                        \"headers\":true,\"cluster\":\"test0\",\"compression\":\"zstd\"}";
+            let connect = "{\"name\":\"PEER\",\"cluster\":\"test0\",\"headers\":true,\"protocol\":1}";
             let opening = format!("CONNECT {connect}\r\nINFO {info}\r\nPING\r\n");
             peer.write_all(opening.as_bytes()).expect("it reads");
             let (mut said, mut room) = (String::new(), [0; 4096]);
