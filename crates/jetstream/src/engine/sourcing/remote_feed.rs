@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 
 /// Bytes that may wait: twice the largest window of flow control.
 const MOST_BYTES: usize = 64 << 20;
+/// Questions that may wait: a consumer asks the next one when it has an answer.
+const MOST_QUESTIONS: usize = 64;
 /// Beginning of messages that are none of the stream.
 const CONTROL: &[u8] = b"NATS/1.0 100";
 
@@ -127,6 +129,10 @@ impl RemoteFeed {
 
     fn ask(&mut self, subject: &[u8]) {
         if self.questions.iter().all(|question| *question.subject != *subject) {
+            if self.questions.len() >= MOST_QUESTIONS {
+                self.is_broken = true;
+                return;
+            }
             let (delivery, seq) = (self.delivery, self.seq);
             self.questions.push_back(FlowQuestion { subject: subject.into(), delivery, seq });
         }
@@ -249,6 +255,17 @@ mod tests {
         assert!(!feed.is_over());
         control(&mut feed, "", "Idle Heartbeat\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 2");
         assert!(feed.is_over());
+    }
+
+    #[test]
+    fn so_many_questions_wait_and_no_more() {
+        let mut feed = RemoteFeed::new(0, 0, 0);
+        deliver(&mut feed, 1, 1, 0);
+        for number in 0..=MOST_QUESTIONS {
+            assert!(!feed.is_broken, "question {number}");
+            control(&mut feed, &format!("fc.{number}"), "FlowControl Request");
+        }
+        assert_eq!((feed.is_broken, feed.questions.len()), (true, MOST_QUESTIONS));
     }
 
     #[test]

@@ -13,6 +13,7 @@ fn identities() -> Identities {
         format!(r#"sys account by O:op for A:sys {{"nats":{{{OPEN}}}}}"#),
         format!(r#"app account by O:op for A:app {{"nats":{{{OPEN}}}}}"#),
         r#"few account by O:op for A:app {"iat":"+5","nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":1,"leaf":-1}}}"#.to_owned(),
+        r#"three account by O:op for A:app {"iat":"+5","nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":3,"leaf":-1}}}"#.to_owned(),
         r#"gone generic by O:op for O:op {"nats":{"accounts":["@key:A:app@"]}}"#.to_owned(),
         format!("s user by A:sys for U:s {BEARER}"),
         format!("bob user by A:app for U:bob {BEARER}"),
@@ -159,20 +160,21 @@ fn requests_about_tokens_reach_all_servers() {
         let app = text(&lab.ids, "@key:A:app@");
         let lists = answers(&mut raw, "$SYS.REQ.CLAIMS.LIST", "", 3);
         assert!(lists.iter().all(|list| list.contains(&app)), "{kinds:?}: {lists:?}");
-        let updated = answers(&mut raw, "$SYS.REQ.CLAIMS.UPDATE", &text(&lab.ids, "@few@"), 3);
+        let updated = answers(&mut raw, "$SYS.REQ.CLAIMS.UPDATE", &text(&lab.ids, "@three@"), 3);
         assert_eq!(servers(&updated), all, "{kinds:?}: {updated:?}");
         assert!(updated.iter().all(|answer| answer.contains("jwt updated")), "{kinds:?}: {updated:?}");
         let subject = format!("$SYS.REQ.ACCOUNT.{app}.CLAIMS.LOOKUP");
         let found = answers(&mut raw, &subject, "", 3);
-        let few = text(&lab.ids, "@few@");
-        assert!(found.iter().all(|token| *token == few), "{kinds:?}: {found:?}");
+        let three = text(&lab.ids, "@three@");
+        assert!(found.iter().all(|token| *token == three), "{kinds:?}: {found:?}");
         // All that a server has, and then nothing, which is the end. Of nats-servers one answers.
         let answering =
             kinds.iter().filter(|kind| **kind == Ours).count() + usize::from(kinds.contains(&Reference));
         let packs = answers(&mut raw, "$SYS.REQ.CLAIMS.PACK", &"0".repeat(32), 3 * answering);
-        let tokens = packs.iter().filter(|pack| pack.ends_with(&format!("|{few}"))).count();
+        let tokens = packs.iter().filter(|pack| pack.ends_with(&format!("|{three}"))).count();
         let ends = packs.iter().filter(|pack| pack.is_empty()).count();
         assert_eq!((tokens, ends), (answering, answering), "{kinds:?}: {packs:?}");
+        // One on each: the limit is one of all servers together.
         let bobs: Vec<_> = members.iter().map(|member| login(&member.server, &lab.ids, "bob").0).collect();
         let gone = answers(&mut raw, "$SYS.REQ.CLAIMS.DELETE", &text(&lab.ids, "@gone@"), 3);
         assert_eq!(servers(&gone), all, "{kinds:?}: {gone:?}");
