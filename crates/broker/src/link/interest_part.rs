@@ -68,7 +68,7 @@ impl<'a> InterestKey<'a> {
 }
 
 /// Whether the other side of a link hears of what another server wants.
-fn hears_of(conn: &Arc<Conn>, leaf: &LeafEnd, sub: &RemoteSub) -> bool {
+pub(super) fn hears_of(conn: &Arc<Conn>, leaf: &LeafEnd, sub: &RemoteSub) -> bool {
     let of_leaf = sub.conn().leaf();
     let is_leaf = of_leaf.is_some() || sub.is_leaf();
     let origin = sub.origin();

@@ -7,7 +7,9 @@
 //! Budget: a change looks at the links of its account.
 
 use super::announced::Announced;
-use super::interest_part::{InterestKey, InterestPart, RemoteChange, is_announced_to_routes, say, sum};
+use super::interest_part::{
+    InterestKey, InterestPart, RemoteChange, hears_of, is_announced_to_routes, say, sum,
+};
 use super::remote_sub::RemoteSub;
 use crate::cluster::InterestChange;
 use crate::conn::Conn;
@@ -110,7 +112,10 @@ impl Announced {
         let mut part = lock(self.part(&key));
         // A link that comes or goes meanwhile must not be told what another was.
         let leafs = self.leafs.load_full();
-        let before: SmallVec<[u32; 4]> = leafs.iter().map(|conn| sum(&part, &key, conn)).collect();
+        // Perf: of a thousand isolated leaf nodes none is told, and nothing is added up for any.
+        let hears = |conn: &&Arc<Conn>| conn.leaf().is_some_and(|leaf| hears_of(conn, leaf, sub));
+        let told: SmallVec<[(&Arc<Conn>, u32); 4]> =
+            leafs.iter().filter(hears).map(|conn| (conn, sum(&part, &key, conn))).collect();
         let is_routed = is_announced_to_routes(sub);
         let leaf_part = part.leaf.get_or_insert_default();
         let routed = leaf_part.of_origin(&key, sub.origin());
@@ -129,9 +134,9 @@ impl Announced {
             RemoteChange::Weight(weight) => drop(sub.set_weight(weight)),
         }
         let routed = (routed, leaf_part.of_origin(&key, sub.origin()));
-        for (conn, before) in leafs.iter().zip(&before) {
+        for (conn, before) in told {
             if let Some(leaf) = conn.leaf() {
-                say(conn, leaf, &key, (*before, sum(&part, &key, conn)));
+                say(conn, leaf, &key, (before, sum(&part, &key, conn)));
             }
         }
         if is_routed {
