@@ -74,3 +74,25 @@ fn pairs(hub: &str, remote: &str) -> Vec<[Site; 2]> {
     };
     MIXES.iter().filter_map(pair).collect()
 }
+
+/// A leaf node that dials this URL, with these in its remote.
+fn dialling(kind: ServerKind, url: &str, remote: &str) -> Option<Site> {
+    let remotes = format!("reconnect: \"200ms\"\nremotes: [{{ url: \"{url}\"\n{remote} }}]");
+    Site::start(kind, "EDGE", None, &remotes, "")
+}
+
+/// Sends messages of these sizes each way over the link of two.
+fn exchange([hub, leaf]: [&Site; 2], sizes: &[usize]) {
+    hub.linked(1);
+    leaf.linked(1);
+    for (here, there) in [(hub, leaf), (leaf, hub)] {
+        let (mut a, mut b) = (here.client(), there.client());
+        b.subscribe("plain", 1);
+        wait_for_interest(&mut a, &mut b);
+        for len in sizes {
+            let body: String = (0..*len).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+            a.publish("plain", &body);
+            assert_eq!(b.message().text(), body);
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Leaf nodes that reach their hub through a proxy of HTTP, with nats-server on either side.
 
-use super::Site;
+use super::{Site, dialling, exchange};
 use crate::eventually;
-use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
+use crate::routes::{MIXES, Ours, Reference, free_port};
 use crate::tls::Lab;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -64,24 +64,6 @@ fn serve(mut client: TcpStream, credentials: &str, seen: &Mutex<Vec<String>>) ->
     to_client.shutdown(Shutdown::Both).ok()
 }
 
-fn dialling(kind: ServerKind, url: &str, remote: &str) -> Option<Site> {
-    let remotes = format!("reconnect: \"200ms\"\nremotes: [{{ url: \"{url}\"\n{remote} }}]");
-    Site::start(kind, "EDGE", None, &remotes, "")
-}
-
-fn exchange([hub, leaf]: [&Site; 2]) {
-    hub.linked(1);
-    leaf.linked(1);
-    for (here, there) in [(hub, leaf), (leaf, hub)] {
-        let (mut a, mut b) = (here.client(), there.client());
-        b.subscribe("plain", 1);
-        wait_for_interest(&mut a, &mut b);
-        let body: String = (0..300_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
-        a.publish("plain", &body);
-        assert_eq!(b.message().text(), body);
-    }
-}
-
 #[test]
 fn hubs_are_reached_through_a_proxy() {
     let lab = Lab::new();
@@ -100,7 +82,7 @@ fn hubs_are_reached_through_a_proxy() {
             let Some(leaf) = dialling(kinds[1], &format!("{scheme}://127.0.0.1:{port}"), &remote) else {
                 continue;
             };
-            exchange([&hub, &leaf]);
+            exchange([&hub, &leaf], &[300_000]);
             let expected = format!(
                 "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: Go-http-client/1.1\r\n\
                  Proxy-Authorization: Basic dTpwdw==\r\n\r\n"

@@ -1,8 +1,8 @@
 //! TLS between leaf nodes and hubs, with nats-server on either side.
 
-use super::Site;
+use super::{Site, exchange};
 use crate::raw::Raw;
-use crate::routes::{MIXES, Ours, Reference, ServerKind, wait_for_interest};
+use crate::routes::{MIXES, Ours, Reference, ServerKind};
 use crate::tls::Lab;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -22,20 +22,6 @@ fn dialling(kind: ServerKind, hub: &Site, start: &str, remote: &str) -> Option<S
     Site::start(kind, "EDGE", None, &remotes, "")
 }
 
-/// A message of some size goes each way.
-fn exchange([hub, leaf]: &[Site; 2]) {
-    hub.linked(1);
-    leaf.linked(1);
-    for (here, there) in [(hub, leaf), (leaf, hub)] {
-        let (mut a, mut b) = (here.client(), there.client());
-        b.subscribe("plain", 1);
-        wait_for_interest(&mut a, &mut b);
-        let body: String = (0..300_000).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
-        a.publish("plain", &body);
-        assert_eq!(b.message().text(), body);
-    }
-}
-
 #[test]
 fn links_are_encrypted() {
     let lab = Lab::new();
@@ -44,7 +30,7 @@ fn links_are_encrypted() {
         for compression in ["accept", "s2_fast"] {
             let of = |block: &str| format!("{block} compression: {compression}");
             let Some(sites) = pair(kinds, &of(&shown), &of(&trusting), "") else { continue };
-            exchange(&sites);
+            exchange(sites.each_ref(), &[300_000]);
             for (site, side) in sites.iter().zip(["server", "client"]) {
                 let log = site.server.log();
                 let begins = format!("Starting TLS leafnode {side} handshake");
@@ -65,7 +51,7 @@ fn the_handshake_may_come_first() {
     for kinds in MIXES {
         for (at_hub, at_leaf) in [("true", "true"), ("auto", "true"), ("auto", "false")] {
             let Some(sites) = pair(kinds, &hub(at_hub), &remote(at_leaf), "") else { continue };
-            exchange(&sites);
+            exchange(sites.each_ref(), &[300_000]);
         }
         let Some([hub_site, leaf]) = pair(kinds, &hub("false"), &remote("true"), "") else { continue };
         let text = "TLS leafnode handshake error: tls: first record does not look like a TLS handshake";
@@ -96,7 +82,7 @@ fn a_hub_of_another_authority_is_not_linked() {
             assert!(hub.links().is_empty() && leaf.links().is_empty());
         }
         let Some(sites) = pair(kinds, &lab.block(""), "tls { insecure: true }", "") else { continue };
-        exchange(&sites);
+        exchange(sites.each_ref(), &[300_000]);
     }
 }
 
@@ -129,7 +115,7 @@ fn a_hub_may_want_certificates() {
     let none = format!("tls {{ ca_file: \"{}\" }}", ca.display());
     for kinds in MIXES {
         let Some(sites) = pair(kinds, &hub, &shown, "") else { continue };
-        exchange(&sites);
+        exchange(sites.each_ref(), &[300_000]);
         drop(sites);
         let Some([hub, leaf]) = pair(kinds, &hub, &none, "") else { continue };
         hub.server.wait_for_log("TLS leafnode handshake error: tls: client didn't provide a certificate");
@@ -147,7 +133,7 @@ fn keys_are_pinned() {
     let plain = lab.block("ca_file: \"@ca.pem\", verify: true");
     for kinds in MIXES {
         let Some(sites) = pair(kinds, &block(&pin), &block(&pin), "") else { continue };
-        exchange(&sites);
+        exchange(sites.each_ref(), &[300_000]);
         for inner in [[&block(&other)[..], &plain], [&plain, &block(&other)]] {
             let Some(sites) = pair(kinds, inner[0], inner[1], "") else { continue };
             let at = usize::from(inner[0] == plain);

@@ -1,8 +1,8 @@
 //! Leaf nodes over WebSocket, with nats-server on either side.
 
-use super::Site;
+use super::{Site, dialling, exchange};
 use crate::raw::Raw;
-use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
+use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
 use crate::tls::Lab;
 use crate::websocket::peer::{BINARY, Peer, dial, frame};
 use std::net::SocketAddr;
@@ -12,27 +12,6 @@ fn hub(kind: ServerKind, inner: &str, web_socket: &str, more: &str) -> Option<(S
     let port = free_port();
     let more = format!("websocket {{ listen: \"127.0.0.1:{port}\"\n{web_socket} }}\n{more}");
     Some((Site::hub(kind, "HUB", inner, &more)?, port))
-}
-
-fn dialling(kind: ServerKind, url: &str, remote: &str) -> Option<Site> {
-    let remotes = format!("reconnect: \"200ms\"\nremotes: [{{ url: \"{url}\"\n{remote} }}]");
-    Site::start(kind, "EDGE", None, &remotes, "")
-}
-
-/// Messages of some sizes go each way.
-fn exchange([hub, leaf]: [&Site; 2]) {
-    hub.linked(1);
-    leaf.linked(1);
-    for (here, there) in [(hub, leaf), (leaf, hub)] {
-        let (mut a, mut b) = (here.client(), there.client());
-        b.subscribe("plain", 1);
-        wait_for_interest(&mut a, &mut b);
-        for len in [0, 10, 200, 70_000, 800_000] {
-            let body: String = (0..len).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
-            a.publish("plain", &body);
-            assert_eq!(b.message().text(), body);
-        }
-    }
 }
 
 #[test]
@@ -56,7 +35,7 @@ fn links_are_web_sockets() {
             };
             let url = format!("ws://127.0.0.1:{port}");
             let Some(leaf) = dialling(kinds[1], &url, &format!("{compression}\n{remote}")) else { continue };
-            exchange([&hub, &leaf]);
+            exchange([&hub, &leaf], &[0, 10, 200, 70_000, 800_000]);
             for site in [&hub, &leaf] {
                 let row = &site.links()[0];
                 assert_eq!(row["compression"], compressed, "{kinds:?} {remote}: {row}");
@@ -79,7 +58,7 @@ fn compression_is_only_what_both_want() {
         let Some(leaf) = dialling(kinds[1], &url, "ws_compression: true, compression: s2_fast") else {
             continue;
         };
-        exchange([&hub, &leaf]);
+        exchange([&hub, &leaf], &[0, 10, 200, 70_000, 800_000]);
         assert_eq!(leaf.links()[0]["compression"], "s2_fast", "{kinds:?}");
     }
 }
@@ -95,7 +74,7 @@ fn links_are_secure_web_sockets() {
             };
             let url = format!("wss://127.0.0.1:{port}");
             let Some(leaf) = dialling(kinds[1], &url, &format!("{trusting}\n{remote}")) else { continue };
-            exchange([&hub, &leaf]);
+            exchange([&hub, &leaf], &[0, 10, 200, 70_000, 800_000]);
         }
         // Whom the leaf node does not know it does not tell anything.
         let Some((hub, port)) = hub(kinds[0], "", &shown, "") else { continue };
@@ -112,12 +91,12 @@ fn a_lost_web_socket_is_dialled_again() {
     for kinds in MIXES {
         let Some((hub, port)) = hub(kinds[0], "", "no_tls: true", "") else { continue };
         let Some(leaf) = dialling(kinds[1], &format!("ws://127.0.0.1:{port}"), "") else { continue };
-        exchange([&hub, &leaf]);
+        exchange([&hub, &leaf], &[0, 10, 200, 70_000, 800_000]);
         drop(hub);
         let again = format!("websocket {{ listen: \"127.0.0.1:{port}\", no_tls: true }}");
         leaf.server.wait_for_log("Leafnode connection closed: ");
         let Some(hub) = Site::hub(kinds[0], "HUB", "", &again) else { continue };
-        exchange([&hub, &leaf]);
+        exchange([&hub, &leaf], &[0, 10, 200, 70_000, 800_000]);
         assert!(!leaf.server.log().contains(&format!("remote server on \"127.0.0.1:{}\"", hub.port)));
     }
 }
