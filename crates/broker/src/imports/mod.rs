@@ -454,44 +454,43 @@ impl Account {
     /// A subscription has come: it may reach streams of other accounts.
     #[inline]
     pub(crate) fn add_shadows(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
-        if self.imports.has_streams.load(Relaxed) {
-            let mut moved = Vec::new();
-            let mut streams = lock(&self.imports.streams);
-            let links = streams.links.clone();
-            streams.cast(Listener::Client(sub), &links, &mut moved);
-            drop(streams);
-            notify_watches(&moved, shard);
-        }
+        self.cast_shadows(Listener::Client(sub), shard);
     }
 
     /// A subscription has gone.
     #[inline]
     pub(crate) fn remove_shadows(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
-        if self.imports.has_streams.load(Relaxed) {
-            let mut moved = Vec::new();
-            lock(&self.imports.streams).take(Listener::Client(sub), &mut moved);
-            notify_watches(&moved, shard);
-        }
+        self.take_shadows(Listener::Client(sub), shard);
     }
 
     /// A leaf node or a hub wants something, perhaps of a stream of another account.
     pub(crate) fn add_leaf_shadows(&self, sub: &Arc<RemoteSub>) {
-        if self.imports.has_streams.load(Relaxed) {
-            let mut moved = Vec::new();
-            let mut streams = lock(&self.imports.streams);
-            let links = streams.links.clone();
-            streams.cast(Listener::Leaf(sub), &links, &mut moved);
-            drop(streams);
-            notify_watches(&moved, None);
-        }
+        self.cast_shadows(Listener::Leaf(sub), None);
     }
 
     /// Removes the shadows of a leaf node or a hub that wants no more of that.
     pub(crate) fn remove_leaf_shadows(&self, sub: &Arc<RemoteSub>) {
+        self.take_shadows(Listener::Leaf(sub), None);
+    }
+
+    #[inline]
+    fn cast_shadows(&self, of: Listener<'_>, shard: Option<&mut ServiceShard>) {
         if self.imports.has_streams.load(Relaxed) {
             let mut moved = Vec::new();
-            lock(&self.imports.streams).take(Listener::Leaf(sub), &mut moved);
-            notify_watches(&moved, None);
+            let mut streams = lock(&self.imports.streams);
+            let links = streams.links.clone();
+            streams.cast(of, &links, &mut moved);
+            drop(streams);
+            notify_watches(&moved, shard);
+        }
+    }
+
+    #[inline]
+    fn take_shadows(&self, of: Listener<'_>, shard: Option<&mut ServiceShard>) {
+        if self.imports.has_streams.load(Relaxed) {
+            let mut moved = Vec::new();
+            lock(&self.imports.streams).take(of, &mut moved);
+            notify_watches(&moved, shard);
         }
     }
 
