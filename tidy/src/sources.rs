@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold sources of ours.
-const FOLDERS: [&str; 7] = ["cluster", "crates", "compat", "count", "fuzz", "soak", "tidy"];
+const FOLDERS: [&str; 8] = ["cluster", "crates", "compat", "count", "fuzz", "sim", "soak", "tidy"];
 /// Folders with what others have written, or what is made.
 const PASSED_OVER: [&str; 4] = ["target", "corpus", "artifacts", ".git"];
 
@@ -37,7 +37,7 @@ impl Source {
     pub fn is_test(&self) -> bool {
         let is_one = |part: &str| matches!(part, "tests" | "tests.rs" | "benches" | "examples");
         self.path.split('/').any(is_one)
-            || matches!(self.room(), "cluster" | "fuzz" | "compat" | "soak" | "tidy")
+            || matches!(self.room(), "cluster" | "fuzz" | "compat" | "sim" | "soak" | "tidy")
     }
 
     /// Tokens of the file without those of `#[cfg(test)]` modules, which stand at the end of a file

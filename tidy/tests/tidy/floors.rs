@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 23] = [
+const FLOORS: [(&str, &[&str]); 24] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -40,6 +40,7 @@ const FLOORS: [(&str, &[&str]); 23] = [
             "wire",
         ],
     ),
+    ("sim", &["auth", "broker", "disk", "jetstream", "jsapi", "stdx", "store", "streams", "wire"]),
     ("soak", &["stdx"]),
     ("stdx", &[]),
     ("store", &["disk", "stdx", "subject"]),

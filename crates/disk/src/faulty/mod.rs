@@ -12,7 +12,7 @@ mod inode;
 mod step;
 mod volume;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -42,9 +42,18 @@ struct FaultyState {
     volume: Volume,
     faults: Faults,
     steps: Vec<DiskStep>,
-    is_cold: bool,
+    memory: PageCache,
     /// How often power has come back, and 1.
     boot: u64,
+}
+
+/// What can be read without waiting.
+#[derive(Debug)]
+enum PageCache {
+    All,
+    Nothing,
+    /// Pages that were read since: of which file, and which.
+    Read(BTreeSet<(u64, u64)>),
 }
 
 impl fmt::Debug for FaultyDisk {
@@ -61,8 +70,8 @@ impl FaultyDisk {
     }
 
     fn with_volume(volume: Volume, seed: u64, boot: u64) -> Self {
-        let state =
-            FaultyState { volume, faults: Faults::new(seed), steps: Vec::new(), is_cold: false, boot };
+        let (faults, memory) = (Faults::new(seed), PageCache::All);
+        let state = FaultyState { volume, faults, steps: Vec::new(), memory, boot };
         Self { state: Arc::new(Mutex::new(state)), locks: ClaimSet::default() }
     }
 
@@ -79,7 +88,13 @@ impl FaultyDisk {
 
     /// Whether everything that is read has to be waited for: nothing is in memory.
     pub fn chill(&self, is_cold: bool) {
-        self.state().is_cold = is_cold;
+        self.state().memory = if is_cold { PageCache::Nothing } else { PageCache::All };
+    }
+
+    /// Takes everything out of memory, as a machine under pressure does: what is read and waited for
+    /// from now on is there again.
+    pub fn evict(&self) {
+        self.state().memory = PageCache::Read(BTreeSet::new());
     }
 
     /// Whether power was lost: from then on every operation fails.
@@ -337,6 +352,11 @@ struct FaultyFile {
     path: PathBuf,
 }
 
+/// Numbers of the pages of a file that a read touches.
+fn pages(buffer: &[u8], offset: u64) -> impl Iterator<Item = u64> + use<> {
+    offset / inode::BLOCK..=(offset + buffer.len() as u64) / inode::BLOCK
+}
+
 impl Drop for FaultyFile {
     fn drop(&mut self) {
         self.disk.state().volume.closed(self.number);
@@ -351,16 +371,21 @@ impl File for FaultyFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let PageCache::Read(read) = &mut self.disk.state().memory {
+            read.extend(pages(buffer, offset).map(|page| (self.number, page)));
+        }
         let state = self.disk.state();
         state.faults.check_power()?;
         state.volume.inode(self.number)?.read(buffer, offset)
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        if self.disk.state().is_cold {
-            return Ok(None);
-        }
-        self.read_at(buffer, offset).map(Some)
+        let is_there = match &self.disk.state().memory {
+            PageCache::All => true,
+            PageCache::Nothing => false,
+            PageCache::Read(read) => pages(buffer, offset).all(|page| read.contains(&(self.number, page))),
+        };
+        if is_there { self.read_at(buffer, offset).map(Some) } else { Ok(None) }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

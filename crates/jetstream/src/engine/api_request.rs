@@ -21,9 +21,10 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Whether it is to make a stream or a consumer: such requests share a sync.
+    /// Whether it is to make a stream or a consumer, or to delete one: such requests share a sync.
     pub fn shares_sync(&self) -> bool {
-        const VERBS: [&[u8]; 3] = [b".STREAM.CREATE.", b".CONSUMER.CREATE.", b".CONSUMER.DURABLE.CREATE."];
+        const VERBS: [&[u8]; 4] =
+            [b".STREAM.CREATE.", b".CONSUMER.CREATE.", b".CONSUMER.DURABLE.CREATE.", b".CONSUMER.DELETE."];
         VERBS.iter().any(|verb| self.subject.windows(verb.len()).any(|part| part == *verb))
     }
 

@@ -285,13 +285,13 @@ impl JetStream {
         self.store.close(&|| self.host.now().unsigned_abs())
     }
 
-    /// Makes durable what answers say was made: one sync for all that were given since the last
-    /// call.
+    /// Makes durable what answers say was made, changed or removed: one sync of each kind for all
+    /// that were given since the last call.
     ///
     /// # Errors
     /// Nobody knows what the disk has of it: the answers must not be given.
     pub fn settle(&self) -> io::Result<()> {
-        self.store.settle_streams()
+        self.store.settle(&|| self.host.now().unsigned_abs())
     }
 
     /// Sleeps until streams have changed and a little longer, so that what comes meanwhile is

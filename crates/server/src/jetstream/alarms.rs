@@ -6,7 +6,7 @@ use crate::supervise::{self, SupervisedPart};
 use myelin_jetstream::{Host, Timer};
 use myelin_store::Timestamp;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
         match orders.recv_timeout(wait) {
             Ok(AlarmOrder::Ring(at, timer)) => {
                 alarms.push(Alarm(at, timer));
-                forget_gone(&mut alarms, &mut look_at);
+                forget_needless(&mut alarms, &mut look_at);
             }
             Ok(AlarmOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
@@ -81,12 +81,17 @@ pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
 }
 
 /// A sleeper that is gone would keep its memory until its alarm is due, which may be hours:
-/// consumers that nobody uses end by an alarm, and most are deleted before. Looked through when
-/// there are twice as many as the last time.
-fn forget_gone(alarms: &mut BinaryHeap<Alarm>, look_at: &mut usize) {
+/// consumers that nobody uses end by an alarm, and most are deleted before. One that is woken often
+/// sets its far alarm each time: the first of its alarms is enough, it sets others when it wakes.
+/// Looked through when there are twice as many as the last time.
+fn forget_needless(alarms: &mut BinaryHeap<Alarm>, look_at: &mut usize) {
     if alarms.len() >= *look_at {
-        alarms.retain(|Alarm(_, timer)| timer.strong_count() > 0);
-        alarms.shrink_to(2 * alarms.len());
+        let mut all = std::mem::take(alarms).into_vec();
+        all.sort_by_key(|Alarm(at, _)| *at);
+        let mut seen = HashSet::new();
+        all.retain(|Alarm(_, timer)| timer.strong_count() > 0 && seen.insert(timer.as_ptr().cast::<()>()));
+        all.shrink_to(2 * all.len());
+        *alarms = all.into();
         *look_at = FEW.max(2 * alarms.len());
     }
 }
@@ -105,4 +110,41 @@ pub(super) fn fire_all(queue: &Receiver<Due>, threads: &Threads) {
 fn until(at: Timestamp) -> Duration {
     let left = u64::try_from(at.saturating_sub(now())).unwrap_or(0);
     Duration::from_nanos(left).min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Alarm, FEW, forget_needless};
+    use myelin_jetstream::Timer;
+    use std::collections::BinaryHeap;
+    use std::sync::{Arc, Weak};
+
+    struct Sleeper;
+
+    impl Timer for Sleeper {
+        fn fire(&self) {}
+    }
+
+    #[test]
+    fn one_that_is_woken_often_keeps_the_first_of_its_alarms() {
+        let sleepers: Vec<Arc<dyn Timer>> = (0..3).map(|_| Arc::new(Sleeper) as Arc<dyn Timer>).collect();
+        let (mut alarms, mut look_at) = (BinaryHeap::new(), FEW);
+        for at in 0..5 * FEW as i64 {
+            let timer = Arc::downgrade(&sleepers[at as usize % 3]);
+            alarms.push(Alarm(10_000 - at, timer));
+            forget_needless(&mut alarms, &mut look_at);
+            assert!(alarms.len() < FEW + 1);
+        }
+        look_at = 0;
+        forget_needless(&mut alarms, &mut look_at);
+        let mut left: Vec<i64> = alarms.iter().map(|Alarm(at, _)| *at).collect();
+        left.sort_unstable();
+        let first = 10_001 - 5 * FEW as i64;
+        assert_eq!(left, [first, first + 1, first + 2]);
+        let gone: Weak<dyn Timer> = Arc::downgrade(&(Arc::new(Sleeper) as Arc<dyn Timer>));
+        alarms.push(Alarm(1, gone));
+        look_at = 0;
+        forget_needless(&mut alarms, &mut look_at);
+        assert_eq!(alarms.len(), 3);
+    }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 
 use crate::config::StreamConfig;
 use crate::id::StreamPart;
@@ -36,6 +37,26 @@ impl Store {
                 Err(OpenError::new("a new stream", error))
             }
         }
+    }
+
+    /// Has the next [`Store::settle`] make durable what is in the journal's care, too: what consumers'
+    /// logs say.
+    pub fn owe_round(&self) {
+        self.owes_round.store(true, Release);
+    }
+
+    /// Makes durable what [`Store::note_stream`] has made, and what a round [is
+    /// owed](Store::owe_round) for: one sync of each kind for all that was asked for since the last
+    /// call. `clock` as in [`Journal::round`](crate::journal::Journal::round).
+    ///
+    /// # Errors
+    /// Nobody knows what the disk has of it.
+    pub fn settle(&self, clock: &dyn Fn() -> u64) -> io::Result<()> {
+        self.settle_streams()?;
+        if self.owes_round.swap(false, AcqRel) {
+            self.journal().round_now(clock).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 
     /// Makes durable what [`Store::note_stream`] has made.

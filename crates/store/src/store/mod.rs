@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use myelin_disk::claim::ClaimSet;
@@ -131,6 +132,8 @@ pub struct Store {
     root: PathBuf,
     store_env: Arc<StoreEnv>,
     index_seed: u64,
+    /// Whether something was answered for that only a round of the journal makes durable.
+    owes_round: AtomicBool,
 }
 
 impl Store {
@@ -205,7 +208,8 @@ impl Store {
             claims: ClaimSet::default(),
             _lock: lock,
         });
-        Ok((Self { root, index_seed: seed(&*store_env.entropy), store_env }, report))
+        let index_seed = seed(&*store_env.entropy);
+        Ok((Self { root, index_seed, store_env, owes_round: AtomicBool::new(false) }, report))
     }
 
     /// The journal: its rounds make appends durable.

@@ -179,8 +179,10 @@ impl ConsumerCore {
         let through = self.deliverer.state_handle.read(|state| {
             let through = state.pending().iter().map(|(seq, _)| seq).take_while(|seq| *seq <= ack.seq);
             if !keeps_all {
+                // Those of earlier acknowledgements stand before them.
+                let before = seqs.len();
                 seqs.extend(through);
-                return seqs.last().copied();
+                return seqs[before..].last().copied();
             }
             // The usual case needs no look through all.
             state.pending().get(ack.seq).map(|_| ack.seq).or_else(|| through.last())

@@ -252,8 +252,9 @@ impl ConsumerCore {
         let mut buffer = std::mem::take(&mut self.redelivery_buf);
         let given = match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
             Ok(Some(message)) => Ok(self.deliverer.give(&message, deliveries, left, supply, turn)),
-            // It is no more: nobody can acknowledge it, and nobody has to.
-            Ok(None) => {
+            // It is no more, or damaged: nobody can acknowledge it, and nobody has to. The damage is
+            // told by who reads.
+            Ok(None) | Err(ReadError::Damaged(_)) => {
                 self.deliverer.state_handle.apply(Delta::Forget { seq });
                 self.deliverer.count_outstanding();
                 Ok(Given::Yes)
@@ -276,7 +277,7 @@ impl ConsumerCore {
                 Some(Stop::Cold(seq))
             }
             Err(_) => {
-                // Damaged: it stays pending, and comes up again when its time is over.
+                // The disk's trouble: it stays pending, and comes up again when its time is over.
                 let wait = ack_wait(&self.deliverer.config, redelivered);
                 self.redelivery.expect(turn.now.saturating_add(wait));
                 None

@@ -1,5 +1,6 @@
 //! Runs on their way into the log, and what publishers are told of them.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 
 use myelin_store::{Admission, Filter, NewMessage, Purge, RemovalProgress, StoreError, Timestamp};
@@ -55,7 +56,11 @@ impl StreamCore {
         // The checks of a batch are stricter than the log's, which must not take a part of it.
         let admission = if ingest.closing.is_some() { Admission::Granted } else { Admission::Check };
         if self.run.has_unwanted() {
-            return self.store_stretches(admission, first, ingest);
+            return if ingest.closing.is_some() {
+                self.store_batch(first, ingest)
+            } else {
+                self.store_stretches(admission, first, ingest)
+            };
         }
         self.append(0..self.run.drafts(), admission, first, ingest)
     }
@@ -108,6 +113,37 @@ impl StreamCore {
             "each draft of a run has an outcome"
         );
         self.scratch.outcomes = all;
+        result
+    }
+
+    /// Stores an atomic batch with messages that nobody wants: what is stored of it as one batch of
+    /// the log, which passes over the sequences of the others.
+    fn store_batch(&mut self, first: Timestamp, ingest: &Ingest<'_>) -> Result<(), StoreError> {
+        let (before, stretches) = (self.store.state().totals.last_seq, self.run.stretches());
+        let unwanted = stretches.iter().flat_map(|(count, is_unwanted)| repeat_n(*is_unwanted, *count));
+        let mut messages = recycle(std::mem::take(&mut self.scratch.spare));
+        let numbered = (before + 1..).zip(self.run.messages(ingest.msgs, first)).zip(unwanted);
+        messages.extend(
+            numbered
+                .filter(|(_, is_unwanted)| !is_unwanted)
+                .map(|((seq, message), _)| NewMessage { seq, ..message }),
+        );
+        let mut outcomes = std::mem::take(&mut self.scratch.outcomes);
+        let mut result = Ok(());
+        if !messages.is_empty() {
+            result = self.store.append(&messages, Admission::Granted, ingest.now, &mut outcomes);
+        }
+        self.scratch.spare = recycle(messages);
+        let refusal = outcomes.iter().find_map(|outcome| outcome.err());
+        outcomes.clear();
+        let end = before + self.run.drafts() as u64;
+        if result.is_ok() && self.store.state().totals.last_seq < end {
+            result = self.store.skip(end, ingest.now);
+        }
+        if result.is_ok() {
+            outcomes.extend((before + 1..=end).map(|seq| refusal.map_or(Ok(seq), Err)));
+        }
+        self.scratch.outcomes = outcomes;
         result
     }
 

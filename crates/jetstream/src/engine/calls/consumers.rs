@@ -72,14 +72,14 @@ impl Call<'_> {
             Created::New(wanted) => {
                 let context = self.jetstream.create_context(&config);
                 let info = consumers.create(*wanted, &context, &mut self.out)?;
-                self.make_consumers_durable(&stream)?;
+                self.make_durable(&stream, info.config.as_ref());
                 info
             }
             Created::Changed(wanted) => {
                 let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 if consumers.config(&wanted.name).is_none_or(|known| *known != *wanted) {
-                    consumers.update(&live, *wanted)?;
-                    self.make_consumers_durable(&stream)?;
+                    let config = consumers.update(&live, *wanted)?;
+                    self.make_durable(&stream, Some(&config));
                 }
                 self.begin_again(&stream, &live)?;
                 consumers.info(&live).ok_or(ApiError::CONSUMER_NOT_FOUND)?
@@ -101,7 +101,8 @@ impl Call<'_> {
             return Ok(());
         }
         stream.consumers().reset(live, 0)?;
-        self.make_consumers_durable(stream)
+        self.make_durable(stream, None);
+        Ok(())
     }
 
     /// Another server that copies a stream says which it means: one that was made anew under its
@@ -120,13 +121,13 @@ impl Call<'_> {
         self.headers = format!("NATS/1.0\r\n{IDENTITY}: {identity}\r\n\r\n").into_bytes();
     }
 
-    /// Where acknowledged means synced, so does made.
-    fn make_consumers_durable(&self, stream: &LiveStream) -> Result<(), ApiError> {
-        if !self.jetstream.settings.sync_always || !stream.is_stored() {
-            return Ok(());
+    /// Has what was done to a consumer survive a loss of power before it is answered: where it has a
+    /// name that somebody counts on, and where all that is acknowledged is synced.
+    fn make_durable(&self, stream: &LiveStream, config: Option<&config::ConsumerConfig>) {
+        let is_durable = config.is_some_and(|config| !config.durable_name.is_empty());
+        if stream.is_stored() && (is_durable || self.jetstream.settings.sync_always) {
+            self.jetstream.store.owe_round();
         }
-        let round = self.jetstream.journal().round_now(&|| self.jetstream.host.now().unsigned_abs());
-        round.map(drop).map_err(ApiError::consumer_create)
     }
 
     /// How a consumer stands, as answers about one say it.
@@ -188,10 +189,11 @@ impl Call<'_> {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
         let (stream, live) = self.find_consumer(stream, name)?;
+        let config = stream.consumers().config(name);
         if !stream.consumers().delete(&live, &mut self.out) {
             return Err(ApiError::CONSUMER_NOT_FOUND);
         }
-        self.make_consumers_durable(&stream)?;
+        self.make_durable(&stream, config.as_deref());
         Ok(ConsumerDelete { success: true })
     }
 
@@ -202,9 +204,10 @@ impl Call<'_> {
         let known = consumers.config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         let paused = config::pause(&known, request.pause_until);
         let until = paused.pause_until;
-        consumers.update(&live, paused)?;
-        self.make_consumers_durable(&stream)?;
-        let left = until.map_or(0, |until| until.timestamp() - self.jetstream.host.now()).max(0);
+        let config = consumers.update(&live, paused)?;
+        self.make_durable(&stream, Some(&config));
+        let now = self.jetstream.host.now();
+        let left = until.map_or(0, |until| until.timestamp().saturating_sub(now)).max(0);
         Ok(ConsumerPause { paused: left > 0, pause_until: until.unwrap_or_default(), pause_remaining: left })
     }
 
@@ -223,7 +226,7 @@ impl Call<'_> {
         let request = ConsumerResetRequest::read(self.body())?;
         let stream = self.find(stream)?;
         let (reset_seq, info) = stream.consumers().reset(live, request.seq)?;
-        self.make_consumers_durable(&stream)?;
+        self.make_durable(&stream, None);
         if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
             self.add_identity_header(&stream.identity());
         }

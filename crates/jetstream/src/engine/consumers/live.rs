@@ -511,7 +511,9 @@ impl LiveConsumer {
         }
         // What it was told may have been lost half-way.
         self.listeners_changed();
-        self.unpark();
+        if let Some(owner) = self.owner.upgrade() {
+            owner.forget_waiting(self, slot.core.filter().is_all());
+        }
         let cost = if must_cool_down {
             "it delivers nothing for a minute, and is opened anew then"
         } else {

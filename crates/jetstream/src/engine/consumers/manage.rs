@@ -17,7 +17,7 @@ use myelin_store::{ReadError, Seq, Timestamp};
 use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Context that the stream's consumers share with those who make them.
 pub(in crate::engine) struct CreateContext<'a> {
@@ -173,35 +173,50 @@ impl StreamConsumers {
         config.filters().map(|filter| self.wakeups.add(filter, live)).collect()
     }
 
-    /// Gives a consumer another configuration, which was checked.
+    /// Gives a consumer another configuration, which was checked. Returns it.
     pub(in crate::engine) fn update(
         &self,
         live: &Arc<LiveConsumer>,
         config: ConsumerConfig,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Arc<ConsumerConfig>, ApiError> {
         let config = Arc::new(config);
         let (state_handle, created) =
             live.query(|core, _| (core.state_handle().clone(), core.created())).ok_or_else(gone)?;
         let (id, is_stored) = (state_handle.id(), state_handle.is_of(&self.stored));
-        let blob = Stored::new(created, &config).encode();
-        state_handle.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
-        self.flush(&state_handle, false, self.host.now()).map_err(ApiError::consumer_create)?;
+        let note = |config: &ConsumerConfig| {
+            let blob = Stored::new(created, config).encode();
+            state_handle.lock().update(id, rules(config), &blob).map_err(ApiError::consumer_create)
+        };
+        note(&config)?;
+        if let Err(error) = self.flush(&state_handle, false, self.host.now()) {
+            // The log would have it with its next write.
+            self.config(&config.name).map_or(Ok(()), |before| note(&before))?;
+            return Err(ApiError::consumer_create(error));
+        }
         self.interest.set(id, is_stored, &config);
         let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
         let before = configs.insert(config.name.clone(), Arc::clone(&config));
         drop(configs);
-        let wants_other = before.is_none_or(|before| filter_of(&before) != filter_of(&config));
+        let wants_other = before.as_ref().is_none_or(|before| filter_of(before) != filter_of(&config));
         let old = live.set_filter_entries(self.filter_entries(&config, live));
         old.iter().for_each(|entry| self.wakeups.remove(entry));
         live.listen_at(&config);
-        live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)?;
+        let (me, waits) = (Weak::clone(&self.me), Arc::clone(live));
+        let was_all = before.is_none_or(|before| filter_of(&before).is_all());
+        let wanted = Arc::clone(&config);
+        let updated = live.act(move |core, turn| {
+            core.update(wanted, turn);
+            // It waits for what its filter was, in the list of those.
+            me.upgrade().into_iter().for_each(|me| me.forget_waiting(&waits, was_all));
+        });
+        updated.ok_or_else(gone)?;
         if let Ok(stream) = self.stream() {
             stream.consumer_changed(live);
         }
         if wants_other {
             self.drop_unwanted();
         }
-        Ok(())
+        Ok(config)
     }
 
     /// Ends a consumer. Answers whether it was still there.

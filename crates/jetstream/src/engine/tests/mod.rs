@@ -14,3 +14,4 @@ mod resting;
 mod seeded;
 mod tidy;
 mod times;
+mod woken;

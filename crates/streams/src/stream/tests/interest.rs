@@ -263,3 +263,36 @@ fn on_a_full_disk_what_came_before_is_answered_as_it_is() {
     assert_eq!(bench.publish("a", &[], "x"), ack(3));
     assert_eq!(bench.stored(), [3]);
 }
+
+#[test]
+fn an_atomic_batch_of_which_a_part_is_wanted_is_stored_as_a_whole_or_not_at_all() {
+    let settings = interested(&Consumers::want(&["a"]));
+    let config = StreamConfig { retention: Retention::Interest, ..everything() };
+    let (mut bench, store, disk) = on_disk(config, settings);
+    has_begun(&mut bench, &store);
+    let (large, small) = (vec![b'x'; 4 << 20], b"x".to_vec());
+    let members = |bench: &mut Bench, id: &str, last: &[u8]| {
+        let subjects = ["a", "b", "a", "b"];
+        let mut said = Vec::new();
+        for (at, subject) in subjects.iter().enumerate() {
+            let mut lines = vec![format!("Nats-Batch-Id: {id}"), format!("Nats-Batch-Sequence: {}", at + 1)];
+            lines.extend((at == 3).then(|| "Nats-Batch-Commit: 1".to_owned()));
+            let headers = block(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            let payload = if at == 2 { last } else { b"x" };
+            said = bench.msgs(&[MessageRef { headers: headers.as_bytes(), payload, ..msg(subject, "r") }]);
+        }
+        said
+    };
+    let before = bench.last();
+    disk.set_capacity(Some(disk.used()));
+    assert_eq!(
+        members(&mut bench, "one", &large),
+        [format!("r {}", error(503, 10023, "insufficient resources"))]
+    );
+    assert_eq!((bench.last(), bench.stored()), (before, Vec::new()));
+    disk.set_capacity(None);
+    let last = before + 4;
+    let ack = format!(r#"r {{"stream":"S","seq":{last},"batch":"two","count":4}}"#);
+    assert_eq!(members(&mut bench, "two", &small), [ack]);
+    assert_eq!((bench.last(), bench.stored()), (last, vec![before + 1, before + 3]));
+}

@@ -1,0 +1,104 @@
+//! Consumers whose filter changes, and what is told of consumers before the power fails.
+
+use super::house::{House, stream};
+use crate::engine::api_request::ApiRequest;
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::MessageRef;
+
+const SECOND: i64 = 1_000_000_000;
+const NEXT: &str = "$JS.API.CONSUMER.MSG.NEXT.S.C";
+
+fn durable(filter: &str) -> ConsumerConfig {
+    ConsumerConfig {
+        name: "C".into(),
+        durable_name: "C".into(),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: SECOND,
+        max_waiting: 512,
+        filter_subject: filter.into(),
+        ..ConsumerConfig::default()
+    }
+}
+
+fn update(house: &mut House, config: ConsumerConfig) {
+    let live = house.stream("S");
+    let consumer = live.consumers().find("C").expect("it was made");
+    live.consumers().update(&consumer, config).expect("it may");
+    house.settle();
+}
+
+#[test]
+fn a_consumer_that_waits_when_its_filter_goes_hears_of_everything_from_then_on() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.consume("S", durable("S.a"));
+    let heard = house.record("inbox");
+    house.say(NEXT, "inbox", r#"{"batch":2,"expires":60000000000}"#);
+    house.settle();
+    assert_eq!(house.stream("S").consumers().waiting(), (0, 1));
+    update(&mut house, durable(""));
+    assert_eq!(house.stream("S").consumers().waiting(), (1, 0));
+    house.publish("S.b");
+    let subjects = || lock(&heard).iter().map(|one| one.payload.clone()).collect::<Vec<_>>();
+    assert_eq!(subjects(), ["x"]);
+    // And the other way round: what it does not want does not wake it, what it wants does.
+    update(&mut house, durable("S.a"));
+    assert_eq!(house.stream("S").consumers().waiting(), (0, 1));
+    house.publish("S.b");
+    house.publish("S.a");
+    assert_eq!(subjects(), ["x", "x"]);
+}
+
+#[test]
+fn what_is_delivered_again_is_read_from_the_disk_whatever_the_filter_says_now() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.consume("S", durable("S.a"));
+    let heard = house.record("inbox");
+    house.publish("S.a");
+    house.say(NEXT, "inbox", "1");
+    house.settle();
+    assert_eq!(lock(&heard).len(), 1);
+    update(&mut house, durable("S.b"));
+    house.publish("S.b");
+    disk.evict();
+    house.say(NEXT, "inbox", r#"{"batch":2,"expires":60000000000}"#);
+    house.pass(2 * SECOND);
+    let replies: Vec<String> =
+        lock(&heard).iter().map(|one| format!("{}{}", one.reply, one.headers)).collect();
+    assert_eq!(replies.len(), 3, "{replies:?}");
+}
+
+#[test]
+fn consumers_are_made_and_deleted_for_good_before_that_is_answered() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.jetstream.settle().expect("a healthy disk");
+    let ask = |house: &mut House, verb: &str, name: &str, body: &str| {
+        let subject = format!("$JS.API.CONSUMER.{verb}.S.{name}");
+        let (subject, payload, reply) = (subject.as_bytes(), body.as_bytes(), &b"inbox"[..]);
+        let request = MessageRef { subject, payload, reply, ..MessageRef::default() };
+        let answers = house.jetstream.answer(&ApiRequest::new(&house.account, request, None));
+        let answers: Vec<String> =
+            answers.iter().map(|one| String::from_utf8_lossy(one.payload).into_owned()).collect();
+        assert!(answers.iter().all(|answer| !answer.contains("error")), "{answers:?}");
+        house.jetstream.settle().expect("a healthy disk");
+    };
+    let body = |name: &str| {
+        format!(r#"{{"stream_name":"S","config":{{"durable_name":"{name}","ack_policy":"explicit"}}}}"#)
+    };
+    for name in ["one", "two", "three"] {
+        ask(&mut house, "DURABLE.CREATE", name, &body(name));
+    }
+    ask(&mut house, "DELETE", "two", "");
+    // A time that is centuries ago is over.
+    ask(&mut house, "PAUSE", "one", r#"{"pause_until":"1700-01-01T00:00:00Z"}"#);
+    let house = House::on(&disk.power_cycle(Survival::None));
+    let mut names = house.consumers("S");
+    names.sort();
+    assert_eq!(names, ["one", "three"]);
+}

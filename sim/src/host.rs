@@ -1,0 +1,223 @@
+//! The embedder's side of JetStream: what are threads in production are queues here, and nothing is
+//! done before the scheduler says so.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+use myelin_broker::{Account, Level, Log, Service};
+use myelin_jetstream::{ApiRequest, Host, Task, Timer};
+use myelin_stdx::sync::lock;
+use myelin_store::Timestamp;
+use myelin_wire::message_buf::MessageBuf;
+
+use crate::clock::Clock;
+
+/// Reads for clients that may wait at once.
+const READ_LIMIT: usize = 64;
+
+/// Order to the thread that answers requests.
+pub(crate) enum Call {
+    Answer(ApiRequest),
+    /// Account and stream.
+    Repair(String, String),
+    Run(Task),
+}
+
+/// Order to the shard.
+pub(crate) enum Mail {
+    Serve(Arc<dyn Service>),
+    Publish(Arc<Account>, MessageBuf),
+}
+
+/// First in, first out: one of these for each thread of the server.
+pub(crate) struct Queue<T>(Mutex<VecDeque<T>>);
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Queue<T> {
+    fn put(&self, item: T) {
+        lock(&self.0).push_back(item);
+    }
+
+    /// The next one. The lock is given back before it is worked on.
+    pub(crate) fn take(&self) -> Option<T> {
+        lock(&self.0).pop_front()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
+/// Queues of one server, its clocks, and what it has to say.
+pub(crate) struct SimHost {
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) api: Queue<Call>,
+    pub(crate) reads: Queue<Task>,
+    pub(crate) backups: Queue<Task>,
+    pub(crate) upkeep: Queue<Task>,
+    pub(crate) due: Queue<Arc<dyn Timer>>,
+    /// What the shard does in the order in which it was asked for.
+    pub(crate) mail: Queue<Mail>,
+    /// Services that were woken: in production on any shard, so at any time.
+    pub(crate) wakes: Queue<Arc<dyn Service>>,
+    alarms: Mutex<Vec<(Timestamp, Weak<dyn Timer>)>>,
+    names: AtomicU64,
+    panics: Mutex<Vec<String>>,
+    /// Lines of errors and warnings, for whoever looks at a seed that failed.
+    lines: Mutex<Vec<String>>,
+}
+
+impl SimHost {
+    /// `life`: how many servers of the run came before, so that names are unique in it.
+    pub(crate) fn new(clock: Arc<Clock>, life: u64) -> Self {
+        Self {
+            clock,
+            api: Queue::default(),
+            reads: Queue::default(),
+            backups: Queue::default(),
+            upkeep: Queue::default(),
+            due: Queue::default(),
+            mail: Queue::default(),
+            wakes: Queue::default(),
+            alarms: Mutex::default(),
+            names: AtomicU64::new(life << 32),
+            panics: Mutex::default(),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// When the next alarm is due.
+    pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
+        let mut alarms = lock(&self.alarms);
+        alarms.retain(|(_, timer)| timer.strong_count() > 0);
+        alarms.iter().map(|(at, _)| *at).min()
+    }
+
+    /// The first of the alarms that are due.
+    pub(crate) fn take_alarm(&self) -> Option<Arc<dyn Timer>> {
+        let now = self.clock.now();
+        let mut alarms = lock(&self.alarms);
+        let at = alarms.iter().position(|(at, _)| *at <= now)?;
+        alarms.remove(at).1.upgrade()
+    }
+
+    /// Has an alarm that may wait go off elsewhere.
+    pub(crate) fn fire_elsewhere(&self, timer: Arc<dyn Timer>) {
+        self.due.put(timer);
+    }
+
+    /// Panics that were caught since the last call.
+    pub(crate) fn take_panics(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.panics))
+    }
+
+    /// Everything that was logged.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        lock(&self.lines).clone()
+    }
+}
+
+impl Host for SimHost {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn instant(&self) -> Instant {
+        self.clock.instant()
+    }
+
+    fn wake(&self, service: Arc<dyn Service>) {
+        self.wakes.put(service);
+    }
+
+    fn wake_behind(&self, service: Arc<dyn Service>) {
+        self.mail.put(Mail::Serve(service));
+    }
+
+    fn publish(&self, account: &Arc<Account>, msgs: MessageBuf) {
+        if !msgs.is_empty() {
+            self.mail.put(Mail::Publish(Arc::clone(account), msgs));
+        }
+    }
+
+    fn request(&self, request: ApiRequest) -> bool {
+        self.api.put(Call::Answer(request));
+        true
+    }
+
+    fn spawn_read(&self, task: Task) {
+        self.reads.put(task);
+    }
+
+    fn try_spawn_read(&self, task: Task) -> bool {
+        let has_room = self.reads.len() < READ_LIMIT;
+        if has_room {
+            self.reads.put(task);
+        }
+        has_room
+    }
+
+    fn spawn_backup(&self, task: Task) {
+        self.backups.put(task);
+    }
+
+    fn spawn_api(&self, task: Task) {
+        self.api.put(Call::Run(task));
+    }
+
+    fn repair(&self, account: &str, stream: &str) {
+        self.api.put(Call::Repair(account.to_owned(), stream.to_owned()));
+    }
+
+    fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
+        lock(&self.alarms).push((at, timer));
+    }
+
+    fn spawn_upkeep(&self, task: Task) {
+        self.upkeep.put(task);
+    }
+
+    fn system_account(&self) -> Option<Arc<Account>> {
+        None
+    }
+
+    fn cluster(&self) -> String {
+        String::new()
+    }
+
+    fn unique_id(&self) -> String {
+        format!("{:022}", self.names.fetch_add(1, Relaxed))
+    }
+
+    fn panicked(&self, at: fmt::Arguments<'_>, payload: &(dyn Any + Send), cost: fmt::Arguments<'_>) {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("(no words)");
+        lock(&self.panics).push(format!("{at}: {text} ({cost})"));
+    }
+
+    fn log(&self, level: Level, line: fmt::Arguments<'_>) {
+        if matches!(level, Level::Error | Level::Warn) {
+            lock(&self.lines).push(line.to_string());
+        }
+    }
+}
+
+/// The broker's log: nobody reads it.
+pub(crate) struct Silent;
+
+impl Log for Silent {
+    fn enabled(&self, _: Level) -> bool {
+        false
+    }
+
+    fn write(&self, _: Level, _: fmt::Arguments<'_>) {}
+}

@@ -1,0 +1,338 @@
+//! What clients do, as the seed says.
+
+use serde_json::{Value, json};
+
+use crate::model::{ConsumerModel, Fate, Publication, Status, StreamModel};
+use crate::plan::{ConsumerPlan, Kept, StreamPlan};
+use crate::world::{Asked, CLIENTS, Delivery, World};
+
+/// Streams that are there at once, at most.
+const STREAMS: usize = 3;
+/// Consumers of a stream, at most; a work queue has one.
+const CONSUMERS: usize = 3;
+/// Subjects of a stream.
+const SUBJECTS: u64 = 5;
+/// Ids that publishers give to messages of a stream.
+const IDS: u64 = 30;
+/// Deliveries that clients remember.
+const IN_HAND: usize = 200;
+
+impl World {
+    /// One operation of a client, or time that passes.
+    pub(crate) fn operate(&mut self) -> Result<(), String> {
+        self.counts.operations += 1;
+        let client = self.rng.below(CLIENTS as u64) as usize;
+        let Some(stream) = self.some_stream() else {
+            return self.make_stream(client);
+        };
+        match self.rng.below(100) {
+            0..30 => self.publish(client, &stream),
+            30..40 => self.publish_many(client, &stream),
+            40..44 => self.publish_batch(client, &stream),
+            44..58 => self.fetch(client, &stream),
+            58..78 => self.answer(client),
+            78..81 => self.make_consumer(client, &stream),
+            81..82 => self.remove_consumer(client, &stream),
+            82..84 => self.purge(client, &stream),
+            84..87 => self.delete(client, &stream),
+            87..89 => self.update(client, &stream),
+            89..93 => self.read(client, &stream),
+            93..94 => self.make_stream(client)?,
+            94 => self.remove_stream(client, &stream),
+            _ => self.pass_time()?,
+        }
+        Ok(())
+    }
+
+    fn some_stream(&mut self) -> Option<String> {
+        let there: Vec<&String> = self
+            .streams
+            .iter()
+            .filter(|(_, one)| one.status == Status::There)
+            .map(|(name, _)| name)
+            .collect();
+        let at = self.rng.below(there.len().max(1) as u64) as usize;
+        there.get(at).map(|name| (*name).clone())
+    }
+
+    fn api(&mut self, client: usize, subject: &str, body: &Value, asked: Asked) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.ask(client, &format!("$JS.API.{subject}"), &[], body.as_bytes(), asked);
+    }
+
+    /// A new message for a stream: its number, subject and payload.
+    fn message(
+        &mut self,
+        stream: &str,
+        batch: Option<u64>,
+        msg_id: Option<String>,
+    ) -> (u64, String, Vec<u8>) {
+        let id = self.number();
+        let subject = format!("{stream}.{}", self.rng.below(SUBJECTS));
+        let mut payload = format!("{id} ").into_bytes();
+        let filling = match self.rng.below(20) {
+            0 => self.rng.below(30_000),
+            1..4 => self.rng.below(2_000),
+            _ => self.rng.below(60),
+        };
+        payload.resize(payload.len() + filling as usize, b'x');
+        let (asked, life) = (self.clock.elapsed(), self.lives);
+        if let Some(model) = self.streams.get_mut(stream) {
+            let publication = Publication {
+                subject: subject.clone(),
+                size: (subject.len() + payload.len()) as u64,
+                asked,
+                stored: None,
+                fate: Fate::Asked,
+                batch,
+                msg_id,
+                life,
+                may_go: !model.keeps_new(),
+                must_go: None,
+                missing: None,
+            };
+            model.publications.insert(id, publication);
+        }
+        (id, subject, payload)
+    }
+
+    fn publish(&mut self, client: usize, stream: &str) {
+        let mut headers = Vec::new();
+        let msg_id = (self.rng.below(4) == 0).then(|| format!("id-{}", self.rng.below(IDS)));
+        headers.extend(msg_id.clone().map(|id| ("Nats-Msg-Id", id)));
+        let mut expected = None;
+        if self.rng.below(8) == 0 {
+            let known = self.streams.get(stream).and_then(|model| model.given.keys().next_back().copied());
+            let last = known.unwrap_or(0).saturating_sub(self.rng.below(2));
+            headers.push(("Nats-Expected-Last-Sequence", last.to_string()));
+            expected = Some(last);
+        }
+        let (id, subject, payload) = self.message(stream, None, msg_id);
+        let asked = Asked::Publish { stream: stream.to_owned(), id, expected };
+        self.ask(client, &subject, &headers, &payload, asked);
+    }
+
+    fn publish_many(&mut self, client: usize, stream: &str) {
+        for _ in 0..1 + self.rng.below(12) {
+            self.publish(client, stream);
+        }
+    }
+
+    /// An atomic batch: all of it is stored, or nothing.
+    fn publish_batch(&mut self, client: usize, stream: &str) {
+        let batch = self.number();
+        let length = 2 + self.rng.below(6);
+        let mut ids = Vec::new();
+        for at in 1..=length {
+            let (id, subject, payload) = self.message(stream, Some(batch), None);
+            ids.push(id);
+            let mut headers =
+                vec![("Nats-Batch-Id", format!("batch-{batch}")), ("Nats-Batch-Sequence", at.to_string())];
+            if at < length {
+                self.say(client, &subject, "", &headers, &payload);
+                continue;
+            }
+            headers.push(("Nats-Batch-Commit", "1".into()));
+            let asked = Asked::Commit { stream: stream.to_owned(), batch, ids: ids.clone() };
+            self.ask(client, &subject, &headers, &payload, asked);
+        }
+    }
+
+    /// A consumer of a stream that is there.
+    fn some_consumer(&mut self, stream: &str) -> Option<String> {
+        let model = self.streams.get(stream)?;
+        let there = |one: &&ConsumerModel| one.status == Status::There;
+        let names: Vec<String> =
+            model.consumers.iter().filter(there).map(|one| one.plan.name.clone()).collect();
+        let at = self.rng.below(names.len().max(1) as u64) as usize;
+        names.get(at).cloned()
+    }
+
+    fn fetch(&mut self, client: usize, stream: &str) {
+        let Some(consumer) = self.some_consumer(stream) else { return self.make_consumer(client, stream) };
+        let mut request = json!({ "batch": 1 + self.rng.below(12) });
+        match self.rng.below(3) {
+            0 => request["no_wait"] = json!(true),
+            1 => request["expires"] = json!(50_000_000 + self.rng.below(3_000_000_000)),
+            _ => {
+                request["expires"] = json!(1_000_000_000);
+                request["max_bytes"] = json!(100 + self.rng.below(3_000));
+            }
+        }
+        let number = self.number();
+        let reply = format!("{}.{number}", crate::world::inbox(client, self.lives));
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
+        self.say(client, &subject, &reply, &[], request.to_string().as_bytes());
+    }
+
+    /// Answers one of the deliveries that clients have, or forgets it.
+    fn answer(&mut self, client: usize) {
+        while self.in_hand.len() > IN_HAND {
+            self.in_hand.pop_front();
+        }
+        let at = self.rng.below(self.in_hand.len().max(1) as u64) as usize;
+        let Some(delivery) = self.in_hand.get(at).cloned() else { return };
+        match self.rng.below(12) {
+            0..5 => self.confirm(client, &delivery),
+            5..8 => self.acknowledge(client, &delivery, b"+ACK"),
+            8 => self.acknowledge(client, &delivery, b"+TERM"),
+            9 => self.say(client, &delivery.ack, "", &[], b"-NAK"),
+            10 => self.say(client, &delivery.ack, "", &[], br#"-NAK {"delay":200000000}"#),
+            _ => self.say(client, &delivery.ack, "", &[], b"+WPI"),
+        }
+        self.in_hand.remove(at);
+    }
+
+    fn acknowledge(&mut self, client: usize, delivery: &Delivery, word: &[u8]) {
+        self.may_go_by(delivery);
+        self.say(client, &delivery.ack, "", &[], word);
+    }
+
+    /// Acknowledges, and waits for the answer.
+    pub(crate) fn confirm(&mut self, client: usize, delivery: &Delivery) {
+        self.may_go_by(delivery);
+        let Delivery { stream, consumer, seq, ack } = delivery.clone();
+        self.ask(client, &ack, &[], b"+ACK", Asked::Confirm { stream, consumer, seq });
+    }
+
+    /// An acknowledgement may remove what it is of.
+    fn may_go_by(&mut self, delivery: &Delivery) {
+        let Some(model) = self.streams.get_mut(&delivery.stream) else { return };
+        if model.plan.kept == Kept::Limits {
+            return;
+        }
+        let id = model.given.get(&delivery.seq);
+        if let Some(one) = id.and_then(|id| model.publications.get_mut(id)) {
+            one.may_go = true;
+        }
+    }
+
+    fn make_stream(&mut self, client: usize) -> Result<(), String> {
+        let is_alive = |one: &&StreamModel| one.status != Status::Gone;
+        if self.streams.values().filter(is_alive).count() >= STREAMS {
+            return self.pass_time();
+        }
+        let name = format!("S{}", self.number());
+        let plan = StreamPlan::draw(&mut self.rng, name.clone());
+        let body = plan.body();
+        self.streams.insert(name.clone(), StreamModel::new(plan));
+        let subject = format!("STREAM.CREATE.{name}");
+        self.api(client, &subject, &body, Asked::MakeStream { stream: name });
+        Ok(())
+    }
+
+    fn remove_stream(&mut self, client: usize, stream: &str) {
+        if let Some(model) = self.streams.get_mut(stream) {
+            model.status = Status::Leaving;
+            model.let_go(None);
+        }
+        let asked = Asked::RemoveStream { stream: stream.to_owned() };
+        self.api(client, &format!("STREAM.DELETE.{stream}"), &Value::Null, asked);
+    }
+
+    fn make_consumer(&mut self, client: usize, stream: &str) {
+        let name = format!("C{}", self.number());
+        let Some(model) = self.streams.get_mut(stream) else { return };
+        let alive = model.consumers.iter().filter(|one| one.status != Status::Gone).count();
+        if alive >= if model.plan.kept == Kept::WorkQueue { 1 } else { CONSUMERS } {
+            return;
+        }
+        let plan = ConsumerPlan::draw(&mut self.rng, name.clone(), model.plan.kept);
+        let body = plan.body(stream);
+        model.consumers.push(ConsumerModel {
+            plan,
+            status: Status::Making,
+            confirmed: Default::default(),
+            delivered: Default::default(),
+        });
+        let asked = Asked::MakeConsumer { stream: stream.to_owned(), consumer: name.clone() };
+        self.api(client, &format!("CONSUMER.CREATE.{stream}.{name}"), &body, asked);
+    }
+
+    fn remove_consumer(&mut self, client: usize, stream: &str) {
+        let Some(name) = self.some_consumer(stream) else { return };
+        if let Some(model) = self.streams.get_mut(stream) {
+            if model.plan.kept == Kept::Interest {
+                model.let_go(None);
+            }
+            model.consumer(&name).into_iter().for_each(|one| one.status = Status::Leaving);
+        }
+        let asked = Asked::RemoveConsumer { stream: stream.to_owned(), consumer: name.clone() };
+        self.api(client, &format!("CONSUMER.DELETE.{stream}.{name}"), &Value::Null, asked);
+    }
+
+    fn purge(&mut self, client: usize, stream: &str) {
+        let (how, pick) = (self.rng.below(4), self.rng.below(SUBJECTS));
+        let Some(model) = self.streams.get_mut(stream) else { return };
+        let subject = format!("{stream}.{pick}");
+        let filter = (how == 1).then_some(subject.as_str());
+        model.let_go(filter);
+        model.purges += 1;
+        // What had been acknowledged when the whole stream, or a subject, was purged.
+        let has_to = |one: &Publication| {
+            one.stored.is_some() && how < 2 && filter.is_none_or(|filter| filter == one.subject)
+        };
+        let gone = model.publications.iter().filter(|(_, one)| has_to(one)).map(|(id, _)| *id).collect();
+        let body = match how {
+            0 => Value::Null,
+            1 => json!({ "filter": subject }),
+            2 => json!({ "keep": 1 + pick }),
+            _ => json!({ "seq": model.given.keys().next_back().copied().unwrap_or(1) / 2 + 1 }),
+        };
+        let asked = Asked::Purge { stream: stream.to_owned(), gone };
+        self.api(client, &format!("STREAM.PURGE.{stream}"), &body, asked);
+    }
+
+    /// A sequence that the clients know of.
+    fn some_seq(&mut self, stream: &str) -> Option<(u64, u64)> {
+        let given = &self.streams.get(stream)?.given;
+        let at = self.rng.below(given.len().max(1) as u64) as usize;
+        given.iter().nth(at).map(|(seq, id)| (*seq, *id))
+    }
+
+    fn delete(&mut self, client: usize, stream: &str) {
+        let Some((seq, id)) = self.some_seq(stream) else { return };
+        let model = self.streams.get_mut(stream);
+        model.and_then(|model| model.publications.get_mut(&id)).into_iter().for_each(|one| one.may_go = true);
+        let body = json!({ "seq": seq, "no_erase": self.rng.below(2) == 0 });
+        let asked = Asked::Delete { stream: stream.to_owned(), id };
+        self.api(client, &format!("STREAM.MSG.DELETE.{stream}"), &body, asked);
+    }
+
+    fn update(&mut self, client: usize, stream: &str) {
+        let Some(model) = self.streams.get_mut(stream).filter(|model| model.update.is_none()) else { return };
+        let plan = model.plan.changed(&mut self.rng);
+        let body = plan.body();
+        model.narrow(plan.limits);
+        model.update = Some(plan);
+        self.api(
+            client,
+            &format!("STREAM.UPDATE.{stream}"),
+            &body,
+            Asked::Update { stream: stream.to_owned() },
+        );
+    }
+
+    fn read(&mut self, client: usize, stream: &str) {
+        let Some((seq, _)) = self.some_seq(stream) else { return };
+        let body = json!({ "seq": seq });
+        let stream = stream.to_owned();
+        if self.rng.below(2) == 0 {
+            let subject = format!("STREAM.MSG.GET.{stream}");
+            self.api(client, &subject, &body, Asked::Get { stream, seq });
+        } else {
+            let subject = format!("DIRECT.GET.{stream}");
+            self.api(client, &subject, &body, Asked::Direct { stream, seq });
+        }
+    }
+
+    /// Lets time pass, in which the server does what is due.
+    fn pass_time(&mut self) -> Result<(), String> {
+        let nanos = match self.rng.below(10) {
+            0 => self.rng.below(5_000_000_000),
+            1..4 => self.rng.below(300_000_000),
+            _ => self.rng.below(10_000_000),
+        };
+        self.go_on_for(nanos)
+    }
+}

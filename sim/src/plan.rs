@@ -1,0 +1,187 @@
+//! What a seed draws before a run: how the server and its streams and consumers are configured.
+
+use myelin_stdx::rng::Rng;
+use myelin_store::{StoreOptions, Unsealed};
+use serde_json::{Value, json};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Configuration of the server, the same for all its lives in a run.
+pub(crate) struct ServerPlan {
+    /// `sync_interval: always`.
+    pub(crate) is_always_synced: bool,
+    journal_file_bytes: u64,
+    unsealed: Unsealed,
+    table_bytes: usize,
+    block_bytes: usize,
+    open_files: usize,
+}
+
+impl ServerPlan {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let is_small = rng.below(3) > 0;
+        Self {
+            is_always_synced: rng.below(3) == 0,
+            journal_file_bytes: if rng.below(2) == 0 { 1 << 20 } else { 64 << 20 },
+            unsealed: Unsealed {
+                messages: if is_small { 64 } else { 1 << 20 },
+                bytes: if is_small { 256 << 10 } else { 1 << 30 },
+            },
+            table_bytes: if is_small { 0 } else { 64 << 20 },
+            block_bytes: if rng.below(2) == 0 { 0 } else { 1 << 20 },
+            open_files: if is_small { 4 } else { 512 },
+        }
+    }
+
+    pub(crate) fn store_options(&self) -> StoreOptions {
+        StoreOptions {
+            journal_file_bytes: self.journal_file_bytes,
+            unsealed: self.unsealed,
+            table_bytes: self.table_bytes,
+            block_bytes: self.block_bytes,
+            open_files: self.open_files,
+            ..StoreOptions::new("/store")
+        }
+    }
+}
+
+/// When a message goes that nobody has removed by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// At limits.
+    Limits,
+    /// When it is acknowledged.
+    WorkQueue,
+    /// When all consumers have acknowledged it.
+    Interest,
+}
+
+/// Limits of a stream; what has none says so with 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamLimits {
+    pub(crate) messages: u64,
+    pub(crate) per_subject: u64,
+    pub(crate) bytes: u64,
+    /// In nanoseconds.
+    pub(crate) age: i64,
+}
+
+/// Configuration of a stream, as far as the model looks at it.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamPlan {
+    pub(crate) name: String,
+    pub(crate) kept: Kept,
+    pub(crate) is_in_memory: bool,
+    pub(crate) refuses_new: bool,
+    pub(crate) limits: StreamLimits,
+    is_compressed: bool,
+}
+
+fn some_of(rng: &mut Rng, one_in: u64, most: u64) -> u64 {
+    if rng.below(one_in) == 0 { 1 + rng.below(most) } else { 0 }
+}
+
+impl StreamLimits {
+    fn draw(rng: &mut Rng) -> Self {
+        Self {
+            messages: some_of(rng, 3, 60),
+            per_subject: some_of(rng, 3, 6),
+            bytes: match rng.below(3) {
+                0 => 200_000 + rng.below(1 << 20),
+                _ => 0,
+            },
+            age: if rng.below(5) == 0 { SECOND + rng.below(20) as i64 * SECOND } else { 0 },
+        }
+    }
+}
+
+impl StreamPlan {
+    pub(crate) fn draw(rng: &mut Rng, name: String) -> Self {
+        let kept = match rng.below(4) {
+            0 => Kept::WorkQueue,
+            1 => Kept::Interest,
+            _ => Kept::Limits,
+        };
+        Self {
+            name,
+            kept,
+            is_in_memory: rng.below(5) == 0,
+            refuses_new: rng.below(4) == 0,
+            limits: StreamLimits::draw(rng),
+            is_compressed: rng.below(3) == 0,
+        }
+    }
+
+    /// With other limits.
+    pub(crate) fn changed(&self, rng: &mut Rng) -> Self {
+        Self { limits: StreamLimits::draw(rng), ..self.clone() }
+    }
+
+    pub(crate) fn body(&self) -> Value {
+        let retention = match self.kept {
+            Kept::Limits => "limits",
+            Kept::WorkQueue => "workqueue",
+            Kept::Interest => "interest",
+        };
+        let or_none = |limit: u64| if limit == 0 { json!(-1) } else { json!(limit) };
+        json!({
+            "name": self.name,
+            "subjects": [format!("{}.>", self.name)],
+            "retention": retention,
+            "max_consumers": -1,
+            "max_msgs": or_none(self.limits.messages),
+            "max_bytes": or_none(self.limits.bytes),
+            "max_age": self.limits.age,
+            "max_msgs_per_subject": or_none(self.limits.per_subject),
+            "max_msg_size": -1,
+            "discard": if self.refuses_new { "new" } else { "old" },
+            "storage": if self.is_in_memory { "memory" } else { "file" },
+            "compression": if self.is_compressed { "s2" } else { "none" },
+            "num_replicas": 1,
+            "allow_direct": true,
+            "allow_atomic": true,
+            // Of a day, so that it always looks back far enough.
+            "duplicate_window": if self.limits.age > 0 { self.limits.age } else { 120 * SECOND },
+        })
+    }
+}
+
+/// Configuration of a pull consumer.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsumerPlan {
+    pub(crate) name: String,
+    /// How often a message is delivered at most; 0: as often as it takes.
+    pub(crate) max_deliver: u64,
+    max_ack_pending: u64,
+    ack_wait: i64,
+    backs_off: bool,
+}
+
+impl ConsumerPlan {
+    pub(crate) fn draw(rng: &mut Rng, name: String, kept: Kept) -> Self {
+        Self {
+            name,
+            max_deliver: if kept == Kept::Limits { some_of(rng, 4, 4) } else { 0 },
+            max_ack_pending: if rng.below(2) == 0 { 1 + rng.below(8) } else { 1000 },
+            ack_wait: SECOND / 2 + rng.below(4) as i64 * SECOND,
+            backs_off: rng.below(4) == 0,
+        }
+    }
+
+    pub(crate) fn body(&self, stream: &str) -> Value {
+        let mut config = json!({
+            "name": self.name,
+            "durable_name": self.name,
+            "ack_policy": "explicit",
+            "deliver_policy": "all",
+            "ack_wait": self.ack_wait,
+            "max_deliver": if self.max_deliver == 0 { -1 } else { self.max_deliver as i64 },
+            "max_ack_pending": self.max_ack_pending,
+            "num_replicas": 0,
+        });
+        if self.backs_off && self.max_deliver == 0 {
+            config["backoff"] = json!([SECOND / 4, SECOND]);
+        }
+        json!({ "stream_name": stream, "config": config })
+    }
+}

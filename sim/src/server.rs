@@ -1,0 +1,314 @@
+//! One server without sockets and threads: a shard of the broker, JetStream and its store, and the
+//! connections of the run's clients. Which of its threads goes on next, the seed says.
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use myelin_auth::AuthConfig;
+use myelin_broker::{Account, Broker, Conn, Endpoint, Session, SessionStatus, Shard, Transport};
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jetstream::{
+    AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits,
+};
+use myelin_jsapi::config::AccountLimits;
+use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
+use myelin_stdx::rng::Rng;
+use myelin_stdx::sync::lock;
+use myelin_store::entropy::SeededEntropy;
+use myelin_streams::stream::batch::BatchLimits;
+use myelin_wire::info::Info;
+
+use crate::clock::Clock;
+use crate::host::{Call, Mail, Silent, SimHost};
+use crate::plan::ServerPlan;
+
+/// The only account.
+const ACCOUNT: &str = "$G";
+/// How long the thread of the watermarks sleeps between two turns of work.
+const WATERMARK_PAUSE: u64 = 10_000_000;
+/// Requests that share a sync, at most: as in the server.
+const MOST_TOGETHER: u64 = 8;
+/// One turn of a thread takes up to so many nanoseconds.
+const STEP: u64 = 20_000;
+
+/// Something that can go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Input(usize),
+    Flush,
+    Mail,
+    Wakes,
+    Api,
+    Reads,
+    Backups,
+    Upkeep,
+    Due,
+    Alarms,
+    Round,
+    Watermarks,
+}
+
+/// Connection of a client, seen from the server.
+struct Port {
+    session: Session,
+    input: Vec<u8>,
+    output: Arc<Mutex<Vec<u8>>>,
+}
+
+/// The server.
+pub(crate) struct Server {
+    pub(crate) host: Arc<SimHost>,
+    jetstream: Arc<JetStream>,
+    shard: Shard,
+    ports: Vec<Port>,
+    /// Whether something has changed since the watermarks were written, and when that was.
+    watermarks: (bool, u64),
+    /// Why the process has ended by itself.
+    pub(crate) ended: Option<String>,
+}
+
+impl Server {
+    /// Starts on what a disk holds, with connections for so many clients.
+    pub(crate) fn start(
+        disk: &FaultyDisk,
+        plan: &ServerPlan,
+        clock: &Arc<Clock>,
+        (seed, life): (u64, u64),
+        clients: usize,
+    ) -> Result<Self, String> {
+        // Numbers of two lives must have nothing in common: identities are drawn from them.
+        let seed = Rng::seeded(Rng::seeded(seed).next_u64() ^ life).next_u64();
+        let host = Arc::new(SimHost::new(Arc::clone(clock), life));
+        let entropy = || Arc::new(SeededEntropy::new(seed));
+        let broker = Broker::new(
+            myelin_broker::Settings::default(),
+            AuthConfig::open(),
+            &[],
+            None,
+            Info::default(),
+            entropy(),
+            Arc::new(Silent),
+        );
+        let broker = broker.map_err(|error| format!("the broker does not start: {error:?}"))?;
+        let jetstream = JetStream::open(
+            settings(plan.is_always_synced),
+            Arc::new(disk.clone()),
+            plan.store_options(),
+            entropy(),
+            Arc::clone(&host) as Arc<dyn Host>,
+        );
+        let jetstream = jetstream.map_err(|error| format!("the store does not open: {error}"))?;
+        let account = broker.account(ACCOUNT).ok_or("there is no account")?;
+        let enabled = jetstream.enable(&account, Some(AccountLimits::default()));
+        enabled.map_err(|error| format!("JetStream cannot be enabled: {error:?}"))?;
+        let mut shard = Shard::new(&broker, seed);
+        let ports = (0..clients).map(|_| connect(&broker, &mut shard, clock)).collect();
+        Ok(Self { host, jetstream, shard, ports, watermarks: (true, 0), ended: None })
+    }
+
+    /// Takes what a client sends.
+    pub(crate) fn send(&mut self, client: usize, bytes: &[u8]) {
+        self.ports[client].input.extend_from_slice(bytes);
+    }
+
+    /// What was written to a client's socket since the last call.
+    pub(crate) fn take_output(&self, client: usize) -> Vec<u8> {
+        std::mem::take(&mut lock(&self.ports[client].output))
+    }
+
+    /// The account's streams.
+    pub(crate) fn streams(&self) -> Arc<AccountStreams> {
+        self.jetstream.account(ACCOUNT).expect("it was enabled")
+    }
+
+    /// Lets one of the threads that have something to do go on. `false`: all of them wait.
+    pub(crate) fn step(&mut self, rng: &mut Rng) -> bool {
+        self.host.clock.pass(rng.below(STEP));
+        let ready = self.ready();
+        if ready.is_empty() {
+            return false;
+        }
+        let part = ready[rng.below(ready.len() as u64) as usize];
+        self.watermarks.0 |= part != Part::Watermarks;
+        self.run(part, rng);
+        true
+    }
+
+    fn ready(&self) -> Vec<Part> {
+        let host = &self.host;
+        let inputs = self.ports.iter().enumerate().filter(|(_, port)| !port.input.is_empty());
+        let mut ready: Vec<Part> = inputs.map(|(at, _)| Part::Input(at)).collect();
+        let others = [
+            (Part::Flush, self.shard.is_dirty()),
+            (Part::Mail, host.mail.len() > 0),
+            (Part::Wakes, host.wakes.len() > 0),
+            (Part::Api, host.api.len() > 0),
+            (Part::Reads, host.reads.len() > 0),
+            (Part::Backups, host.backups.len() > 0),
+            (Part::Upkeep, host.upkeep.len() > 0),
+            (Part::Due, host.due.len() > 0),
+            (Part::Alarms, host.next_alarm().is_some_and(|at| at <= host.now())),
+            (Part::Round, self.round_due() == Some(Duration::ZERO)),
+            (Part::Watermarks, self.watermarks.0 && self.watermarks.1 <= host.clock.elapsed()),
+        ];
+        ready.extend(others.into_iter().filter(|(_, is_ready)| *is_ready).map(|(part, _)| part));
+        ready
+    }
+
+    fn round_due(&self) -> Option<Duration> {
+        self.jetstream.journal().next_due(self.host.now().unsigned_abs())
+    }
+
+    /// How long all threads wait, if nothing comes from outside.
+    pub(crate) fn sleep(&self) -> Option<u64> {
+        let until = |at: i64| at.saturating_sub(self.host.now()).unsigned_abs();
+        let round = self.round_due().map(|due| u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
+        let watermarks =
+            self.watermarks.0.then(|| self.watermarks.1.saturating_sub(self.host.clock.elapsed()));
+        [self.host.next_alarm().map(until), round, watermarks].into_iter().flatten().min()
+    }
+
+    fn run(&mut self, part: Part, rng: &mut Rng) {
+        let host = Arc::clone(&self.host);
+        match part {
+            Part::Input(client) => self.ingest(client, rng),
+            Part::Flush => self.shard.flush(),
+            Part::Mail => match host.mail.take() {
+                Some(Mail::Serve(service)) => self.shard.wake(&service),
+                Some(Mail::Publish(account, msgs)) => self.publish(&account, msgs),
+                None => {}
+            },
+            Part::Wakes => host.wakes.take().iter().for_each(|service| self.shard.wake(service)),
+            Part::Api => self.call(rng),
+            Part::Reads => host.reads.take().into_iter().for_each(|task| task()),
+            Part::Backups => host.backups.take().into_iter().for_each(|task| task()),
+            Part::Upkeep => host.upkeep.take().into_iter().for_each(|task| task()),
+            Part::Due => host.due.take().iter().for_each(|timer| timer.fire()),
+            Part::Alarms => match host.take_alarm() {
+                Some(timer) if timer.may_wait() => host.fire_elsewhere(timer),
+                Some(timer) => timer.fire(),
+                None => {}
+            },
+            Part::Round => {
+                let now = || host.now().unsigned_abs();
+                if let Err(failed) = self.jetstream.journal().round(&now) {
+                    self.ended = Some(format!("the journal: {failed}"));
+                }
+            }
+            Part::Watermarks => {
+                self.watermarks = (false, host.clock.elapsed() + WATERMARK_PAUSE);
+                if self.jetstream.write_watermarks().is_err() {
+                    self.watermarks.0 = true;
+                }
+            }
+        }
+    }
+
+    /// The shard reads from a socket: all that is there, or a part of it.
+    fn ingest(&mut self, client: usize, rng: &mut Rng) {
+        let now = self.host.clock.instant();
+        let Self { shard, ports, .. } = self;
+        let port = &mut ports[client];
+        let whole = port.input.len() as u64;
+        let length = if rng.below(4) == 0 { 1 + rng.below(whole) } else { whole } as usize;
+        let bytes = Bytes::copy_from_slice(&port.input[..length]);
+        let consumed = port.session.ingest(shard, &bytes, Some(&bytes), now);
+        port.input.drain(..consumed.bytes);
+        if consumed.bytes == 0 {
+            // It has enough to send, or needs the rest of an operation.
+            shard.flush();
+            let bytes = Bytes::copy_from_slice(&port.input);
+            let consumed = port.session.ingest(shard, &bytes, Some(&bytes), now);
+            port.input.drain(..consumed.bytes);
+        }
+    }
+
+    fn publish(&mut self, account: &Arc<Account>, mut msgs: myelin_wire::message_buf::MessageBuf) {
+        let now = self.host.clock.instant();
+        self.shard.send(account, &mut msgs, now);
+    }
+
+    /// The thread of the API: one call, or several requests that share a sync.
+    fn call(&mut self, rng: &mut Rng) {
+        let mut together = 1 + rng.below(MOST_TOGETHER);
+        let mut answers = Vec::new();
+        while let Some(call) = self.host.api.take() {
+            let request: ApiRequest = match call {
+                Call::Answer(request) => request,
+                Call::Repair(account, stream) => {
+                    self.jetstream.repair(&account, &stream);
+                    break;
+                }
+                Call::Run(task) => {
+                    task();
+                    break;
+                }
+            };
+            let answer = self.jetstream.answer(&request);
+            answers.push((Arc::clone(&request.account), answer));
+            together -= 1;
+            if together == 0 || !request.shares_sync() {
+                break;
+            }
+        }
+        if let Err(error) = self.jetstream.settle() {
+            self.ended = Some(format!("streams and consumers cannot be made durable: {error}"));
+            return;
+        }
+        for (account, answer) in answers {
+            self.host.publish(&account, answer);
+        }
+    }
+
+    /// Ends as an operator ends it.
+    pub(crate) fn close(self) -> Result<(), String> {
+        self.jetstream.close().map_err(|error| format!("it does not close: {error}"))
+    }
+}
+
+fn connect(broker: &Arc<Broker>, shard: &mut Shard, clock: &Clock) -> Port {
+    let endpoint = Endpoint { peer: ([127, 0, 0, 1], 4).into(), start: SystemTime::UNIX_EPOCH };
+    let output = Arc::<Mutex<Vec<u8>>>::default();
+    let conn = broker.connect(endpoint, Box::new(Socket(Arc::clone(&output))));
+    let (session, status) = Session::open(shard, conn, clock.instant());
+    assert!(status == SessionStatus::Continue, "anybody may connect");
+    Port { session, input: Vec::new(), output }
+}
+
+/// A socket that takes everything.
+struct Socket(Arc<Mutex<Vec<u8>>>);
+
+impl Transport for Socket {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut output = lock(&self.0);
+        bufs.iter().for_each(|buf| output.extend_from_slice(buf));
+        Ok(bufs.iter().map(|buf| buf.len()).sum())
+    }
+
+    fn wait_writable(&self, _: &Arc<Conn>) {}
+
+    fn kick(&self, _: &Arc<Conn>) {}
+}
+
+fn settings(sync_always: bool) -> JetStreamSettings {
+    JetStreamSettings {
+        domain: String::new(),
+        strict: false,
+        server_name: "sim".into(),
+        server_id: "sim".into(),
+        sync_always,
+        limits: ServerLimits {
+            max_memory: 1 << 30,
+            max_store: 1 << 30,
+            duplicate_window: None,
+            batches: BatchLimits::default(),
+            consumers: ConsumerLimits::default(),
+        },
+        backlog: Backlog { messages: 10_000, bytes: 128 << 20 },
+        max_pending: 64 << 20,
+        max_payload: 1 << 20,
+        request_queue_limit: 10_000,
+    }
+}

@@ -1,0 +1,340 @@
+//! One run: clients, a server that dies and comes back, the disk and the clocks that outlive it,
+//! and the model beside them. All of it follows from the seed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+
+use myelin_disk::faulty::FaultyDisk;
+use myelin_stdx::rng::Rng;
+
+use crate::clock::Clock;
+use crate::model::{Fate, StreamModel};
+use crate::plan::ServerPlan;
+use crate::protocol::{self, Received};
+use crate::server::Server;
+
+/// Connections of clients.
+pub(crate) const CLIENTS: usize = 3;
+/// Turns of threads that one wait may take: more is a server that never rests.
+const TURNS: usize = 2_000_000;
+/// Lines of what happened that are kept for whoever looks at a seed that failed.
+const STORY: usize = 3000;
+
+/// A request that has not been answered, and what it was.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Publish { stream: String, id: u64, expected: Option<u64> },
+    Commit { stream: String, batch: u64, ids: Vec<u64> },
+    MakeStream { stream: String },
+    Update { stream: String },
+    RemoveStream { stream: String },
+    MakeConsumer { stream: String, consumer: String },
+    RemoveConsumer { stream: String, consumer: String },
+    Purge { stream: String, gone: Vec<u64> },
+    Delete { stream: String, id: u64 },
+    Confirm { stream: String, consumer: String, seq: u64 },
+    Get { stream: String, seq: u64 },
+    Direct { stream: String, seq: u64 },
+}
+
+/// A delivery that can be answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) stream: String,
+    pub(crate) consumer: String,
+    pub(crate) seq: u64,
+    pub(crate) ack: String,
+}
+
+/// Counts of what happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Operations of clients.
+    pub operations: u64,
+    /// Publishes that were acknowledged.
+    pub stored: u64,
+    /// Publishes that were answered with an error.
+    pub refused: u64,
+    /// Deliveries.
+    pub delivered: u64,
+    /// Kills, losses of power and restarts.
+    pub deaths: u64,
+    /// Turns of the server's threads.
+    pub turns: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.stored += other.stored;
+        self.refused += other.refused;
+        self.delivered += other.delivered;
+        self.deaths += other.deaths;
+        self.turns += other.turns;
+    }
+}
+
+/// What a run turns on besides the server.
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) rng: Rng,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) plan: ServerPlan,
+    pub(crate) disk: FaultyDisk,
+    pub(crate) server: Option<Server>,
+    pub(crate) lives: u64,
+    pub(crate) streams: BTreeMap<String, StreamModel>,
+    pub(crate) pending: BTreeMap<u64, Asked>,
+    pub(crate) in_hand: VecDeque<Delivery>,
+    /// Numbers that were given out: to requests, messages, batches, streams and consumers.
+    pub(crate) numbers: u64,
+    /// What clients have received in part.
+    buffers: [Vec<u8>; CLIENTS],
+    /// Whether the time of day has jumped: then nothing is said of ages.
+    pub(crate) has_jumped: bool,
+    pub(crate) counts: Counts,
+    /// The last things that happened, in words.
+    pub(crate) story: VecDeque<String>,
+    trace: DefaultHasher,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::seeded(seed);
+        let plan = ServerPlan::draw(&mut rng);
+        Self {
+            seed,
+            disk: FaultyDisk::new(rng.next_u64()),
+            rng,
+            clock: Arc::new(Clock::new()),
+            plan,
+            server: None,
+            lives: 0,
+            streams: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            in_hand: VecDeque::new(),
+            numbers: 0,
+            buffers: Default::default(),
+            has_jumped: false,
+            counts: Counts::default(),
+            story: VecDeque::new(),
+            trace: DefaultHasher::new(),
+        }
+    }
+
+    /// Keeps a line for whoever looks at a seed that failed.
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.story.len() == STORY {
+            self.story.pop_front();
+        }
+        let (at, line) = (self.clock.elapsed() / 1_000, line());
+        self.story.push_back(format!("{at:>10} us  {line}"));
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A hash of everything that clients were sent, and of how often the disk was changed.
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    /// Starts the server on what the disk holds, and has the clients connect.
+    pub(crate) fn start(&mut self) -> Result<(), String> {
+        self.lives += 1;
+        let lives = (self.seed, self.lives);
+        let mut server = Server::start(&self.disk, &self.plan, &self.clock, lives, CLIENTS)?;
+        self.buffers.iter_mut().for_each(Vec::clear);
+        for client in 0..CLIENTS {
+            server.send(client, &protocol::hello(&inbox(client, self.lives)));
+        }
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// Sends a request. Its answer comes to [`World::heard`].
+    pub(crate) fn ask(
+        &mut self,
+        client: usize,
+        subject: &str,
+        headers: &[(&str, String)],
+        payload: &[u8],
+        asked: Asked,
+    ) {
+        let number = self.number();
+        self.note(|| format!("{client} asks {number}: {asked:?}"));
+        self.pending.insert(number, asked);
+        self.say(client, subject, &format!("{}.{number}", inbox(client, self.lives)), headers, payload);
+    }
+
+    /// Publishes.
+    pub(crate) fn say(
+        &mut self,
+        client: usize,
+        subject: &str,
+        reply: &str,
+        headers: &[(&str, String)],
+        payload: &[u8],
+    ) {
+        let mut bytes = Vec::new();
+        protocol::publish(&mut bytes, subject, reply, headers, payload);
+        if let Some(server) = &mut self.server {
+            server.send(client, &bytes);
+        }
+    }
+
+    /// Lets the server go on by up to so many turns of its threads, and hears what it says.
+    /// `false`: all of them wait.
+    pub(crate) fn turns(&mut self, most: u64) -> Result<bool, String> {
+        for _ in 0..most {
+            let Some(server) = &mut self.server else { return Ok(false) };
+            if !server.step(&mut self.rng) {
+                return Ok(false);
+            }
+            self.counts.turns += 1;
+            self.hear()?;
+        }
+        Ok(true)
+    }
+
+    /// What the clients have received after a turn. Where power was lost in it, nothing has left the
+    /// machine.
+    fn hear(&mut self) -> Result<(), String> {
+        let Some(server) = &self.server else { return Ok(()) };
+        if self.disk.is_off() {
+            return self.power_lost();
+        }
+        let panics = server.host.take_panics();
+        if let Some(panic) = panics.first() {
+            return Err(format!("a panic: {panic}"));
+        }
+        if let Some(why) = &server.ended {
+            return Err(format!("the server ends: {why}"));
+        }
+        for client in 0..CLIENTS {
+            let Some(server) = &self.server else { return Ok(()) };
+            let output = server.take_output(client);
+            if output.is_empty() {
+                continue;
+            }
+            self.trace.write(&output);
+            let buffer = &mut self.buffers[client];
+            buffer.extend_from_slice(&output);
+            for received in protocol::take(buffer)? {
+                self.heard(client, &received)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, client: usize, received: &Received) -> Result<(), String> {
+        if received.reply.starts_with("$JS.ACK.") {
+            return self.delivered(received);
+        }
+        let number = received.subject.strip_prefix(&inbox(client, self.lives));
+        let number = number.and_then(|rest| rest.trim_start_matches('.').parse().ok());
+        match number.and_then(|number: u64| self.pending.remove(&number)) {
+            Some(asked) => {
+                self.note(|| {
+                    let text = String::from_utf8_lossy(&received.payload);
+                    let text: String = text.chars().take(120).collect();
+                    format!("{client} hears of {asked:?}: {:?} {text}", received.headers)
+                });
+                self.answered(asked, received)
+            }
+            // The end of a pull request.
+            None => Ok(()),
+        }
+    }
+
+    /// Lets everything be done that can be done, and time pass until all requests are answered or
+    /// `longest` nanoseconds are over, and then `quiet` more.
+    pub(crate) fn settle(&mut self, longest: u64, quiet: u64) -> Result<(), String> {
+        let end = self.clock.elapsed() + longest;
+        loop {
+            self.rest()?;
+            let left = end.saturating_sub(self.clock.elapsed());
+            if self.pending.is_empty() || left == 0 {
+                break;
+            }
+            self.sleep(left);
+        }
+        self.go_on_for(quiet)
+    }
+
+    /// Lets time pass, in which the server does what is due.
+    pub(crate) fn go_on_for(&mut self, nanos: u64) -> Result<(), String> {
+        let end = self.clock.elapsed() + nanos;
+        loop {
+            self.rest()?;
+            let left = end.saturating_sub(self.clock.elapsed());
+            if left == 0 {
+                return Ok(());
+            }
+            self.sleep(left);
+        }
+    }
+
+    /// Lets everything be done that can be done now.
+    fn rest(&mut self) -> Result<(), String> {
+        for _ in 0..TURNS {
+            if !self.turns(1)? {
+                return Ok(());
+            }
+        }
+        Err("the server never rests".into())
+    }
+
+    /// Lets time pass until something is due, `most` nanoseconds at most.
+    fn sleep(&mut self, most: u64) {
+        let sleep = self.server.as_ref().and_then(Server::sleep).unwrap_or(most);
+        self.clock.pass(sleep.clamp(1, most));
+    }
+
+    /// The server is gone: nothing that was asked for is answered.
+    pub(crate) fn server_died(&mut self, window: Option<u64>) {
+        self.trace.write_u64(self.disk.points());
+        self.note(|| format!("the server dies; what came since {window:?} may be lost"));
+        self.server = None;
+        self.pending.clear();
+        self.counts.deaths += 1;
+        for stream in self.streams.values_mut() {
+            stream.server_died(window);
+            if let Some(update) = &stream.update {
+                // It may have happened.
+                let limits = update.limits;
+                stream.narrow(limits);
+            }
+        }
+        let streams = &self.streams;
+        self.in_hand
+            .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
+    }
+
+    /// What the run was like, for whoever looks at a seed that failed.
+    pub(crate) fn summary(&self) -> Vec<String> {
+        let is_stored = |fate: Fate| matches!(fate, Fate::Stored(_));
+        let mut lines: Vec<String> = self
+            .streams
+            .values()
+            .map(|stream| {
+                let stored = stream.publications.values().filter(|one| is_stored(one.fate)).count();
+                let (plan, status) = (&stream.plan, stream.status);
+                format!("{status:?} {plan:?}: {stored} of {} stored", stream.publications.len())
+            })
+            .collect();
+        lines.extend(self.story.iter().cloned());
+        let said = self.server.as_ref().map(|server| server.host.lines()).unwrap_or_default();
+        lines.extend(said.into_iter().rev().take(STORY));
+        lines
+    }
+}
+
+/// The inbox of a client of a server's life.
+pub(crate) fn inbox(client: usize, life: u64) -> String {
+    format!("_INBOX.{life}.{client}")
+}
