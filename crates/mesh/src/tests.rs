@@ -499,3 +499,26 @@ fn a_link_is_let_go_once_however_it_ends() {
         assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }], "it is dialled again once");
     }
 }
+
+#[test]
+fn a_server_whose_names_are_no_words_is_refused() {
+    let line = r"C\tB\tz\r\nRS+ $G a";
+    let connect = CONNECT.replace("\"C\"", &format!("\"{line}\""));
+    let info = |key: &str| format!("{CONNECT}INFO {{\"server_id\":\"NX\",\"{key}\":\"{line}\"}}\r\n");
+    let cases = [
+        (connect, CloseReason::ClusterNameConflict),
+        (info("cluster"), CloseReason::ClusterNameConflict),
+        (info("server_name"), CloseReason::ProtocolViolation),
+        (info("server_id"), CloseReason::ProtocolViolation),
+    ];
+    for (said, reason) in cases {
+        // The name of this one's cluster is made up: it would take another.
+        let mut a = Node::new("A", "A", true, 3);
+        let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+        let said = if said.contains("INFO") { said.replace("\"C\"", "\"A\"") } else { said };
+        assert_eq!(told(&mut a, &mut session, &said), Some(reason), "{said}");
+        assert_eq!(a.mesh.cluster().0, "A");
+        let kept = String::from_utf8_lossy(&kept.0.lock().unwrap()).into_owned();
+        assert!(!kept.contains("\nRS+"), "{kept}");
+    }
+}

@@ -3,24 +3,16 @@
 use super::LeafEntry;
 use super::config::version_numbers;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
+use crate::names::check_cluster;
 use myelin_auth::callout::ClientInfo;
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
 use myelin_broker::{LeafDenials, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
 use myelin_wire::error::CloseReason;
+use myelin_wire::peer::TRACING_PROTOCOL;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
 use myelin_wire::peer::leaf::LeafConnect;
-use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Checks the name of the other side's cluster; says what is wrong with it.
-pub(super) fn check_cluster(name: &str) -> Result<(), &'static str> {
-    match name {
-        _ if name.contains(' ') => Err("cluster name cannot contain spaces"),
-        NO_ORIGIN => Err("cluster name is reserved"),
-        _ => Ok(()),
-    }
-}
 
 impl LeafSession {
     /// Says what is to be said first: who has dialled waits.
@@ -225,7 +217,7 @@ impl LeafSession {
             return Err(CloseReason::WrongPort);
         }
         if let Err(text) = check_cluster(&connect.cluster) {
-            self.fail(format_args!("{text}"));
+            self.fail(format_args!("cluster name {text}"));
             return Err(CloseReason::ProtocolViolation);
         }
         let own = self.own_cluster();
