@@ -178,8 +178,7 @@ impl LeafSession {
                 Some(Arc::new(granted))
             }
         };
-        let (config, domain) = (self.nodes().config(), self.known().facts().domain);
-        let mut denials = config.jetstream.denials(account, &domain);
+        let mut denials = self.denials(account);
         if let Some(remote) = self.remote() {
             denials.not_sent.extend(remote.config.deny_exports.iter().cloned());
             denials.not_taken.extend(remote.config.deny_imports.iter().cloned());

@@ -56,7 +56,8 @@ impl LeafJetStream {
             _ if account.is_system() => list(&ALL),
             _ => list(&CLIENTS),
         };
-        let mut denials = LeafDenials { not_sent: denied.clone(), not_taken: denied, kept: Vec::new() };
+        let mut denials =
+            LeafDenials { not_sent: denied.clone(), not_taken: denied, ..LeafDenials::default() };
         // Another server of the domain asks for it under the same name.
         let is_shared = self.domain == remote;
         let keeps = if is_shared { &mut denials.kept } else { &mut denials.not_sent };

@@ -6,7 +6,9 @@ use super::session::{LeafPhase, LeafSession, LeafStep, Step};
 use crate::names::check_cluster;
 use myelin_auth::callout::ClientInfo;
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
-use myelin_broker::{LeafDenials, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
+use myelin_broker::{
+    Account, LeafDenials, LeafDialler, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard,
+};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::TRACING_PROTOCOL;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
@@ -143,8 +145,7 @@ impl LeafSession {
         self.expiry = self.link.expiry(&identity, now, self.timers.opened());
         self.claims.clone_from(&identity.claims);
         let role = self.role();
-        let config = self.nodes().config();
-        let mut denials = config.jetstream.denials(&account, &connect.domain);
+        let mut denials = self.denials(&account);
         denials.not_sent.extend(connect.deny_pub.iter().cloned());
         let permissions = self.permissions_for(identity.permissions.clone(), denials)?;
         match self.nodes().enter(self.known()) {
@@ -268,14 +269,25 @@ impl LeafSession {
         self.say(&info.line());
     }
 
-    /// Part of this server, as permissions have it.
+    /// Subjects of JetStream that the link does not carry. Compat: a hub takes those that it does not
+    /// ask for.
+    pub(super) fn denials(&self, account: &Account) -> LeafDenials {
+        let (config, domain) = (self.nodes().config(), self.known().facts().domain);
+        let mut denials = config.jetstream.denials(account, &domain);
+        if self.role() == LeafRole::Hub {
+            denials.not_asked = std::mem::take(&mut denials.not_taken);
+        }
+        denials
+    }
+
+    /// Permissions of the link, of what is granted to the server that has dialled.
     pub(super) fn permissions_for(
         &self,
         granted: Option<Arc<Permissions>>,
         denials: LeafDenials,
     ) -> Result<LeafPermissions, CloseReason> {
-        let role: LeafRole = self.role();
-        LeafPermissions::new(role, granted, denials).map_err(|error| {
+        let dialler = if self.dial.is_some() { LeafDialler::Here } else { LeafDialler::There };
+        LeafPermissions::new(dialler, granted, denials).map_err(|error| {
             self.log(Level::Error, format_args!("{error}"));
             CloseReason::ProtocolViolation
         })

@@ -9,6 +9,7 @@ mod interest;
 mod logins;
 mod messages;
 mod mirrors;
+mod permissions;
 mod proxies;
 mod reload;
 mod secure;
