@@ -21,7 +21,7 @@ mod label;
 mod message_trace;
 mod protocol_log;
 mod publish;
-mod redact;
+pub(crate) mod redact;
 mod refusal;
 mod reload;
 mod subscribe;
