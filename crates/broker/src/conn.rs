@@ -281,6 +281,21 @@ impl Conn {
         (writes.deadline.unwrap_or(settings.write_deadline), !writes.closes)
     }
 
+    /// Bytes that may wait to be written before it is cut off.
+    ///
+    /// Compat: a link may be behind as far as it is, for what waits for it is lost otherwise; the
+    /// write deadline watches over it. Safer than the reference: a leaf node, which may be anybody's
+    /// server, cannot take all memory.
+    pub(crate) fn max_pending(&self, settings: &Settings) -> usize {
+        match self.link() {
+            None => settings.max_pending,
+            Some(link) if link.leaf().is_some_and(|leaf| leaf.is_accepted) => {
+                settings.link_writes.leaf_nodes.max_pending.unwrap_or(usize::MAX)
+            }
+            Some(_) => usize::MAX,
+        }
+    }
+
     /// Bytes that wait to be written.
     pub fn pending(&self) -> usize {
         self.outbox.pending()

@@ -522,3 +522,17 @@ fn a_server_whose_names_are_no_words_is_refused() {
         assert!(!kept.contains("\nRS+"), "{kept}");
     }
 }
+
+#[test]
+fn a_peer_that_pings_and_does_not_read_is_answered_less() {
+    let (mut a, mut b) = (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1));
+    let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
+    let (session, kept) = &mut pair.dialler;
+    kept.1.store(true, Relaxed);
+    let pings = "PING\r\n".repeat(1000);
+    for _ in 0..1000 {
+        assert_eq!(told(&mut a, session, &pings), None);
+    }
+    let pending = session.conn().pending();
+    assert!((1024 * 1024..1024 * 1024 + 10_000).contains(&pending), "{pending} bytes wait");
+}

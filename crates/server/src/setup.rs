@@ -36,7 +36,10 @@ pub(crate) fn settings(options: &Options) -> Settings {
         retry_writes: limits.write_timeout == WriteTimeout::Retry,
         link_writes: WritesByKind {
             routes: link_writes(options.cluster.write_deadline, options.cluster.write_timeout),
-            leaf_nodes: link_writes(options.leaf_nodes.write_deadline, options.leaf_nodes.write_timeout),
+            leaf_nodes: LinkWrites {
+                max_pending: Some((limits.max_pending as usize).saturating_mul(8).max(LEAST_FOR_LEAF_NODE)),
+                ..link_writes(options.leaf_nodes.write_deadline, options.leaf_nodes.write_timeout)
+            },
         },
         max_closed_clients: limits.max_closed_clients as usize,
         protocol_log: ProtocolLogSettings {
@@ -46,10 +49,16 @@ pub(crate) fn settings(options: &Options) -> Settings {
     }
 }
 
+/// Least bytes that may wait for a leaf node. Eight times what a client may have waiting, and what a
+/// link of 10 MB/s carries in most of a minute: to a leaf node that is alive no more can be behind,
+/// and each takes no more memory than that. A server that is told of millions of subscriptions has
+/// it, too, however little its clients may have waiting.
+const LEAST_FOR_LEAF_NODE: usize = 512 * 1024 * 1024;
+
 /// How long other servers may take nothing.
 fn link_writes(deadline: Option<Duration>, timeout: WriteTimeout) -> LinkWrites {
     let deadline = deadline.filter(|deadline| !deadline.is_zero());
-    LinkWrites { deadline, closes: timeout == WriteTimeout::Close }
+    LinkWrites { deadline, closes: timeout == WriteTimeout::Close, max_pending: None }
 }
 
 /// Labels of the server that events show beside its name.

@@ -126,6 +126,8 @@ impl LeafPermissions {
 /// The part of a link that only leaf nodes and hubs have.
 pub(crate) struct LeafEnd {
     pub(crate) role: LeafRole,
+    /// The other side has dialled.
+    pub(crate) is_accepted: bool,
     pub(crate) is_isolated: bool,
     /// The other side's cluster; empty for none.
     pub(crate) cluster: Box<str>,

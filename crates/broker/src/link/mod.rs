@@ -95,6 +95,9 @@ impl Broker {
     }
 }
 
+/// Bytes that may wait for a peer before it is answered less.
+const LARGEST_BACKLOG: usize = 1024 * 1024;
+
 /// Memory of an account that is not there yet, about.
 const EACH_ACCOUNT: usize = 8 * 1024;
 
@@ -162,6 +165,20 @@ impl Link {
         self.conn.say(bytes);
     }
 
+    /// Whether so much waits for the other side that it does not seem to read: then it is answered
+    /// less.
+    pub fn is_behind(&self) -> bool {
+        self.conn.pending() > LARGEST_BACKLOG
+    }
+
+    /// Says what the other side has done wrong, where the link stays. A peer that goes on and does
+    /// not read is not told each time: the log is.
+    fn complain_to_peer(&self, bytes: &[u8]) {
+        if !self.is_behind() {
+            self.say(bytes);
+        }
+    }
+
     /// The other side has said its name, and whether it tells what becomes of traced messages.
     pub fn meet(&self, name: &str, traces: bool) {
         self.conn.update_details(|details| name.clone_into(&mut details.name));
@@ -212,7 +229,7 @@ impl Link {
         if !myelin_subject::is_well_formed(interest.subject) {
             let line = format_args!("Could not insert subscription: nats: invalid subject");
             self.broker.complain(Level::Error, &self.conn, "Could not insert subscription", line);
-            self.say(b"-ERR 'Invalid Subscription'\r\n");
+            self.complain_to_peer(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
         if !self.may_take(interest.subject) {

@@ -11,6 +11,7 @@ mod freed;
 mod imports;
 mod imports_model;
 mod limits;
+mod leafs;
 mod links;
 mod message_buf;
 mod message_trace;

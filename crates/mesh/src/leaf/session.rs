@@ -302,8 +302,10 @@ impl LeafSession {
                 return Err(CloseReason::DuplicateLeafNode);
             }
             (_, PeerOp::Ping) => {
-                self.say(b"PONG\r\n");
-                self.link.log_out("PONG");
+                if self.timers.answers(self.link.is_behind(), now) {
+                    self.say(b"PONG\r\n");
+                    self.link.log_out("PONG");
+                }
             }
             (_, PeerOp::Pong) => {
                 self.timers.ponged(now);
