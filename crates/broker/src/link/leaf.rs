@@ -98,8 +98,7 @@ impl Link {
             self.complain_to_peer(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
-        let limits = [self.broker.settings().max_subscriptions, account.limits().max_subscriptions];
-        if limits.into_iter().flatten().any(|most| self.interest.len() >= most) {
+        if self.max_leaf_subscriptions(&account).is_some_and(|most| self.interest.len() >= most) {
             // Compat: the link stays, without this.
             let what = "maximum subscriptions exceeded";
             self.broker.complain(Level::Error, &self.conn, what, format_args!("{what}"));

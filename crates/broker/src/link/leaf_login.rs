@@ -110,6 +110,7 @@ impl fmt::Debug for LeafLogin {
 impl Link {
     /// Notes and reports that a leaf node has logged in. `version`: that of its server.
     pub fn leaf_logged_in(&mut self, version: &str, account: &Arc<Account>, identity: &Identity) {
+        self.limit_leaf(identity.claims.as_deref(), identity.callout_grant.as_deref());
         self.conn.update_details(|details| {
             version.clone_into(&mut details.version);
             account.name().clone_into(&mut details.account);

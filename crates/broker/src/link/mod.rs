@@ -28,6 +28,7 @@ pub(crate) mod leaf;
 pub(crate) mod leaf_announcements;
 pub(crate) mod leaf_end;
 mod leaf_interest;
+mod leaf_limits;
 pub(crate) mod leaf_login;
 pub(crate) mod links;
 mod protocol_log;
@@ -117,6 +118,7 @@ pub struct Link {
     buffers: crate::shard::RoutedBuffers,
     /// A leaf node whose login was reported: its end is, too.
     is_reported: bool,
+    login_limits: leaf_limits::LoginLimits,
 }
 
 /// Work that remains for a link that has ended, away from the data path.
@@ -142,6 +144,7 @@ impl Link {
             expected: HashMap::new(),
             buffers: Default::default(),
             is_reported: false,
+            login_limits: Default::default(),
         }
     }
 

@@ -33,6 +33,7 @@ impl LeafSession {
         }
         match claims.under(&current) {
             Ok(claims) => {
+                self.link.limit_leaf(Some(&claims), None);
                 self.claims = Some(Arc::new(claims));
                 Ok(())
             }

@@ -202,9 +202,14 @@ impl LeafSession {
     /// The handshake is over.
     pub(super) fn is_ready_now(&mut self, now: Instant) {
         self.limits.max_line = LONGEST_LINE;
-        self.limits.max_payload = self.nodes.config().max_payload;
+        self.follow_limits();
         self.timers.ready(now);
         self.state = LeafPhase::Ready;
+    }
+
+    /// Takes over the largest message as it is now, by the configuration, the account and the token.
+    fn follow_limits(&mut self) {
+        self.limits.max_payload = self.link.max_leaf_payload(self.nodes.config().max_payload);
     }
 
     pub(super) fn await_answer(&mut self, now: Instant) {
@@ -514,7 +519,11 @@ impl PeerSession for LeafSession {
 
     fn reload(&mut self, _: &mut Shard) -> Result<(), CloseReason> {
         self.check_account()?;
-        self.check_claims()
+        self.check_claims()?;
+        if matches!(self.state, LeafPhase::Ready) {
+            self.follow_limits();
+        }
+        Ok(())
     }
 
     fn deadline(&self) -> Instant {

@@ -6,6 +6,7 @@ mod callouts;
 mod domains;
 mod imports;
 mod interest;
+mod limits;
 mod logins;
 mod messages;
 mod mirrors;
