@@ -225,6 +225,11 @@ impl Conn {
         self.link().is_some_and(LinkEnd::is_web_socket)
     }
 
+    /// Whether it is a link with a leaf node or a hub.
+    pub fn is_leaf_link(&self) -> bool {
+        self.link().is_some_and(LinkEnd::is_of_leaf_node)
+    }
+
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
         if self.kind() == ConnKind::LeafNode {

@@ -15,7 +15,7 @@
 //! so it is visible before the connection's next operation. The epoch of its first token moves, and
 //! cached routes of that token are built anew when they are next used.
 
-mod handshake;
+pub(crate) mod handshake;
 mod json;
 mod label;
 mod message_trace;

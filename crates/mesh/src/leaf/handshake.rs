@@ -78,8 +78,10 @@ impl LeafSession {
             CloseReason::ProtocolViolation
         })?;
         // Compat: nobody chooses an account by its name.
+        let user = if connect.user.is_empty() { &connect.nkey } else { &connect.user };
+        self.link.leaf_introduced(&connect.name, &connect.version, user);
         if !connect.account.is_empty() {
-            return Err(self.deny_login(&connect));
+            return Err(self.deny_login(&connect, None));
         }
         let own = |text: &String| (!text.is_empty()).then(|| text.clone());
         let credentials = Credentials {
@@ -127,10 +129,10 @@ impl LeafSession {
             if reject.is_reported() {
                 self.log(Level::Debug, format_args!("{reject}"));
             }
-            self.deny_login(connect)
+            self.deny_login(connect, Some(&reject))
         })?;
         let Some(account) = self.broker().account(&self.account_of(&identity)) else {
-            return Err(self.deny_login(connect));
+            return Err(self.deny_login(connect, None));
         };
         self.known().update(|facts| facts.account = account.name().to_owned());
         self.check_connect(connect)?;
@@ -199,7 +201,7 @@ impl LeafSession {
         default.unwrap_or_else(|| identity.account.as_str().to_owned())
     }
 
-    fn deny_login(&self, connect: &LeafConnect) -> CloseReason {
+    fn deny_login(&self, connect: &LeafConnect, reject: Option<&Reject>) -> CloseReason {
         let named = [("User", &connect.user), ("Nkey", &connect.nkey)];
         match named.iter().find(|(_, name)| !name.is_empty()) {
             Some((what, name)) => {
@@ -208,7 +210,17 @@ impl LeafSession {
             None => self.log(Level::Error, format_args!("authentication error")),
         }
         self.say(b"-ERR 'Authorization Violation'\r\n");
-        CloseReason::AuthenticationFailure
+        self.link.leaf_refused(reject, &connect.jwt)
+    }
+
+    /// Ends the link of a leaf node that has said something else before its login.
+    pub(super) fn deny_stranger(&self) -> CloseReason {
+        self.log(Level::Error, format_args!("authentication error"));
+        self.say(b"-ERR 'Authorization Violation'\r\n");
+        if self.dial.is_some() {
+            return CloseReason::AuthenticationFailure;
+        }
+        self.link.leaf_refused(None, "")
     }
 
     /// Whether what a leaf node says of itself can be.

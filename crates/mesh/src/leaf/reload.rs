@@ -39,7 +39,7 @@ impl LeafSession {
             }
             Err(Withdrawn::Bearer) => {
                 self.say(b"-ERR 'Authorization Violation'\r\n");
-                Err(CloseReason::AuthenticationFailure)
+                Err(self.link.leaf_refused(None, ""))
             }
             Err(Withdrawn::Revoked) => {
                 self.fail_quietly("User Authentication Revoked");

@@ -285,11 +285,7 @@ impl LeafSession {
             (LeafPhase::AwaitConnect, PeerOp::Info(json)) if self.may_compress() => {
                 self.info_of_dialler(json, now)?;
             }
-            (LeafPhase::AwaitConnect, _) => {
-                self.log(Level::Error, format_args!("authentication error"));
-                self.say(b"-ERR 'Authorization Violation'\r\n");
-                return Err(CloseReason::AuthenticationFailure);
-            }
+            (LeafPhase::AwaitConnect, _) => return Err(self.deny_stranger()),
             (LeafPhase::Ready, PeerOp::Message(message)) => {
                 self.publish(shard, &message, backing, counts, now)?;
             }
@@ -359,9 +355,7 @@ impl LeafSession {
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
         if !matches!(self.state, LeafPhase::Ready) {
-            self.log(Level::Error, format_args!("authentication error"));
-            self.say(b"-ERR 'Authorization Violation'\r\n");
-            return CloseReason::AuthenticationFailure;
+            return self.deny_stranger();
         }
         let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
         let (text, reason) = match error {
