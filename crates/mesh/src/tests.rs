@@ -102,19 +102,16 @@ struct Node {
     notes: Arc<HostNotes>,
 }
 
+/// A broker that lets everybody in.
+pub(crate) fn broker(name: &str) -> Arc<Broker> {
+    let info = Info { server_id: format!("N{name}"), server_name: name.into(), ..Info::default() };
+    let (entropy, log) = (Arc::new(OsEntropy), Arc::new(NoLog));
+    Broker::new(Settings::default(), AuthConfig::open(), &[], Some("$SYS"), info, entropy, log).unwrap()
+}
+
 impl Node {
     fn new(name: &str, cluster: &str, is_dynamic: bool, pool_size: u32) -> Self {
-        let info = Info { server_id: format!("N{name}"), server_name: name.into(), ..Info::default() };
-        let broker = Broker::new(
-            Settings::default(),
-            AuthConfig::open(),
-            &[],
-            Some("$SYS"),
-            info,
-            Arc::new(OsEntropy),
-            Arc::new(NoLog),
-        )
-        .unwrap();
+        let broker = broker(name);
         let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
         broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
         let info = PeerInfo {
