@@ -404,9 +404,9 @@ impl Conn {
         self.outbox.close(self.memory());
     }
 
-    /// Number of subscriptions.
+    /// Number of subscriptions; of a link, what its other side is interested in.
     pub fn subscription_count(&self) -> usize {
-        lock(&self.subs).table.len()
+        self.link().map_or_else(|| lock(&self.subs).table.len(), |link| link.subscriptions.load(Relaxed))
     }
 
     /// All subscriptions, for monitoring.

@@ -293,6 +293,9 @@ impl Link {
         self.told = None;
         self.broker.count_complaints(&self.conn, Some(now));
         self.conn.touch(now.saturating_duration_since(opened));
+        if let Some(link) = self.conn.link() {
+            link.subscriptions.store(self.interest.len(), Relaxed);
+        }
     }
 
     /// Ends the link: nothing more goes to it. What the other side was interested in is returned,
