@@ -262,6 +262,11 @@ impl Monitor {
     }
 }
 
+/// Whether an account has clients or leaf nodes.
+fn is_in_use(account: &Account) -> bool {
+    account.connections() + account.leaf_nodes() > 0
+}
+
 impl SnapshotSource for Monitor {
     fn page_header(&self) -> PageHeader {
         let info = self.broker.info();
@@ -308,7 +313,7 @@ impl SnapshotSource for Monitor {
                 &counters.stale_leaf_nodes,
             ),
             http_req_stats: self.requests.snapshot(),
-            active_accounts: self.broker.accounts().iter().filter(|a| a.connections() > 0).count(),
+            active_accounts: self.broker.accounts().iter().filter(|a| is_in_use(a)).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),
         }
     }
@@ -337,7 +342,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
-        self.account_snapshots(|account| account.connections() > 0)
+        self.account_snapshots(|account| is_in_use(account))
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
