@@ -10,6 +10,7 @@ mod limits;
 mod logins;
 mod messages;
 mod mirrors;
+mod monitored;
 mod permissions;
 mod proxies;
 mod reload;
