@@ -289,8 +289,8 @@ impl Conn {
     /// Bytes that may wait to be written before it is cut off.
     ///
     /// Compat: a link may be behind as far as it is, for what waits for it is lost otherwise; the
-    /// write deadline watches over it. Safer than the reference: a leaf node, which may be anybody's
-    /// server, cannot take all memory.
+    /// write deadline watches over it. Safer than the reference: a leaf node, which may be
+    /// anybody's server, cannot take all memory.
     pub(crate) fn max_pending(&self, settings: &Settings) -> usize {
         match self.link() {
             None => settings.max_pending,

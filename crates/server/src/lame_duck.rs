@@ -1,5 +1,5 @@
-//! Lame duck mode: clients are told to leave, then closed one after the other, leaf nodes among them,
-//! so that they do not all come to the next server at once.
+//! Lame duck mode: clients are told to leave, then closed one after the other, leaf nodes among
+//! them, so that they do not all come to the next server at once.
 
 use crate::logging::Logger;
 use myelin_broker::{Broker, Conn};

@@ -49,10 +49,12 @@ pub(crate) fn settings(options: &Options) -> Settings {
     }
 }
 
-/// Least bytes that may wait for a leaf node. Eight times what a client may have waiting, and what a
-/// link of 10 MB/s carries in most of a minute: to a leaf node that is alive no more can be behind,
-/// and each takes no more memory than that. A server that is told of millions of subscriptions has
-/// it, too, however little its clients may have waiting.
+/// Least bytes that may wait for a leaf node that has dialled: eight times what a client may have
+/// waiting by default.
+///
+/// A link of 10 MB/s takes most of a minute for as much. A leaf node that is alive is hardly
+/// further behind, and one that is not costs no more memory than that. It holds also where clients
+/// may have little waiting: the interest of a large account has to have room.
 const LEAST_FOR_LEAF_NODE: usize = 512 * 1024 * 1024;
 
 /// How long other servers may take nothing.

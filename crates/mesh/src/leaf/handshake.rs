@@ -16,6 +16,14 @@ use myelin_wire::peer::leaf::LeafConnect;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Whom a refused leaf node claimed to be. Compat: of a token nobody is told whose it is.
+fn blamed(connect: &LeafConnect) -> Option<(&'static str, &str)> {
+    let token = if connect.jwt.is_empty() { &connect.auth_token } else { "" };
+    let token = if token.is_empty() { "" } else { "[REDACTED]" };
+    let named = [("Nkey", &*connect.nkey), ("User", &*connect.user), ("Token", token)];
+    named.into_iter().find(|(_, name)| !name.is_empty())
+}
+
 impl LeafSession {
     /// Says what is to be said first: who has dialled waits.
     pub(super) fn begin(&mut self, now: Instant) {
@@ -77,9 +85,9 @@ impl LeafSession {
             self.log(Level::Error, format_args!("Error reading CONNECT: {error}"));
             CloseReason::ProtocolViolation
         })?;
-        // Compat: nobody chooses an account by its name.
-        let user = if connect.user.is_empty() { &connect.nkey } else { &connect.user };
+        let user = blamed(&connect).map_or("", |(_, user)| user);
         self.link.leaf_introduced(&connect.name, &connect.version, user);
+        // Compat: nobody chooses an account by its name.
         if !connect.account.is_empty() {
             return Err(self.deny_login(&connect, None));
         }
@@ -202,8 +210,7 @@ impl LeafSession {
     }
 
     fn deny_login(&self, connect: &LeafConnect, reject: Option<&Reject>) -> CloseReason {
-        let named = [("User", &connect.user), ("Nkey", &connect.nkey)];
-        match named.iter().find(|(_, name)| !name.is_empty()) {
+        match blamed(connect) {
             Some((what, name)) => {
                 self.log(Level::Error, format_args!("authentication error - {what} {name:?}"));
             }
@@ -281,8 +288,8 @@ impl LeafSession {
         self.say(&info.line());
     }
 
-    /// Subjects of JetStream that the link does not carry. Compat: a hub takes those that it does not
-    /// ask for.
+    /// Subjects of JetStream that the link does not carry. Compat: a hub takes those that it does
+    /// not ask for.
     pub(super) fn denials(&self, account: &Account) -> LeafDenials {
         let (config, domain) = (self.nodes().config(), self.known().facts().domain);
         let mut denials = config.jetstream.denials(account, &domain);

@@ -207,7 +207,8 @@ impl LeafSession {
         self.state = LeafPhase::Ready;
     }
 
-    /// Takes over the largest message as it is now, by the configuration, the account and the token.
+    /// Takes over the largest message as it is now, by the configuration, the account and the
+    /// token.
     fn follow_limits(&mut self) {
         self.limits.max_payload = self.link.max_leaf_payload(self.nodes.config().max_payload);
     }
