@@ -429,6 +429,31 @@ impl Broker {
         self.registry.closed()
     }
 
+    /// Remembers a link with a leaf node or a hub that has ended at this moment. Compat: monitoring
+    /// lists it among clients.
+    pub fn remember_leaf_node(&self, conn: &Conn, stop: SystemTime, reason: CloseReason) {
+        // Compat: a hub has no name there.
+        let mut details = conn.details();
+        if conn.leaf().is_some_and(|leaf| !leaf.is_accepted) {
+            details.name.clear();
+        }
+        let record = ClosedConn {
+            cid: conn.cid(),
+            endpoint: conn.endpoint(),
+            via: conn.via(),
+            stop,
+            reason,
+            details,
+            last_activity: conn.last_activity(),
+            received: conn.received(),
+            sent: conn.sent(),
+            subscriptions: conn.subscription_count(),
+            subs: Arc::default(),
+            stalls: conn.stalls(),
+        };
+        self.registry.remember(record, self.settings().max_closed_clients);
+    }
+
     /// Connections now, and since the start.
     pub fn connection_counts(&self) -> (usize, u64) {
         self.registry.counts()

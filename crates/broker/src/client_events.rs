@@ -20,8 +20,8 @@ pub trait ClientEvents: Send + Sync {
     /// The link of a leaf node that `connected` was called for has ended.
     fn leaf_node_gone(&self, conn: &Arc<Conn>, reason: CloseReason);
 
-    /// A client's credentials were refused; `service` is the account of the callout service that
-    /// decided, and why.
+    /// Credentials of a client or a leaf node were refused; `service` is the account of the callout
+    /// service that decided, and why.
     fn auth_failed(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>);
 
     /// An account has more connections now, or fewer.

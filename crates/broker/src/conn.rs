@@ -225,6 +225,11 @@ impl Conn {
         self.link().is_some_and(LinkEnd::is_web_socket)
     }
 
+    /// Whether it is a link with a leaf node or a hub.
+    pub fn is_leaf_link(&self) -> bool {
+        self.link().is_some_and(LinkEnd::is_of_leaf_node)
+    }
+
     /// Which kind of connection it is.
     pub fn via(&self) -> ConnectionType {
         if self.kind() == ConnKind::LeafNode {
@@ -279,6 +284,21 @@ impl Conn {
         let WritesByKind { routes, leaf_nodes } = settings.link_writes;
         let writes = if link.is_of_leaf_node() { leaf_nodes } else { routes };
         (writes.deadline.unwrap_or(settings.write_deadline), !writes.closes)
+    }
+
+    /// Bytes that may wait to be written before it is cut off.
+    ///
+    /// Compat: a link may be behind as far as it is, for what waits for it is lost otherwise; the
+    /// write deadline watches over it. Safer than the reference: a leaf node, which may be
+    /// anybody's server, cannot take all memory.
+    pub(crate) fn max_pending(&self, settings: &Settings) -> usize {
+        match self.link() {
+            None => settings.max_pending,
+            Some(link) if link.leaf().is_some_and(|leaf| leaf.is_accepted) => {
+                settings.link_writes.leaf_nodes.max_pending.unwrap_or(usize::MAX)
+            }
+            Some(_) => usize::MAX,
+        }
     }
 
     /// Bytes that wait to be written.
@@ -384,9 +404,9 @@ impl Conn {
         self.outbox.close(self.memory());
     }
 
-    /// Number of subscriptions.
+    /// Number of subscriptions; of a link, what its other side is interested in.
     pub fn subscription_count(&self) -> usize {
-        lock(&self.subs).table.len()
+        self.link().map_or_else(|| lock(&self.subs).table.len(), |link| link.subscriptions.load(Relaxed))
     }
 
     /// All subscriptions, for monitoring.

@@ -92,7 +92,7 @@ pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use link::announcements::Announcing;
 pub use link::leaf::LeafFault;
 pub use link::leaf_announcements::LeafAnnouncing;
-pub use link::leaf_end::{LeafDenials, LeafPermissions, LeafRole, LeafTerms};
+pub use link::leaf_end::{LeafDenials, LeafDialler, LeafPermissions, LeafRole, LeafTerms};
 pub use link::leaf_login::LeafLogin;
 pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};

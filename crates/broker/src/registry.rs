@@ -59,6 +59,11 @@ impl Registry {
         lock(&self.ended).add(record, keep);
     }
 
+    /// Remembers a link that has ended, which was never among the connections here.
+    pub(crate) fn remember(&self, record: ClosedConn, keep: usize) {
+        lock(&self.ended).add(record, keep);
+    }
+
     pub(crate) fn get(&self, cid: u64) -> Option<Arc<Conn>> {
         lock(self.part(cid)).open.get(&cid).cloned()
     }

@@ -48,6 +48,9 @@ pub struct LinkWrites {
     /// Whether the link is cut off then. By default it is given more time: what waits for it is
     /// lost otherwise.
     pub closes: bool,
+    /// Bytes that may wait for a server that has dialled; `None` is no bound. Above that the link
+    /// ends.
+    pub max_pending: Option<usize>,
 }
 
 /// Times for which other servers may take nothing, by what they are.

@@ -12,6 +12,7 @@
 //!   dials again when a link ends.
 //! - [`gossip`]: what a new link makes others know, and what follows when others know of a server.
 //! - `advertised`: addresses that clients and leaf nodes are told.
+//! - `names`: what a name of another server may be.
 //! - [`leaf`]: leaf nodes, and the hubs to which this server is one.
 //! - [`peer_session`]: what the shell has to know of a session, of a route or of a leaf node.
 //!
@@ -28,6 +29,7 @@ pub mod certificate;
 pub mod config;
 pub mod gossip;
 pub mod leaf;
+mod names;
 pub mod peer_session;
 pub mod peers;
 mod reload;

@@ -102,19 +102,16 @@ struct Node {
     notes: Arc<HostNotes>,
 }
 
+/// A broker that lets everybody in.
+pub(crate) fn broker(name: &str) -> Arc<Broker> {
+    let info = Info { server_id: format!("N{name}"), server_name: name.into(), ..Info::default() };
+    let (entropy, log) = (Arc::new(OsEntropy), Arc::new(NoLog));
+    Broker::new(Settings::default(), AuthConfig::open(), &[], Some("$SYS"), info, entropy, log).unwrap()
+}
+
 impl Node {
     fn new(name: &str, cluster: &str, is_dynamic: bool, pool_size: u32) -> Self {
-        let info = Info { server_id: format!("N{name}"), server_name: name.into(), ..Info::default() };
-        let broker = Broker::new(
-            Settings::default(),
-            AuthConfig::open(),
-            &[],
-            Some("$SYS"),
-            info,
-            Arc::new(OsEntropy),
-            Arc::new(NoLog),
-        )
-        .unwrap();
+        let broker = broker(name);
         let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
         broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
         let info = PeerInfo {
@@ -498,4 +495,41 @@ fn a_link_is_let_go_once_however_it_ends() {
         assert_eq!((a.mesh.links().len(), a.broker.links().len()), (0, 0));
         assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }], "it is dialled again once");
     }
+}
+
+#[test]
+fn a_server_whose_names_are_no_words_is_refused() {
+    let line = r"C\tB\tz\r\nRS+ $G a";
+    let connect = CONNECT.replace("\"C\"", &format!("\"{line}\""));
+    let info = |key: &str| format!("{CONNECT}INFO {{\"server_id\":\"NX\",\"{key}\":\"{line}\"}}\r\n");
+    let cases = [
+        (connect, CloseReason::ClusterNameConflict),
+        (info("cluster"), CloseReason::ClusterNameConflict),
+        (info("server_name"), CloseReason::ProtocolViolation),
+        (info("server_id"), CloseReason::ProtocolViolation),
+    ];
+    for (said, reason) in cases {
+        // The name of this one's cluster is made up: it would take another.
+        let mut a = Node::new("A", "A", true, 3);
+        let (mut session, kept) = a.open(LinkSide::Accepted, Instant::now());
+        let said = if said.contains("INFO") { said.replace("\"C\"", "\"A\"") } else { said };
+        assert_eq!(told(&mut a, &mut session, &said), Some(reason), "{said}");
+        assert_eq!(a.mesh.cluster().0, "A");
+        let kept = String::from_utf8_lossy(&kept.0.lock().unwrap()).into_owned();
+        assert!(!kept.contains("\nRS+"), "{kept}");
+    }
+}
+
+#[test]
+fn a_peer_that_pings_and_does_not_read_is_answered_less() {
+    let (mut a, mut b) = (Node::new("A", "C", false, 1), Node::new("B", "C", false, 1));
+    let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
+    let (session, kept) = &mut pair.dialler;
+    kept.1.store(true, Relaxed);
+    let pings = "PING\r\n".repeat(1000);
+    for _ in 0..1000 {
+        assert_eq!(told(&mut a, session, &pings), None);
+    }
+    let pending = session.conn().pending();
+    assert!((1024 * 1024..1024 * 1024 + 10_000).contains(&pending), "{pending} bytes wait");
 }

@@ -291,6 +291,9 @@ impl Server {
         if let Some(websocket) = &mut self.websocket {
             websocket.close().await;
         }
+        if let Some(leaf_nodes) = &mut self.leaf_nodes {
+            leaf_nodes.enter_lame_duck().await;
+        }
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.system.running.iter().for_each(system::Running::enter_lame_duck);
@@ -300,7 +303,8 @@ impl Server {
         let (broker, log) = (Arc::clone(&self.broker), Arc::clone(&self.log));
         let server = &self.loaded.options.server;
         let (duration, grace) = (server.lame_duck_duration, server.lame_duck_grace_period);
-        let leaving = lame_duck::run(&broker, &log, duration, grace);
+        let leaf_nodes = self.leaf_nodes.as_ref().map(|running| Arc::clone(&running.nodes));
+        let leaving = lame_duck::run((&broker, leaf_nodes.as_deref()), &log, duration, grace);
         tokio::pin!(leaving);
         loop {
             tokio::select! {

@@ -24,7 +24,7 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
-use myelin_mesh::leaf::LeafNodes;
+use myelin_mesh::leaf::{LeafNodes, LeafState};
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LeafSnapshot, LinkCounts,
     PageHeader, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
@@ -108,6 +108,30 @@ impl Monitor {
     /// Says which ports were bound, once they are.
     pub(crate) fn set_addresses(&self, addresses: Addresses) {
         let _ = self.addresses.set(addresses);
+    }
+
+    /// Links with leaf nodes and hubs.
+    fn leaf_links(&self) -> Vec<Arc<LeafState>> {
+        self.leaf_nodes.get().map(|nodes| nodes.links()).unwrap_or_default()
+    }
+
+    /// The link of this id with a leaf node or a hub.
+    pub(crate) fn leaf_node(&self, cid: u64) -> Option<Arc<Conn>> {
+        let links = self.leaf_links();
+        links.iter().map(|link| link.conn()).find(|conn| conn.cid() == cid).cloned()
+    }
+
+    fn subscriptions_of_leaf(&self, link: &LeafState) -> Vec<SubSnapshot> {
+        let mut found = Vec::new();
+        let account = self.broker.account(&link.facts().account);
+        account.iter().for_each(|account| {
+            account.for_each_remote(|conn, subject, queue| {
+                if conn.cid() == link.conn().cid() {
+                    found.push(connections::leaf_subscription(account.name(), conn, subject, queue));
+                }
+            });
+        });
+        found
     }
 
     /// Shows leaf nodes and hubs from now on.
@@ -238,6 +262,11 @@ impl Monitor {
     }
 }
 
+/// Whether an account has clients or leaf nodes.
+fn is_in_use(account: &Account) -> bool {
+    account.connections() + account.leaf_nodes() > 0
+}
+
 impl SnapshotSource for Monitor {
     fn page_header(&self) -> PageHeader {
         let info = self.broker.info();
@@ -284,7 +313,7 @@ impl SnapshotSource for Monitor {
                 &counters.stale_leaf_nodes,
             ),
             http_req_stats: self.requests.snapshot(),
-            active_accounts: self.broker.accounts().iter().filter(|a| a.connections() > 0).count(),
+            active_accounts: self.broker.accounts().iter().filter(|a| is_in_use(a)).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),
         }
     }
@@ -313,7 +342,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
-        self.account_snapshots(|account| account.connections() > 0)
+        self.account_snapshots(|account| is_in_use(account))
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
@@ -321,7 +350,10 @@ impl SnapshotSource for Monitor {
             |conn: &Arc<Conn>| account.is_empty() || conn.with_details(|details| details.account == account);
         let mut open = self.broker.connections();
         open.retain(of_account);
-        open.iter().map(connections::open).collect()
+        let leafs = self.leaf_links();
+        let leafs =
+            leafs.iter().filter(|link| of_account(link.conn())).map(|link| connections::open_leaf(link));
+        open.iter().map(connections::open).chain(leafs).collect()
     }
 
     fn closed_connections(&self, account: &str) -> Vec<ConnSnapshot> {
@@ -338,6 +370,10 @@ impl SnapshotSource for Monitor {
             .filter(|conn| wanted.contains(&conn.cid()))
             .map(|conn| (conn.cid(), connections::subscriptions(conn)))
             .collect();
+        let leafs = self.leaf_links();
+        for link in leafs.iter().filter(|link| wanted.contains(&link.conn().cid())) {
+            found.insert(link.conn().cid(), self.subscriptions_of_leaf(link));
+        }
         if found.len() < wanted.len() {
             let closed = self.broker.closed_connections();
             let closed = closed.iter().filter(|conn| wanted.contains(&conn.cid));
@@ -424,7 +460,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
-        let links = self.leaf_nodes.get().map(|nodes| nodes.links()).unwrap_or_default();
+        let links = self.leaf_links();
         let mut leafs: Vec<_> = links.iter().map(|link| connections::leaf_node(link)).collect();
         leafs.sort_by_key(|leaf| leaf.id);
         leafs

@@ -36,7 +36,10 @@ pub(crate) fn settings(options: &Options) -> Settings {
         retry_writes: limits.write_timeout == WriteTimeout::Retry,
         link_writes: WritesByKind {
             routes: link_writes(options.cluster.write_deadline, options.cluster.write_timeout),
-            leaf_nodes: link_writes(options.leaf_nodes.write_deadline, options.leaf_nodes.write_timeout),
+            leaf_nodes: LinkWrites {
+                max_pending: Some((limits.max_pending as usize).saturating_mul(8).max(LEAST_FOR_LEAF_NODE)),
+                ..link_writes(options.leaf_nodes.write_deadline, options.leaf_nodes.write_timeout)
+            },
         },
         max_closed_clients: limits.max_closed_clients as usize,
         protocol_log: ProtocolLogSettings {
@@ -46,10 +49,18 @@ pub(crate) fn settings(options: &Options) -> Settings {
     }
 }
 
+/// Least bytes that may wait for a leaf node that has dialled: eight times what a client may have
+/// waiting by default.
+///
+/// A link of 10 MB/s takes most of a minute for as much. A leaf node that is alive is hardly
+/// further behind, and one that is not costs no more memory than that. It holds also where clients
+/// may have little waiting: the interest of a large account has to have room.
+const LEAST_FOR_LEAF_NODE: usize = 512 * 1024 * 1024;
+
 /// How long other servers may take nothing.
 fn link_writes(deadline: Option<Duration>, timeout: WriteTimeout) -> LinkWrites {
     let deadline = deadline.filter(|deadline| !deadline.is_zero());
-    LinkWrites { deadline, closes: timeout == WriteTimeout::Close }
+    LinkWrites { deadline, closes: timeout == WriteTimeout::Close, max_pending: None }
 }
 
 /// Labels of the server that events show beside its name.

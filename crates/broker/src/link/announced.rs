@@ -27,7 +27,7 @@ pub(crate) struct Announced {
     /// Hash of the account's name, which gives its place in a pool.
     hash: u32,
     /// Links with leaf nodes and hubs.
-    pub(super) leafs: ArcSwap<Vec<Arc<Conn>>>,
+    pub(crate) leafs: ArcSwap<Vec<Arc<Conn>>>,
     /// The subject that finds circles of leaf nodes, made for the first of them.
     pub(super) loop_subject: OnceLock<Box<[u8]>>,
 }

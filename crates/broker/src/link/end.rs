@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use myelin_auth::Permissions;
 use myelin_stdx::mem::Accountant;
 use myelin_stdx::sync::lock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 /// Accounts that a link is for.
@@ -42,6 +42,8 @@ pub(crate) struct LinkEnd {
     /// The other side tells what becomes of traced messages.
     pub(super) traces: AtomicBool,
     pub(crate) complaints: Complaints,
+    /// Remote subscriptions of the other side, as of what has come last.
+    pub(crate) subscriptions: AtomicUsize,
 }
 
 impl LinkEnd {

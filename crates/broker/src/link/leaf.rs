@@ -16,7 +16,7 @@
 
 use super::end::LinkScope;
 use super::leaf_announcements::LeafAnnouncing;
-use super::leaf_end::{LeafEnd, LeafPermissions, LeafRole, LeafTerms};
+use super::leaf_end::{LeafDialler, LeafEnd, LeafPermissions, LeafRole, LeafTerms};
 use super::{Link, lossy};
 use crate::account::Account;
 use crate::log::Level;
@@ -48,8 +48,9 @@ impl Link {
         self.conn.set_headers(headers);
         self.conn.update_details(|details| account.name().clone_into(&mut details.account));
         if let Some(link) = self.conn.link() {
+            let is_accepted = permissions.dialler == LeafDialler::There;
             let permissions = ArcSwap::from_pointee(permissions);
-            let end = LeafEnd { role, is_isolated, cluster: cluster.into(), permissions };
+            let end = LeafEnd { role, is_accepted, is_isolated, cluster: cluster.into(), permissions };
             let _ = link.leaf.set(Box::new(end));
             let _ = link.scope.set(LinkScope::Dedicated(account.name().to_owned()));
         }
@@ -94,15 +95,14 @@ impl Link {
         if !myelin_subject::is_well_formed(subject) {
             let line = format_args!("Could not insert subscription: sublist: invalid subject");
             self.broker.complain(Level::Error, &self.conn, "Could not insert subscription", line);
-            self.say(b"-ERR 'Invalid Subscription'\r\n");
+            self.complain_to_peer(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
-        let limits = [self.broker.settings().max_subscriptions, account.limits().max_subscriptions];
-        if limits.into_iter().flatten().any(|most| self.interest.len() >= most) {
+        if self.max_leaf_subscriptions(&account).is_some_and(|most| self.interest.len() >= most) {
             // Compat: the link stays, without this.
             let what = "maximum subscriptions exceeded";
             self.broker.complain(Level::Error, &self.conn, what, format_args!("{what}"));
-            self.say(b"-ERR 'maximum subscriptions exceeded'\r\n");
+            self.complain_to_peer(b"-ERR 'maximum subscriptions exceeded'\r\n");
             return Ok(());
         }
         let interest = PeerInterest { leaf: Some(leaf.cluster.as_bytes()), ..*interest };

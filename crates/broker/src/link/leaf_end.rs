@@ -15,6 +15,15 @@ pub enum LeafRole {
     Spoke,
 }
 
+/// Server that has dialled a link with a leaf node or a hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeafDialler {
+    /// This one: it has logged in at the other side.
+    Here,
+    /// The other side: it has logged in here.
+    There,
+}
+
 /// Terms of a link with a leaf node or a hub, known when its handshake is over.
 #[derive(Debug, Clone)]
 pub struct LeafTerms {
@@ -31,12 +40,15 @@ pub struct LeafTerms {
 /// Subjects that may cross a link with a leaf node or a hub.
 #[derive(Debug, Clone)]
 pub struct LeafPermissions {
-    role: LeafRole,
-    /// Permissions of the leaf node's user; `None` allows everything. A hub has them from its
-    /// users, a leaf node from the INFO of its hub.
+    pub(super) dialler: LeafDialler,
+    /// Permissions of the user as whom the server that has dialled is logged in, whichever of both
+    /// is the hub: it publishes what it sends. `None` allows everything. Where it has dialled, this
+    /// server has them from INFO.
     granted: Option<Arc<Permissions>>,
-    /// Subjects that are not sent, and not taken nor asked for, whatever is granted.
+    /// Subjects that are not sent, and not asked for, whatever is granted.
     denied: Permissions,
+    /// Subjects that are not taken.
+    refused: Permissions,
     /// Subjects that are not sent although the other side may ask for them.
     kept: Permissions,
 }
@@ -48,24 +60,28 @@ pub struct LeafDenials {
     pub not_sent: Vec<String>,
     /// Subjects that are not taken, nor asked for.
     pub not_taken: Vec<String>,
+    /// Subjects that are not asked for, and that are taken all the same.
+    pub not_asked: Vec<String>,
     /// Subjects that are not sent, and that the other side may ask for all the same.
     pub kept: Vec<String>,
 }
 
 impl LeafPermissions {
-    /// Permissions of a link on which this server has this part.
+    /// Permissions of a link.
     ///
     /// # Errors
     /// If a subject is no valid pattern.
     pub fn new(
-        role: LeafRole,
+        dialler: LeafDialler,
         granted: Option<Arc<Permissions>>,
         denials: LeafDenials,
     ) -> Result<Self, InvalidRule> {
-        let LeafDenials { not_sent, not_taken, kept } = denials;
+        let LeafDenials { not_sent, not_taken, mut not_asked, kept } = denials;
         let deny = |deny| Some(SubjectRules { allow: Vec::new(), deny });
-        let denied = Permissions::new(deny(not_sent), deny(not_taken), None)?;
-        Ok(Self { role, granted, denied, kept: Permissions::new(deny(kept), None, None)? })
+        not_asked.extend(not_taken.iter().cloned());
+        let denied = Permissions::new(deny(not_sent), deny(not_asked), None)?;
+        let refused = Permissions::new(None, deny(not_taken), None)?;
+        Ok(Self { dialler, granted, denied, refused, kept: Permissions::new(deny(kept), None, None)? })
     }
 
     /// Whether a message may go to the other side.
@@ -75,9 +91,9 @@ impl LeafPermissions {
 
     /// Whether the other side may ask for a subject.
     fn may_be_asked(&self, subject: &[u8]) -> bool {
-        let is_granted = |granted: &Arc<Permissions>| match self.role {
-            LeafRole::Hub => granted.can_subscribe(subject, None),
-            LeafRole::Spoke => granted.can_publish(subject),
+        let is_granted = |granted: &Arc<Permissions>| match self.dialler {
+            LeafDialler::There => granted.can_subscribe(subject, None),
+            LeafDialler::Here => granted.can_publish(subject),
         };
         self.granted.as_ref().is_none_or(is_granted) && self.denied.can_publish(subject)
     }
@@ -85,35 +101,33 @@ impl LeafPermissions {
     /// Whether the other side is told of interest here. Compat: a part of a pattern with wildcards
     /// is enough.
     fn may_tell(&self, pattern: &[u8]) -> bool {
-        let is_granted = |granted: &Arc<Permissions>| match self.role {
-            LeafRole::Hub => granted.can_publish_some(pattern),
-            LeafRole::Spoke => granted.can_subscribe_some(pattern),
+        let is_granted = |granted: &Arc<Permissions>| match self.dialler {
+            LeafDialler::There => granted.can_publish_some(pattern),
+            LeafDialler::Here => granted.can_subscribe_some(pattern),
         };
         self.granted.as_ref().is_none_or(is_granted) && self.denied.can_subscribe(pattern, None)
     }
 
     /// Whether a message of the other side is taken.
     ///
-    /// Compat: answers of services and acknowledgements are, and what a hub denies by itself is not
-    /// asked.
+    /// Compat: answers of services and acknowledgements are.
     pub(super) fn may_take(&self, subject: &[u8]) -> bool {
         if subject.starts_with(b"_R_.") || subject.starts_with(b"$JS.ACK.") {
             return true;
         }
-        let granted = self.granted.as_ref();
-        match self.role {
-            LeafRole::Hub => granted.is_none_or(|granted| granted.can_publish(subject)),
-            LeafRole::Spoke => {
-                granted.is_none_or(|granted| granted.can_subscribe(subject, None))
-                    && self.denied.can_subscribe(subject, None)
-            }
-        }
+        let is_granted = |granted: &Arc<Permissions>| match self.dialler {
+            LeafDialler::There => granted.can_publish(subject),
+            LeafDialler::Here => granted.can_subscribe(subject, None),
+        };
+        self.granted.as_ref().is_none_or(is_granted) && self.refused.can_subscribe(subject, None)
     }
 }
 
 /// The part of a link that only leaf nodes and hubs have.
 pub(crate) struct LeafEnd {
     pub(crate) role: LeafRole,
+    /// The other side has dialled.
+    pub(crate) is_accepted: bool,
     pub(crate) is_isolated: bool,
     /// The other side's cluster; empty for none.
     pub(crate) cluster: Box<str>,

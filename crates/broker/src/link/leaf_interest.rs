@@ -71,7 +71,9 @@ impl Announced {
         let wish = InterestKey { subject, queue: None };
         let key = wish.key();
         let mut part = lock(self.part(&key));
-        let before: SmallVec<[u32; 4]> = self.leafs().iter().map(|conn| sum(&part, &key, conn)).collect();
+        // A link that comes or goes meanwhile must not be told what another was.
+        let leafs = self.leafs.load_full();
+        let before: SmallVec<[u32; 4]> = leafs.iter().map(|conn| sum(&part, &key, conn)).collect();
         let only = &mut part.leaf.get_or_insert_default().only;
         let count = only.get(&key[..]).copied().unwrap_or(0);
         let count = if is_new { count + 1 } else { count.saturating_sub(1) };
@@ -79,7 +81,11 @@ impl Announced {
             0 => drop(only.remove(&key[..])),
             _ => drop(only.insert(key.clone().into_boxed_slice(), count)),
         }
-        self.tell_leafs(&part, &key, &before);
+        for (conn, before) in leafs.iter().zip(before) {
+            if let Some(leaf) = conn.leaf() {
+                say(conn, leaf, &key, (before, sum(&part, &key, conn)));
+            }
+        }
     }
 
     /// Tells leaf nodes and hubs of a change of this server's own interest, under the part's lock.
@@ -88,14 +94,6 @@ impl Announced {
             let Some(leaf) = conn.leaf() else { continue };
             let others = part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf));
             say(conn, leaf, key, (others.saturating_add(before), others.saturating_add(now)));
-        }
-    }
-
-    fn tell_leafs(&self, part: &InterestPart, key: &[u8], before: &[u32]) {
-        for (conn, before) in self.leafs().iter().zip(before) {
-            if let Some(leaf) = conn.leaf() {
-                say(conn, leaf, key, (*before, sum(part, key, conn)));
-            }
         }
     }
 

@@ -5,11 +5,12 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::callout::PendingCallout;
 use crate::conn::Conn;
-use crate::session::Checked;
+use crate::session::{Checked, handshake};
 use myelin_auth::callout::{CalloutGrant, ClientInfo};
 use myelin_auth::{
     Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, authenticate,
 };
+use myelin_wire::error::CloseReason;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -108,8 +109,32 @@ impl fmt::Debug for LeafLogin {
 }
 
 impl Link {
+    /// Reports that a leaf node was refused, which has shown this token, and answers how its link
+    /// ends. `reject`: why, if that is known.
+    pub fn leaf_refused(&self, reject: Option<&Reject>, jwt: &str) -> CloseReason {
+        let reason = reject.map_or(CloseReason::AuthenticationFailure, handshake::close_reason);
+        if let Some(client_events) = self.broker.client_events() {
+            let by_service = reject.and_then(handshake::by_service);
+            let account = || handshake::service_account(&self.broker, &self.broker.auth(), jwt);
+            let account = by_service.is_some().then(account).flatten();
+            client_events.auth_failed(&self.conn, reason, account.as_ref().zip(by_service));
+        }
+        reason
+    }
+
+    /// Notes what a leaf node says of itself before its credentials are checked. `user`: a name or
+    /// a key.
+    pub fn leaf_introduced(&self, name: &str, version: &str, user: &str) {
+        self.conn.update_details(|details| {
+            name.clone_into(&mut details.name);
+            version.clone_into(&mut details.version);
+            details.user = (!user.is_empty()).then(|| user.to_owned());
+        });
+    }
+
     /// Notes and reports that a leaf node has logged in. `version`: that of its server.
     pub fn leaf_logged_in(&mut self, version: &str, account: &Arc<Account>, identity: &Identity) {
+        self.limit_leaf(identity.claims.as_deref(), identity.callout_grant.as_deref());
         self.conn.update_details(|details| {
             version.clone_into(&mut details.version);
             account.name().clone_into(&mut details.account);

@@ -28,6 +28,7 @@ pub(crate) mod leaf;
 pub(crate) mod leaf_announcements;
 pub(crate) mod leaf_end;
 mod leaf_interest;
+mod leaf_limits;
 pub(crate) mod leaf_login;
 pub(crate) mod links;
 mod protocol_log;
@@ -95,6 +96,9 @@ impl Broker {
     }
 }
 
+/// Bytes that may wait for a peer before it is answered less.
+const LARGEST_BACKLOG: usize = 1024 * 1024;
+
 /// Memory of an account that is not there yet, about.
 const EACH_ACCOUNT: usize = 8 * 1024;
 
@@ -114,6 +118,7 @@ pub struct Link {
     buffers: crate::shard::RoutedBuffers,
     /// A leaf node whose login was reported: its end is, too.
     is_reported: bool,
+    login_limits: leaf_limits::LoginLimits,
 }
 
 /// Work that remains for a link that has ended, away from the data path.
@@ -139,6 +144,7 @@ impl Link {
             expected: HashMap::new(),
             buffers: Default::default(),
             is_reported: false,
+            login_limits: Default::default(),
         }
     }
 
@@ -160,6 +166,20 @@ impl Link {
     /// Says something that is no message.
     pub fn say(&self, bytes: &[u8]) {
         self.conn.say(bytes);
+    }
+
+    /// Whether so much waits for the other side that it does not seem to read: then it is answered
+    /// less.
+    pub fn is_behind(&self) -> bool {
+        self.conn.pending() > LARGEST_BACKLOG
+    }
+
+    /// Says what the other side has done wrong, where the link stays. A peer that goes on and does
+    /// not read is not told each time: the log is.
+    fn complain_to_peer(&self, bytes: &[u8]) {
+        if !self.is_behind() {
+            self.say(bytes);
+        }
     }
 
     /// The other side has said its name, and whether it tells what becomes of traced messages.
@@ -212,7 +232,7 @@ impl Link {
         if !myelin_subject::is_well_formed(interest.subject) {
             let line = format_args!("Could not insert subscription: nats: invalid subject");
             self.broker.complain(Level::Error, &self.conn, "Could not insert subscription", line);
-            self.say(b"-ERR 'Invalid Subscription'\r\n");
+            self.complain_to_peer(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
         if !self.may_take(interest.subject) {
@@ -273,6 +293,9 @@ impl Link {
         self.told = None;
         self.broker.count_complaints(&self.conn, Some(now));
         self.conn.touch(now.saturating_duration_since(opened));
+        if let Some(link) = self.conn.link() {
+            link.subscriptions.store(self.interest.len(), Relaxed);
+        }
     }
 
     /// Ends the link: nothing more goes to it. What the other side was interested in is returned,

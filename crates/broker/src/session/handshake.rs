@@ -265,31 +265,11 @@ impl Session {
     /// else.
     pub(super) fn rejected(&self, shard: &mut Shard, reject: &Reject) -> CloseReason {
         self.log_reject(reject);
-        let reason = match reject {
-            Reject::ProxyRequired | Reject::AnswerNeedsProxy | Reject::Claims(ClaimsFault::ProxyRequired) => {
-                CloseReason::ProxyRequired
-            }
-            Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
-            _ => CloseReason::AuthenticationFailure,
-        };
-        let by_service = match reject {
-            Reject::Callout(why) => Some(why.clone()),
-            Reject::AnswerNeedsProxy => Some(reject.to_string()),
-            // Compat: without a reason.
-            Reject::Unanswered(_) => Some(String::new()),
-            _ => None,
-        };
-        self.deny_login(shard, reason, by_service)
+        self.deny_login(shard, close_reason(reject), by_service(reject))
     }
 
-    /// The account whose callout service decides about this client: the configuration's, or its
-    /// own.
     fn service_account(&self) -> Option<Arc<Account>> {
-        let rules = self.auth.at(self.conn.via());
-        match &rules.callout {
-            Some(callout) => self.broker.account(callout.account.as_str()),
-            None => self.broker.account(myelin_auth::jwt::user(&self.connect.jwt).ok()?.account()),
-        }
+        service_account(&self.broker, self.auth.at(self.conn.via()), &self.connect.jwt)
     }
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> OpOutcome {
@@ -625,6 +605,37 @@ fn listed(tags: &[String]) -> String {
 
 /// The longest time that a timer is set for.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86400);
+
+/// How a connection ends whose credentials were refused for this.
+pub(crate) fn close_reason(reject: &Reject) -> CloseReason {
+    match reject {
+        Reject::ProxyRequired | Reject::AnswerNeedsProxy | Reject::Claims(ClaimsFault::ProxyRequired) => {
+            CloseReason::ProxyRequired
+        }
+        Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
+        _ => CloseReason::AuthenticationFailure,
+    }
+}
+
+/// Why a callout service has refused credentials, if it was one that did.
+pub(crate) fn by_service(reject: &Reject) -> Option<String> {
+    match reject {
+        Reject::Callout(why) => Some(why.clone()),
+        Reject::AnswerNeedsProxy => Some(reject.to_string()),
+        // Compat: without a reason.
+        Reject::Unanswered(_) => Some(String::new()),
+        _ => None,
+    }
+}
+
+/// The account whose callout service decides about who shows this token: the configuration's, or
+/// that of the token.
+pub(crate) fn service_account(broker: &Broker, rules: &AuthConfig, jwt: &str) -> Option<Arc<Account>> {
+    match &rules.callout {
+        Some(callout) => broker.account(callout.account.as_str()),
+        None => broker.account(myelin_auth::jwt::user(jwt).ok()?.account()),
+    }
+}
 
 /// The largest payload in an account.
 pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {

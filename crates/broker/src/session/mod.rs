@@ -15,13 +15,13 @@
 //! so it is visible before the connection's next operation. The epoch of its first token moves, and
 //! cached routes of that token are built anew when they are next used.
 
-mod handshake;
+pub(crate) mod handshake;
 mod json;
 mod label;
 mod message_trace;
 mod protocol_log;
 mod publish;
-mod redact;
+pub(crate) mod redact;
 mod refusal;
 mod reload;
 mod subscribe;

@@ -14,7 +14,7 @@ const BEGINNINGS: [&[u8]; 2] = [b"auth_token", b"pass"];
 const WHOLE: [&[u8]; 3] = [b"proxy_sig", b"nkey", b"sig"];
 
 /// `text` without the values of secrets.
-pub(super) fn secrets(text: &[u8]) -> Vec<u8> {
+pub(crate) fn secrets(text: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {

@@ -311,7 +311,6 @@ impl Shard {
     }
 
     fn enqueue_all(&mut self) {
-        let max_pending = self.settings.max_pending;
         let (mut msgs, mut payload) = (0, 0);
         while let Some(mut stage) = self.staging.pop() {
             let load = stage.close_chunk();
@@ -325,9 +324,7 @@ impl Shard {
             if queued == Queued::Claimed {
                 self.claimed.push_back(Arc::clone(&stage.conn));
             }
-            let pending = stage.conn.pending();
-            // Compat: a link may be behind as far as it is; the write deadline watches over it.
-            let behind = stage.overrun || (pending > max_pending && stage.conn.link().is_none());
+            let behind = stage.overrun || stage.conn.pending() > stage.conn.max_pending(&self.settings);
             if behind && queued != Queued::Closed {
                 self.cut_off(&stage.conn);
             }
@@ -344,7 +341,7 @@ impl Shard {
     fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
             self.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
-            let max = self.settings.max_pending;
+            let max = conn.max_pending(&self.settings);
             let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
             self.broker.log_for(Level::Info, conn, line);
         }

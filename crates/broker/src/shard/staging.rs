@@ -51,7 +51,7 @@ impl Stage {
             // A link loses no message, whatever is preferred for clients.
             stalled: is_far_behind && !(is_link && settings.no_fast_producer_stall),
             stall_counted: false,
-            left: if is_link { usize::MAX } else { settings.max_pending.saturating_sub(pending) },
+            left: conn.max_pending(settings).saturating_sub(pending),
             overrun: false,
             is_ending: conn.close_requested().is_some(),
         }

@@ -359,3 +359,19 @@ fn a_million_faults_of_a_peer_are_a_few_lines() {
         log.take().into_iter().map(|line| line.split_once(" - ").unwrap().1.to_owned()).collect();
     assert_eq!(last, counts(4));
 }
+
+#[test]
+fn the_protocol_log_has_no_secrets_of_other_servers() {
+    let (net, log) = traced(|_| {});
+    let wire = Wire::new(&net);
+    log.take();
+    let json = r#"{"user":"u","pass":"p4ss","auth_token":"t0ken","nkey":"UKEY","sig":"s1g","name":"n"}"#;
+    let line = format!("CONNECT {json}\r\n");
+    wire.link.log_in(&PeerOp::Connect(json.as_bytes()), line.as_bytes());
+    let lines = log.take();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(line.contains(r#"<<- [CONNECT {"user":"u","pass":"[REDACTED]""#), "{line}");
+    for secret in ["p4ss", "t0ken", "UKEY", "s1g"] {
+        assert!(!line.contains(secret), "{line}");
+    }
+}

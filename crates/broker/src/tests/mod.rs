@@ -10,6 +10,8 @@ mod fanout;
 mod freed;
 mod imports;
 mod imports_model;
+mod leaf_interest;
+mod leafs;
 mod limits;
 mod links;
 mod message_buf;

@@ -1,8 +1,8 @@
 //! The handshake of a link that was dialled: the hub's INFO, CONNECT, and the INFO that answers it.
 
 use super::LeafEntry;
-use super::handshake::check_cluster;
 use super::session::{LeafPhase, LeafSession};
+use crate::names::check_cluster;
 use myelin_auth::{Permissions, SubjectRules};
 use myelin_broker::{Account, LeafPermissions, LeafTerms, Level};
 use myelin_wire::REFERENCE_VERSION;
@@ -50,7 +50,7 @@ impl LeafSession {
             return Ok(());
         }
         if let Err(text) = check_cluster(&info.cluster) {
-            self.fail(format_args!("{text}"));
+            self.fail(format_args!("cluster name {text}"));
             return Err(CloseReason::ProtocolViolation);
         }
         self.nonce.clone_from(&info.nonce);
@@ -178,8 +178,7 @@ impl LeafSession {
                 Some(Arc::new(granted))
             }
         };
-        let (config, domain) = (self.nodes().config(), self.known().facts().domain);
-        let mut denials = config.jetstream.denials(account, &domain);
+        let mut denials = self.denials(account);
         if let Some(remote) = self.remote() {
             denials.not_sent.extend(remote.config.deny_exports.iter().cloned());
             denials.not_taken.extend(remote.config.deny_imports.iter().cloned());

@@ -56,7 +56,11 @@ impl LeafJetStream {
             _ if account.is_system() => list(&ALL),
             _ => list(&CLIENTS),
         };
-        let mut denials = LeafDenials { not_sent: denied.clone(), not_taken: denied, kept: Vec::new() };
+        let mut denials =
+            LeafDenials { not_sent: denied.clone(), not_taken: denied, ..LeafDenials::default() };
+        if matches!(relation, Relation::Open) {
+            return denials;
+        }
         // Another server of the domain asks for it under the same name.
         let is_shared = self.domain == remote;
         let keeps = if is_shared { &mut denials.kept } else { &mut denials.not_sent };
@@ -105,6 +109,26 @@ impl LeafSession {
         if let Some(own) = jetstream.own_api().filter(|_| is_different) {
             let to = format_args!("for outgoing messages to account {name:?}");
             self.log(Level::Debug, format_args!("Adding deny {own:?} {to}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::broker;
+
+    #[test]
+    fn an_account_without_a_domain_on_purpose_is_asked_under_all_names() {
+        let broker = broker("HUB");
+        let account = broker.account("$G").expect("it is always there");
+        let mut jetstream = LeafJetStream { is_enabled: true, domain: "D".into(), ..Default::default() };
+        let denials = jetstream.denials(&account, "E");
+        assert!(denials.not_sent.contains(&"$JS.D.API.>".to_owned()), "{denials:?}");
+        jetstream.default_domains.insert("$G".into(), String::new());
+        for remote in ["D", "E"] {
+            let LeafDenials { not_sent, not_taken, not_asked, kept } = jetstream.denials(&account, remote);
+            assert_eq!([not_sent, not_taken, not_asked, kept].concat(), [""; 0], "{remote}");
         }
     }
 }

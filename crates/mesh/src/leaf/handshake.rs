@@ -3,23 +3,25 @@
 use super::LeafEntry;
 use super::config::version_numbers;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
+use crate::names::check_cluster;
 use myelin_auth::callout::ClientInfo;
 use myelin_auth::{Credentials, Identity, Method, Permissions, Reject, Secret, SubjectRules};
-use myelin_broker::{LeafDenials, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard};
+use myelin_broker::{
+    Account, LeafDenials, LeafDialler, LeafLogin, LeafPermissions, LeafRole, LeafTerms, Level, Shard,
+};
 use myelin_wire::error::CloseReason;
+use myelin_wire::peer::TRACING_PROTOCOL;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
 use myelin_wire::peer::leaf::LeafConnect;
-use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Checks the name of the other side's cluster; says what is wrong with it.
-pub(super) fn check_cluster(name: &str) -> Result<(), &'static str> {
-    match name {
-        _ if name.contains(' ') => Err("cluster name cannot contain spaces"),
-        NO_ORIGIN => Err("cluster name is reserved"),
-        _ => Ok(()),
-    }
+/// Whom a refused leaf node claimed to be. Compat: of a token nobody is told whose it is.
+fn blamed(connect: &LeafConnect) -> Option<(&'static str, &str)> {
+    let token = if connect.jwt.is_empty() { &connect.auth_token } else { "" };
+    let token = if token.is_empty() { "" } else { "[REDACTED]" };
+    let named = [("Nkey", &*connect.nkey), ("User", &*connect.user), ("Token", token)];
+    named.into_iter().find(|(_, name)| !name.is_empty())
 }
 
 impl LeafSession {
@@ -83,9 +85,11 @@ impl LeafSession {
             self.log(Level::Error, format_args!("Error reading CONNECT: {error}"));
             CloseReason::ProtocolViolation
         })?;
+        let user = blamed(&connect).map_or("", |(_, user)| user);
+        self.link.leaf_introduced(&connect.name, &connect.version, user);
         // Compat: nobody chooses an account by its name.
         if !connect.account.is_empty() {
-            return Err(self.deny_login(&connect));
+            return Err(self.deny_login(&connect, None));
         }
         let own = |text: &String| (!text.is_empty()).then(|| text.clone());
         let credentials = Credentials {
@@ -133,10 +137,10 @@ impl LeafSession {
             if reject.is_reported() {
                 self.log(Level::Debug, format_args!("{reject}"));
             }
-            self.deny_login(connect)
+            self.deny_login(connect, Some(&reject))
         })?;
         let Some(account) = self.broker().account(&self.account_of(&identity)) else {
-            return Err(self.deny_login(connect));
+            return Err(self.deny_login(connect, None));
         };
         self.known().update(|facts| facts.account = account.name().to_owned());
         self.check_connect(connect)?;
@@ -151,8 +155,7 @@ impl LeafSession {
         self.expiry = self.link.expiry(&identity, now, self.timers.opened());
         self.claims.clone_from(&identity.claims);
         let role = self.role();
-        let config = self.nodes().config();
-        let mut denials = config.jetstream.denials(&account, &connect.domain);
+        let mut denials = self.denials(&account);
         denials.not_sent.extend(connect.deny_pub.iter().cloned());
         let permissions = self.permissions_for(identity.permissions.clone(), denials)?;
         match self.nodes().enter(self.known()) {
@@ -206,16 +209,25 @@ impl LeafSession {
         default.unwrap_or_else(|| identity.account.as_str().to_owned())
     }
 
-    fn deny_login(&self, connect: &LeafConnect) -> CloseReason {
-        let named = [("User", &connect.user), ("Nkey", &connect.nkey)];
-        match named.iter().find(|(_, name)| !name.is_empty()) {
+    fn deny_login(&self, connect: &LeafConnect, reject: Option<&Reject>) -> CloseReason {
+        match blamed(connect) {
             Some((what, name)) => {
                 self.log(Level::Error, format_args!("authentication error - {what} {name:?}"));
             }
             None => self.log(Level::Error, format_args!("authentication error")),
         }
         self.say(b"-ERR 'Authorization Violation'\r\n");
-        CloseReason::AuthenticationFailure
+        self.link.leaf_refused(reject, &connect.jwt)
+    }
+
+    /// Ends the link of a leaf node that has said something else before its login.
+    pub(super) fn deny_stranger(&self) -> CloseReason {
+        self.log(Level::Error, format_args!("authentication error"));
+        self.say(b"-ERR 'Authorization Violation'\r\n");
+        if self.dial.is_some() {
+            return CloseReason::AuthenticationFailure;
+        }
+        self.link.leaf_refused(None, "")
     }
 
     /// Whether what a leaf node says of itself can be.
@@ -225,7 +237,7 @@ impl LeafSession {
             return Err(CloseReason::WrongPort);
         }
         if let Err(text) = check_cluster(&connect.cluster) {
-            self.fail(format_args!("{text}"));
+            self.fail(format_args!("cluster name {text}"));
             return Err(CloseReason::ProtocolViolation);
         }
         let own = self.own_cluster();
@@ -276,14 +288,25 @@ impl LeafSession {
         self.say(&info.line());
     }
 
-    /// Part of this server, as permissions have it.
+    /// Subjects of JetStream that the link does not carry. Compat: a hub takes those that it does
+    /// not ask for.
+    pub(super) fn denials(&self, account: &Account) -> LeafDenials {
+        let (config, domain) = (self.nodes().config(), self.known().facts().domain);
+        let mut denials = config.jetstream.denials(account, &domain);
+        if self.role() == LeafRole::Hub {
+            denials.not_asked = std::mem::take(&mut denials.not_taken);
+        }
+        denials
+    }
+
+    /// Permissions of the link, of what is granted to the server that has dialled.
     pub(super) fn permissions_for(
         &self,
         granted: Option<Arc<Permissions>>,
         denials: LeafDenials,
     ) -> Result<LeafPermissions, CloseReason> {
-        let role: LeafRole = self.role();
-        LeafPermissions::new(role, granted, denials).map_err(|error| {
+        let dialler = if self.dial.is_some() { LeafDialler::Here } else { LeafDialler::There };
+        LeafPermissions::new(dialler, granted, denials).map_err(|error| {
             self.log(Level::Error, format_args!("{error}"));
             CloseReason::ProtocolViolation
         })

@@ -33,12 +33,13 @@ impl LeafSession {
         }
         match claims.under(&current) {
             Ok(claims) => {
+                self.link.limit_leaf(Some(&claims), None);
                 self.claims = Some(Arc::new(claims));
                 Ok(())
             }
             Err(Withdrawn::Bearer) => {
                 self.say(b"-ERR 'Authorization Violation'\r\n");
-                Err(CloseReason::AuthenticationFailure)
+                Err(self.link.leaf_refused(None, ""))
             }
             Err(Withdrawn::Revoked) => {
                 self.fail_quietly("User Authentication Revoked");

@@ -1,6 +1,7 @@
 //! A hub that this server dials: its addresses, how to log in there, and when to dial again.
 
 use super::config::LeafCompression;
+use crate::names::check_word;
 use myelin_auth::KeyPair;
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
@@ -43,7 +44,9 @@ impl LeafUrl {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = port.parse().ok().filter(|port| *port > 0)?;
-        (!host.is_empty()).then(|| Self { host: host.to_owned(), port, login: None, web_socket: None })
+        // A host is a word of what is said to proxies.
+        let is_host = !host.is_empty() && check_word(host).is_ok();
+        is_host.then(|| Self { host: host.to_owned(), port, login: None, web_socket: None })
     }
 }
 
@@ -221,7 +224,7 @@ mod tests {
     fn addresses_take_turns_and_those_that_were_told_come_first() {
         let hub = remote(vec![url(1, None), url(2, Some("u"))], false);
         assert_eq!(ports(&hub, 3), [1, 2, 1]);
-        hub.told(&["h:9".to_owned(), "h:2".to_owned(), "nonsense".to_owned()]);
+        hub.told(&["h:9".to_owned(), "h:2".to_owned(), "nonsense".to_owned(), "h\r\nX: y:8".to_owned()]);
         assert_eq!(hub.next_url(), Some(url(9, Some("u"))), "with the user of the others");
         assert_eq!(ports(&hub, 3), [1, 2, 9]);
         let stubborn = remote(vec![url(1, None)], true);

@@ -202,9 +202,15 @@ impl LeafSession {
     /// The handshake is over.
     pub(super) fn is_ready_now(&mut self, now: Instant) {
         self.limits.max_line = LONGEST_LINE;
-        self.limits.max_payload = self.nodes.config().max_payload;
+        self.follow_limits();
         self.timers.ready(now);
         self.state = LeafPhase::Ready;
+    }
+
+    /// Takes over the largest message as it is now, by the configuration, the account and the
+    /// token.
+    fn follow_limits(&mut self) {
+        self.limits.max_payload = self.link.max_leaf_payload(self.nodes.config().max_payload);
     }
 
     pub(super) fn await_answer(&mut self, now: Instant) {
@@ -280,11 +286,7 @@ impl LeafSession {
             (LeafPhase::AwaitConnect, PeerOp::Info(json)) if self.may_compress() => {
                 self.info_of_dialler(json, now)?;
             }
-            (LeafPhase::AwaitConnect, _) => {
-                self.log(Level::Error, format_args!("authentication error"));
-                self.say(b"-ERR 'Authorization Violation'\r\n");
-                return Err(CloseReason::AuthenticationFailure);
-            }
+            (LeafPhase::AwaitConnect, _) => return Err(self.deny_stranger()),
             (LeafPhase::Ready, PeerOp::Message(message)) => {
                 self.publish(shard, &message, backing, counts, now)?;
             }
@@ -302,8 +304,10 @@ impl LeafSession {
                 return Err(CloseReason::DuplicateLeafNode);
             }
             (_, PeerOp::Ping) => {
-                self.say(b"PONG\r\n");
-                self.link.log_out("PONG");
+                if self.timers.answers(self.link.is_behind(), now) {
+                    self.say(b"PONG\r\n");
+                    self.link.log_out("PONG");
+                }
             }
             (_, PeerOp::Pong) => {
                 self.timers.ponged(now);
@@ -352,9 +356,7 @@ impl LeafSession {
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
         if !matches!(self.state, LeafPhase::Ready) {
-            self.log(Level::Error, format_args!("authentication error"));
-            self.say(b"-ERR 'Authorization Violation'\r\n");
-            return CloseReason::AuthenticationFailure;
+            return self.deny_stranger();
         }
         let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
         let (text, reason) = match error {
@@ -512,7 +514,11 @@ impl PeerSession for LeafSession {
 
     fn reload(&mut self, _: &mut Shard) -> Result<(), CloseReason> {
         self.check_account()?;
-        self.check_claims()
+        self.check_claims()?;
+        if matches!(self.state, LeafPhase::Ready) {
+            self.follow_limits();
+        }
+        Ok(())
     }
 
     fn deadline(&self) -> Instant {

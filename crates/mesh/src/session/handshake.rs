@@ -2,11 +2,12 @@
 
 use super::{HANDSHAKE_PAYLOAD, LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::certificate::PeerCertificate;
+use crate::names::{check_cluster, check_word};
 use crate::peers::{Entered, Refused};
 use myelin_broker::{Level, Shard};
 use myelin_wire::error::CloseReason;
+use myelin_wire::peer::TRACING_PROTOCOL;
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
-use myelin_wire::peer::{NO_ORIGIN, TRACING_PROTOCOL};
 use std::time::Instant;
 
 impl LinkSession {
@@ -93,8 +94,9 @@ impl LinkSession {
             self.fail(format_args!("Rejecting connection from gateway {name:?} on the Route port"));
             return Err(CloseReason::WrongPort);
         }
-        if connect.cluster == NO_ORIGIN {
-            self.fail(format_args!("Rejecting connection, cluster name {NO_ORIGIN:?} is reserved"));
+        if let Err(text) = check_cluster(&connect.cluster) {
+            let name = &connect.cluster;
+            self.fail(format_args!("Rejecting connection, cluster name {name:?} {text}"));
             return Err(CloseReason::ClusterNameConflict);
         }
         if !self.mesh.agrees(&connect.cluster, connect.cluster_dynamic, &connect.name) {
@@ -120,7 +122,11 @@ impl LinkSession {
         if info.id == config.info.id {
             return Err(CloseReason::DuplicateRoute);
         }
-        if info.cluster == NO_ORIGIN
+        if let Err(text) = check_word(&info.id).and(check_word(&info.name)) {
+            self.fail(format_args!("Rejecting connection, server name {:?} {text}", info.name));
+            return Err(CloseReason::ProtocolViolation);
+        }
+        if check_cluster(&info.cluster).is_err()
             || !info.cluster.is_empty() && !self.mesh.agrees(&info.cluster, info.cluster_dynamic, &info.id)
         {
             return Err(CloseReason::ClusterNameConflict);

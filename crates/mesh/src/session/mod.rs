@@ -287,8 +287,10 @@ impl LinkSession {
             }
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
             (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
-                self.link.say(b"PONG\r\n");
-                self.link.log_out("PONG");
+                if self.timers.answers(self.link.is_behind(), now) {
+                    self.link.say(b"PONG\r\n");
+                    self.link.log_out("PONG");
+                }
                 Ok(())
             }
             (_, PeerOp::Pong) => {

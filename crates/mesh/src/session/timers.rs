@@ -9,6 +9,9 @@ pub(crate) const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
 /// Time for a handshake after which a silent peer is given up, once it has logged in.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
+/// Least time between two PONGs for a peer that is behind.
+const REST: Duration = Duration::from_secs(1);
+
 /// Action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -32,6 +35,8 @@ pub(crate) struct LinkTimers {
     unanswered: u32,
     rtt: Option<Duration>,
     first: Duration,
+    /// When a PING was answered.
+    answered: Option<Instant>,
 }
 
 impl LinkTimers {
@@ -51,6 +56,7 @@ impl LinkTimers {
             unanswered: 0,
             rtt: None,
             first: first + first.mul_f64(spread / 5.0),
+            answered: None,
         }
     }
 
@@ -90,6 +96,17 @@ impl LinkTimers {
     pub(crate) fn pinged(&mut self, now: Instant) {
         self.last_pinged = Some(now);
         self.unanswered += 1;
+    }
+
+    /// Whether a PING is answered. Of a peer that is behind not each: one that asks and does not
+    /// read would take all memory. No server asks more often than that.
+    pub(crate) fn answers(&mut self, is_behind: bool, now: Instant) -> bool {
+        let is_early = self.answered.is_some_and(|last| now.saturating_duration_since(last) < REST);
+        if is_behind && is_early {
+            return false;
+        }
+        self.answered = Some(now);
+        true
     }
 
     /// A PONG has come.

@@ -138,6 +138,14 @@ impl RunningLeafNodes {
         before.iter().for_each(|old| self.nodes.remove(&old.remote));
     }
 
+    /// No link is accepted over TCP any more.
+    pub(crate) async fn enter_lame_duck(&mut self) {
+        if let Some(accepting) = &mut self.accepting {
+            accepting.abort();
+            let _ = accepting.await;
+        }
+    }
+
     /// No link is accepted or dialled any more.
     pub(crate) fn stop(&self) {
         self.nodes.stop();

@@ -18,9 +18,10 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
     let (account_tag, claims) = (account_tag(&details), claims(&details));
     ConnSnapshot {
         cid,
-        kind: "Client",
+        kind: if is_leaf(via) { "Leafnode" } else { "Client" },
         transport: match via {
             ConnectionType::Websocket => "websocket",
+            _ if is_leaf(via) => "",
             _ => "nats",
         },
         ip: endpoint.peer.ip().to_string(),
@@ -43,6 +44,10 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         account: details.account,
         ..ConnSnapshot::default()
     }
+}
+
+fn is_leaf(via: ConnectionType) -> bool {
+    matches!(via, ConnectionType::Leafnode | ConnectionType::LeafnodeWs)
 }
 
 /// The account's name for people. Compat: of a token's account only.
@@ -79,6 +84,13 @@ pub(super) fn open(conn: &Arc<Conn>) -> ConnSnapshot {
         subscriptions: conn.subscription_count() as u32,
         ..snapshot(conn.cid(), conn.via(), &conn.endpoint(), conn.details())
     }
+}
+
+/// A link with a leaf node or a hub, as one of the connections. Compat: a hub has no name there.
+pub(super) fn open_leaf(link: &LeafState) -> ConnSnapshot {
+    let (facts, shown) = (link.facts(), open(link.conn()));
+    let name = if facts.did_solicit { String::new() } else { shown.name };
+    ConnSnapshot { name, rtt: facts.rtt.unwrap_or_default(), ..shown }
 }
 
 pub(super) fn closed(conn: &ClosedConn) -> ConnSnapshot {
@@ -159,6 +171,26 @@ pub(super) fn remote_subscription(
     let words = [Some("R"), account, Some(&subject), Some(&*queue).filter(|queue| !queue.is_empty())];
     let sid = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
     SubSnapshot { subject, queue, sid, cid: conn.cid(), ..SubSnapshot::default() }
+}
+
+/// Interest of a leaf node or a hub. Compat: its id is what the reference finds it by.
+pub(super) fn leaf_subscription(
+    account: &str,
+    conn: &Conn,
+    subject: &[u8],
+    queue: Option<(&[u8], u32)>,
+) -> SubSnapshot {
+    let (subject, queue) = (text(subject), queue.map_or_else(String::new, |(queue, _)| text(queue)));
+    let sid = if queue.is_empty() { subject.clone() } else { format!("{subject} {queue}") };
+    SubSnapshot {
+        account: account.to_owned(),
+        account_tag: account.to_owned(),
+        subject,
+        queue,
+        sid,
+        cid: conn.cid(),
+        ..SubSnapshot::default()
+    }
 }
 
 /// A link with a leaf node or a hub.

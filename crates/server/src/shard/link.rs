@@ -393,6 +393,9 @@ impl LinkTask {
     async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.handle.conn);
         let removal = self.session.end(reason);
+        if conn.is_leaf_link() {
+            self.local.broker.remember_leaf_node(&conn, SystemTime::now(), reason);
+        }
         if let Some(removal) = removal {
             supervise::blocking_on(&self.local.control, SupervisedPart::Removal, || removal.run());
         }

@@ -74,7 +74,8 @@ impl System {
     }
 
     fn kick(&self, cid: u64) -> Result<(), &'static str> {
-        let conn = self.broker.connection(cid).ok_or("no such client or leafnode id")?;
+        let conn = self.broker.connection(cid).or_else(|| self.monitor.leaf_node(cid));
+        let conn = conn.ok_or("no such client or leafnode id")?;
         conn.close(CloseReason::Kicked);
         Ok(())
     }

@@ -149,6 +149,12 @@ impl ClosedClient {
         }
     }
 
+    /// Compat: a leaf node that was let into none has a name for that.
+    fn account(&self) -> &str {
+        let is_nowhere = self.client_type.is_empty() && self.details.account.is_empty();
+        if is_nowhere { NO_ACCOUNT } else { account_of(&self.details) }
+    }
+
     fn client(&self, account: &str) -> EventClient {
         EventClient {
             rtt: self.details.rtt.map_or(0, |rtt| rtt.as_nanos() as u64),
@@ -186,6 +192,9 @@ fn written(at: SystemTime) -> String {
     moment(Timestamp::try_from(at).unwrap_or_default())
 }
 
+/// The account of a leaf node that is in none.
+const NO_ACCOUNT: &str = "N/A";
+
 /// Compat: who belongs to no account is said to be in the global one.
 fn account_of(details: &ConnDetails) -> &str {
     if details.account.is_empty() { GLOBAL_ACCOUNT } else { &details.account }
@@ -199,7 +208,8 @@ fn client(
     account: &str,
 ) -> EventClient {
     let user = details.claims.as_ref();
-    let tag = user.map_or(account, |user| user.account().name_tag());
+    let own_tag = if account == NO_ACCOUNT { "" } else { account };
+    let tag = user.map_or(own_tag, |user| user.account().name_tag());
     EventClient {
         start: written(endpoint.start),
         host: endpoint.peer.ip().to_string(),
@@ -246,7 +256,8 @@ impl ClientEvents for System {
     fn auth_failed(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>) {
         let (to_account, why) = match service {
             Some((account, why)) => (Some(Arc::clone(account)), Some(why)),
-            None if conn.with_details(|details| details.account.is_empty()) => {
+            // Compat: a leaf node was in none before.
+            None if !conn.is_leaf_link() && conn.with_details(|details| details.account.is_empty()) => {
                 (self.broker.account(GLOBAL_ACCOUNT), None)
             }
             None => (None, None),
@@ -310,7 +321,7 @@ impl System {
         let [(sent, sent_bytes), (received, received_bytes)] = departed.moved;
         let event = Disconnected {
             head: self.head(DISCONNECT),
-            client: departed.client(account_of(&departed.details)),
+            client: departed.client(departed.account()),
             sent: Moved { msgs: sent, bytes: sent_bytes },
             received: Moved { msgs: received, bytes: received_bytes },
             reason: departed.service_reason.as_deref().unwrap_or_else(|| departed.reason.text()),

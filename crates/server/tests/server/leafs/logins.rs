@@ -4,7 +4,8 @@ use super::Site;
 use crate::eventually;
 use crate::raw::Raw;
 use crate::routes::{MIXES, wait_for_interest};
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 
 const ACCOUNTS: &str =
     "accounts { A { users: [{user: a, password: a}] }, B { users: [{user: b, password: b}] } }";
@@ -157,4 +158,41 @@ fn permissions_of_a_leaf_nodes_user_hold_on_both_sides() {
         violation("LS+ other\r\n", "Subscription to \"other\"");
         violation("LMSG pub.no 1\r\nx\r\n", "Publish to \"pub.no\"");
     }
+}
+
+/// Name that would be a word of lines to routes, and more than one line there.
+const LINES: &str = "x\\tB\\tz\\r\\nRMSG\\tB\\tsecret\\t2\\r\\nhi\\r\\nLS+\\ty";
+
+#[test]
+fn a_cluster_whose_name_is_no_word_is_refused() {
+    let hub = Site::hub(crate::routes::Ours, "HUB", "", "").expect("ours");
+    let long = "x".repeat(256);
+    for (name, text) in [
+        (LINES, "cannot contain control characters"),
+        ("a\\u0000b", "cannot contain control characters"),
+        (&*long, "is too long"),
+    ] {
+        let expected = format!("-ERR 'cluster name {text}'\r\n");
+        assert_eq!(answer(&hub, &format!("CONNECT {{\"cluster\":\"{name}\"}}\r\n")), expected);
+    }
+    assert!(hub.links().is_empty());
+    let long = &long[1..];
+    let mut raw = Raw::open(SocketAddr::from(([127, 0, 0, 1], hub.port)));
+    raw.send(&format!("CONNECT {{\"cluster\":\"{long}\"}}\r\n"));
+    hub.linked(1);
+}
+
+#[test]
+fn a_hub_whose_clusters_name_is_no_word_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("nats://{}", listener.local_addr().expect("bound"));
+    let leaf = super::dialling(crate::routes::Ours, &url, "").expect("ours");
+    let (mut socket, _) = listener.accept().expect("it dials");
+    let info = format!("INFO {{\"client_id\":1,\"leafnode_urls\":[\"h:1\"],\"cluster\":\"{LINES}\"}}\r\n");
+    socket.write_all(info.as_bytes()).expect("it reads");
+    let mut said = String::new();
+    socket.read_to_string(&mut said).expect("it ends the link");
+    assert!(said.contains("-ERR 'cluster name cannot contain control characters'\r\n"), "{said}");
+    assert!(!said.contains("CONNECT"), "{said}");
+    assert!(leaf.links().is_empty());
 }

@@ -1,0 +1,112 @@
+//! Permissions of a link that the hub has dialled: those of the user as whom it is logged in at its
+//! leaf node.
+
+use super::Site;
+use crate::eventually;
+use crate::raw::Raw;
+use crate::routes::{MIXES, Ours, Reference};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+
+const USERS: &str = "accounts { A { users: [{user: a, password: a, permissions { publish { allow: [\"pub.>\"], \
+                     deny: [pub.no] }, subscribe: [\"sub.>\"] }}, {user: c, password: c}] } }";
+
+/// A client of this site that may do everything.
+fn free_client(site: &Site) -> Raw {
+    let mut raw = Raw::open(site.server.address());
+    raw.send("CONNECT {\"user\":\"c\",\"pass\":\"c\",\"verbose\":false}\r\n");
+    raw.barrier();
+    raw
+}
+
+#[test]
+fn permissions_hold_for_a_hub_that_dials() {
+    for kinds in MIXES {
+        let Some(leaf) = Site::hub(kinds[0], "EDGE", "", USERS) else { continue };
+        let port = leaf.port;
+        let remotes = format!("remotes: [{{ url: \"nats://a:a@127.0.0.1:{port}\", hub: true }}]");
+        let Some(hub) = Site::start(kinds[1], "HUB", None, &remotes, "") else { continue };
+        leaf.linked(1);
+        hub.linked(1);
+        let (mut there, mut here) = (free_client(&leaf), hub.client());
+        there.send("SUB > 1\r\n");
+        there.barrier();
+        eventually("a message may come from the hub", || {
+            here.send("PUB other 1\r\nx\r\nPUB sub.a 1\r\nx\r\nPUB pub.no 1\r\nx\r\nPUB pub.yes 1\r\nx\r\n");
+            here.barrier();
+            let got = there.barrier();
+            assert!(got.iter().all(|message| message.subject == "pub.yes"), "{kinds:?}: {got:?}");
+            !got.is_empty()
+        });
+        // The reference takes as a hub by what it may send, and ends the link for all else.
+        if kinds[1] == Reference {
+            continue;
+        }
+        here.send("SUB > 1\r\nSUB sub.a 2\r\nSUB other 3\r\n");
+        here.barrier();
+        there.send("UNSUB 1\r\n");
+        there.barrier();
+        eventually("a message may go to the hub", || {
+            there.send("PUB other 1\r\nx\r\nPUB pub.yes 1\r\nx\r\nPUB sub.a 1\r\nx\r\n");
+            there.barrier();
+            let got = here.barrier();
+            assert!(got.iter().all(|message| message.subject == "sub.a"), "{kinds:?}: {got:?}");
+            !got.is_empty()
+        });
+    }
+}
+
+#[test]
+fn what_a_hub_that_dials_may_not_send_is_not_taken() {
+    for kind in [Ours, Reference] {
+        let Some(leaf) = Site::hub(kind, "EDGE", "", USERS) else { continue };
+        let mut there = free_client(&leaf);
+        there.send("SUB > 1\r\n");
+        there.barrier();
+        let mut played = Raw::open(SocketAddr::from(([127, 0, 0, 1], leaf.port)));
+        played.send("CONNECT {\"user\":\"a\",\"pass\":\"a\",\"is_hub\":true,\"cluster\":\"H\"}\r\n");
+        played.send("LMSG sub.a 1\r\nx\r\nLMSG pub.no 1\r\nx\r\nLMSG pub.yes 1\r\nx\r\n");
+        let got = there.message();
+        assert_eq!(got.subject, "pub.yes", "{kind:?}");
+        // A leaf node passes over what a hub may not ask for, and keeps the link.
+        played.send("LS+ other\r\nLS+ sub.b\r\nLMSG pub.last 1\r\nx\r\n");
+        assert_eq!(there.message().subject, "pub.last");
+        there.send("PUB other 1\r\nx\r\nPUB sub.b 1\r\nx\r\n");
+        there.barrier();
+        let is_message = |line: &String| line.starts_with("LMSG");
+        let first = std::iter::from_fn(|| Some(played.line())).find(is_message);
+        assert_eq!(first.as_deref(), Some("LMSG sub.b 1"), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_hub_that_dials_does_not_take_what_its_remote_denies() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("nats://{}", listener.local_addr().expect("bound"));
+    let hub = super::dialling(Ours, &url, "hub: true, deny_imports: [\"no.>\"]").expect("ours");
+    let (mut socket, _) = listener.accept().expect("it dials");
+    let mut said = BufReader::new(socket.try_clone().expect("a socket"));
+    let mut wait_for = |verb: &str| {
+        let mut line = String::new();
+        while !line.starts_with(verb) {
+            line.clear();
+            assert!(said.read_line(&mut line).expect("it says so") > 0, "the link has ended");
+        }
+        line
+    };
+    let info = "INFO {\"client_id\":1,\"leafnode_urls\":[\"h:1\"],\"info_on_connect\":true}\r\n";
+    socket.write_all(info.as_bytes()).expect("it reads");
+    assert!(wait_for("CONNECT").contains("\"deny_pub\":[\"no.>\"]"));
+    let answer = "INFO {\"client_id\":1,\"connect_info\":true}\r\nPING\r\n";
+    socket.write_all(answer.as_bytes()).expect("it reads");
+    wait_for("PONG");
+    let mut here = hub.client();
+    here.send("SUB > 1\r\n");
+    here.barrier();
+    socket.write_all(b"LMSG yes 1\r\nx\r\nLMSG no.a 1\r\nx\r\n").expect("it reads");
+    wait_for("-ERR 'Permissions Violation for Publish to \"no.a\"'");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("it ends the link");
+    assert_eq!(here.message().subject, "yes");
+    assert!(here.barrier().is_empty());
+}
