@@ -142,6 +142,11 @@ impl RunningLeafNodes {
     pub(crate) fn stop(&self) {
         self.nodes.stop();
         self.remotes.iter().for_each(|dialled| dialled.remote.remove());
+        self.stop_accepting();
+    }
+
+    /// No link is accepted any more.
+    pub(crate) fn stop_accepting(&self) {
         self.accepting.iter().for_each(JoinHandle::abort);
     }
 }
