@@ -9,6 +9,7 @@ use crate::identity::{self, Identities};
 use crate::implementation::Implementation;
 use crate::server::Server;
 use crate::transcript::{Answer, Cut, Door, Expectation, Line, Message, Setup, Step, Transcript};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -71,6 +72,9 @@ struct Manner {
 /// The port is the server's choice; its log says which.
 const WEBSOCKET: &str = "\nwebsocket { host: \"127.0.0.1\", port: -1, no_tls: true }\n";
 
+/// Stands for the address at which the transcript takes connections that the server dials.
+const DIALLED: &str = "@dialled@";
+
 struct Player<'a> {
     implementation: &'a Implementation,
     setup: Setup,
@@ -96,7 +100,7 @@ impl<'a> Player<'a> {
         let dialled = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed_to_listen)?;
         let port = dialled.local_addr().map_err(failed_to_listen)?.port();
         let config = transcript.setup.config.as_ref();
-        let config = config.map(|config| config.replace("@dialled@", &format!("127.0.0.1:{port}")));
+        let config = config.map(|config| config.replace(DIALLED, &format!("127.0.0.1:{port}")));
         let mut setup = filled(&Setup { config, ..transcript.setup.clone() }, &identities).map_err(failed)?;
         if manner.is_websocket {
             setup.config.get_or_insert_default().push_str(WEBSOCKET);
@@ -149,7 +153,7 @@ impl<'a> Player<'a> {
             }
             Step::Sign { conn, key, bytes } => self.sign(conn, key, bytes),
             Step::Send { conn, bytes, cut } => {
-                let bytes = recalled(&self.identities.fill(bytes)?, &self.remembered);
+                let bytes = recalled(&self.identities.fill(&self.placed(bytes))?, &self.remembered);
                 let offsets = self.offsets(&bytes, cut);
                 self.connection(conn)?.send(&bytes, &offsets);
                 Ok(())
@@ -270,6 +274,16 @@ impl<'a> Player<'a> {
     fn exit(&mut self, code: i32) -> Result<(), String> {
         let status = self.server.wait_for_end()?;
         if status.code() == Some(code) { Ok(()) } else { Err(format!("the server ended with {status}")) }
+    }
+
+    /// Bytes with the place where the server can dial in them, where they name it.
+    fn placed<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        let text = std::str::from_utf8(bytes).ok().filter(|text| text.contains(DIALLED));
+        let address = self.dialled.local_addr();
+        match (text, address) {
+            (Some(text), Ok(address)) => Cow::Owned(text.replace(DIALLED, &address.to_string()).into_bytes()),
+            _ => Cow::Borrowed(bytes),
+        }
     }
 
     fn connection(&mut self, name: &str) -> Result<&mut Connection, String> {

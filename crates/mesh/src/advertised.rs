@@ -1,29 +1,31 @@
 //! Addresses of the cluster's servers that clients and leaf nodes are told, so that they know where
 //! to go when theirs ends.
 
-use crate::peers::{LinkState, Mesh};
+use crate::peers::{LinkState, Mesh, Servers};
 use myelin_stdx::sync::lock;
 
 impl Mesh {
-    /// Tells clients and leaf nodes which servers there are. Compat: `no_advertise` concerns
-    /// clients only.
-    pub fn advertise(&self) {
+    /// Tells clients and leaf nodes which servers there are; answers whether that is news for
+    /// clients. Compat: `no_advertise` concerns clients only.
+    pub fn advertise(&self) -> bool {
         let _one_after_another = lock(&self.advertising);
-        let [mut urls, mut websocket_urls] = self.state().own_urls.clone();
+        let mut others = [Vec::new(), Vec::new()];
         let mut leaf_urls = Vec::new();
         let mut links = self.links();
         links.sort_by_key(|link| link.conn().cid());
         for link in links {
             link.update(|facts| {
-                extend(&mut urls, &facts.urls.clients[0]);
-                extend(&mut websocket_urls, &facts.urls.clients[1]);
+                let of_link = &facts.urls.clients;
+                others.iter_mut().zip(of_link).for_each(|(all, more)| extend(all, more));
                 extend(&mut leaf_urls, facts.urls.leaf_nodes.as_slice());
             });
         }
         self.host.advertise_leaf_nodes(leaf_urls);
-        if self.config().advertises {
-            self.host.advertise(urls, websocket_urls);
+        if !self.config().advertises {
+            return false;
         }
+        let [urls, websocket_urls] = self.state().with_own_urls(others);
+        self.host.advertise(urls, websocket_urls)
     }
 
     /// The other server lets its clients leave: they are told of it no more.
@@ -37,6 +39,21 @@ impl Mesh {
             });
         }
         self.advertise();
+    }
+}
+
+impl Servers {
+    /// Addresses of this server and then of others. Compat: this server is not named before there
+    /// has been another to name, nor in lame duck mode.
+    fn with_own_urls(&mut self, others: [Vec<String>; 2]) -> [Vec<String>; 2] {
+        let own = if self.is_lame_duck { Default::default() } else { self.own_urls.clone() };
+        let has_named = self.has_named.iter_mut();
+        let mut all = own.into_iter().zip(others).zip(has_named).map(|((mut all, others), has_named)| {
+            *has_named |= !others.is_empty();
+            extend(&mut all, &others);
+            if *has_named { all } else { Vec::new() }
+        });
+        std::array::from_fn(|_| all.next().expect("two kinds of clients"))
     }
 }
 

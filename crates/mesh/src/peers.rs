@@ -44,8 +44,8 @@ pub trait MeshHost: Send + Sync {
     fn dial(&self, dial: Dial);
 
     /// Clients are to be told these addresses from now on, of this server and then of others: those
-    /// of plain clients, and those of WebSockets.
-    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>);
+    /// of plain clients, and those of WebSockets. Answers whether that is news.
+    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) -> bool;
 
     /// Leaf nodes are to be told these addresses of the cluster's other servers from now on.
     fn advertise_leaf_nodes(&self, urls: Vec<String>);
@@ -192,6 +192,10 @@ pub(crate) struct Servers {
     /// Routes that a reload has taken away: nobody goes on dialling them.
     pub(crate) removed: Vec<RouteUrl>,
     is_stopping: bool,
+    /// Clients are to go to other servers.
+    pub(crate) is_lame_duck: bool,
+    /// Clients, and those of WebSocket, have been told of other servers.
+    pub(crate) has_named: [bool; 2],
     /// Addresses of this server itself for its clients, and for those of WebSocket.
     pub(crate) own_urls: [Vec<String>; 2],
     /// Links of pools by the other server's id and by place.
@@ -210,6 +214,8 @@ impl Mesh {
             is_dynamic: config.is_dynamic,
             removed: Vec::new(),
             is_stopping: false,
+            is_lame_duck: false,
+            has_named: [false; 2],
             own_urls,
             pooled: HashMap::new(),
             without_pool: HashSet::new(),
@@ -557,8 +563,10 @@ impl Mesh {
         }
     }
 
-    /// Tells all other servers that this one lets its clients leave.
+    /// Tells all other servers that this one lets its clients leave, which are not told of it any
+    /// more from the next [`Mesh::advertise`] on.
     pub fn enter_lame_duck(&self) {
+        self.state().is_lame_duck = true;
         let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
         let line = info.line();
         self.links()

@@ -68,7 +68,7 @@ impl MeshHost for HostNotes {
         self.dials.lock().unwrap().push(dial);
     }
 
-    fn advertise(&self, urls: Vec<String>, _: Vec<String>) {
+    fn advertise(&self, urls: Vec<String>, _: Vec<String>) -> bool {
         let gate = self.gate.lock().unwrap().take();
         if let Some(gate) = gate {
             gate.begun.send(()).unwrap();
@@ -76,6 +76,7 @@ impl MeshHost for HostNotes {
             let _ = gate.goes_on.recv_timeout(Duration::from_millis(100));
         }
         *self.urls.lock().unwrap() = urls;
+        true
     }
 
     fn advertise_leaf_nodes(&self, urls: Vec<String>) {

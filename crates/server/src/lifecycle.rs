@@ -291,20 +291,20 @@ impl Server {
         if let Some(websocket) = &mut self.websocket {
             websocket.close().await;
         }
-        if let Some(leaf_nodes) = &mut self.leaf_nodes {
-            leaf_nodes.enter_lame_duck().await;
-        }
+        self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop_accepting);
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.system.running.iter().for_each(system::Running::enter_lame_duck);
-        self.broker.enter_lame_duck();
-        self.cluster.iter().for_each(|cluster| cluster.mesh.enter_lame_duck());
-        self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
-        let (broker, log) = (Arc::clone(&self.broker), Arc::clone(&self.log));
+        let leaf_nodes = self.leaf_nodes.as_ref().map(|running| Arc::clone(&running.nodes));
+        let leaving = lame_duck::Leaving { broker: Arc::clone(&self.broker), leaf_nodes };
+        if leaving.connections().is_empty() {
+            return;
+        }
+        leaving.announce(self.cluster.as_ref().map(|cluster| &*cluster.mesh), &self.shards);
+        let log = Arc::clone(&self.log);
         let server = &self.loaded.options.server;
         let (duration, grace) = (server.lame_duck_duration, server.lame_duck_grace_period);
-        let leaf_nodes = self.leaf_nodes.as_ref().map(|running| Arc::clone(&running.nodes));
-        let leaving = lame_duck::run((&broker, leaf_nodes.as_deref()), &log, duration, grace);
+        let leaving = leaving.run(&log, duration, grace);
         tokio::pin!(leaving);
         loop {
             tokio::select! {

@@ -24,6 +24,11 @@ const MEASURED_PATIENCE: Duration = Duration::from_secs(1);
 /// Time for other servers to tell what became of a traced request.
 const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// All requests to JetStream.
+const JETSTREAM_API: &str = "$JS.API.>";
+/// Requests that streams and consumers answer with messages.
+const FOR_MESSAGES: [&[u8]; 2] = [b"$JS.API.DIRECT.GET", b"$JS.API.CONSUMER.MSG.NEXT."];
+
 /// A stream that an account imports.
 pub(crate) struct StreamLink {
     /// Weak: its shadows stand in the exporter's index.
@@ -102,6 +107,14 @@ impl ServiceLink {
     #[inline]
     pub(crate) fn naming(&self) -> &Naming {
         &self.outward
+    }
+
+    /// Whether a request of this subject goes by the import. Compat: of the API of JetStream in the
+    /// system account, those for messages do not: streams and consumers hear of them in the account
+    /// itself.
+    pub(crate) fn carries(&self, subject: &[u8]) -> bool {
+        let is_for_messages = || FOR_MESSAGES.iter().any(|prefix| subject.starts_with(prefix));
+        self.import.subject != JETSTREAM_API || !self.exporter.is_system() || !is_for_messages()
     }
 
     /// Whether one answer is all.

@@ -491,6 +491,7 @@ impl Session {
             expiry,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
+            is_told_to_leave: false,
         };
         self.log_overrides(&ready);
         self.limits.max_payload = Some(ready.max_payload(shard.settings()));

@@ -114,6 +114,8 @@ struct Ready {
     connected: bool,
     /// The first PING after CONNECT has been answered.
     first_ping_done: bool,
+    /// The client was told that the server is in lame duck mode.
+    is_told_to_leave: bool,
 }
 
 impl Ready {
@@ -495,14 +497,17 @@ impl Session {
     }
 
     /// Tells the client something that changed for everybody, such as lame duck mode. Compat: only
-    /// clients of protocol 1 that have sent a PING get an INFO out of turn.
+    /// clients of protocol 1 that have sent a PING get an INFO out of turn, and they are told once
+    /// to leave.
     pub fn announce(&mut self, shard: &mut Shard) {
-        if let SessionState::Ready(ready) = &self.state
+        let mut info = self.personal_info();
+        if let SessionState::Ready(ready) = &mut self.state
             && ready.first_ping_done
             && self.connect.protocol >= 1
         {
-            let line = self.personal_info().line();
-            shard.stage_line(&self.conn, &line);
+            let is_told = std::mem::replace(&mut ready.is_told_to_leave, info.ldm);
+            info.ldm &= !is_told;
+            shard.stage_line(&self.conn, &info.line());
         }
     }
 

@@ -634,6 +634,9 @@ fn leave_to_shadows(
 #[inline]
 fn take_services(route: &mut Route, found: &mut Matched<Arc<Binding>>) {
     for binding in found.plain.drain(..) {
+        if matches!(binding.receiver(), ServiceTarget::Import(link) if !link.carries(&route.name)) {
+            continue;
+        }
         // A service that receives the subject twice gets the message once.
         if !route.services.iter().any(|known| known.is(binding.receiver())) {
             route.services.push(binding.receiver().clone());

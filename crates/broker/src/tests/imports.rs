@@ -571,3 +571,30 @@ fn a_flood_of_unanswered_requests_is_bounded() {
     assert!(replies.len() <= AwaitedReplies::<Awaited>::MOST);
     assert!(replies.waiting(&reply).is_some(), "the last one is there");
 }
+
+/// Compat: of the API of JetStream in the system account, an import does not bring requests for
+/// messages there; of an export of another account it does.
+#[test]
+fn requests_for_messages_do_not_go_to_the_system_account() {
+    for system_account in [Some("A".to_owned()), None] {
+        let is_system = system_account.is_some();
+        let net = Net::with(|setup| {
+            setup.accounts = vec![
+                account("A", vec![service("$JS.API.>", ResponseType::Singleton)], Vec::new()),
+                account("B", Vec::new(), vec![service_import("A", "$JS.API.>", "$JS.API.>")]),
+            ];
+            setup.auth = auth();
+            setup.system_account = system_account;
+        });
+        let (mut a, mut b) = (peer(&net, 0, "a"), peer(&net, 1, "b"));
+        a.send("SUB $JS.API.> 1\r\n");
+        b.send("SUB in 1\r\n");
+        ask(&net, &mut b, &a, "$JS.API.INFO");
+        for subject in ["$JS.API.DIRECT.GET.S", "$JS.API.CONSUMER.MSG.NEXT.S.C"] {
+            b.send(format!("PUB {subject} in 2\r\nhi\r\n"));
+            net.flush_all();
+            assert_eq!(a.received().contains(subject), !is_system, "{subject}");
+            assert_eq!(b.received().contains(" 503\r\n"), is_system, "{subject}");
+        }
+    }
+}

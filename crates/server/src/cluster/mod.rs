@@ -147,7 +147,6 @@ impl RunningCluster {
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
         let mesh = Mesh::new(config, own, host);
         dialler.begin(&mesh);
-        mesh.advertise();
         let acceptor = Acceptor::new(listener, Arc::clone(log));
         let accepting =
             accept(acceptor, (Arc::clone(&mesh), Arc::clone(&tls)), mailboxes.to_vec(), Arc::clone(log));
@@ -365,18 +364,19 @@ impl MeshHost for Host {
         self.dialler.dial(dial);
     }
 
-    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) {
+    fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) -> bool {
         let told = self.told.get_or_init(Default::default);
         let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let news = [urls, websocket_urls];
         if *told == news {
-            return;
+            return false;
         }
         told.clone_from(&news);
         let [urls, websocket_urls] = news;
         self.broker.set_websocket_urls(websocket_urls);
         self.broker.update_info(|info| info.connect_urls = urls);
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Announce));
+        true
     }
 
     fn advertise_leaf_nodes(&self, urls: Vec<String>) {

@@ -138,18 +138,15 @@ impl RunningLeafNodes {
         before.iter().for_each(|old| self.nodes.remove(&old.remote));
     }
 
-    /// No link is accepted over TCP any more.
-    pub(crate) async fn enter_lame_duck(&mut self) {
-        if let Some(accepting) = &mut self.accepting {
-            accepting.abort();
-            let _ = accepting.await;
-        }
-    }
-
     /// No link is accepted or dialled any more.
     pub(crate) fn stop(&self) {
         self.nodes.stop();
         self.remotes.iter().for_each(|dialled| dialled.remote.remove());
+        self.stop_accepting();
+    }
+
+    /// No link is accepted any more.
+    pub(crate) fn stop_accepting(&self) {
         self.accepting.iter().for_each(JoinHandle::abort);
     }
 }

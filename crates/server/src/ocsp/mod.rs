@@ -60,6 +60,11 @@ pub(crate) struct Ocsp {
 /// Kind of the listener for other servers.
 const ROUTER: &str = "Router";
 
+/// Limit of the TLS library, for operators (docs/clustering.md, "TLS").
+const UNPROVEN: &str = "No OCSP Staple is shown to servers that are dialled, for TLS here has no means: \
+                        nats-servers that show one refuse such links, and have to have this server in their \
+                        routes";
+
 /// A listener with TLS.
 pub(crate) struct TlsListener<'l> {
     pub(crate) tls: &'l TlsOptions,
@@ -150,6 +155,9 @@ impl Ocsp {
             if kind == ROUTER && terms.staple.is_wanted() {
                 // Who dials can show no proof to rustls, so it is asked for.
                 terms.revocation = Some(Arc::new(self.link_check(options, tls)?));
+                if !options.cluster.routes.is_empty() {
+                    self.log.warn(UNPROVEN);
+                }
             }
             let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { continue };
             self.log.debug("Plugging TLS OCSP peer for [Client]");

@@ -9,7 +9,7 @@ use myelin_wire::json::compact;
 use serde::Serialize;
 
 /// Of one account, in two forms, the older last.
-const OF_ACCOUNT: [&str; 2] = ["$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.ACCOUNT.*.CLAIMS.UPDATE"];
+pub(super) const OF_ACCOUNT: [&str; 2] = ["$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.ACCOUNT.*.CLAIMS.UPDATE"];
 /// Where tokens are kept.
 const OF_KEEPER: [&str; 3] = ["$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.LIST", "$SYS.REQ.CLAIMS.DELETE"];
 /// Where all of them are, for other servers.

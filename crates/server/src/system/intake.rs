@@ -29,6 +29,26 @@ impl RequestIntake {
                 system.account.bind(subject.as_bytes(), Arc::clone(&front));
             }
         }
+        let silent: Arc<dyn Service> = Arc::new(Silence);
+        for subject in system.unanswered() {
+            system.account.bind(subject.as_bytes(), Arc::clone(&silent));
+        }
+    }
+}
+
+/// Service on subjects to which nothing is said. Compat: the reference subscribes to them, so that
+/// whoever asks there waits and is not told that nobody listens, and operators see as many
+/// subscriptions of either server.
+struct Silence;
+
+impl Service for Silence {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
+        msgs.clear();
+    }
+
+    /// The other servers: for this alone nothing is published here.
+    fn reach(&self) -> Reach {
+        Reach::Elsewhere
     }
 }
 
@@ -48,6 +68,18 @@ fn subjects(system: &System) -> Vec<String> {
     subjects.extend(["RELOAD", "KICK", "LDM"].map(|what| format!("$SYS.REQ.SERVER.{id}.{what}")));
     subjects.extend(system.claims_subjects().iter().map(|subject| (*subject).to_owned()));
     subjects
+}
+
+impl System {
+    /// Subjects that are subscribed to and bring nothing about: events of leaf nodes, requests that
+    /// are answered where they match a wildcard, and tokens where nobody trusts any.
+    fn unanswered(&self) -> Vec<&'static str> {
+        let mut subjects = vec!["$SYS.ACCOUNT.*.LEAFNODE.CONNECT", "$SYS.REQ.ACCOUNT.PING.STATZ"];
+        if self.claims_subjects().is_empty() {
+            subjects.extend(super::claims::OF_ACCOUNT);
+        }
+        subjects
+    }
 }
 
 /// The account that asks, as the server says that let the request through; empty for none.

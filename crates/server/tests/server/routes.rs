@@ -15,6 +15,7 @@ mod pages;
 mod permissions;
 mod reloading;
 mod secure;
+mod shapes;
 mod tokens;
 
 use crate::eventually;

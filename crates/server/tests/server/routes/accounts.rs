@@ -154,6 +154,31 @@ fn imports_reach_over_servers() {
     }
 }
 
+/// The reply to an imported service comes to the server that imports, and goes on from there, from
+/// link to link, to a third one at which it is waited for.
+#[test]
+fn a_reply_of_an_imported_service_goes_on_to_a_third_server() {
+    for kinds in
+        [[Ours, Ours, Ours], [Reference, Ours, Ours], [Ours, Reference, Ours], [Ours, Ours, Reference]]
+    {
+        let Some(members) = cluster(&kinds, SERVICES) else { continue };
+        let [mut requester, mut probe] = ["b", "a"].map(|user| login(&members[0], user));
+        let (mut service, mut waiting) = (login(&members[1], "a"), login(&members[2], "b"));
+        service.subscribe("svc.x", 1);
+        waiting.subscribe("inbox", 1);
+        wait_for_interest(&mut probe, &mut service);
+        wait_for_interest(&mut requester, &mut waiting);
+        for turn in 0..10 {
+            requester.send("PUB svc.x inbox 1\r\n?\r\n");
+            let reply = service.message().reply.expect("requests have a reply");
+            service.publish(&reply, &turn.to_string());
+            let answer = waiting.message();
+            assert_eq!((answer.subject.as_str(), answer.text()), ("inbox", &*turn.to_string()), "{kinds:?}");
+        }
+        assert!(waiting.barrier().is_empty() && requester.barrier().is_empty(), "{kinds:?}");
+    }
+}
+
 #[test]
 fn a_latency_is_measured_on_both_servers() {
     for members in pairs(SERVICES) {

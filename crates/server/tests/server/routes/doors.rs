@@ -103,6 +103,10 @@ fn a_server_without_streams_is_a_door_to_those_of_others() {
     let stored: Value = serde_json::from_slice(&client.ask("s.a", "hello").body).expect("JSON");
     assert_eq!(stored["stream"], "S", "{stored}");
     let direct = client.ask("$JS.API.DIRECT.GET.S", "{\"seq\":1}");
+    // Of what is not there nobody answers, as with a nats-server.
+    for subject in ["$JS.API.DIRECT.GET.NONE", "$JS.API.CONSUMER.MSG.NEXT.S.NONE"] {
+        client.ask_for(subject, "", |answer| answer.text().starts_with("NATS/1.0 503"));
+    }
     assert!(direct.text().contains("Nats-Stream: S") && direct.text().ends_with("hello"), "{direct:?}");
 
     let pull = json!({"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}});

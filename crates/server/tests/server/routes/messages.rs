@@ -78,6 +78,31 @@ fn a_request_finds_its_service_and_its_way_back() {
     }
 }
 
+/// A reply goes straight to whoever waits for it, at a third server: by a link that the request has
+/// not come over, and not by the requester's server.
+#[test]
+fn a_reply_comes_back_another_way() {
+    for kinds in
+        [[Ours, Ours, Ours], [Ours, Reference, Ours], [Reference, Ours, Ours], [Ours, Ours, Reference]]
+    {
+        let Some(members) = cluster(&kinds, "") else { continue };
+        let mut clients: Vec<_> = members.iter().map(super::Member::client).collect();
+        let [a, b, c] = &mut clients[..] else { panic!("three clients") };
+        b.subscribe("service", 1);
+        c.subscribe("inbox", 1);
+        wait_for_interest(a, b);
+        wait_for_interest(b, c);
+        for turn in 0..20 {
+            a.send("PUB service inbox 1\r\n?\r\n");
+            let reply = b.message().reply.expect("requests have a reply");
+            b.publish(&reply, &turn.to_string());
+            let answer = c.message();
+            assert_eq!((answer.subject.as_str(), answer.text()), ("inbox", &*turn.to_string()), "{kinds:?}");
+        }
+        assert!(a.barrier().is_empty() && c.barrier().is_empty(), "{kinds:?}: each answer once");
+    }
+}
+
 #[test]
 fn nobody_answers_a_request_that_nobody_hears_anywhere() {
     for members in pairs("") {

@@ -253,6 +253,24 @@ fn a_server_that_shows_no_good_proof_is_not_linked() {
     }
 }
 
+/// Certificates that are to be shown with a proof (`must`): a nats-server links by its own dials.
+/// Where Myelin dials, too, it says at the start that others see no proof then.
+#[test]
+fn servers_that_must_show_proofs_are_linked_where_the_reference_dials() {
+    const MUST: &str = "ocsp { mode: must }";
+    for kinds in [[Ours, Ours], [Ours, Reference]] {
+        let (lab, ports) = (Proofs::new(), [free_port(), free_port()]);
+        let routes = if kinds[1] == Ours { &ports[..0] } else { &ports[1..] };
+        let Some(a) = lab.start(kinds[0], (1, true), (ports[0], routes), MUST) else { continue };
+        let Some(b) = lab.start(kinds[1], (2, true), (ports[1], &ports[..1]), MUST) else { continue };
+        let members = [a, b];
+        settle(&members);
+        exchange(&members);
+        let dials = if kinds[1] == Ours { 1 } else { 0 };
+        members[dials].server.wait_for_log("No OCSP Staple is shown to servers that are dialled");
+    }
+}
+
 /// A certificate that was revoked does not let in who dials with it.
 #[test]
 fn a_server_that_dials_is_asked_about() {
