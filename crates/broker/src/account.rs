@@ -165,7 +165,7 @@ impl Account {
         self.services.insert(Arc::clone(&binding));
         if binding.receiver().is_announced() {
             self.announced.changed(&self.name, subject, None, true);
-        } else {
+        } else if binding.receiver().is_only_for_leafs() {
             self.announced.only_leafs_changed(subject, true);
         }
         binding
@@ -177,7 +177,7 @@ impl Account {
         self.has_gone(binding.subject(), removed);
         if removed && binding.receiver().is_announced() {
             self.announced.changed(&self.name, binding.subject(), None, false);
-        } else if removed {
+        } else if removed && binding.receiver().is_only_for_leafs() {
             self.announced.only_leafs_changed(binding.subject(), false);
         }
     }
@@ -283,10 +283,11 @@ impl Account {
     /// Counts what was imported and mapped before there was anything about leaf nodes.
     pub(crate) fn count_for_leafs(&self) {
         self.services.for_each(|binding| {
-            if !binding.receiver().is_announced() {
+            if binding.receiver().is_only_for_leafs() {
                 self.announced.only_leafs_changed(binding.subject(), true);
             }
         });
+        self.announced.count_offers();
         self.count_mappings();
     }
 
@@ -318,6 +319,17 @@ impl Account {
         let mut others = remote.queues.iter().flat_map(|group| &group.members);
         members.any(|sub: &Arc<Subscription>| sub.subject() == subject && sub.queue() == Some(queue))
             || others.any(|sub| sub.subject() == subject && sub.queue() == Some(queue))
+    }
+
+    /// Has leaf nodes and hubs told that `subject` is wanted here, until [`Account::withdraw`]:
+    /// services whose reach is [`Reach::Offered`] receive what comes of it.
+    pub fn offer(&self, subject: &[u8]) {
+        self.announced.offer(subject);
+    }
+
+    /// Ends what [`Account::offer`] began.
+    pub fn withdraw(&self, subject: &[u8]) {
+        self.announced.withdraw(subject);
     }
 
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
