@@ -321,17 +321,6 @@ impl Account {
             || others.any(|sub| sub.subject() == subject && sub.queue() == Some(queue))
     }
 
-    /// Has leaf nodes and hubs told that `subject` is wanted here, until [`Account::withdraw`]:
-    /// services whose reach is [`Reach::Offered`] receive what comes of it.
-    pub fn offer(&self, subject: &[u8]) {
-        self.announced.offer(subject);
-    }
-
-    /// Ends what [`Account::offer`] began.
-    pub fn withdraw(&self, subject: &[u8]) {
-        self.announced.withdraw(subject);
-    }
-
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.displace(binding);

@@ -11,6 +11,7 @@ use super::interest_part::{
     InterestKey, InterestPart, LeafPart, RemoteChange, hears_of, is_announced_to_routes, say, say_anyway, sum,
 };
 use super::remote_sub::RemoteSub;
+use crate::account::Account;
 use crate::cluster::InterestChange;
 use crate::conn::Conn;
 use myelin_stdx::sync::lock;
@@ -18,6 +19,19 @@ use myelin_subject::Subscribed;
 use myelin_wire::peer::leaf::LOOP_DETECTION;
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+impl Account {
+    /// Has leaf nodes and hubs told that `subject` is wanted here, until [`Account::withdraw`]:
+    /// services whose reach is [`Reach::Offered`](crate::Reach::Offered) receive what comes of it.
+    pub fn offer(&self, subject: &[u8]) {
+        self.announced.offer(subject);
+    }
+
+    /// Ends what [`Account::offer`] began.
+    pub fn withdraw(&self, subject: &[u8]) {
+        self.announced.withdraw(subject);
+    }
+}
 
 impl Announced {
     /// Whether anything is kept for leaf nodes and hubs.

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-pub(crate) use options::{check, is_wanted, may_extend};
+pub(crate) use options::{auth_timeout, check, is_wanted, may_extend};
 
 /// Leaf nodes and hubs of a running server.
 pub(crate) struct RunningLeafNodes {
@@ -71,7 +71,7 @@ pub(crate) fn start(
         return Ok(None);
     }
     let running = RunningLeafNodes::start(options, parts)?;
-    monitor.set_leaf_nodes(Arc::clone(&running.nodes));
+    monitor.set_leaf_nodes(Arc::clone(&running.nodes), running.address.map(|address| address.port()));
     // Compat: over WebSocket leaf nodes are accepted only where they are over TCP.
     if let Some(listening) = web_socket.as_ref().filter(|_| running.address.is_some()) {
         listening.accept_leaf_nodes(&running.nodes);
