@@ -1,7 +1,8 @@
 #!/bin/sh
 # The Go server's own tests, as far as they speak with it over sockets only:
 #
-#   conformance/go_server_tests.sh SERVER_BINARY OUTPUT.json [FILE_WITH_NAMES]      PACKAGE=test for those of that folder
+#   conformance/go_server_tests.sh SERVER_BINARY OUTPUT.json [FILE_WITH_NAMES]      PACKAGE=test for those of that folder;
+#   NOFILTER=1 for all of these names (of clusters and leaf nodes, say), also those that look into the process
 #
 # In a copy of the Go server's module, starting a server starts SERVER_BINARY instead (go-server-tests/outside.go), and what
 # is asked of it is asked over HTTP. Run it with nats-server first: what fails there looks into the process and does not

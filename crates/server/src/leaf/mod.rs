@@ -6,6 +6,7 @@
 mod dial;
 mod options;
 mod proxy;
+pub(crate) mod timeout;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
@@ -28,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-pub(crate) use options::{auth_timeout, check, is_wanted, may_extend};
+pub(crate) use options::{check, is_wanted, may_extend};
 
 /// Leaf nodes and hubs of a running server.
 pub(crate) struct RunningLeafNodes {

@@ -2,7 +2,7 @@
 
 use crate::cluster;
 use crate::jetstream::directory;
-use crate::leaf;
+use crate::leaf::timeout::auth_timeout;
 use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::options::{
@@ -136,7 +136,7 @@ fn leaf_nodes(options: &LeafNodeOptions, cluster: &ClusterOptions) -> LeafNodesC
     let tls = options.tls.as_ref();
     LeafNodesConfig {
         host: options.listener.host.clone(),
-        auth_timeout: leaf::auth_timeout(options).as_secs_f64(),
+        auth_timeout: auth_timeout(options).as_secs_f64(),
         tls_timeout: tls.and_then(|tls| tls.timeout).unwrap_or(tls::LINK_TIMEOUT).as_secs_f64(),
         tls_required: tls.is_some(),
         tls_verify: tls.is_some_and(|tls| tls.verify || tls.verify_and_map),

@@ -46,8 +46,8 @@ const API_SUBJECTS: [&str; 16] = [
     "ACCOUNT.>",
 ];
 
-/// Subjects of the API of a domain that leaf nodes and hubs are told of, behind its prefix, whatever
-/// is served there. Compat: they are mappings of the account there.
+/// Subjects behind the prefix of a domain's API that leaf nodes and hubs are told of, whatever is
+/// served there. Compat: they are mappings of the account there.
 const DOMAIN_SUBJECTS: [&str; 9] =
     ["INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>", BUCKETS[0], BUCKETS[1]];
 
