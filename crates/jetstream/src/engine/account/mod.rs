@@ -271,13 +271,17 @@ impl AccountStreams {
     }
 
     /// Subjects of which leaf nodes and hubs are told. Compat: they hear nothing of single streams
-    /// and consumers.
+    /// and consumers, and in the system account only of the domain: whoever is of the same one would
+    /// send its own requests.
     fn offers(&self) -> Vec<String> {
         let Some(jetstream) = self.jetstream.upgrade() else { return Vec::new() };
         let domain = &jetstream.settings.domain;
-        let of_domain = DOMAIN_SUBJECTS.map(|subject| format!("$JS.{domain}.API.{subject}"));
-        let of_domain = of_domain.into_iter().filter(|_| !domain.is_empty());
-        of_domain.chain(["$JS.API.>".to_owned()]).collect()
+        let of_system: &[&str] = &[">"];
+        let subjects = if self.account.is_system() { of_system } else { &DOMAIN_SUBJECTS };
+        let of_domain = subjects.iter().map(|subject| format!("$JS.{domain}.API.{subject}"));
+        let of_domain = of_domain.filter(|_| !domain.is_empty());
+        let plain = (!self.account.is_system()).then(|| "$JS.API.>".to_owned());
+        of_domain.chain(plain).collect()
     }
 
     fn bind_api(self: &Arc<Self>) -> Vec<Arc<Binding>> {
