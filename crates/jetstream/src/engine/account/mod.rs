@@ -271,7 +271,7 @@ impl AccountStreams {
     }
 
     /// Subjects of which leaf nodes and hubs are told. Compat: they hear nothing of single streams
-    /// and consumers, and in the system account only of the domain: whoever is of the same one would
+    /// and consumers, and in the system account only of the domain: who is of the same one would
     /// send its own requests.
     fn offers(&self) -> Vec<String> {
         let Some(jetstream) = self.jetstream.upgrade() else { return Vec::new() };
