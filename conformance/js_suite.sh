@@ -23,10 +23,6 @@ mkdir "$work/bin" "$work/tmp"
 cp "$server" "$work/bin/nats-server"
 cp -r "$suite" "$work/nats.js"
 cp -r "$std" "$work/std"
-# The helper asks for leaf nodes whether a test wants them or not.
-sed -i -e '/conf.leafnodes = conf.leafnodes || {};/d' \
-    -e 's/^    conf.leafnodes.listen = /    if (conf.leafnodes) conf.leafnodes.listen = /' \
-    "$work/nats.js/nst/src/launcher.ts"
 # It wants demo.nats.io, and takes the rest of its file with it where there is none.
 sed -i 's/^Deno.test("reconnect - should receive when some/Deno.test.ignore("reconnect - should receive when some/' \
     "$work/nats.js/core/tests/reconnect_test.ts"

@@ -177,6 +177,14 @@ func (s *Server) readyForConnections(d time.Duration) error {
 			if address := s.ClusterAddr(); address != nil {
 				s.getOpts().Cluster.Port = address.Port
 			}
+			if v, err := s.Varz(nil); err == nil {
+				if v.LeafNode.Port > 0 {
+					s.getOpts().LeafNode.Port = v.LeafNode.Port
+				}
+				if v.Websocket.Port > 0 {
+					s.getOpts().Websocket.Port = v.Websocket.Port
+				}
+			}
 			return nil
 		}
 		select {
@@ -488,6 +496,28 @@ func (s *Server) Routez(o *RoutezOptions) (*Routez, error) {
 	return &v, s.outsidePage(path, &v)
 }
 
+// NumLeafNodes counts links with leaf nodes and hubs.
+func (s *Server) NumLeafNodes() int {
+	v, err := s.Varz(nil)
+	if err != nil {
+		return 0
+	}
+	return v.Leafs
+}
+
+// Leafz asks the process.
+func (s *Server) Leafz(o *LeafzOptions) (*Leafz, error) {
+	q := url.Values{}
+	if o != nil && o.Subscriptions {
+		q.Set("subs", "1")
+	}
+	if o != nil && o.Account != "" {
+		q.Set("acc", o.Account)
+	}
+	var v Leafz
+	return &v, s.outsidePage("/leafz?"+q.Encode(), &v)
+}
+
 // ClusterName is the process's.
 func (s *Server) ClusterName() string {
 	v, err := s.Varz(nil)
@@ -518,6 +548,15 @@ func (s *Server) ClusterAddr() *net.TCPAddr {
 func (s *Server) outsideInterest(account, subject string) bool {
 	if v, err := s.Subsz(&SubszOptions{Subscriptions: true, Account: account, Test: subject}); err == nil && v.Total > 0 {
 		return true
+	}
+	if v, err := s.Leafz(&LeafzOptions{Subscriptions: true, Account: account}); err == nil {
+		for _, leaf := range v.Leafs {
+			for _, sub := range leaf.Subs {
+				if subjectIsSubsetMatch(subject, sub) {
+					return true
+				}
+			}
+		}
 	}
 	v, err := s.Routez(&RoutezOptions{SubscriptionsDetail: true})
 	if err != nil {
@@ -654,7 +693,7 @@ func renderCluster(o *Options) string {
 		text += fmt.Sprintf("pool_size: %d\n", c.PoolSize)
 	}
 	if len(c.PinnedAccounts) > 0 {
-		text += fmt.Sprintf("accounts: %q\n", c.PinnedAccounts)
+		text += fmt.Sprintf("accounts: [%s]\n", `"`+strings.Join(c.PinnedAccounts, `", "`)+`"`)
 	}
 	if c.Compression.Mode != "" && c.Compression.Mode != CompressionNotSupported {
 		text += fmt.Sprintf("compression: %q\n", c.Compression.Mode)
@@ -694,7 +733,111 @@ func renderCluster(o *Options) string {
 	if len(o.Routes) > 0 {
 		text += "routes: ["
 		for _, route := range o.Routes {
-			text += fmt.Sprintf("%q ", route.String())
+			text += fmt.Sprintf("%q, ", route.String())
+		}
+		text += "]\n"
+	}
+	return text + "}\n"
+}
+
+func renderRemote(r *RemoteLeafOpts) string {
+	text := "{ urls: ["
+	for _, u := range r.URLs {
+		text += fmt.Sprintf("%q, ", u.String())
+	}
+	text += "]\n"
+	for name, value := range map[string]string{"account": r.LocalAccount, "credentials": r.Credentials, "nkey": r.Nkey,
+		"compression": r.Compression.Mode} {
+		if value != "" && value != CompressionNotSupported {
+			text += fmt.Sprintf("%s: %q\n", name, value)
+		}
+	}
+	for name, is := range map[string]bool{"hub": r.Hub, "no_randomize": r.NoRandomize, "disabled": r.Disabled,
+		"isolate_leafnode_interest": r.LocalIsolation, "request_isolation": r.RequestIsolation,
+		"ignore_discovered_servers": r.IgnoreDiscoveredServers, "ws_compression": r.Websocket.Compression,
+		"ws_no_masking": r.Websocket.NoMasking} {
+		if is {
+			text += name + ": true\n"
+		}
+	}
+	for name, list := range map[string][]string{"deny_imports": r.DenyImports, "deny_exports": r.DenyExports} {
+		if len(list) > 0 {
+			text += fmt.Sprintf("%s: [%s]\n", name, `"`+strings.Join(list, `", "`)+`"`)
+		}
+	}
+	if r.Proxy.URL != "" {
+		text += fmt.Sprintf("proxy { url: %q", r.Proxy.URL)
+		if r.Proxy.Username != "" {
+			text += fmt.Sprintf(", username: %q, password: %q", r.Proxy.Username, r.Proxy.Password)
+		}
+		if r.Proxy.Timeout > 0 {
+			text += fmt.Sprintf(", timeout: %q", r.Proxy.Timeout.String())
+		}
+		text += " }\n"
+	}
+	if r.FirstInfoTimeout > 0 {
+		text += fmt.Sprintf("first_info_timeout: %q\n", r.FirstInfoTimeout.String())
+	}
+	return text + "}\n"
+}
+
+func renderLeafNodes(o *Options) string {
+	l := &o.LeafNode
+	if l.Port == 0 && len(l.Remotes) == 0 {
+		return ""
+	}
+	text := "leafnodes {\n"
+	if l.Port < 0 {
+		l.Port = outsidePort()
+	}
+	if l.Port > 0 {
+		host := l.Host
+		if host == "" {
+			host = "0.0.0.0"
+		}
+		text += fmt.Sprintf("listen: %q\n", net.JoinHostPort(host, fmt.Sprint(l.Port)))
+	}
+	for name, value := range map[string]string{"advertise": l.Advertise, "min_version": l.MinVersion, "compression": l.Compression.Mode} {
+		if value != "" && value != CompressionNotSupported {
+			text += fmt.Sprintf("%s: %q\n", name, value)
+		}
+	}
+	for name, is := range map[string]bool{"no_advertise": l.NoAdvertise, "isolate_leafnode_interest": l.IsolateLeafnodeInterest} {
+		if is {
+			text += name + ": true\n"
+		}
+	}
+	if l.ReconnectInterval > 0 {
+		text += fmt.Sprintf("reconnect: %q\n", l.ReconnectInterval.String())
+	}
+	if l.Username != "" || len(l.Users) > 0 || l.Account != "" {
+		text += "authorization {\n"
+		if l.Username != "" {
+			text += fmt.Sprintf("user: %q, password: %q\n", l.Username, l.Password)
+		}
+		if l.Account != "" {
+			text += fmt.Sprintf("account: %q\n", l.Account)
+		}
+		if l.AuthTimeout > 0 {
+			text += fmt.Sprintf("timeout: %v\n", l.AuthTimeout)
+		}
+		if len(l.Users) > 0 {
+			text += "users: ["
+			for _, user := range l.Users {
+				account := ""
+				if user.Account != nil {
+					account = fmt.Sprintf(", account: %q", user.Account.Name)
+				}
+				text += fmt.Sprintf("{user: %q, password: %q%s}\n", user.Username, user.Password, account)
+			}
+			text += "]\n"
+		}
+		text += "}\n"
+	}
+	if len(l.Remotes) > 0 {
+		text += "remotes: [\n"
+		for _, remote := range l.Remotes {
+			text += renderRemote(remote)
 		}
 		text += "]\n"
 	}
@@ -785,6 +928,13 @@ func renderOutside(o *Options) string {
 	}
 	if o.Cluster.Port != 0 {
 		text.WriteString(renderCluster(o))
+	}
+	text.WriteString(renderLeafNodes(o))
+	if o.Websocket.Port != 0 && o.Websocket.NoTLS {
+		if o.Websocket.Port < 0 {
+			o.Websocket.Port = outsidePort()
+		}
+		fmt.Fprintf(&text, "websocket { listen: \"127.0.0.1:%d\", no_tls: true, compression: %v }\n", o.Websocket.Port, o.Websocket.Compression)
 	}
 	if o.NoAuthUser != "" {
 		fmt.Fprintf(&text, "no_auth_user: %q\n", o.NoAuthUser)

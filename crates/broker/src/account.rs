@@ -165,7 +165,7 @@ impl Account {
         self.services.insert(Arc::clone(&binding));
         if binding.receiver().is_announced() {
             self.announced.changed(&self.name, subject, None, true);
-        } else {
+        } else if binding.receiver().is_only_for_leafs() {
             self.announced.only_leafs_changed(subject, true);
         }
         binding
@@ -177,7 +177,7 @@ impl Account {
         self.has_gone(binding.subject(), removed);
         if removed && binding.receiver().is_announced() {
             self.announced.changed(&self.name, binding.subject(), None, false);
-        } else if removed {
+        } else if removed && binding.receiver().is_only_for_leafs() {
             self.announced.only_leafs_changed(binding.subject(), false);
         }
     }
@@ -283,10 +283,11 @@ impl Account {
     /// Counts what was imported and mapped before there was anything about leaf nodes.
     pub(crate) fn count_for_leafs(&self) {
         self.services.for_each(|binding| {
-            if !binding.receiver().is_announced() {
+            if binding.receiver().is_only_for_leafs() {
                 self.announced.only_leafs_changed(binding.subject(), true);
             }
         });
+        self.announced.count_offers();
         self.count_mappings();
     }
 

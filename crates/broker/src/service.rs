@@ -99,6 +99,9 @@ pub enum Reach {
     Here,
     /// The others: what this server publishes itself is not published for it.
     Elsewhere,
+    /// All servers that ask for it by what the account [offers](Account::offer) on its behalf: none
+    /// is told of this subject by itself.
+    Offered,
 }
 
 /// Role of a service in the [trace](crate::MessageTrace) of a message.
@@ -134,7 +137,12 @@ impl ServiceTarget {
     /// Whether other servers are told that this one wants what is sent there. Compat: they import
     /// for themselves.
     pub(crate) fn is_announced(&self) -> bool {
-        self.reach() != Reach::Here
+        matches!(self.reach(), Reach::Everywhere | Reach::Elsewhere)
+    }
+
+    /// Whether leaf nodes and hubs are told of what no other server is.
+    pub(crate) fn is_only_for_leafs(&self) -> bool {
+        self.reach() == Reach::Here
     }
 
     /// Servers whose messages it receives.

@@ -1,5 +1,6 @@
 //! `/leafz`: links with leaf nodes, and with the hubs to which this server is one.
 
+use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,8 +8,10 @@ use std::time::Duration;
 
 use crate::query::{BadQuery, Query};
 use crate::response::PageResponse;
-use crate::snapshot::SnapshotSource;
+use crate::routez::optional_utc;
+use crate::snapshot::{SnapshotSource, is_nothing};
 use crate::text::{round_trip, utc};
+use myelin_wire::json::nanoseconds;
 
 /// One link with a leaf node or a hub.
 #[derive(Debug, Clone)]
@@ -39,6 +42,67 @@ pub struct LeafSnapshot {
     pub is_web_socket: bool,
     /// Key of the trusted proxy through which it came.
     pub proxy: Option<String>,
+}
+
+/// The `leaf` section of `/varz`; what is empty or zero is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LeafNodesConfig {
+    /// The address for leaf nodes, if one is configured.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// The port for leaf nodes, as it is bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub auth_timeout: f64,
+    /// Seconds for a handshake, with or without TLS.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tls_timeout: f64,
+    /// Whether leaf nodes have to speak TLS.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_required: bool,
+    /// Whether they have to show certificates.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_verify: bool,
+    /// Hubs that are dialled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remotes: Vec<LeafRemoteConfig>,
+    /// Written in nanoseconds. Compat: that of routes.
+    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
+    pub write_deadline: Duration,
+    /// Reaction when the write deadline passes. Compat: that of routes.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub write_timeout: &'static str,
+    /// When the certificate for leaf nodes expires.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_utc")]
+    pub tls_cert_not_after: Option<Timestamp>,
+}
+
+/// A hub that is dialled, in `/varz`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LeafRemoteConfig {
+    /// The account here.
+    pub local_account: String,
+    /// Seconds for a handshake with TLS.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tls_timeout: f64,
+    /// `host:port` of its servers.
+    pub urls: Vec<String>,
+    /// Subjects that do not cross the link, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<DenyRules>,
+}
+
+/// Subjects that do not cross a link.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DenyRules {
+    /// Not sent to the hub.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<String>,
+    /// Not taken from it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub imports: Vec<String>,
 }
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {

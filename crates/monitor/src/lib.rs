@@ -33,7 +33,7 @@ mod window;
 pub use imports::{
     ExchangeSnapshot, ExportSnapshot, ExportType, ImportSnapshot, LatencySnapshot, MappingSnapshot,
 };
-pub use leafz::LeafSnapshot;
+pub use leafz::{DenyRules, LeafNodesConfig, LeafRemoteConfig, LeafSnapshot};
 pub use page::Pages;
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};

@@ -253,6 +253,6 @@ pub struct ClusterConfig {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
-fn optional_utc<S: serde::Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn optional_utc<S: serde::Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
     time.map(utc).serialize(to)
 }

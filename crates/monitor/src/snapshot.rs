@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::imports::ExchangeSnapshot;
-use crate::leafz::LeafSnapshot;
+use crate::leafz::{LeafNodesConfig, LeafSnapshot};
 use crate::routez::{ClusterConfig, RouteSnapshot};
 use jiff::{Timestamp, tz::TimeZone};
 use myelin_wire::peer::info::SubjectFilter;
@@ -170,6 +170,8 @@ pub struct ServerSnapshot {
     pub settings: VarzSettings,
     /// Configuration of the cluster.
     pub cluster: ClusterConfig,
+    /// Configuration of leaf nodes.
+    pub leaf: LeafNodesConfig,
     /// Configuration of WebSocket.
     pub websocket: WebSocketConfig,
     /// When the server started, loaded its configuration and took this snapshot.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::leafz::LeafNodesConfig;
 use crate::response::PageResponse;
 use crate::routez::ClusterConfig;
 use crate::snapshot::{
@@ -73,7 +74,7 @@ struct Varz<'a> {
     limits: &'a VarzLimits,
     cluster: &'a ClusterConfig,
     gateway: Absent,
-    leaf: Absent,
+    leaf: &'a LeafNodesConfig,
     mqtt: Absent,
     websocket: WebSocket<'a>,
     jetstream: VarzJetStream<'a>,
@@ -146,7 +147,7 @@ impl<'a> Varz<'a> {
             limits: &server.limits,
             cluster: &server.cluster,
             gateway: Absent {},
-            leaf: Absent {},
+            leaf: &server.leaf,
             mqtt: Absent {},
             websocket: WebSocket::of(&server.websocket),
             jetstream: jetstream.map_or_else(VarzJetStream::default, VarzJetStream::of),

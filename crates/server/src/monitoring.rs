@@ -26,9 +26,9 @@ use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
 use myelin_mesh::leaf::{LeafNodes, LeafState};
 use myelin_monitor::{
-    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LeafSnapshot, LinkCounts,
-    PageHeader, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
-    SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
+    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LeafNodesConfig,
+    LeafSnapshot, LinkCounts, PageHeader, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot,
+    ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
@@ -61,7 +61,8 @@ pub(crate) struct Monitor {
     ocsp: OnceLock<Arc<OcspCache>>,
     /// The cluster and the port for routes.
     cluster: OnceLock<(Arc<Mesh>, u16)>,
-    leaf_nodes: OnceLock<Arc<LeafNodes>>,
+    /// Leaf nodes and hubs, and the port for leaf nodes.
+    leaf_nodes: OnceLock<(Arc<LeafNodes>, Option<u16>)>,
     queues: WatchedQueues,
 }
 
@@ -112,7 +113,7 @@ impl Monitor {
 
     /// Links with leaf nodes and hubs.
     fn leaf_links(&self) -> Vec<Arc<LeafState>> {
-        self.leaf_nodes.get().map(|nodes| nodes.links()).unwrap_or_default()
+        self.leaf_nodes.get().map(|(nodes, _)| nodes.links()).unwrap_or_default()
     }
 
     /// The link of this id with a leaf node or a hub.
@@ -135,8 +136,8 @@ impl Monitor {
     }
 
     /// Shows leaf nodes and hubs from now on.
-    pub(crate) fn set_leaf_nodes(&self, nodes: Arc<LeafNodes>) {
-        let _ = self.leaf_nodes.set(nodes);
+    pub(crate) fn set_leaf_nodes(&self, nodes: Arc<LeafNodes>, port: Option<u16>) {
+        let _ = self.leaf_nodes.set((nodes, port));
     }
 
     /// Shows the cluster from now on.
@@ -247,7 +248,7 @@ impl Monitor {
             total_connections,
             in_msgs,
             in_bytes,
-            leafnodes: self.leaf_nodes.get().map_or(0, |nodes| nodes.links().len()),
+            leafnodes: self.leaf_nodes.get().map_or(0, |(nodes, _)| nodes.links().len()),
             routes: mesh.map_or(0, |mesh| mesh.links().len()),
             remotes: mesh.map_or(0, |mesh| mesh.servers()),
             in_client_msgs: in_msgs.saturating_sub(link_in),
@@ -297,6 +298,10 @@ impl SnapshotSource for Monitor {
                 name: self.broker.cluster().to_string(),
                 cluster_port: self.cluster.get().map(|(_, port)| *port),
                 ..configured.cluster.clone()
+            },
+            leaf: LeafNodesConfig {
+                port: self.leaf_nodes.get().and_then(|(_, port)| *port),
+                ..configured.leaf.clone()
             },
             websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },

@@ -30,6 +30,8 @@ pub(crate) struct Announced {
     pub(crate) leafs: ArcSwap<Vec<Arc<Conn>>>,
     /// The subject that finds circles of leaf nodes, made for the first of them.
     pub(super) loop_subject: OnceLock<Box<[u8]>>,
+    /// Subjects that leaf nodes and hubs are told of for services that are not announced.
+    pub(super) offers: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl Announced {
@@ -41,6 +43,7 @@ impl Announced {
             hash: account_hash(account),
             leafs: ArcSwap::default(),
             loop_subject: OnceLock::new(),
+            offers: Mutex::default(),
         }
     }
 
@@ -78,7 +81,7 @@ impl Announced {
         } else if let Some(count) = part.local.get_mut(&key[..]) {
             *count = now;
         } else {
-            part.local.insert(key.as_slice().into(), now);
+            part.local.insert(key[..].into(), now);
         }
         self.tell_leafs_of_own(&part, &key, (before, now));
         // Of a plain subject only the first and the last are of interest elsewhere.

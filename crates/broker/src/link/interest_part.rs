@@ -11,10 +11,12 @@ use super::leaf_end::{LeafEnd, LeafRole};
 use super::remote_sub::RemoteSub;
 use crate::conn::Conn;
 use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use myelin_subject::Subscribed;
 use myelin_wire::peer::NO_ORIGIN;
 use myelin_wire::peer::leaf::{self, LOOP_DETECTION};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// By `subject`, or `subject queue`: subjects have no blanks.
@@ -62,18 +64,24 @@ impl<'a> InterestKey<'a> {
         }
     }
 
-    pub(super) fn key(&self) -> Vec<u8> {
-        [self.subject, if self.queue.is_some() { b" " } else { b"" }, self.queue.unwrap_or_default()].concat()
+    pub(super) fn key(&self) -> Cow<'a, [u8]> {
+        match self.queue {
+            Some(queue) => Cow::Owned([self.subject, b" ", queue].concat()),
+            None => Cow::Borrowed(self.subject),
+        }
     }
 }
 
 /// Whether the other side of a link hears of what another server wants.
 pub(super) fn hears_of(conn: &Arc<Conn>, leaf: &LeafEnd, sub: &RemoteSub) -> bool {
+    if Arc::ptr_eq(conn, sub.conn()) {
+        return false;
+    }
     let of_leaf = sub.conn().leaf();
     let is_leaf = of_leaf.is_some() || sub.is_leaf();
     let origin = sub.origin();
     let is_other = origin.is_empty() || origin != leaf.cluster.as_bytes();
-    if Arc::ptr_eq(conn, sub.conn()) || !is_other || (is_leaf && leaf.is_isolated) {
+    if !is_other || (is_leaf && leaf.is_isolated) {
         return false;
     }
     match leaf.role {
@@ -98,6 +106,24 @@ pub(super) fn tell(out: &mut Vec<u8>, wish: InterestKey<'_>, (before, now): (u32
 }
 
 impl LeafPart {
+    /// Makes a change of what another server wants.
+    pub(super) fn change(&mut self, key: &[u8], sub: &Arc<RemoteSub>, change: RemoteChange) {
+        match (self.remote.entry_ref(key), change) {
+            (_, RemoteChange::Weight(weight)) => drop(sub.set_weight(weight)),
+            (EntryRef::Occupied(mut subs), RemoteChange::Added) => subs.get_mut().push(Arc::clone(sub)),
+            (EntryRef::Vacant(place), RemoteChange::Added) => {
+                place.insert_with_key(key.into(), smallvec![Arc::clone(sub)]);
+            }
+            (EntryRef::Occupied(mut subs), RemoteChange::Removed) => {
+                subs.get_mut().retain(|other| !Arc::ptr_eq(other, sub));
+                if subs.get().is_empty() {
+                    subs.remove();
+                }
+            }
+            (EntryRef::Vacant(_), RemoteChange::Removed) => {}
+        }
+    }
+
     /// Sum of what a link hears of beside this server's own clients and services.
     pub(super) fn others(&self, key: &[u8], conn: &Arc<Conn>, leaf: &LeafEnd) -> u32 {
         let remote = self.remote.get(key).into_iter().flatten();
@@ -153,11 +179,16 @@ pub(super) fn sum(part: &InterestPart, key: &[u8], conn: &Arc<Conn>) -> u32 {
 pub(super) fn say(conn: &Arc<Conn>, leaf: &LeafEnd, key: &[u8], counts: (u32, u32)) {
     let wish = InterestKey::of_key(key);
     if counts.0 != counts.1 && leaf.may_tell(wish.subject) {
-        let mut line = Vec::with_capacity(64);
-        tell(&mut line, wish, counts);
-        if !line.is_empty() {
-            conn.say(&line);
-        }
+        say_anyway(conn, wish, counts);
+    }
+}
+
+/// Tells a link of such a change, whether or not the subject may cross it.
+pub(super) fn say_anyway(conn: &Arc<Conn>, wish: InterestKey<'_>, counts: (u32, u32)) {
+    let mut line = Vec::with_capacity(64);
+    tell(&mut line, wish, counts);
+    if !line.is_empty() {
+        conn.say(&line);
     }
 }
 

@@ -43,7 +43,8 @@ impl LeafAnnouncing {
             let of_leafs = part.leaf.iter().flat_map(|leaf| leaf.only.keys().chain(leaf.remote.keys()));
             for key in part.local.keys().chain(of_leafs.filter(|key| !part.local.contains_key(&key[..]))) {
                 let wish = InterestKey::of_key(key);
-                if leaf.may_tell(wish.subject) {
+                let is_import = part.leaf.as_ref().is_some_and(|leaf| leaf.only.contains_key(&key[..]));
+                if leaf.may_tell(wish.subject) || (is_import && leaf.may_tell_import(wish.subject)) {
                     tell(&mut lines, wish, (0, sum(&part, key, conn)));
                 }
             }

@@ -144,6 +144,12 @@ impl LeafEnd {
         self.permissions.load().may_be_asked(subject)
     }
 
+    /// Whether the other side is told of what the account imports, maps or offers. Compat: a hub
+    /// tells all of that, also what it does not take.
+    pub(super) fn may_tell_import(&self, pattern: &[u8]) -> bool {
+        self.role == LeafRole::Hub || self.may_tell(pattern)
+    }
+
     /// Whether the other side is told of interest. Compat: of what finds circles always.
     pub(crate) fn may_tell(&self, pattern: &[u8]) -> bool {
         pattern.starts_with(LOOP_DETECTION) || self.permissions.load().may_tell(pattern)

@@ -8,9 +8,10 @@
 
 use super::announced::Announced;
 use super::interest_part::{
-    InterestKey, InterestPart, RemoteChange, hears_of, is_announced_to_routes, say, sum,
+    InterestKey, InterestPart, LeafPart, RemoteChange, hears_of, is_announced_to_routes, say, say_anyway, sum,
 };
 use super::remote_sub::RemoteSub;
+use crate::account::Account;
 use crate::cluster::InterestChange;
 use crate::conn::Conn;
 use myelin_stdx::sync::lock;
@@ -18,6 +19,19 @@ use myelin_subject::Subscribed;
 use myelin_wire::peer::leaf::LOOP_DETECTION;
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+impl Account {
+    /// Has leaf nodes and hubs told that `subject` is wanted here, until [`Account::withdraw`]:
+    /// services whose reach is [`Reach::Offered`](crate::Reach::Offered) receive what comes of it.
+    pub fn offer(&self, subject: &[u8]) {
+        self.announced.offer(subject);
+    }
+
+    /// Ends what [`Account::offer`] began.
+    pub fn withdraw(&self, subject: &[u8]) {
+        self.announced.withdraw(subject);
+    }
+}
 
 impl Announced {
     /// Whether anything is kept for leaf nodes and hubs.
@@ -63,7 +77,28 @@ impl Announced {
         self.loop_subject.get().is_some_and(|own| **own == *subject)
     }
 
-    /// Counts one more subject that the account imports or maps, or one less.
+    /// Has leaf nodes and hubs told of a subject.
+    pub(crate) fn offer(&self, subject: &[u8]) {
+        lock(&self.offers).push(subject.into());
+        self.only_leafs_changed(subject, true);
+    }
+
+    /// Has them told no more.
+    pub(crate) fn withdraw(&self, subject: &[u8]) {
+        let mut offers = lock(&self.offers);
+        if let Some(at) = offers.iter().position(|offer| **offer == *subject) {
+            offers.swap_remove(at);
+            drop(offers);
+            self.only_leafs_changed(subject, false);
+        }
+    }
+
+    /// Counts what was offered before there was anything about leaf nodes.
+    pub(crate) fn count_offers(&self) {
+        lock(&self.offers).iter().for_each(|subject| self.only_leafs_changed(subject, true));
+    }
+
+    /// Counts one more subject that the account imports, maps or offers, or one less.
     pub(crate) fn only_leafs_changed(&self, subject: &[u8], is_new: bool) {
         if !self.has_leaf_nodes() {
             return;
@@ -79,11 +114,11 @@ impl Announced {
         let count = if is_new { count + 1 } else { count.saturating_sub(1) };
         match count {
             0 => drop(only.remove(&key[..])),
-            _ => drop(only.insert(key.clone().into_boxed_slice(), count)),
+            _ => drop(only.insert(key[..].into(), count)),
         }
         for (conn, before) in leafs.iter().zip(before) {
-            if let Some(leaf) = conn.leaf() {
-                say(conn, leaf, &key, (before, sum(&part, &key, conn)));
+            if conn.leaf().is_some_and(|leaf| leaf.may_tell_import(subject)) {
+                say_anyway(conn, wish, (before, sum(&part, &key, conn)));
             }
         }
     }
@@ -109,29 +144,18 @@ impl Announced {
         let key = wish.key();
         let mut part = lock(self.part(&key));
         // A link that comes or goes meanwhile must not be told what another was.
-        let leafs = self.leafs.load_full();
+        let leafs = self.leafs.load();
         // Perf: of a thousand isolated leaf nodes none is told, and nothing is added up for any.
         let hears = |conn: &&Arc<Conn>| conn.leaf().is_some_and(|leaf| hears_of(conn, leaf, sub));
         let told: SmallVec<[(&Arc<Conn>, u32); 4]> =
             leafs.iter().filter(hears).map(|conn| (conn, sum(&part, &key, conn))).collect();
-        let is_routed = is_announced_to_routes(sub);
+        // Perf: nor is anything added up for routes where there are none.
+        let is_routed = self.cluster.terms().is_some() && is_announced_to_routes(sub);
         let leaf_part = part.leaf.get_or_insert_default();
-        let routed = leaf_part.of_origin(&key, sub.origin());
-        match change {
-            RemoteChange::Added => {
-                leaf_part.remote.entry(key.clone().into_boxed_slice()).or_default().push(Arc::clone(sub));
-            }
-            RemoteChange::Removed => {
-                if let Some(subs) = leaf_part.remote.get_mut(&key[..]) {
-                    subs.retain(|other| !Arc::ptr_eq(other, sub));
-                    if subs.is_empty() {
-                        leaf_part.remote.remove(&key[..]);
-                    }
-                }
-            }
-            RemoteChange::Weight(weight) => drop(sub.set_weight(weight)),
-        }
-        let routed = (routed, leaf_part.of_origin(&key, sub.origin()));
+        let of_origin = |part: &LeafPart| if is_routed { part.of_origin(&key, sub.origin()) } else { 0 };
+        let routed = of_origin(leaf_part);
+        leaf_part.change(&key, sub, change);
+        let routed = (routed, of_origin(leaf_part));
         for (conn, before) in told {
             if let Some(leaf) = conn.leaf() {
                 say(conn, leaf, &key, (before, sum(&part, &key, conn)));

@@ -3,7 +3,7 @@
 
 use super::account::AccountStreams;
 use super::api_request::ApiRequest;
-use myelin_broker::{Level, Service, ServiceBatch, ServiceShard, TraceRole};
+use myelin_broker::{Level, Reach, Service, ServiceBatch, ServiceShard, TraceRole};
 use myelin_store::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -42,6 +42,10 @@ impl ApiService {
 }
 
 impl Service for ApiService {
+    fn reach(&self) -> Reach {
+        Reach::Offered
+    }
+
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let Some(account) = self.account.upgrade() else { return };
         let mut dropped = 0;

@@ -5,7 +5,7 @@
 //! that may wait; what is not released yet waits for the stream to say so.
 
 use super::host::Host;
-use myelin_broker::{Account, Service, ServiceBatch, ServiceShard};
+use myelin_broker::{Account, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_stdx::sync::lock;
 use myelin_store::{Ticket, Wait};
 use myelin_streams::read::{AnswerProgress, Readable, Requests, SlicedAnswer, refuse};
@@ -229,6 +229,10 @@ impl DirectGets {
 }
 
 impl Service for DirectGets {
+    fn reach(&self) -> Reach {
+        Reach::Offered
+    }
+
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         self.ask(msgs, shard);
     }

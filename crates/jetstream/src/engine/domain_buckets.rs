@@ -5,7 +5,7 @@
 //! need not be looked at for a mapping.
 
 use super::host::Host;
-use myelin_broker::{Account, Service, ServiceBatch, ServiceShard};
+use myelin_broker::{Account, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_wire::message_buf::MessageRef;
 use std::sync::{Arc, Weak};
 
@@ -28,6 +28,10 @@ impl DomainBuckets {
 }
 
 impl Service for DomainBuckets {
+    fn reach(&self) -> Reach {
+        Reach::Offered
+    }
+
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         let Some(account) = self.account.upgrade() else { return };
         let mut out = shard.spare_buf();

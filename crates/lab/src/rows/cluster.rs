@@ -118,7 +118,10 @@ impl ClusterLoad {
                 Some(Prepared::new(load, max_payload, backlog))
             }
             Self::Compressed(load) => Some(Prepared::of_json(load, max_payload, backlog)),
-            Self::Leaf(load) => load.messages().map(|load| Prepared::new(load, max_payload, backlog)),
+            Self::Leaf(load) => load.messages().map(|messages| {
+                let prepare = if load.is_json() { Prepared::of_json } else { Prepared::new };
+                prepare(messages, max_payload, backlog)
+            }),
             Self::Requests { .. } | Self::Join { .. } | Self::Idle => None,
         };
         PreparedCluster { load: self, messages }
@@ -164,7 +167,12 @@ impl PreparedCluster {
         let addresses: Vec<Address> = servers.iter().map(|server| server.address().clone()).collect();
         let meters: Vec<Meter> = servers.iter().map(|server| server.meter()).collect();
         let settled = || settle(&addresses);
-        let verify = context.verify && !matches!(self.load, ClusterLoad::Compressed(_));
+        let is_json = match self.load {
+            ClusterLoad::Compressed(_) => true,
+            ClusterLoad::Leaf(load) => load.is_json(),
+            _ => false,
+        };
+        let verify = context.verify && !is_json;
         let messages = |publishers: Places, receivers: Places| {
             let at =
                 |places: Places| places.iter().map(|place| addresses[*place].clone()).collect::<Vec<_>>();
@@ -184,8 +192,8 @@ impl PreparedCluster {
                 round.readings.push((Metric::ChurnRate, pairs));
                 round
             }
-            ClusterLoad::Leaf(LeafLoad::Down(_)) => Round::of_throughput(&messages(&[0], &[1])?),
-            ClusterLoad::Leaf(LeafLoad::Up(_)) => Round::of_throughput(&messages(&[1], &[0])?),
+            ClusterLoad::Leaf(LeafLoad::Down(..)) => Round::of_throughput(&messages(&[0], &[1])?),
+            ClusterLoad::Leaf(LeafLoad::Up(..)) => Round::of_throughput(&messages(&[1], &[0])?),
             ClusterLoad::Requests { clients, size }
             | ClusterLoad::Leaf(LeafLoad::Requests { clients, size }) => {
                 let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };

@@ -1,8 +1,8 @@
 //! Rows about leaf nodes: a hub and its leaf node of one kind, or one server whose leaf nodes, or
 //! whose hub, this program plays.
 //!
-//! Owns their configurations and what is played. CPU is that of both servers. Nothing is
-//! compressed.
+//! Owns their configurations and what is played. CPU is that of both servers. Nothing is compressed
+//! where a row does not say so.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -16,6 +16,7 @@ use myelin_loadgen::error::BenchError;
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::throughput::ThroughputLoad;
 
+use crate::rows::tls_websocket::certificates;
 use crate::servers::process::{Server, free_port};
 use crate::servers::scratch::Scratch;
 
@@ -27,13 +28,30 @@ const READERS: usize = 4;
 /// How often who has nothing to read looks again.
 const LOOK: Duration = Duration::from_micros(200);
 
+/// Transport of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Tcp,
+    /// `wss://` with compression, for payloads like JSON.
+    Web,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp => Ok(()),
+            Self::Web => f.write_str(", like JSON, over wss:// with compression"),
+        }
+    }
+}
+
 /// Work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeafLoad {
     /// Publishers at the hub, subscribers at the leaf node.
-    Down(ThroughputLoad),
+    Down(ThroughputLoad, Way),
     /// The other way.
-    Up(ThroughputLoad),
+    Up(ThroughputLoad, Way),
     /// Clients of the hub request from a service at the leaf node.
     Requests { clients: usize, size: usize },
     /// A hub is told of so many subjects by each of so many leaf nodes, and tells the others unless
@@ -48,8 +66,8 @@ pub(crate) enum LeafLoad {
 impl fmt::Display for LeafLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Down(load) => write!(f, "{load}, from a hub to its leaf node"),
-            Self::Up(load) => write!(f, "{load}, from a leaf node to its hub"),
+            Self::Down(load, way) => write!(f, "{load}, from a hub to its leaf node{way}"),
+            Self::Up(load, way) => write!(f, "{load}, from a leaf node to its hub{way}"),
             Self::Requests { clients, size } => {
                 write!(f, "{clients} clients of a hub request from a service at a leaf node, {size} B")
             }
@@ -71,9 +89,21 @@ impl LeafLoad {
     /// Load of messages, if there are any.
     pub(crate) fn messages(self) -> Option<ThroughputLoad> {
         match self {
-            Self::Down(load) | Self::Up(load) => Some(load),
+            Self::Down(load, _) | Self::Up(load, _) => Some(load),
             _ => None,
         }
+    }
+
+    fn way(self) -> Way {
+        match self {
+            Self::Down(_, way) | Self::Up(_, way) => way,
+            _ => Way::Tcp,
+        }
+    }
+
+    /// Whether payloads are like JSON: then nobody looks at each.
+    pub(crate) fn is_json(self) -> bool {
+        self.way() == Way::Web
     }
 
     /// Whether this program plays the other side.
@@ -83,6 +113,9 @@ impl LeafLoad {
 
     /// A hub and its leaf node.
     pub(crate) fn servers(self, binary: &Path, scratch: &Scratch) -> Result<Vec<Server>, BenchError> {
+        if self.way() == Way::Web {
+            return start_web(binary, scratch);
+        }
         let (hub, port) = start_hub(binary, scratch)?;
         Ok(if self.is_played() { vec![hub] } else { vec![hub, start_leaf(binary, scratch, port)?] })
     }
@@ -106,7 +139,7 @@ impl LeafLoad {
             Self::Returning { subjects } => {
                 Ok(vec![(Metric::JoinTime, milliseconds(returning(binary, scratch, subjects)?))])
             }
-            Self::Down(_) | Self::Up(_) | Self::Requests { .. } => Ok(Vec::new()),
+            Self::Down(..) | Self::Up(..) | Self::Requests { .. } => Ok(Vec::new()),
         }
     }
 }
@@ -122,6 +155,25 @@ fn start_hub(binary: &Path, scratch: &Scratch) -> Result<(Server, u16), BenchErr
         format!("server_name: hub-{port}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\", compression: off }}\n");
     let room = scratch.room(&format!("server-{port}"))?;
     Ok((Server::with_configuration(binary, port, room, &text)?, leafs))
+}
+
+/// A hub, and a leaf node that reaches it by `wss://` with compression.
+fn start_web(binary: &Path, scratch: &Scratch) -> Result<Vec<Server>, BenchError> {
+    let (port, leafs, web) = (free_port()?, free_port()?, free_port()?);
+    let room = scratch.room(&format!("server-{port}"))?;
+    let (authority, tls) = certificates(room.path())?;
+    let text = format!(
+        "server_name: hub-{port}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\" }}\n\
+         websocket {{ listen: \"127.0.0.1:{web}\", compression: true\n{tls} }}\n"
+    );
+    let hub = Server::with_configuration(binary, port, room, &text)?;
+    let port = free_port()?;
+    let text = format!(
+        "server_name: leaf-{port}\nleafnodes {{ reconnect: \"50ms\", remotes: [{{\n\
+         url: \"wss://127.0.0.1:{web}\", ws_compression: true\ntls {{ ca_file: {authority:?} }} }}] }}\n"
+    );
+    let room = scratch.room(&format!("server-{port}"))?;
+    Ok(vec![hub, Server::with_configuration(binary, port, room, &text)?])
 }
 
 /// A leaf node of the hub at this port.

@@ -8,7 +8,7 @@ use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
 
 use crate::rows::cluster::{self, ClusterLoad};
 use crate::rows::identity::{self, IdentityLoad};
-use crate::rows::leaf::{self, LeafLoad};
+use crate::rows::leaf::{self, LeafLoad, Way};
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 use crate::rows::small::{self, SmallLoad, TOGETHER};
 use crate::rows::streams;
@@ -81,8 +81,10 @@ pub(super) fn leaf() -> Vec<Row> {
     let spokes = |count, is_isolated| LeafLoad::Spokes { count, subjects: 100, is_isolated };
     let memory = || vec![time(), times(Metric::ProcessMemory, 3.0)];
     vec![
-        row("leaf-down-128", LeafLoad::Down(load), vec![times(Metric::Cpu, 4.0)]),
-        row("leaf-up-128", LeafLoad::Up(load), vec![times(Metric::Cpu, 4.0)]),
+        row("leaf-down-128", LeafLoad::Down(load, Way::Tcp), vec![times(Metric::Cpu, 4.0)]),
+        row("leaf-up-128", LeafLoad::Up(load, Way::Tcp), vec![times(Metric::Cpu, 4.0)]),
+        row("leaf-wss-down-128", LeafLoad::Down(load, Way::Web), vec![times(Metric::Cpu, 1.0)]),
+        row("leaf-wss-up-128", LeafLoad::Up(load, Way::Web), vec![times(Metric::Cpu, 1.0)]),
         row(
             "leaf-request-1",
             LeafLoad::Requests { clients: 1, size: 16 },

@@ -146,7 +146,7 @@ impl Post {
 }
 
 /// The authority's file, and the `tls` block of a certificate that it has signed: itself.
-fn certificates(room: &Path) -> Result<(std::path::PathBuf, String), BenchError> {
+pub(super) fn certificates(room: &Path) -> Result<(std::path::PathBuf, String), BenchError> {
     let made = || {
         let key = KeyPair::generate()?;
         let certificate =

@@ -19,6 +19,8 @@ pub(super) struct Heard {
     headers: bool,
     /// Imports and exports that it allows.
     filters: [Option<SubjectFilter>; 2],
+    /// Whether a leaf node has said INFO already.
+    pub(super) has_info: bool,
 }
 
 impl LeafSession {
@@ -189,9 +191,8 @@ impl LeafSession {
     /// INFO on a link that is there: the hub has other addresses, or other permissions.
     pub(super) fn later_info(&mut self, json: &[u8]) -> Result<(), CloseReason> {
         let info = self.parse_info(json)?;
-        // Compat: of who has dialled nothing of that is heeded.
         if self.remote().is_none() {
-            return Ok(());
+            return self.info_of_leaf_node(&info);
         }
         let before = self.heard.filters.clone();
         self.hear(&info);

@@ -58,6 +58,7 @@ impl LeafSession {
     /// INFO of the server that has dialled, which only says how it compresses.
     pub(super) fn info_of_dialler(&mut self, json: &[u8], now: Instant) -> Result<(), CloseReason> {
         let info = self.parse_info(json)?;
+        self.heard.has_info = true;
         if self.has_agreed() {
             if info.connect_info || !info.remote_account.is_empty() {
                 self.say(b"-ERR 'Authorization Violation'\r\n");
@@ -70,6 +71,25 @@ impl LeafSession {
             self.timers.greeted(Some(timeout), now);
         }
         Ok(())
+    }
+
+    /// INFO of a leaf node behind its CONNECT. Compat: of the first nothing is heeded, of others
+    /// only whether the cluster has a name that can be.
+    pub(super) fn info_of_leaf_node(&mut self, info: &PeerInfo) -> Result<(), CloseReason> {
+        let is_first = !std::mem::replace(&mut self.heard.has_info, true);
+        match check_cluster(&info.cluster) {
+            Err(text) if !is_first => {
+                self.fail(format_args!("{text}"));
+                Err(CloseReason::ProtocolViolation)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the leaf node has said enough of itself for another link of it to be known as such.
+    pub(super) fn may_have_duplicates(&self) -> bool {
+        let facts = self.known().facts();
+        self.dial.is_none() && !facts.name.is_empty() && !facts.remote_account.is_empty()
     }
 
     pub(super) fn parse_info(&self, json: &[u8]) -> Result<PeerInfo, CloseReason> {

@@ -299,7 +299,7 @@ impl LeafSession {
                 self.info_of_hub(json, now)?;
             }
             (LeafPhase::Ready, PeerOp::Info(json)) => self.later_info(json)?,
-            (LeafPhase::Ready, PeerOp::Connect(_)) if self.dial.is_none() => {
+            (LeafPhase::Ready, PeerOp::Connect(_)) if self.may_have_duplicates() => {
                 self.fail(format_args!("{}", CloseReason::DuplicateLeafNode.text()));
                 return Err(CloseReason::DuplicateLeafNode);
             }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
     AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
-    JetStreamSnapshot, LeafSnapshot, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RouteSnapshot,
-    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
-    StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits, VarzSettings, WebSocketConfig,
+    JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, PageHeader, PageResponse, Pages, Process,
+    QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
+    StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits,
+    VarzSettings, WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
@@ -239,6 +240,7 @@ impl SnapshotSource for Fixed {
 pub(crate) fn server() -> ServerSnapshot {
     ServerSnapshot {
         cluster: ClusterConfig::default(),
+        leaf: LeafNodesConfig::default(),
         websocket: WebSocketConfig::default(),
         identity: ServerIdentity {
             server_id: "NSERVER".to_owned(),

@@ -6,6 +6,7 @@
 mod dial;
 mod options;
 mod proxy;
+pub(crate) mod timeout;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
@@ -71,7 +72,7 @@ pub(crate) fn start(
         return Ok(None);
     }
     let running = RunningLeafNodes::start(options, parts)?;
-    monitor.set_leaf_nodes(Arc::clone(&running.nodes));
+    monitor.set_leaf_nodes(Arc::clone(&running.nodes), running.address.map(|address| address.port()));
     // Compat: over WebSocket leaf nodes are accepted only where they are over TCP.
     if let Some(listening) = web_socket.as_ref().filter(|_| running.address.is_some()) {
         listening.accept_leaf_nodes(&running.nodes);

@@ -3,9 +3,10 @@
 use super::DialledRemote;
 use super::dial::Means;
 use super::proxy::HttpProxy;
+use super::timeout::auth_timeout;
 use crate::cluster::compression_of;
 use crate::cluster::own_urls;
-use crate::tls::{HubTls, LINK_TIMEOUT as TLS_TIMEOUT};
+use crate::tls::HubTls;
 use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, Method, NkeyUser, Secret, StoredSecret, User,
     Users,
@@ -13,7 +14,6 @@ use myelin_auth::{
 use myelin_broker::Broker;
 use myelin_conf::options::{
     LeafCredentials, LeafNodeOptions, LeafProxyOptions, LeafRemoteOptions, LinkCompression, Options,
-    TlsOptions,
 };
 use myelin_mesh::leaf::config::{LeafCompression, LeafConfig, LeafJetStream};
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl, LeafWebSocket};
@@ -22,14 +22,11 @@ use myelin_wire::peer::info::PeerInfo;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Hint that this server's JetStream becomes a part of its hub's.
 const WILL_EXTEND: &str = "will_extend";
 /// Subjects by which servers of one JetStream talk.
 const REPLICATION: &[u8] = b"$NRG.>";
-/// Time for a leaf node to log in, where nothing is configured.
-const AUTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether there are leaf nodes or hubs.
 pub(crate) fn is_wanted(options: &Options) -> bool {
@@ -111,13 +108,6 @@ pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> R
             default_domains: options.jetstream.default_domains.clone(),
         },
     })
-}
-
-/// Time for a leaf node to log in. Compat: with TLS a second more than the handshake may take.
-pub(crate) fn auth_timeout(leaf_nodes: &LeafNodeOptions) -> Duration {
-    let of_tls = |tls: &TlsOptions| tls.timeout.unwrap_or(TLS_TIMEOUT) + Duration::from_secs(1);
-    let default = leaf_nodes.tls.as_ref().map_or(AUTH_TIMEOUT, of_tls);
-    leaf_nodes.authorization.timeout.unwrap_or(default)
 }
 
 /// INFO as it is for every leaf node.

@@ -2,15 +2,17 @@
 
 use crate::cluster;
 use crate::jetstream::directory;
+use crate::leaf::timeout::auth_timeout;
 use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::options::{
-    ClusterOptions, JetStreamOptions, ListenerOptions, Options, PoolSize, Port, SyncInterval,
-    WebSocketOptions,
+    ClusterOptions, GLOBAL_ACCOUNT, JetStreamOptions, LeafNodeOptions, LeafRemoteOptions, ListenerOptions,
+    Options, PoolSize, Port, SyncInterval, WebSocketOptions,
 };
 use myelin_conf::{Loaded, Url};
 use myelin_monitor::{
-    ClusterConfig, JetStreamConfig, VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
+    ClusterConfig, DenyRules, JetStreamConfig, LeafNodesConfig, LeafRemoteConfig, VarzJetStreamLimits,
+    VarzLimits, VarzSettings, WebSocketConfig,
 };
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ pub(super) struct Configured {
     pub(super) limits: VarzLimits,
     pub(super) settings: VarzSettings,
     pub(super) cluster: ClusterConfig,
+    pub(super) leaf: LeafNodesConfig,
     pub(super) websocket: WebSocketConfig,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
@@ -37,6 +40,7 @@ impl Configured {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
             cluster: cluster_config(&options.cluster),
+            leaf: leaf_nodes(&options.leaf_nodes, &options.cluster),
             websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
             asks_about_peers: options.tls.as_ref().is_some_and(tls::asks_about_peers),
@@ -115,6 +119,43 @@ fn cluster_config(options: &ClusterOptions) -> ClusterConfig {
         },
         write_deadline: options.write_deadline.unwrap_or_default(),
         write_timeout: options.write_timeout.name(),
+    }
+}
+
+/// Compat: what is said of writes is that of routes.
+fn leaf_nodes(options: &LeafNodeOptions, cluster: &ClusterOptions) -> LeafNodesConfig {
+    let common = LeafNodesConfig {
+        remotes: options.remotes.iter().map(leaf_remote).collect(),
+        write_deadline: cluster.write_deadline.unwrap_or_default(),
+        write_timeout: cluster.write_timeout.name(),
+        ..LeafNodesConfig::default()
+    };
+    if options.listener.port.is_none() {
+        return common;
+    }
+    let tls = options.tls.as_ref();
+    LeafNodesConfig {
+        host: options.listener.host.clone(),
+        auth_timeout: auth_timeout(options).as_secs_f64(),
+        tls_timeout: tls.and_then(|tls| tls.timeout).unwrap_or(tls::LINK_TIMEOUT).as_secs_f64(),
+        tls_required: tls.is_some(),
+        tls_verify: tls.is_some_and(|tls| tls.verify || tls.verify_and_map),
+        tls_cert_not_after: tls.and_then(tls::expiry),
+        ..common
+    }
+}
+
+fn leaf_remote(remote: &LeafRemoteOptions) -> LeafRemoteConfig {
+    let denies = !remote.deny_imports.is_empty() || !remote.deny_exports.is_empty();
+    let timeout = remote.tls.as_ref().map(|tls| tls.timeout.unwrap_or(tls::LINK_TIMEOUT));
+    LeafRemoteConfig {
+        local_account: remote.account.clone().unwrap_or_else(|| GLOBAL_ACCOUNT.to_owned()),
+        tls_timeout: timeout.unwrap_or_default().as_secs_f64(),
+        urls: remote.urls.iter().map(host_and_port).collect(),
+        deny: denies.then(|| DenyRules {
+            exports: remote.deny_exports.clone(),
+            imports: remote.deny_imports.clone(),
+        }),
     }
 }
 

@@ -222,7 +222,6 @@ impl AccountStreams {
         *lock(&listener.0) = Arc::downgrade(&live);
         consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
         log.attach(&consumers);
-        consumers.bind();
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
         live.sourcing().opened(&consumers, &config, last, seen);

@@ -46,6 +46,11 @@ const API_SUBJECTS: [&str; 16] = [
     "ACCOUNT.>",
 ];
 
+/// Subjects behind the prefix of a domain's API that leaf nodes and hubs are told of, whatever is
+/// served there. Compat: they are mappings of the account there.
+const DOMAIN_SUBJECTS: [&str; 9] =
+    ["INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>", BUCKETS[0], BUCKETS[1]];
+
 /// Streams of one account, with what it may use of JetStream.
 pub struct AccountStreams {
     jetstream: Weak<JetStream>,
@@ -227,7 +232,7 @@ impl AccountStreams {
         let asks_another = self.limits().is_none() && self.account.imports_service(b"$JS.API.INFO");
         let mut api_bindings = lock(&self.api_bindings);
         if asks_another {
-            api_bindings.drain(..).for_each(|api| self.account.unbind(&api));
+            self.unbind_all(&mut api_bindings);
         } else if api_bindings.is_empty() {
             *api_bindings = self.bind_api();
         }
@@ -255,7 +260,28 @@ impl AccountStreams {
 
     /// Takes no requests any more, not even to say that it does not: the account is gone.
     pub(super) fn unbind_api(&self) {
-        std::mem::take(&mut *lock(&self.api_bindings)).iter().for_each(|api| self.account.unbind(api));
+        self.unbind_all(&mut lock(&self.api_bindings));
+    }
+
+    fn unbind_all(&self, api_bindings: &mut Vec<Arc<Binding>>) {
+        if !api_bindings.is_empty() {
+            self.offers().iter().for_each(|subject| self.account.withdraw(subject.as_bytes()));
+        }
+        api_bindings.drain(..).for_each(|api| self.account.unbind(&api));
+    }
+
+    /// Subjects of which leaf nodes and hubs are told. Compat: they hear nothing of single streams
+    /// and consumers, and in the system account only of the domain: who is of the same one would
+    /// send its own requests.
+    fn offers(&self) -> Vec<String> {
+        let Some(jetstream) = self.jetstream.upgrade() else { return Vec::new() };
+        let domain = &jetstream.settings.domain;
+        let of_system: &[&str] = &[">"];
+        let subjects = if self.account.is_system() { of_system } else { &DOMAIN_SUBJECTS };
+        let of_domain = subjects.iter().map(|subject| format!("$JS.{domain}.API.{subject}"));
+        let of_domain = of_domain.filter(|_| !domain.is_empty());
+        let plain = (!self.account.is_system()).then(|| "$JS.API.>".to_owned());
+        of_domain.chain(plain).collect()
     }
 
     fn bind_api(self: &Arc<Self>) -> Vec<Arc<Binding>> {
@@ -265,6 +291,7 @@ impl AccountStreams {
         if !domain.is_empty() {
             prefixes.push(format!("$JS.{domain}.API"));
         }
+        self.offers().iter().for_each(|subject| self.account.offer(subject.as_bytes()));
         let api = ApiService::to(self);
         let subjects = prefixes.iter().flat_map(|prefix| API_SUBJECTS.map(|api| format!("{prefix}.{api}")));
         let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&api));

@@ -10,7 +10,7 @@ use super::{ConsumerTurn, StreamConsumers};
 use crate::engine::host::{Host, Timer};
 use crate::engine::ordered_outbox::OrderedOutbox;
 use crate::engine::wakeup::{self, Wakeup};
-use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, Watch, Watcher};
+use myelin_broker::{Account, Binding, Reach, Service, ServiceBatch, ServiceShard, Watch, Watcher};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_stdx::turn::Submitted;
@@ -635,6 +635,10 @@ fn caught<T>(step: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
 }
 
 impl Service for LiveConsumer {
+    fn reach(&self) -> Reach {
+        Reach::Offered
+    }
+
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
         if self.is_gone() {
             // Who waited is still told that it is.

@@ -126,6 +126,7 @@ impl StreamConsumers {
         live.set_filter_entries(self.filter_entries(config, &live));
         self.configs.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(config));
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
+        self.bind();
         live.bind(&self.subjects(config));
         live.listen_at(config);
         // Behind the answer to the request that made it: clients want to know its name before its
@@ -143,8 +144,8 @@ impl StreamConsumers {
 
     /// Goes on after [`suspend`](Self::suspend).
     pub(in crate::engine) fn resume(&self) {
-        self.bind();
         for live in self.all() {
+            self.bind();
             if let Some(config) = self.config(live.name()) {
                 live.resume(&self.subjects(&config));
             }
@@ -252,6 +253,9 @@ impl StreamConsumers {
             return false;
         }
         let config = self.configs.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        if self.read().is_empty() {
+            self.unbind();
+        }
         let state_handle = live.act(move |core, turn| {
             core.end(why, turn);
             core.state_handle().clone()

@@ -396,8 +396,12 @@ impl StreamConsumers {
         }
     }
 
-    /// Receives acknowledgements and answers to flow control.
-    pub(super) fn bind(&self) {
+    /// Receives acknowledgements and answers to flow control, once there are consumers.
+    fn bind(&self) {
+        let mut bindings = lock(&self.bindings);
+        if !bindings.is_empty() {
+            return;
+        }
         let stream = &self.stream;
         let domain = if self.domain.is_empty() { "_" } else { &*self.domain };
         let account = account_hash(self.account.name());
@@ -407,8 +411,7 @@ impl StreamConsumers {
             format!("$JS.FC.{stream}.>"),
         ];
         let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&self.ack_service));
-        let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
-        old.iter().for_each(|binding| self.account.unbind(binding));
+        bindings.extend(subjects.iter().map(bind));
     }
 
     /// Receives nothing any more.

@@ -2,9 +2,9 @@
 //!
 //! It asks for a consumer there that begins behind what is stored here, and takes what that
 //! delivers as it takes what it reads of a log. The request goes out when somebody is known to take
-//! it: where the link is away, it goes when that is back. A consumer that is silent, or of which
-//! something is lost, is given up for another one. So it does not matter what was on its way when a
-//! link ended: what is stored here says where to go on.
+//! it: where the link is away, it goes when that is back. A consumer that is silent for three
+//! seconds, or of which something is lost, is given up for another one. So it does not matter what
+//! was on its way when a link ended: what is stored here says where to go on.
 
 use super::connect::Missed;
 use super::read_state::{Feed, OriginLink, ReadState};
@@ -26,8 +26,11 @@ impl SourceReader {
     pub(super) fn ask(&self, jetstream: &JetStream, stream: &LiveStream, log: u64) -> Result<(), Missed> {
         let Some(me) = self.me.upgrade() else { return Err(None.into()) };
         let mut remote = lock(&self.remote);
-        let until = remote.asked.as_ref().map(|asked| asked.patience());
-        if let Some(patience) = until.filter(|patience| *patience > self.host.now()) {
+        // Where nobody takes requests any more, what was on its way is lost.
+        let is_pending = |asked: &&Arc<RemoteOrigin>| {
+            asked.patience() > self.host.now() && self.account.has_interest(asked.request())
+        };
+        if let Some(patience) = remote.asked.as_ref().filter(is_pending).map(|asked| asked.patience()) {
             drop(remote);
             // The alarm that brought it here was another one.
             self.schedule_at(patience);
@@ -43,15 +46,11 @@ impl SourceReader {
             log,
         };
         let request = self.request(jetstream, stream, &remote, &wanted);
+        let watcher = Arc::downgrade(&me) as Weak<dyn Watcher>;
+        remote.watch = Some(self.account.watch(request.subject.as_bytes(), watcher));
         if !self.account.has_interest(request.subject.as_bytes()) {
-            let watcher = Arc::downgrade(&me) as Weak<dyn Watcher>;
-            remote.watch = Some(self.account.watch(request.subject.as_bytes(), watcher));
-            // It may have come meanwhile.
-            if !self.account.has_interest(request.subject.as_bytes()) {
-                return Err(None.into());
-            }
+            return Err(None.into());
         }
-        remote.watch = None;
         let follower = Arc::downgrade(&me) as Weak<dyn Follower>;
         let asked = RemoteOrigin::ask(&self.account, &self.host, follower, &request, wanted);
         let patience = asked.patience();
@@ -104,6 +103,7 @@ impl SourceReader {
             // Another one was asked for since.
             return;
         }
+        remote.watch = None;
         let found = match answer {
             Ok(consumer) => {
                 drop(remote);

@@ -17,9 +17,11 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 const SECOND: Timestamp = 1_000_000_000;
-/// Time that an answer may take, and for which a consumer may be silent that gives a sign of life
-/// each second: as long as it lives on without anybody who listens.
-const PATIENCE: Timestamp = 10 * SECOND;
+/// Time that an answer may take.
+const ANSWER: Timestamp = 10 * SECOND;
+/// Time for which a consumer may be silent that gives a sign of life each second. What it has is
+/// asked for again, so nothing is lost by giving one up that lives.
+const SILENCE: Timestamp = 3 * SECOND;
 
 /// Mirror or source that follows an origin on another server.
 pub(super) trait Follower: Service {
@@ -32,7 +34,7 @@ pub(super) trait Follower: Service {
 pub(super) struct RemoteSearch {
     /// The consumer that was asked for, until the answer.
     pub(super) asked: Option<Arc<RemoteOrigin>>,
-    /// Watch on who takes requests, while nobody does.
+    /// Watch on who takes requests, until there is an answer.
     pub(super) watch: Option<Watch>,
     /// Whether the server there does not know consumers for mirrors and sources.
     pub(super) is_old: bool,
@@ -62,6 +64,8 @@ pub(super) struct RemoteOrigin {
     account: Arc<Account>,
     follower: Weak<dyn Follower>,
     host: Arc<dyn Host>,
+    /// Subject of the request.
+    request: Box<str>,
     wanted: Wanted,
     phase: Mutex<Phase>,
     bindings: Mutex<Vec<Arc<Binding>>>,
@@ -82,6 +86,7 @@ impl RemoteOrigin {
             account: Arc::clone(account),
             follower,
             host: Arc::clone(host),
+            request: request.subject.as_str().into(),
             wanted,
             phase: Mutex::new(Phase::Asked),
             bindings: Mutex::default(),
@@ -104,6 +109,11 @@ impl RemoteOrigin {
         lock(&self.bindings).push(binding);
     }
 
+    /// Subject of the request for the consumer.
+    pub(super) fn request(&self) -> &[u8] {
+        self.request.as_bytes()
+    }
+
     /// Number of the log of which the request knew how far it was.
     pub(super) fn log(&self) -> u64 {
         self.wanted.log
@@ -111,7 +121,11 @@ impl RemoteOrigin {
 
     /// Until when it may say nothing.
     pub(super) fn patience(&self) -> Timestamp {
-        self.heard().saturating_add(PATIENCE)
+        let may_be_silent = match *lock(&self.phase) {
+            Phase::Asked | Phase::Answered => ANSWER,
+            Phase::Follows(_) => SILENCE,
+        };
+        self.heard().saturating_add(may_be_silent)
     }
 
     /// When something came of it last.

@@ -80,6 +80,28 @@ fn consumers_that_are_deleted_while_they_wait_leave_nothing() {
 }
 
 #[test]
+fn acknowledgements_have_a_receiver_while_there_are_consumers() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    let has_receiver = |house: &House| {
+        let subjects = ["$JS.ACK.S.c.1.1.1.1.0", "$JS.FC.S.c.x"];
+        subjects.map(|subject| house.account.has_interest(subject.as_bytes()))
+    };
+    assert_eq!(has_receiver(&house), [false, false]);
+    for name in ["c", "d"] {
+        let (durable_name, name) = (name.to_owned(), name.to_owned());
+        house.consume("S", ConsumerConfig { durable_name, name, ..ConsumerConfig::default() });
+    }
+    for is_left in [true, false] {
+        assert_eq!(has_receiver(&house), [true, true]);
+        let live = house.stream("S");
+        let consumer = live.consumers().find(if is_left { "c" } else { "d" }).expect("it was made");
+        assert!(live.consumers().delete(&consumer, &mut MessageBuf::default()));
+    }
+    assert_eq!(has_receiver(&house), [false, false]);
+}
+
+#[test]
 fn a_consumer_that_nobody_uses_asks_for_its_end_once() {
     let mut house = House::new();
     house.create(stream("S"));

@@ -6,7 +6,7 @@ use crate::engine::{
     Timer,
 };
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard};
+use myelin_broker::{Account, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, StreamSource};
@@ -304,10 +304,15 @@ impl House {
 
     /// Keeps what comes to a subject, from now on.
     pub(super) fn record(&mut self, subject: &str) -> Arc<Mutex<Vec<Heard>>> {
+        self.record_until_unbound(subject).0
+    }
+
+    /// Keeps what comes to a subject, until the binding is undone.
+    pub(super) fn record_until_unbound(&mut self, subject: &str) -> (Arc<Mutex<Vec<Heard>>>, Arc<Binding>) {
         let heard = Arc::<Mutex<Vec<Heard>>>::default();
-        let _ = self.account.bind(subject.as_bytes(), Arc::new(Recorder(Arc::clone(&heard))));
+        let binding = self.account.bind(subject.as_bytes(), Arc::new(Recorder(Arc::clone(&heard))));
         self.settle();
-        heard
+        (heard, binding)
     }
 
     /// Sets the time of day back.

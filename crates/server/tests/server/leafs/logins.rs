@@ -4,6 +4,7 @@ use super::Site;
 use crate::eventually;
 use crate::raw::Raw;
 use crate::routes::{MIXES, wait_for_interest};
+use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
@@ -51,6 +52,31 @@ fn users_of_a_hub_bind_a_leaf_node_to_their_account() {
         here_b.barrier();
         assert!(there_a.barrier().is_empty() && there_b.barrier().is_empty(), "accounts stay apart");
     }
+}
+
+#[test]
+fn varz_shows_how_leaf_nodes_and_hubs_are_configured() {
+    for kinds in MIXES {
+        let inner = "authorization { timeout: 3, users: [{user: edge, password: secret, account: A}] }";
+        let Some(hub) = Site::hub(kinds[0], "HUB", inner, ACCOUNTS) else { continue };
+        let port = hub.port;
+        let remotes = format!(
+            "remotes: [{{ url: \"nats://edge:secret@127.0.0.1:{port}\", account: A, deny_imports: [a.b] }}]"
+        );
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, ACCOUNTS) else { continue };
+        let shown = hub.server.page("/varz")["leaf"].clone();
+        let listener = json!({ "host": "127.0.0.1", "port": port, "auth_timeout": 3.0, "tls_timeout": 2.0 });
+        assert_eq!(numbers(&shown), numbers(&listener));
+        let remote = json!({
+            "local_account": "A", "urls": [format!("127.0.0.1:{port}")], "deny": { "imports": ["a.b"] },
+        });
+        assert_eq!(leaf.server.page("/varz")["leaf"], json!({ "remotes": [remote] }));
+    }
+}
+
+/// Text of JSON without the difference between `2` and `2.0`.
+fn numbers(shown: &Value) -> String {
+    shown.to_string().replace(".0,", ",").replace(".0}", "}")
 }
 
 #[test]
