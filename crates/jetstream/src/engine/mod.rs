@@ -200,6 +200,8 @@ impl JetStream {
             let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
             accounts.insert(account.name().to_owned(), streams);
         }
+        // Streams that were opened have looked for what they copy when the account was not there.
+        self.seek_origins();
         self.sweep_linked();
     }
 
@@ -373,7 +375,7 @@ impl JetStream {
         Ok(consumers)
     }
 
-    /// A stream is there that was not: others may wait to copy it.
+    /// Streams are there that were not: others may wait to copy them.
     pub(crate) fn seek_origins(&self) {
         if !self.is_seeking.swap(false, AcqRel) {
             return;
