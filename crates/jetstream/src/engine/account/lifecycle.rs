@@ -232,7 +232,10 @@ impl AccountStreams {
         consumers.restore(&jetstream.create_context(&config));
         live.sourcing().opened(&consumers, &config, last, seen);
         live.bind();
-        live.fire();
+        if last > 0 {
+            // In a stream that never stored anything nothing is due.
+            live.fire();
+        }
         if config.retention != Retention::Limits && consumers.count() > 0 {
             // What a crash kept from being removed is needed by nobody. Where there is no consumer
             // at all, their log may be what is lost, and all messages would go with it.
