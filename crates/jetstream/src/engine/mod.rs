@@ -304,13 +304,17 @@ impl JetStream {
     }
 
     /// States how far the streams have come, without a sync, and has the space that is kept for a
-    /// full disk keep pace. Must not wait behind a sync: what a kill leaves unstated is what came
+    /// full disk keep pace and files of deleted streams closed. Must not wait behind a sync: what a kill leaves unstated is what came
     /// since the last call.
     ///
     /// # Errors
     /// The disk: the next call states all of it.
     pub fn write_watermarks(&self) -> io::Result<()> {
         self.store.headroom().fit(self.used()[1]);
+        let gone = self.store.take_gone();
+        if !gone.is_empty() {
+            self.host.spawn_upkeep(Box::new(move || drop(gone)));
+        }
         self.store.write_watermarks()
     }
 

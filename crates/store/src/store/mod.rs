@@ -27,7 +27,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use myelin_disk::claim::ClaimSet;
@@ -46,7 +46,7 @@ use crate::lengths::in_memory;
 use crate::meta::{Marker, Meta};
 use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
 use crate::register::{self, Register, RegisterContents};
-use crate::stream::{Blocks, Claimed, Files, StoreEnv, Stream, TableCache};
+use crate::stream::{Blocks, Claimed, Files, StoreEnv, Stream, StreamReader, TableCache};
 pub use crate::watermarks::Reserve;
 use crate::watermarks::{self, Watermarks};
 use crate::{Storage, StreamId, Timestamp};
@@ -131,6 +131,8 @@ pub struct Store {
     root: PathBuf,
     store_env: Arc<StoreEnv>,
     index_seed: u64,
+    /// Streams that were deleted and may still be read by somebody.
+    gone: Mutex<Vec<StreamReader>>,
 }
 
 impl Store {
@@ -205,7 +207,7 @@ impl Store {
             claims: ClaimSet::default(),
             _lock: lock,
         });
-        Ok((Self { root, index_seed: seed(&*store_env.entropy), store_env }, report))
+        Ok((Self { root, index_seed: seed(&*store_env.entropy), store_env, gone: Mutex::default() }, report))
     }
 
     /// The journal: its rounds make appends durable.
