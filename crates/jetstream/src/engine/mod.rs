@@ -304,8 +304,8 @@ impl JetStream {
     }
 
     /// States how far the streams have come, without a sync, and has the space that is kept for a
-    /// full disk keep pace and files of deleted streams closed. Must not wait behind a sync: what a kill leaves unstated is what came
-    /// since the last call.
+    /// full disk keep pace and files of deleted streams closed. Must not wait behind a sync: what a
+    /// kill leaves unstated is what came since the last call.
     ///
     /// # Errors
     /// The disk: the next call states all of it.

@@ -18,8 +18,8 @@ use super::{Journal, JournalConfig};
 use crate::append_file::{RoundInput, WriteFailed};
 use crate::{AppendFile, Durability, FileKind};
 
-/// How many times as much of a file goes into the journal while the disk is slow: a round that takes
-/// long has more to take.
+/// How many times as much of a file goes into the journal while the disk is slow: a round that
+/// takes long has more to take.
 const WHILE_SLOW: u64 = 16;
 
 /// Summary of a round.

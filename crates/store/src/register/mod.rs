@@ -101,8 +101,8 @@ struct RegisteredStream {
     has_safe_name: bool,
     /// Bytes with which the first log of its consumers begins, durable there or not.
     log: Option<Arc<[u8]>>,
-    /// Whether a start has found both copies of its `meta` to be what is stated here, and nobody has
-    /// opened the stream since.
+    /// Whether a start has found both copies of its `meta` to be what is stated here, and nobody
+    /// has opened the stream since.
     has_stated_meta: bool,
     /// Whether that log was seen to begin so, by this process: it needs no second look.
     is_log_whole: bool,

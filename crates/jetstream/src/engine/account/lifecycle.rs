@@ -231,11 +231,7 @@ impl AccountStreams {
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
         live.sourcing().opened(&consumers, &config, last, seen);
-        live.bind();
-        if last > 0 {
-            // In a stream that never stored anything nothing is due.
-            live.fire();
-        }
+        listen(&live, last);
         if config.retention != Retention::Limits && consumers.count() > 0 {
             // What a crash kept from being removed is needed by nobody. Where there is no consumer
             // at all, their log may be what is lost, and all messages would go with it.
@@ -377,6 +373,15 @@ impl AccountStreams {
         orphans::sweep_origins(jetstream, &self.account, &live.config());
         live.downstreams().reconnect_all();
         Ok(())
+    }
+}
+
+/// Binds a stream to its subjects, and works on what is due. In one that never stored anything
+/// (`last`: its last sequence) that is nothing.
+fn listen(live: &LiveStream, last: Seq) {
+    live.bind();
+    if last > 0 {
+        live.fire();
     }
 }
 

@@ -258,7 +258,7 @@ fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     assert_eq!((house.contents("O").0, house.contents("R").0, house.contents("S").0), (0, 2, 2));
 }
 
-/// Who looks for an origin may be faster than a start that opens the account's other streams.
+/// A search for an origin may be faster than the start that opens the account's other streams.
 #[test]
 fn what_copies_finds_its_origin_with_the_start_and_not_a_second_later() {
     let disk = FaultyDisk::new(1);
