@@ -200,6 +200,8 @@ impl JetStream {
             let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
             accounts.insert(account.name().to_owned(), streams);
         }
+        // Streams that were opened have looked for what they copy when the account was not there.
+        self.seek_origins();
         self.sweep_linked();
     }
 
@@ -302,13 +304,17 @@ impl JetStream {
     }
 
     /// States how far the streams have come, without a sync, and has the space that is kept for a
-    /// full disk keep pace. Must not wait behind a sync: what a kill leaves unstated is what came
-    /// since the last call.
+    /// full disk keep pace and files of deleted streams closed. Must not wait behind a sync: what a
+    /// kill leaves unstated is what came since the last call.
     ///
     /// # Errors
     /// The disk: the next call states all of it.
     pub fn write_watermarks(&self) -> io::Result<()> {
         self.store.headroom().fit(self.used()[1]);
+        let gone = self.store.take_gone();
+        if !gone.is_empty() {
+            self.host.spawn_upkeep(Box::new(move || drop(gone)));
+        }
         self.store.write_watermarks()
     }
 
@@ -373,7 +379,7 @@ impl JetStream {
         Ok(consumers)
     }
 
-    /// A stream is there that was not: others may wait to copy it.
+    /// Streams are there that were not: others may wait to copy them.
     pub(crate) fn seek_origins(&self) {
         if !self.is_seeking.swap(false, AcqRel) {
             return;

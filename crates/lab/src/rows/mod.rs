@@ -192,11 +192,16 @@ mod tests {
 
     #[test]
     fn bounds_are_judged() {
-        assert!(Bound::Times(3.0).holds(0.0, Some(3.0)) && !Bound::Times(3.0).holds(9.0, Some(2.9)));
-        assert!(!Bound::Times(1.0).holds(9.0, None));
-        assert!(Bound::AtMost(6.0).holds(6.0, None) && !Bound::AtMost(6.0).holds(6.1, Some(9.0)));
+        let holds = |bound: Bound, ours, times| bound.holds(ours, times, 2);
+        assert!(holds(Bound::Times(3.0), 0.0, Some(3.0)) && !holds(Bound::Times(3.0), 9.0, Some(2.9)));
+        assert!(!holds(Bound::Times(1.0), 9.0, None));
+        assert!(holds(Bound::AtMost(6.0), 6.0, None) && !holds(Bound::AtMost(6.0), 6.1, Some(9.0)));
         let both = Bound::TimesAndAtMost(1.0, 20.0);
-        assert!(both.holds(20.0, Some(1.0)) && !both.holds(20.1, Some(1.0)) && !both.holds(9.0, Some(0.9)));
-        assert!(Bound::AtLeast(90.0).holds(90.0, None) && !Bound::AtLeast(90.0).holds(89.0, None));
+        assert!(holds(both, 20.0, Some(1.0)));
+        assert!(!holds(both, 20.1, Some(1.0)) && !holds(both, 9.0, Some(0.9)));
+        assert!(holds(Bound::AtLeast(90.0), 90.0, None) && !holds(Bound::AtLeast(90.0), 89.0, None));
+        let rounds = Bound::AllRoundsButOne;
+        assert!(rounds.holds(9.0, Some(0.5), 1) && !rounds.holds(9.0, Some(1.5), 2));
+        assert!(!rounds.holds(9.0, None, 0));
     }
 }

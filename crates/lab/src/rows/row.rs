@@ -118,17 +118,21 @@ pub(crate) enum Bound {
     AtMost(f64),
     /// A smallest factor and an upper limit, both of which must hold.
     TimesAndAtMost(f64, f64),
+    /// Better than the reference in each round, but for one at most.
+    AllRoundsButOne,
 }
 
 impl Bound {
-    /// Judges our median, given how many times better than the reference it is (if that is known).
-    pub(crate) fn holds(self, ours: f64, times_better: Option<f64>) -> bool {
+    /// Judges our median, given how many times better than the reference it is (if that is known),
+    /// and in how many rounds it was worse.
+    pub(crate) fn holds(self, ours: f64, times_better: Option<f64>, rounds_lost: usize) -> bool {
         match self {
+            Self::AllRoundsButOne => times_better.is_some() && rounds_lost <= 1,
             Self::Times(goal) => times_better.is_some_and(|times| times >= goal),
             Self::AtLeast(goal) => ours >= goal,
             Self::AtMost(goal) => ours <= goal,
             Self::TimesAndAtMost(factor, most) => {
-                Self::Times(factor).holds(ours, times_better) && Self::AtMost(most).holds(ours, None)
+                times_better.is_some_and(|times| times >= factor) && ours <= most
             }
         }
     }
@@ -140,6 +144,7 @@ impl fmt::Display for Bound {
             Self::Times(goal) => write!(f, "{goal}x"),
             Self::AtLeast(goal) => write!(f, ">= {goal}"),
             Self::AtMost(goal) => write!(f, "<= {goal}"),
+            Self::AllRoundsButOne => f.write_str("1x in all rounds but one"),
             Self::TimesAndAtMost(factor, most) => write!(f, "{factor}x, <= {most}"),
         }
     }

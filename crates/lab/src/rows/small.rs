@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes that the other process writes in a second, with a sync behind each piece.
 const PRESSURE: u64 = 200_000_000;
 const PIECE: usize = 4 << 20;
+/// How long a full row publishes beside that: a shorter one says nothing of one in a thousand.
+const PRESSED: Duration = Duration::from_secs(60);
 
 /// Work that a fresh server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl fmt::Display for SmallLoad {
 
 impl SmallLoad {
     /// Measures a fresh server. `share` is the part of a full row's streams that is made,
-    /// `duration` how long is published.
+    /// `duration` how long is published where that is less than all.
     pub(crate) fn run(
         self,
         binary: &Path,
@@ -97,6 +99,7 @@ impl SmallLoad {
                 start(&if with_streams { server()? } else { Server::start(binary)? })?
             }
             Self::Pressure => {
+                let duration = if share < 1.0 { duration } else { duration.max(PRESSED) };
                 let outcome = pressure(&server()?, scratch, duration)?;
                 return Ok(SmallOutcome::Latency(Box::new(outcome)));
             }

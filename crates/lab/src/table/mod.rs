@@ -29,7 +29,7 @@ again as the A/A control, which shows what is noise. Rounds are interleaved in c
 and ranges are reported. CPU is the server's own, from /proc/PID/task/*/schedstat, cross-checked with \
 /proc/PID/stat. A run that lost a message is a failed run. The exit code is 1 when a goal is missed.
 
-Rows belong to groups: core (the core server), js (streams), consumers (reading from streams, key-value), edges (TLS, WebSocket), origins (mirrors and sources), identity (rules, accounts, logins, reload), cluster (three servers on each side) and s1 (the \
+Rows belong to groups: core (the core server), js (streams), consumers (reading from streams, key-value), edges (TLS, WebSocket), origins (mirrors and sources), identity (rules, accounts, logins, reload), small (small servers, thousands of streams), cluster (three servers on each side), leaf (a hub and its leaf node) and s1 (the \
 grid of a study of publishing to streams, without goals). Servers of all but core run with JetStream in a directory of their own below --dir.
 
 One row by hand:
@@ -54,8 +54,8 @@ pub(crate) struct TableArguments {
     /// Measurements of each server per row
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Only these groups (core, js, consumers, origins, edges, identity, cluster, s1) and rows with
-    /// a matching name: comma-separated, * stands for anything
+    /// Only these groups (core, js, consumers, origins, edges, identity, small, cluster, leaf, s1)
+    /// and rows with a matching name: comma-separated, * stands for anything
     #[arg(long, default_value = rows::TABLE, value_name = "GLOB")]
     rows: String,
     /// Where servers keep their streams: a new directory in this one, removed afterwards

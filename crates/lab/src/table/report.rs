@@ -60,7 +60,11 @@ impl JudgedFigure {
         let failed = measured.failures.iter().any(|(index, _)| *index != REFERENCE);
         let verdict = match (goal, ours) {
             (None, _) => Verdict::NoGoal,
-            (Some(goal), Some(ours)) if !failed && goal.holds(ours.median, times_better) => Verdict::Pass,
+            (Some(goal), Some(ours))
+                if !failed && goal.holds(ours.median, times_better, rounds_lost(measured, metric)) =>
+            {
+                Verdict::Pass
+            }
             (Some(_), _) => Verdict::Fail,
         };
         let noise = better(metric, ours, spread(CONTROL));
@@ -102,6 +106,16 @@ impl JudgedFigure {
             "pass": (self.verdict != Verdict::NoGoal).then_some(self.verdict == Verdict::Pass),
         })
     }
+}
+
+/// Rounds in which ours was worse than the reference.
+fn rounds_lost(measured: &Measured, metric: Metric) -> usize {
+    let samples = |index| measured.samples.get(&(metric, index)).into_iter().flatten();
+    let is_lost = |(ours, reference): &(&f64, &f64)| match metric.more_is_better() {
+        true => ours < reference,
+        false => ours > reference,
+    };
+    samples(OURS).zip(samples(REFERENCE)).filter(is_lost).count()
 }
 
 fn better(metric: Metric, ours: Option<Spread>, other: Option<Spread>) -> Option<f64> {
@@ -267,6 +281,19 @@ mod tests {
         let [rate, cpu] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!((rate.times_better, rate.noise, rate.verdict), (Some(3.0), Some(1.5), Verdict::Pass));
         assert_eq!((cpu.times_better, cpu.noise, cpu.verdict), (Some(2.0), None, Verdict::Fail));
+    }
+
+    #[test]
+    fn rounds_are_compared_one_by_one() {
+        let measured = measured(&[
+            (Metric::MessageRate, REFERENCE, &[3.0, 3.0, 3.0]),
+            (Metric::MessageRate, OURS, &[2.0, 3.0, 4.0]),
+            (Metric::Cpu, REFERENCE, &[3.0, 3.0]),
+            (Metric::Cpu, OURS, &[4.0, 4.0, 4.0]),
+        ]);
+        assert_eq!(rounds_lost(&measured, Metric::MessageRate), 1);
+        assert_eq!(rounds_lost(&measured, Metric::Cpu), 2);
+        assert_eq!(rounds_lost(&measured, Metric::Latency99), 0);
     }
 
     #[test]

@@ -92,6 +92,10 @@ const BETWEEN_PASSES: u64 = 1_000_000_000;
 /// Nanoseconds of a round from which on the disk counts as slow: about the time between two rounds,
 /// so that most appends would meet a sync.
 const SLOW_ROUND: u64 = 4_000_000;
+/// Nanoseconds for which a disk counts as slow after a slow round. Where another process keeps it
+/// busy, slow rounds and faster ones come in no order, and each guess that was wrong is a pause of
+/// the publishers.
+const SLOW_FOR: u64 = 10_000_000_000;
 
 /// How a journal works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,8 +231,8 @@ pub struct Journal {
     last_relaxed: AtomicU64,
     /// When the last pass through all files began that it holds.
     last_pass: AtomicU64,
-    /// How long the last round took that made something durable.
-    last_took: AtomicU64,
+    /// When the last slow round ended; `u64::MAX`: none yet.
+    last_slow: AtomicU64,
 }
 
 impl Journal {
@@ -248,7 +252,7 @@ impl Journal {
             is_writing_tails: AtomicBool::new(false),
             last_relaxed: AtomicU64::new(u64::MAX),
             last_pass: AtomicU64::new(0),
-            last_took: AtomicU64::new(0),
+            last_slow: AtomicU64::new(u64::MAX),
         });
         let replay = JournalReplay::prepare(Arc::clone(&journal), disk, directory)?;
         Ok((journal, replay))
@@ -278,7 +282,9 @@ impl Journal {
         let (round, written) = outcome?;
         if round != RoundSummary::default() {
             self.counters.count_round(began, ended);
-            self.last_took.store(ended.saturating_sub(began), Ordering::Relaxed);
+            if ended.saturating_sub(began) >= SLOW_ROUND {
+                self.last_slow.store(ended, Ordering::Relaxed);
+            }
         }
         if let Some(marks) = self.marks() {
             marks.advance(ended, with_all);
@@ -296,8 +302,9 @@ impl Journal {
     }
 
     /// Whether syncs take so long that nobody should have to wait for one who need not.
-    fn is_disk_slow(&self) -> bool {
-        self.last_took.load(Ordering::Relaxed) >= SLOW_ROUND
+    fn is_disk_slow(&self, now: u64) -> bool {
+        let passed = now.checked_sub(self.last_slow.load(Ordering::Relaxed));
+        passed.is_some_and(|passed| passed < SLOW_FOR)
     }
 
     /// Nanoseconds until a pass through all files is due, if any of them was settled.

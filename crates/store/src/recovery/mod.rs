@@ -158,7 +158,7 @@ struct Recovered {
 
 impl Recovering<'_> {
     fn run(mut self) -> Result<Recovered, OpenError> {
-        let found = directory::read(self.files, &mut self.report)?;
+        let found = directory::read(self.id, self.files, &mut self.report)?;
         let copies = manifest::read(&*self.files.store_env.disk, &self.files.directory);
         for (name, damage) in &copies.faults {
             self.report.note(Notice::Damaged { file: (*name).to_owned(), what: damage.to_string() });

@@ -70,7 +70,7 @@ impl Register {
     /// Writes the beginning of the first log of a stream's consumers again, as far as a crash has
     /// left it unwritten and no later log is there. The stream has a directory.
     pub(crate) fn restore_log(&self, id: StreamId) -> io::Result<()> {
-        let Some(bytes) = self.log(id) else { return Ok(()) };
+        let Some(bytes) = self.log(id).filter(|_| !self.is_log_whole(id)) else { return Ok(()) };
         let directory = stream_directory(&self.root, id);
         let path = directory.join(file_name(FIRST_LOG));
         let found = match self.disk.open(&path) {
@@ -81,6 +81,7 @@ impl Register {
         if let Some(file) = &found
             && !is_unfinished(&**file, &bytes)?
         {
+            self.note_whole_log(id);
             return Ok(());
         }
         let is_later = |name: &str| matches!(read_name(name), LogFileName::Log(number) if number > FIRST_LOG);
@@ -88,7 +89,20 @@ impl Register {
             return Ok(());
         }
         let file = found.map_or_else(|| self.disk.create(&path), Ok)?;
-        file.write_at(&bytes, 0)
+        file.write_at(&bytes, 0)?;
+        self.note_whole_log(id);
+        Ok(())
+    }
+
+    /// Whether this process has seen that the first log begins with what the register has of it.
+    fn is_log_whole(&self, id: StreamId) -> bool {
+        self.streams().there.get(&id).is_some_and(|stream| stream.is_log_whole)
+    }
+
+    fn note_whole_log(&self, id: StreamId) {
+        if let Some(stream) = self.streams().there.get_mut(&id) {
+            stream.is_log_whole = true;
+        }
     }
 
     /// Makes the first log of a stream's consumers durable, if the register vouches for one. The

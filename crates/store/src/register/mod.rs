@@ -24,6 +24,7 @@ use myelin_disk::headroom::Headroom;
 use myelin_disk::{Disk, File};
 
 use crate::StreamId;
+use crate::consumer::{FIRST_LOG, LogFileName, read_name};
 use crate::entropy::Entropy;
 use crate::meta::{MARKER, MARKER_COPY, META_COPIES, Marker, Meta};
 use crate::recovery::stream_directory;
@@ -100,13 +101,26 @@ struct RegisteredStream {
     has_safe_name: bool,
     /// Bytes with which the first log of its consumers begins, durable there or not.
     log: Option<Arc<[u8]>>,
+    /// Whether a start has found both copies of its `meta` to be what is stated here, and nobody
+    /// has opened the stream since.
+    has_stated_meta: bool,
+    /// Whether that log was seen to begin so, by this process: it needs no second look.
+    is_log_whole: bool,
     /// The entry with which it was made, if that was not synced at once.
     noted: Option<WrittenEntry>,
 }
 
 impl RegisteredStream {
     fn new(body: Vec<u8>) -> Self {
-        Self { body: body.into(), has_files: false, has_safe_name: false, log: None, noted: None }
+        Self {
+            body: body.into(),
+            has_files: false,
+            has_safe_name: false,
+            log: None,
+            has_stated_meta: false,
+            is_log_whole: false,
+            noted: None,
+        }
     }
 
     /// Bytes that its entries take.
@@ -189,6 +203,25 @@ impl Register {
         if let Some(stream) = self.streams().there.get_mut(&id) {
             stream.has_files = true;
         }
+    }
+
+    /// A start has found this in both copies of a stream's `meta`.
+    pub(crate) fn note_meta(&self, id: StreamId, found: &Meta) {
+        if let Some(stream) = self.streams().there.get_mut(&id) {
+            stream.has_stated_meta = *stream.body == *found.body();
+        }
+    }
+
+    /// Whether a start would make again all files of a stream, which have these names, if a loss of
+    /// power took them. For who opens the stream: only the first time, because this process may
+    /// write others.
+    pub(crate) fn vouches_for<'a>(&self, id: StreamId, mut names: impl Iterator<Item = &'a str>) -> bool {
+        let mut streams = self.streams();
+        let Some(stream) = streams.there.get_mut(&id) else { return false };
+        let is_first_log = |name| matches!(read_name(name), LogFileName::Log(FIRST_LOG));
+        let has_log = stream.log.is_some();
+        std::mem::take(&mut stream.has_stated_meta)
+            && names.all(|name| META_COPIES.contains(&name) || (has_log && is_first_log(name)))
     }
 
     /// States that a stream is there, or what it is like from now on; durable on return.

@@ -39,6 +39,9 @@ pub(super) fn list(
     let MetaCopies { best, faults } = copies;
     match best {
         Ok(meta) => {
+            if faults.is_empty() {
+                register.note_meta(id, &meta);
+            }
             report.notices.extend(repair(disk, directory, &meta, &faults));
             report.streams.push(FoundStream { id, meta });
         }

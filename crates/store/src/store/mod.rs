@@ -27,8 +27,8 @@ mod tests;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use myelin_disk::claim::ClaimSet;
@@ -47,7 +47,7 @@ use crate::lengths::in_memory;
 use crate::meta::{Marker, Meta};
 use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
 use crate::register::{self, Register, RegisterContents};
-use crate::stream::{Blocks, Claimed, Files, StoreEnv, Stream, TableCache};
+use crate::stream::{Blocks, Claimed, Files, StoreEnv, Stream, StreamReader, TableCache};
 pub use crate::watermarks::Reserve;
 use crate::watermarks::{self, Watermarks};
 use crate::{Storage, StreamId, Timestamp};
@@ -134,6 +134,8 @@ pub struct Store {
     index_seed: u64,
     /// Whether something was answered for that only a round of the journal makes durable.
     owes_round: AtomicBool,
+    /// Streams that were deleted and may still be read by somebody.
+    gone: Mutex<Vec<StreamReader>>,
 }
 
 impl Store {
@@ -209,7 +211,8 @@ impl Store {
             _lock: lock,
         });
         let index_seed = seed(&*store_env.entropy);
-        Ok((Self { root, index_seed, store_env, owes_round: AtomicBool::new(false) }, report))
+        let (gone, owes_round) = (Mutex::default(), AtomicBool::new(false));
+        Ok((Self { root, index_seed, store_env, gone, owes_round }, report))
     }
 
     /// The journal: its rounds make appends durable.

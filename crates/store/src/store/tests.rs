@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+use myelin_disk::faulty::{DiskFault, DiskOperation, DiskStep, FaultyDisk, Survival};
 use myelin_disk::interrupted::{Interrupted, Moment};
 
 use super::*;
@@ -614,5 +614,52 @@ fn a_log_of_consumers_that_was_only_begun_comes_back_or_is_missed() {
     for is_stopped in [false, true] {
         // The register vouches for it until a start has made it durable.
         assert_eq!(without_the_first_log(is_stopped, 2), [(1, None), (0, Some((None, 1)))], "{is_stopped}");
+    }
+}
+
+/// Where a sync takes a millisecond, one for each of thousands of streams is all that a start does.
+#[test]
+fn a_start_syncs_no_directory_in_which_the_register_vouches_for_all() {
+    const PLAIN: usize = 40;
+    let disk = Arc::new(FaultyDisk::new(16));
+    let (store, _) = open(&disk, 1);
+    let mut made = Vec::new();
+    for number in 0..PLAIN + 2 {
+        let name = format!("S{number}");
+        let stream = store.create_stream("A", &name, b"", StreamConfig::default(), 1).unwrap();
+        let (mut consumers, _) = store.open_consumers(stream.id(), Durability::Written, None).unwrap();
+        consumers.create("C", crate::consumer::AckRules::default(), b"").unwrap();
+        consumers.flush(2).unwrap();
+        made.push((stream, consumers));
+    }
+    // What these two say stands in their directories only.
+    put(&mut made[PLAIN].0, b"one", 3).unwrap();
+    let changed = made[PLAIN + 1].0.id();
+    store.write_blob(changed, b"changed").unwrap();
+    let ids: Vec<StreamId> = made.iter().map(|(stream, _)| stream.id()).collect();
+    drop((made, store));
+    let disk = Arc::new(disk.kill());
+    let (store, _) = open(&disk, 2);
+    let before = disk.journal().len();
+    let opened = ids.iter().map(|id| store.open_stream(*id, StreamConfig::default(), 4).unwrap());
+    let opened: Vec<_> = opened.collect();
+    let steps = disk.journal();
+    let is_synced = |id: &StreamId| {
+        let directory = stream_directory(Path::new("/store"), *id);
+        let is_it =
+            |step: &DiskStep| step.operation == DiskOperation::SyncDirectory && step.path == directory;
+        steps[before..].iter().any(is_it)
+    };
+    let synced = ids[..PLAIN].iter().filter(|id| is_synced(id)).count();
+    // The register has let go of some, as each start does.
+    assert!(synced <= 16, "{synced} of {PLAIN}");
+    assert!(ids[PLAIN..].iter().all(is_synced));
+    drop((opened, store));
+    // Who opens a stream once more finds what this process has written.
+    let (store, report) = open(&Arc::new(disk.power_cycle(Survival::None)), 3);
+    assert_eq!(report.streams.len(), PLAIN + 2);
+    for id in ids {
+        let (consumers, _) = store.open_consumers(id, Durability::Written, None).unwrap();
+        assert_eq!(consumers.iter().count(), 1);
     }
 }

@@ -70,6 +70,11 @@ impl StreamReader {
         Self { shared }
     }
 
+    /// Whether nobody else has the stream any more.
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
     /// The stream in numbers, as of the last append, released or not.
     #[must_use]
     pub fn state(&self) -> StreamState {

@@ -116,7 +116,9 @@ impl AccountStreams {
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
         let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
-        Ok(self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now)))
+        let live = self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now));
+        jetstream.seek_origins();
+        Ok(live)
     }
 
     /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
@@ -159,7 +161,9 @@ impl AccountStreams {
             return Err((built.undo(), RestoreError::Other(error.to_string())));
         }
         let BuiltStream { config, stream, consumers, created, .. } = built;
-        Ok(self.begin(jetstream, config, stream, (consumers, &listener), StreamOrigin::new(created)))
+        let live = self.begin(jetstream, config, stream, (consumers, &listener), StreamOrigin::new(created));
+        jetstream.seek_origins();
+        Ok(live)
     }
 
     /// Tells what was met in a stream's files.
@@ -183,7 +187,8 @@ impl AccountStreams {
         self.host.log(Level::Warn, format_args!("  Stream '{account} > {name}' {line}"));
     }
 
-    /// Takes an open stream into service.
+    /// Takes an open stream into service. That others may find it now is for the caller to tell
+    /// ([`JetStream::seek_origins`]): of an account that is opened nothing is found before its end.
     fn begin(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
@@ -225,8 +230,7 @@ impl AccountStreams {
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
         live.sourcing().opened(&consumers, &config, last, seen);
-        live.bind();
-        live.fire();
+        listen(&live, last);
         if config.retention != Retention::Limits && consumers.count() > 0 {
             // What a crash kept from being removed is needed by nobody. Where there is no consumer
             // at all, their log may be what is lost, and all messages would go with it.
@@ -241,7 +245,6 @@ impl AccountStreams {
             // The account has lost JetStream while this was made.
             suspend_stream(&live);
         }
-        jetstream.seek_origins();
         live
     }
 
@@ -369,6 +372,15 @@ impl AccountStreams {
         orphans::sweep_origins(jetstream, &self.account, &live.config());
         live.downstreams().reconnect_all();
         Ok(())
+    }
+}
+
+/// Binds a stream to its subjects, and works on what is due. In one that never stored anything
+/// (`last`: its last sequence) that is nothing.
+fn listen(live: &LiveStream, last: Seq) {
+    live.bind();
+    if last > 0 {
+        live.fire();
     }
 }
 

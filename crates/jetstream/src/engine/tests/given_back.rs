@@ -130,3 +130,21 @@ fn a_consumer_that_nobody_uses_asks_for_its_end_once() {
     }
     assert!(house.consumers("S").is_empty());
 }
+
+/// A shard that has sent a stream's last message must not be the one that frees its files.
+#[test]
+fn files_of_a_deleted_stream_are_closed_where_one_may_wait() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.publish("S.x");
+    let held = house.stream("S").reader();
+    house.delete("S");
+    house.pass(SECOND);
+    house.jetstream.write_watermarks().expect("a healthy disk");
+    assert!(!house.run_job(), "somebody still reads it");
+    drop(held);
+    house.jetstream.write_watermarks().expect("a healthy disk");
+    assert!(house.run_job());
+    house.jetstream.write_watermarks().expect("a healthy disk");
+    assert!(!house.run_job());
+}

@@ -45,6 +45,9 @@ pub(super) struct Desk {
     pub(super) panics: Mutex<Vec<String>>,
     /// Names are refused with a panic while this is set.
     pub(super) panics_at_names: AtomicBool,
+    /// Reads and requests are done where they are asked for while this is set, as if the threads
+    /// for them were faster than who asks.
+    is_prompt: AtomicBool,
     /// By how much the clock that only goes forward is ahead of the process's.
     pub(super) ahead: Mutex<Duration>,
 }
@@ -71,7 +74,10 @@ impl Host for Desk {
     }
 
     fn spawn_read(&self, task: Task) {
-        lock(&self.reads).push_back(task);
+        match self.is_prompt.load(Relaxed) {
+            true => task(),
+            false => lock(&self.reads).push_back(task),
+        }
     }
 
     fn try_spawn_read(&self, task: Task) -> bool {
@@ -87,7 +93,10 @@ impl Host for Desk {
     }
 
     fn spawn_api(&self, task: Task) {
-        lock(&self.tasks).push_back(task);
+        match self.is_prompt.load(Relaxed) {
+            true => task(),
+            false => lock(&self.tasks).push_back(task),
+        }
     }
 
     fn repair(&self, _: &str, _: &str) {}
@@ -197,15 +206,20 @@ impl House {
 
     /// With a store that is opened so.
     pub(super) fn with(disk: &FaultyDisk, options: StoreOptions) -> Self {
-        Self::begin(disk, options, 7)
+        Self::begin(disk, options, 7, false)
+    }
+
+    /// On what a disk holds, where all other threads are fast while it is opened.
+    pub(super) fn promptly_on(disk: &FaultyDisk) -> Self {
+        Self::begin(disk, StoreOptions::new("/store"), 7, true)
     }
 
     /// On what a disk holds, with all that is random drawn from `seed`.
     pub(super) fn seeded(disk: &FaultyDisk, seed: u64) -> Self {
-        Self::begin(disk, StoreOptions::new("/store"), seed)
+        Self::begin(disk, StoreOptions::new("/store"), seed, false)
     }
 
-    fn begin(disk: &FaultyDisk, options: StoreOptions, seed: u64) -> Self {
+    fn begin(disk: &FaultyDisk, options: StoreOptions, seed: u64, is_prompt: bool) -> Self {
         let broker = Broker::new(
             Default::default(),
             AuthConfig::open(),
@@ -226,7 +240,9 @@ impl House {
             Arc::clone(&host) as Arc<dyn Host>,
         );
         let jetstream = jetstream.expect("the store can be opened");
+        host.is_prompt.store(is_prompt, Relaxed);
         jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
+        host.is_prompt.store(false, Relaxed);
         let mut house = Self { shard: Shard::new(&broker, seed), host, account, jetstream };
         house.settle();
         house

@@ -258,6 +258,27 @@ fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     assert_eq!((house.contents("O").0, house.contents("R").0, house.contents("S").0), (0, 2, 2));
 }
 
+/// A search for an origin may be faster than the start that opens the account's other streams.
+#[test]
+fn what_copies_finds_its_origin_with_the_start_and_not_a_second_later() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    // Streams are opened in the order in which they were made.
+    house.create(StreamConfig { mirror: Some(source("O", "")), ..copy("M", &[]) });
+    house.create(copy("S", &[source("O", ""), source("P", "")]));
+    house.create(stream("O"));
+    house.create(stream("P"));
+    house.publish("O.x");
+    assert_eq!((house.contents("M"), house.contents("S")), ((1, 1), (1, 1)));
+    drop(house);
+    let mut house = House::promptly_on(&disk.kill());
+    house.publish("O.x");
+    house.publish("P.x");
+    assert_eq!((house.contents("M"), house.contents("S")), ((2, 2), (3, 3)), "no time has passed");
+    let (mirror, sources) = (house.stream("M").sourcing_info().0, house.stream("S").sourcing_info().1);
+    assert!(mirror.into_iter().chain(sources).all(|source| source.error.is_none()));
+}
+
 /// A stream that has let go of messages knows of some of its sources by notes alone.
 #[test]
 fn a_source_that_was_never_heard_is_copied_from_its_first_message() {
