@@ -87,7 +87,7 @@ conformance SERVER="target/release/myelin-server" SUITE="":
     bash conformance/websocket.sh {{SERVER}}
     [ -z "{{SUITE}}" ] || bash conformance/rust.sh {{SERVER}} {{SUITE}}
 
-# A store damaged from outside, one file at a time: nothing is missing that nobody spoke of: just damage --cases 200
+# A store damaged from outside, one file at a time: nothing is missing that nobody spoke of: just damage --rounds 1
 damage *ARGS:
     cargo build --release -p myelin-server -p myelin-cli
     python3 conformance/damage/damage.py target/release/myelin-server target/release/myelin {{ARGS}}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every fuzz target in turn for some time, with leak detection on: a line each in docs/fuzz-ledger.tsv.
 #
-#   fuzz/nightly.sh [-s SECONDS] [-j JOBS] [TARGET…]     120 seconds (or MYELIN_FUZZ_SECONDS), one at a time, all targets
+#   fuzz/nightly.sh [-s SECONDS] [-j JOBS] [TARGET…]     120 seconds (or MYELIN_FUZZ_SECONDS), one at a time (or
+#                                                        MYELIN_FUZZ_JOBS), all targets
 #
 # A target ends with its first finding, and the next one begins; the exit code is that there was one. Needs nightly and
 # cargo-fuzz. No sanitizer: nothing of ours is `unsafe`, and src/leaks.rs finds leaks at less cost, so that more inputs are
@@ -10,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 ledger=../docs/fuzz-ledger.tsv
 seconds=${MYELIN_FUZZ_SECONDS:-120}
-jobs=1
+jobs=${MYELIN_FUZZ_JOBS:-1}
 while getopts s:j: option; do
     case $option in
         s) seconds=$OPTARG ;;

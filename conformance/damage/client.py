@@ -1,7 +1,9 @@
 """A server process, and a client in a few lines: it sees bytes as they come, and needs nothing but Python."""
 
 import json
+import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -20,7 +22,7 @@ class Client:
     """The client's protocol, as far as it is needed: publish, request, and messages in the order in which they come."""
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.socket, self.patience = socket.create_connection(("127.0.0.1", port), PATIENCE), PATIENCE
         self.buffer, self.at, self.replies = b"", 0, 0
         self.line()
         self.send(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB inbox.> 1\r\nPING\r\n')
@@ -44,7 +46,7 @@ class Client:
 
     def message(self, patience=PATIENCE):
         """The next one: subject, reply, headers, payload. None if nothing comes."""
-        self.socket.settimeout(patience)
+        self.wait(patience)
         try:
             while True:
                 line = self.line()
@@ -59,14 +61,25 @@ class Client:
         size, head = int(words[-1]), int(words[-2]) if has_headers else 0
         reply = words[3].decode() if len(words) == (6 if has_headers else 5) else ""
         while len(self.buffer) - self.at < size + 2:
+            self.wait(PATIENCE)
             self.more()
         body, self.at = self.buffer[self.at:self.at + size], self.at + size + 2
         return words[1].decode(), reply, body[:head], body[head:]
 
-    def request(self, subject, payload=b""):
+    def wait(self, patience):
+        if patience != self.patience:
+            self.socket.settimeout(patience)
+            self.patience = patience
+
+    def ask(self, subject, payload=b""):
+        """The subject on which the answer comes."""
         self.replies += 1
         inbox = f"inbox.{self.replies}"
         self.send(framed(subject, inbox, payload))
+        return inbox
+
+    def request(self, subject, payload=b""):
+        inbox = self.ask(subject, payload)
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and (message := self.message()):
             if message[0] == inbox:
@@ -106,14 +119,22 @@ class Server:
                 return int(re.search(r"Listening for client connections on .*:(\d+)", words)[1])
             if self.process.poll() is not None:
                 raise RuntimeError(f"the start was refused: {words.strip().splitlines()[-1:]}")
-            time.sleep(0.01)
+            time.sleep(0.002)
         self.process.kill()
         raise RuntimeError("the server was not ready in time")
 
     def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
+        if self.process.poll() is not None:
+            return self.process.returncode
+        # Its descriptor tells at once that it has ended; Python's own wait looks every 50 ms.
+        descriptor = os.pidfd_open(self.process.pid)
         try:
-            return self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return "a hang at the end"
+            self.process.send_signal(how)
+            ends = select.poll()
+            ends.register(descriptor, select.POLLIN)
+            if not ends.poll(PATIENCE * 1000):
+                self.process.kill()
+                return "a hang at the end"
+            return self.process.wait()
+        finally:
+            os.close(descriptor)

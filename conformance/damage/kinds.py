@@ -1,5 +1,6 @@
 """What is done to a store from outside: to the bytes of one file, to its place, and to whole directories."""
 
+import itertools
 import os
 import random
 import re
@@ -101,26 +102,76 @@ def directories(root):
     return sorted(f for f in found if re.search(r"myelin/(journal|streams/.*)$", f))
 
 
-def cases(images, seed):
-    """All that can be done: one file or directory for itself, then twins, then two files drawn by chance."""
-    rng = random.Random(seed)
+THENS = ("", "again", "repair", "repair, killed")
+
+
+def role(file, here, packed):
+    """What a file is, without its number; of segments and journal files, whether it is the newest of its folder, and compressed."""
+    path = Path(file)
+    if path.suffix not in (".seg", ".jnl"):
+        return re.sub(r"^[0-9a-f]{16}$", "a stream", re.sub(r"\d{4,}", "N", path.name) if "." in file else path.name)
+    is_newest = file == max(other for other in here if Path(other).parent == path.parent and other.endswith(path.suffix))
+    return f"N{path.suffix}, {'newest' if is_newest else 'older'}" + (", packed" if path.parent.name in packed else "")
+
+
+def cases(images, seed, packed):
+    """All that can be done, by what is alike: one file or directory for itself, twins, and two files drawn by chance.
+
+    Alike is what damages a file of the same kind in the same way after the same end of the server. `packed` are the
+    directories of streams that are compressed.
+    """
+    rng, alike = random.Random(seed), {}
+
+    def add(kind, end, damages, thens):
+        for then in thens:
+            alike.setdefault((*kind, end), []).append({"kind": kind, "end": end, "damages": damages, "then": then})
+
     for end in ("clean", "killed", "at once"):
         here = files(images / end)
-        single = [[{"file": file, "how": how}] for file in here for how in DAMAGES]
-        single += [[{"file": d, "how": how}] for d in directories(images / end) for how in OF_DIRECTORIES]
-        for damages in single:
-            for then in ("", "again", "repair", "repair, killed"):
-                yield {"end": end, "damages": damages, "then": then}
-        for file in (file for file in here if Path(file).name in TWINS):
-            twin = str(Path(file).with_name(TWINS[Path(file).name]))
-            for how in DAMAGES:
-                for then in ("repair", "repair, killed"):
-                    damages = [{"file": file, "how": how}, {"file": twin, "how": rng.choice(list(DAMAGES))}]
-                    yield {"end": end, "damages": damages, "then": then}
+        single = [{"file": file, "how": how} for file in here for how in DAMAGES]
+        single = [damage for damage in single if changed(damage, end, images / end, images) is not None]
+        single += [{"file": d, "how": how} for d in directories(images / end) for how in OF_DIRECTORIES]
+        for damage in single:
+            add((role(damage["file"], here, packed), damage["how"]), end, [damage], THENS)
+        for damage in single:
+            name = Path(damage["file"]).name
+            if name in TWINS:
+                twin = {"file": str(Path(damage["file"]).with_name(TWINS[name])), "how": rng.choice(list(DAMAGES))}
+                add((f"{name} and its twin", damage["how"]), end, [damage, twin], THENS[2:])
         for _ in range(len(single) * 2):
             one, other = rng.choice(single), rng.choice(single)
-            if one[0]["file"] != other[0]["file"]:
-                yield {"end": end, "damages": one + other, "then": rng.choice(["", "again", "repair", "repair, killed"])}
+            if one["file"] != other["file"]:
+                add((f"two files, {role(one['file'], here, packed)}", ""), end, [one, other], [rng.choice(THENS)])
+    return alike
+
+
+def rounds(alike, seed):
+    """All cases in rounds: each round has one of everything that is alike, and each time another one follows its damage."""
+    rng, rows = random.Random(seed), []
+    for some in alike.values():
+        by_then = [[case for case in some if case["then"] == then] for then in rng.sample(THENS, len(THENS))]
+        for cases in by_then:
+            rng.shuffle(cases)
+        rows.append([case for row in itertools.zip_longest(*by_then) for case in row if case])
+    found = [[case for case in cases if case] for cases in itertools.zip_longest(*rows)]
+    for cases in found:
+        rng.shuffle(cases)
+    return found
+
+
+def changed(damage, end, root, images):
+    """What a damage makes of a file: its bytes, or a word for what is in its place. None if it stays as it is."""
+    place, how = root / damage["file"], damage["how"]
+    rng, data = random.Random(repr((damage, end))), place.read_bytes()
+    if how == "older":
+        older = images / "older" / damage["file"]
+        found = older.read_bytes() if older.is_file() else None
+    elif how == "another stream's":
+        other = [f for f in place.parent.parent.glob(f"*/{place.name}") if f.parent != place.parent]
+        found = rng.choice(sorted(other)).read_bytes() if other and "streams" in str(place) else None
+    else:
+        found = DAMAGES[how](data, rng)
+    return None if found == data else found
 
 
 def apply(damage, end, root, images):
@@ -135,23 +186,15 @@ def apply(damage, end, root, images):
         elif how != "directory removed":
             place.write_bytes(b"a file")
         return True
-    rng, data = random.Random(repr((damage, end))), place.read_bytes()
-    if how == "older":
-        older = images / "older" / damage["file"]
-        changed = older.read_bytes() if older.is_file() else None
-    elif how == "another stream's":
-        other = [f for f in place.parent.parent.glob(f"*/{place.name}") if f.parent != place.parent]
-        changed = rng.choice(sorted(other)).read_bytes() if other and "streams" in str(place) else None
-    else:
-        changed = DAMAGES[how](data, rng)
-    if changed is None or changed == data:
+    found = changed(damage, end, root, images)
+    if found is None:
         return False
-    if changed == "closed":
+    if found == "closed":
         os.chmod(place, 0)
         return True
     place.unlink()
-    if changed == "directory":
+    if found == "directory":
         place.mkdir()
-    elif changed != "removed":
-        place.write_bytes(changed)
+    elif found != "removed":
+        place.write_bytes(found)
     return True

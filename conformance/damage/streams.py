@@ -7,6 +7,7 @@ import zlib
 from client import framed
 
 IDLE = 3
+SOON = 0.1
 
 
 def payload(rng, size, is_text=False):
@@ -16,21 +17,30 @@ def payload(rng, size, is_text=False):
 # Name: configuration, messages, bytes of each, and a consumer's configuration or none.
 FILE = {"storage": "file", "retention": "limits"}
 DURABLE = {"ack_policy": "explicit", "ack_wait": 60_000_000_000, "max_ack_pending": 100_000}
+# A segment is an eighth of `max_bytes`, 1 MiB here: some of each are sealed, one is not, and a copy is made in no time.
+SHORT = {**FILE, "max_bytes": 8 << 20}
 STREAMS = {
-    "LARGE": (FILE, 3600, 10_000, DURABLE),
-    "PACKED": ({**FILE, "compression": "s2"}, 2600, 15_000, None),
-    "SMALL": ({**FILE, "max_bytes": 8 << 20, "max_msg_size": 2048}, 2500, 1500, DURABLE),
-    "SMALLPACKED": ({**FILE, "max_bytes": 8 << 20, "compression": "s2"}, 3000, 1500, None),
+    "LARGE": (SHORT, 260, 10_000, DURABLE),
+    "PACKED": ({**SHORT, "compression": "s2"}, 200, 15_000, None),
+    "SMALL": ({**SHORT, "max_msg_size": 2048}, 1700, 1500, DURABLE),
+    "SMALLPACKED": ({**SHORT, "compression": "s2"}, 1700, 1500, None),
     "ACTIVE": (FILE, 300, 200, DURABLE),
-    "WORK": ({**FILE, "retention": "workqueue"}, 400, 300, DURABLE),
-    "INTEREST": ({**FILE, "retention": "interest"}, 400, 300, DURABLE),
+    "WORK": ({**FILE, "retention": "workqueue"}, 120, 300, DURABLE),
+    "INTEREST": ({**FILE, "retention": "interest"}, 160, 300, DURABLE),
     "KV_BUCKET": ({**FILE, "max_msgs_per_subject": 3, "allow_rollup_hdrs": True, "deny_delete": True,
-                   "allow_direct": True, "discard": "new"}, 800, 100, None),
-    "DIRECT": ({**FILE, "allow_direct": True}, 200, 100, None),
+                   "allow_direct": True, "discard": "new"}, 400, 100, None),
+    "DIRECT": ({**FILE, "allow_direct": True}, 100, 100, None),
 }
 
-# Streams that remove nothing by themselves when more comes.
-NO_LIMITS = [name for name, (config, _, _, _) in STREAMS.items() if not set(config) & {"max_bytes", "max_msgs_per_subject"}]
+# Streams that remove nothing by themselves when more comes: none comes near to `max_bytes`.
+NO_LIMITS = [name for name, (config, _, _, _) in STREAMS.items() if "max_msgs_per_subject" not in config]
+
+
+def enlarge():
+    """Gives two streams segments of 16 MiB, as they are without a limit."""
+    for name, factor in ("LARGE", 14), ("PACKED", 13):
+        config, count, size, consumer = STREAMS[name]
+        STREAMS[name] = {key: config[key] for key in config if key != "max_bytes"}, count * factor, size, consumer
 
 
 def subject_of(stream, n):
@@ -98,10 +108,20 @@ def read(client, stream):
     # A wildcard is no interest in a delivery subject.
     client.send(f"SUB {inbox} 1{client.replies}\r\nSUB {inbox}.made 2{client.replies}\r\n".encode())
     client.send(framed(f"$JS.API.CONSUMER.CREATE.{stream}", f"{inbox}.made", {"stream_name": stream, "config": config}))
-    left, last = 1, 0
+    left, last, through = 1, 0, None
     # The first messages may come before the answer.
-    while (left or not answer) and (message := client.message(IDLE)):
-        if message[0] == f"{inbox}.made":
+    while left or not answer:
+        message = client.message(SOON if answer and not through else IDLE)
+        if not message:
+            if through or not answer:
+                break
+            # What comes before the answer is all that has been sent before.
+            through = client.ask(f"$JS.API.CONSUMER.INFO.{stream}.{answer['name']}")
+        elif message[0] == through:
+            info = json.loads(message[3])
+            if info.get("num_pending") == 0 and info["delivered"]["consumer_seq"] <= len(seen):
+                break
+        elif message[0] == f"{inbox}.made":
             answer = json.loads(message[3])
             if "error" in answer:
                 return {}, [answer["error"]["description"]]

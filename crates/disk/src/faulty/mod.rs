@@ -12,7 +12,7 @@ mod inode;
 mod step;
 mod volume;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -45,6 +45,8 @@ struct FaultyState {
     memory: PageCache,
     /// How often power has come back, and 1.
     boot: u64,
+    /// Files that nobody may open.
+    forbidden: HashSet<u64>,
 }
 
 /// What can be read without waiting.
@@ -70,8 +72,8 @@ impl FaultyDisk {
     }
 
     fn with_volume(volume: Volume, seed: u64, boot: u64) -> Self {
-        let (faults, memory) = (Faults::new(seed), PageCache::All);
-        let state = FaultyState { volume, faults, steps: Vec::new(), memory, boot };
+        let (faults, memory, forbidden) = (Faults::new(seed), PageCache::All, HashSet::new());
+        let state = FaultyState { volume, faults, steps: Vec::new(), memory, boot, forbidden };
         Self { state: Arc::new(Mutex::new(state)), locks: ClaimSet::default() }
     }
 
@@ -179,6 +181,14 @@ impl FaultyDisk {
         let mut content = vec![0; file.len()? as usize];
         file.read_at(&mut content, 0)?;
         Ok(content)
+    }
+
+    /// Takes the permission to open a file from everybody, under whatever name.
+    pub fn forbid(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let number = state.volume.live.file(path)?;
+        state.forbidden.insert(number);
+        Ok(())
     }
 
     /// Flips bit `bit` (0 to 7) of the byte at `offset`. `UnexpectedEof` if there is no such byte.
@@ -293,6 +303,9 @@ impl Disk for FaultyDisk {
         let mut state = self.state();
         state.faults.check_power()?;
         let number = state.volume.live.file(path)?;
+        if state.forbidden.contains(&number) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         state.volume.opened(number)?;
         Ok(self.opened(number, path))
     }

@@ -15,7 +15,7 @@ use crate::register;
 use crate::store::{COPY, number};
 use crate::watermarks;
 
-use super::{RepairAction, RepairOutcome, Repairing, whole};
+use super::{RepairAction, RepairOutcome, Repairing, named, whole};
 
 /// Answers the store's number; `None` if the store was made by a later version.
 pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<Option<u64>> {
@@ -27,21 +27,36 @@ pub(super) fn repair(repairing: &mut Repairing<'_>) -> io::Result<Option<u64>> {
         repairing.emit(RepairAction::new(RepairOutcome::Left, repairing.root.join(MARKER), what));
         return Ok(None);
     }
+    let closed = faults.iter().find_map(|(name, damage)| Some((name, unreadable(damage)?)));
     let valid = copies.iter().find_map(|(_, copy)| copy.as_ref().ok()).copied();
     let (marker, from) = match valid {
         Some(marker) if faults.is_empty() => return Ok(Some(number(&marker))),
         Some(marker) => (marker, "written again from the other copy"),
-        None => found(repairing)?,
+        None => match closed {
+            Some((name, error)) => return Err(named(&repairing.root.join(name), error)),
+            None => found(repairing)?,
+        },
     };
     for (name, damage) in faults {
         let path = repairing.root.join(name);
-        if !matches!(damage, Damage::Io(error) if error.kind() == io::ErrorKind::NotFound) {
+        if unreadable(damage).is_some() {
+            // Whoever may read it, or makes its sectors readable again, finds it there.
+            repairing.move_aside(&path, "")?;
+        } else if !matches!(damage, Damage::Io(_)) {
             repairing.copy_aside(&path, "")?;
         }
         marker.write(&*repairing.disk, repairing.root, name)?;
         repairing.emit(RepairAction::new(RepairOutcome::Repaired, path, format!("{damage}; {from}")));
     }
     Ok(Some(number(&marker)))
+}
+
+/// Why a file that is there cannot be read.
+fn unreadable(damage: &Damage) -> Option<&io::Error> {
+    match damage {
+        Damage::Io(error) if error.kind() != io::ErrorKind::NotFound => Some(error),
+        _ => None,
+    }
 }
 
 /// A marker for a store that has none, and where it is from.

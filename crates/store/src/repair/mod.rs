@@ -25,7 +25,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use myelin_disk::{Disk, File};
+use myelin_disk::{Disk, File, Lock};
+use myelin_stdx::os_error::words;
 
 use crate::config::StreamConfig;
 use crate::entropy::Entropy;
@@ -96,7 +97,7 @@ pub fn repair(
     let mut aside = if options.apply { set_lock_aside(&**disk, root)? } else { Vec::new() };
     // A look does not even make the file, and without it nobody can have the store open.
     let is_file = names.iter().any(|entry| entry.name == LOCK && !entry.is_directory);
-    let lock = if options.apply || is_file { Some(disk.lock(&root.join(LOCK))?) } else { None };
+    let lock = if options.apply || is_file { Some(take_lock(&**disk, root)?) } else { None };
     let disk: Arc<dyn Disk> =
         if options.apply { Arc::clone(disk) } else { Arc::new(Overlay::new(Arc::clone(disk))) };
     let mut repairing = Repairing { disk, root, options, progress, summary: Summary::default() };
@@ -119,6 +120,14 @@ pub fn repair(
     drop(lock);
     streams::repair(&mut repairing, &renewed)?;
     Ok(repairing.summary)
+}
+
+fn take_lock(disk: &dyn Disk, root: &Path) -> io::Result<Box<dyn Lock>> {
+    let path = root.join(LOCK);
+    disk.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => named(&path, &error),
+        _ => error,
+    })
 }
 
 /// A repair on its way.
@@ -153,9 +162,10 @@ impl Repairing<'_> {
     /// return.
     fn copy_aside(&self, path: &Path, stream: &str) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let bytes = whole(&*self.disk.open_read_only(path)?)?;
         let to = place_aside(&*self.disk, self.root, stream, &name)?;
         let copy = self.disk.create(&to)?;
-        copy.write_at(&whole(&*self.disk.open_read_only(path)?)?, 0)?;
+        copy.write_at(&bytes, 0)?;
         copy.sync()?;
         self.disk.sync_directory(&self.root.join(QUARANTINE))
     }
@@ -168,6 +178,12 @@ impl Repairing<'_> {
         self.disk.sync_directory(&self.root.join(QUARANTINE))?;
         path.parent().map_or(Ok(()), |parent| self.disk.sync_directory(parent))
     }
+}
+
+/// An error of a file, with its name.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    let name = path.file_name().unwrap_or_default().display();
+    io::Error::new(error.kind(), format!("{name}: cannot read it: {}", words(error)))
 }
 
 /// All bytes of a small file.

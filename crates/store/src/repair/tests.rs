@@ -277,6 +277,32 @@ fn one_bit_in_both_copies_is_corrected() {
 }
 
 #[test]
+fn a_copy_that_may_not_be_read_is_moved_away_where_the_other_one_can_be() {
+    let (built, _) = build(None, Compression::None);
+    let whole = see(&built, None);
+    for name in [MARKER, COPY, crate::register::NAMES[0], crate::register::NAMES[1]] {
+        let disk = built.power_cycle(Survival::All);
+        let path = Path::new(ROOT).join(name);
+        disk.forbid(&path).unwrap();
+        let (summary, told) = run(&disk, true, None, &[]).unwrap();
+        assert!(summary.repaired > 0 && summary.is_whole(), "{name}: {told:#?}");
+        assert!(told[0].contains("cannot read it: permission denied"), "{name}: {told:#?}");
+        let quarantined = disk.list(&Path::new(ROOT).join(QUARANTINE)).unwrap();
+        assert!(quarantined.iter().any(|entry| entry.name.ends_with(name)), "{name}: {quarantined:?}");
+        assert!(see(&disk, None) == whole, "{name}: {told:#?}");
+    }
+    for copies in [[MARKER, COPY], crate::register::NAMES] {
+        let disk = built.power_cycle(Survival::All);
+        for name in copies {
+            disk.forbid(&Path::new(ROOT).join(name)).unwrap();
+        }
+        let error = run(&disk, true, None, &[]).map(|(_, told)| told).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        assert!(error.to_string().contains(copies[0]), "it names the file: {error}");
+    }
+}
+
+#[test]
 fn watermarks_and_journal_know_a_store_that_has_lost_its_mark() {
     let (disk, _) = build(None, Compression::None);
     let whole = see(&disk, None);
