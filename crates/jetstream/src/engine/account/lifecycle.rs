@@ -70,7 +70,9 @@ impl AccountStreams {
                         );
                     }
                 };
-                let origin = StreamOrigin { created: found.meta.created, lifetimes_until, seen };
+                let found_end = report.found_end(store.state().totals.last_seq);
+                let created = found.meta.created;
+                let origin = StreamOrigin { created, lifetimes_until, seen, found_end: Some(found_end) };
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.note_lost(found.id, &report);
                 // In the reference's form: `1ms`, and nothing is `0s`.
@@ -190,7 +192,7 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (states, log): (Consumers, &LogListener),
-        StreamOrigin { created, lifetimes_until, seen }: StreamOrigin,
+        StreamOrigin { created, lifetimes_until, seen, found_end }: StreamOrigin,
     ) -> Arc<LiveStream> {
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
@@ -214,7 +216,7 @@ impl AccountStreams {
         };
         let server = jetstream.identity();
         let sourcing = SourceReaders::of_stream(&self.jetstream);
-        let last = store.state().totals.last_seq;
+        let last = found_end.unwrap_or(store.state().totals.last_seq);
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());
         let live =
@@ -380,11 +382,14 @@ struct StreamOrigin {
     lifetimes_until: Seq,
     /// Positions of its sources.
     seen: SeenPositions,
+    /// The last sequence that was found of it, if it was opened: what its sources' positions and its
+    /// schedules say of later ones is lost. `None`: all that it has.
+    found_end: Option<Seq>,
 }
 
 impl StreamOrigin {
     /// Facts about a stream that is made now, or was filled from a backup.
     fn new(created: Timestamp) -> Self {
-        Self { created, lifetimes_until: 0, seen: SeenPositions::default() }
+        Self { created, lifetimes_until: 0, seen: SeenPositions::default(), found_end: None }
     }
 }
