@@ -211,6 +211,7 @@ impl AccountStreams {
             max_payload: usize::try_from(jetstream.settings.max_payload).unwrap_or(usize::MAX),
             interest: Arc::clone(consumers.interest()) as Arc<dyn stream::Interest>,
             schedule_index: consumers.schedule_index(config.storage),
+            found_end,
             seed: jetstream.seed(),
             ..stream::StreamSettings::default()
         };

@@ -44,25 +44,26 @@ impl StreamCore {
         if !self.rules.allows_schedules {
             return;
         }
-        match self.settings.schedule_index.read().filter(|(page, _)| self.is_mine(page)) {
-            Some((page, many)) => self.load_behind(&page, many),
+        let end = self.settings.found_end.take().unwrap_or(self.store.state().totals.last_seq);
+        match self.settings.schedule_index.read().filter(|(page, _)| self.is_mine(page, end)) {
+            Some((page, many)) => self.load_behind(&page, many, end),
             None => self.load_all(),
         }
         self.update_schedule_index();
     }
 
     /// Whether what is written is of these messages, and not of some that were lost with the power:
-    /// then there are fewer, or younger ones in their place.
-    fn is_mine(&self, page: &SchedulePage) -> bool {
+    /// then fewer were found (up to `end`), or younger ones in their place.
+    fn is_mine(&self, page: &SchedulePage, end: Seq) -> bool {
         let is_older = || self.reader.seq_at(page.time.saturating_add(1)).is_ok_and(|seq| seq > page.through);
-        page.through <= self.store.state().totals.last_seq && is_older()
+        page.through <= end && is_older()
     }
 
-    fn load_behind(&mut self, page: &SchedulePage, many: usize) {
+    /// As the page says of messages up to its own end, and the others up to `end`.
+    fn load_behind(&mut self, page: &SchedulePage, many: usize, end: Seq) {
         let ScheduleSearch { found, mut moved, .. } = self.search(page.through.saturating_add(1));
-        let last = self.store.state().totals.last_seq;
         // What has another's message where it was to have its own has not fired.
-        for firing in page.firings.iter().filter(|firing| firing.at > last || self.is_of_another(firing)) {
+        for firing in page.firings.iter().filter(|firing| firing.at > end || self.is_of_another(firing)) {
             // What it has fired says more than where that was to be: one before it may have been
             // refused.
             moved.entry(firing.schedule).or_insert(firing.due);
