@@ -228,6 +228,7 @@ impl AccountStreams {
         consumers.bind();
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
+        consumers.write_restored();
         live.sourcing().opened(&consumers, &config, last, seen);
         live.bind();
         live.fire();
@@ -358,7 +359,6 @@ impl AccountStreams {
     ) -> Result<(), ApiError> {
         let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
         live.unbind();
-        live.consumers().end_all("Consumer Deleted", out);
         let (core, _) = guard.parts();
         if live.config().storage == Storage::File
             && let Err(error) = jetstream.store.delete_stream(core.store_mut())
@@ -367,6 +367,8 @@ impl AccountStreams {
             live.bind();
             return Err(ApiError::stream_delete(error));
         }
+        // Only now: a stream that could not be deleted keeps them.
+        live.consumers().end_all("Consumer Deleted", out);
         drop(guard.into_core());
         self.write().remove(live.name());
         live.sourcing().end();
