@@ -106,7 +106,7 @@ impl AccountStreams {
             ));
         }
         let settings = stream::storage_config(&config, jetstream.settings.sync_always);
-        let store = match config.storage {
+        let mut store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
                 let blob = Stored { created: now, config: config.clone(), ..Stored::default() }.encode();
@@ -117,7 +117,18 @@ impl AccountStreams {
         };
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
-        let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
+        let states = jetstream.open_consumers(&store, whose, &listener).map_err(|error| {
+            // The next start must not find what was refused.
+            if config.storage == Storage::File
+                && let Err(left) = jetstream.store.delete_stream(&mut store)
+            {
+                let (account, name) = (self.account.name(), &config.name);
+                let what =
+                    format_args!("JetStream stream '{account} > {name}' was not made, and is left: {left}");
+                self.host.log(Level::Error, what);
+            }
+            ApiError::stream_create(error)
+        })?;
         Ok(self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now)))
     }
 
