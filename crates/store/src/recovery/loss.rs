@@ -106,5 +106,6 @@ pub(super) fn pass_over(
         report.uncertain = Some(uncertain);
     }
     let last = catalog.totals().last_seq;
+    report.passed_over = (last > found).then_some(found + 1..=last);
     (last > found).then_some(last)
 }

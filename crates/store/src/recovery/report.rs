@@ -149,9 +149,18 @@ pub struct StreamReport {
     /// Sequences behind the end of the log that may have been given out before the power failed.
     /// The stream goes on behind them, unless it [is a copy](crate::StreamConfig::is_copy).
     pub uncertain: Option<RangeInclusive<Seq>>,
+    /// Sequences behind the end of the log that the stream goes on behind, lost or uncertain.
+    pub passed_over: Option<RangeInclusive<Seq>>,
 }
 
 impl StreamReport {
+    /// The last sequence that was found, of a stream that now ends at `last`: what another file
+    /// says of sequences behind it is said of messages that are lost.
+    #[must_use]
+    pub fn found_end(&self, last: Seq) -> Seq {
+        self.passed_over.as_ref().map_or(last, |passed| passed.start().saturating_sub(1))
+    }
+
     pub(crate) fn note(&mut self, notice: Notice) {
         self.notices.push(notice);
     }

@@ -3,6 +3,7 @@
 use super::batch::InFlight;
 use super::interest::{Interest, NoConsumers};
 use super::schedules::{NoScheduleIndex, ScheduleIndex};
+use myelin_store::Seq;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -24,6 +25,9 @@ pub struct StreamSettings {
     pub interest: Arc<dyn Interest>,
     /// Where it is written down which schedules the stream has.
     pub schedule_index: Arc<dyn ScheduleIndex>,
+    /// The last sequence that was found of the stream, where it goes on behind others that a loss of
+    /// power has taken: what the index says of those is not believed. `None`: all that it has.
+    pub found_end: Option<Seq>,
     /// Whether messages count as stored only when they are synced (`sync_interval: always`).
     pub always_syncs: bool,
     /// Bytes of a message with its headers, at most: what becomes of one here may be larger than
@@ -45,6 +49,7 @@ impl Default for StreamSettings {
             in_flight,
             interest: Arc::new(NoConsumers),
             schedule_index: Arc::new(NoScheduleIndex),
+            found_end: None,
             always_syncs: false,
             max_payload: usize::MAX,
             dedupe_bytes: DEDUPE_BYTES,

@@ -331,6 +331,7 @@ impl StreamCore {
         self.last.id.clear();
         self.load_ids(now);
         self.charge();
+        self.settings.found_end = Some(report.found_end(self.store.state().totals.last_seq));
         self.load_schedules();
         self.seek_lifetimes_again(now);
         self.restart_cleanup(now);

@@ -70,7 +70,9 @@ impl AccountStreams {
                         );
                     }
                 };
-                let origin = StreamOrigin { created: found.meta.created, lifetimes_until, seen };
+                let found_end = report.found_end(store.state().totals.last_seq);
+                let created = found.meta.created;
+                let origin = StreamOrigin { created, lifetimes_until, seen, found_end: Some(found_end) };
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.note_lost(found.id, &report);
                 // In the reference's form: `1ms`, and nothing is `0s`.
@@ -104,7 +106,7 @@ impl AccountStreams {
             ));
         }
         let settings = stream::storage_config(&config, jetstream.settings.sync_always);
-        let store = match config.storage {
+        let mut store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
                 let blob = Stored { created: now, config: config.clone(), ..Stored::default() }.encode();
@@ -115,7 +117,18 @@ impl AccountStreams {
         };
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
-        let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
+        let states = jetstream.open_consumers(&store, whose, &listener).map_err(|error| {
+            // The next start must not find what was refused.
+            if config.storage == Storage::File
+                && let Err(left) = jetstream.store.delete_stream(&mut store)
+            {
+                let (account, name) = (self.account.name(), &config.name);
+                let what =
+                    format_args!("JetStream stream '{account} > {name}' was not made, and is left: {left}");
+                self.host.log(Level::Error, what);
+            }
+            ApiError::stream_create(error)
+        })?;
         let live = self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now));
         jetstream.seek_origins();
         Ok(live)
@@ -195,7 +208,7 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (states, log): (Consumers, &LogListener),
-        StreamOrigin { created, lifetimes_until, seen }: StreamOrigin,
+        StreamOrigin { created, lifetimes_until, seen, found_end }: StreamOrigin,
     ) -> Arc<LiveStream> {
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
@@ -214,12 +227,13 @@ impl AccountStreams {
             max_payload: usize::try_from(jetstream.settings.max_payload).unwrap_or(usize::MAX),
             interest: Arc::clone(consumers.interest()) as Arc<dyn stream::Interest>,
             schedule_index: consumers.schedule_index(config.storage),
+            found_end,
             seed: jetstream.seed(),
             ..stream::StreamSettings::default()
         };
         let server = jetstream.identity();
         let sourcing = SourceReaders::of_stream(&self.jetstream);
-        let last = store.state().totals.last_seq;
+        let last = found_end.unwrap_or(store.state().totals.last_seq);
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());
         let live =
@@ -229,6 +243,7 @@ impl AccountStreams {
         log.attach(&consumers);
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
+        consumers.write_restored();
         live.sourcing().opened(&consumers, &config, last, seen);
         listen(&live, last);
         if config.retention != Retention::Limits && consumers.count() > 0 {
@@ -357,7 +372,6 @@ impl AccountStreams {
     ) -> Result<(), ApiError> {
         let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
         live.unbind();
-        live.consumers().end_all("Consumer Deleted", out);
         let (core, _) = guard.parts();
         if live.config().storage == Storage::File
             && let Err(error) = jetstream.store.delete_stream(core.store_mut())
@@ -366,6 +380,8 @@ impl AccountStreams {
             live.bind();
             return Err(ApiError::stream_delete(error));
         }
+        // Only now: a stream that could not be deleted keeps them.
+        live.consumers().end_all("Consumer Deleted", out);
         drop(guard.into_core());
         self.write().remove(live.name());
         live.sourcing().end();
@@ -391,11 +407,14 @@ struct StreamOrigin {
     lifetimes_until: Seq,
     /// Positions of its sources.
     seen: SeenPositions,
+    /// The last sequence that was found of it, if it was opened: what its sources' positions and its
+    /// schedules say of later ones is lost. `None`: all that it has.
+    found_end: Option<Seq>,
 }
 
 impl StreamOrigin {
     /// Facts about a stream that is made now, or was filled from a backup.
     fn new(created: Timestamp) -> Self {
-        Self { created, lifetimes_until: 0, seen: SeenPositions::default() }
+        Self { created, lifetimes_until: 0, seen: SeenPositions::default(), found_end: None }
     }
 }

@@ -70,7 +70,7 @@ impl LiveStream {
                 // waits for the core must not go on from a position in the old log. After it: a
                 // reader that has started in between may still have read the old log.
                 self.sourcing.reset();
-                let last = core.state().totals.last_seq;
+                let last = report.found_end(core.state().totals.last_seq);
                 self.sourcing.opened(&self.consumers, core.config(), last, seen);
                 self.view.set_reader(core.reader());
                 self.note_lost(core.store().id(), &report);

@@ -93,12 +93,18 @@ fn with_book(config: StreamConfig) -> (Bench, Arc<Book>) {
 }
 
 fn restart_with(bench: Bench, book: &Arc<Book>, now: Timestamp) -> Bench {
+    restart_behind(bench, book, now, None)
+}
+
+/// A start that has found messages up to `found_end`, where that is not all that the stream has.
+fn restart_behind(bench: Bench, book: &Arc<Book>, now: Timestamp, found_end: Option<u64>) -> Bench {
     let Bench { mut core, .. } = bench;
     let config = Arc::clone(core.config());
     let store =
         std::mem::replace(core.store_mut(), Stream::in_memory(storage_config(&config, false), 1, NOW));
     let settings = StreamSettings {
         schedule_index: Arc::clone(book) as Arc<dyn ScheduleIndex>,
+        found_end,
         ..StreamSettings::default()
     };
     Bench { core: StreamCore::new(config, store, settings, now), now, effects: Effects::default() }
@@ -173,6 +179,34 @@ fn a_ledger_of_messages_that_were_lost_is_not_believed() {
     let mut bench = restart_with(bench, &book, NOW + SECOND);
     pass(&mut bench, NOW + 20 * SECOND - 1);
     assert_eq!(subjects(&bench), ["1 s.a", "2 t.other"]);
+}
+
+/// A start after a loss of power passes over sequences that may have been given out: what the index
+/// knows of those is lost all the same.
+#[test]
+fn a_ledger_of_messages_that_were_passed_over_is_not_believed() {
+    let (mut bench, book) = with_book(scheduling());
+    plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[TO_A]);
+    // One that was lost stood where the other's firing is planned, in an index of what was lost.
+    let firing = PlannedFiring { schedule: 1, at: 9, due: NOW + HOUR };
+    book.forge((9, NOW + 1), &[firing], &[(9, NOW)]);
+    bench.core.store_mut().skip(4100, NOW + SECOND).unwrap();
+    let mut bench = restart_behind(bench, &book, NOW + SECOND, Some(1));
+    assert_eq!(book.kept().due, [(1, NOW + 10 * SECOND)].into());
+    pass(&mut bench, NOW + 10 * SECOND);
+    assert_eq!(subjects(&bench), ["4101 t.a"]);
+}
+
+#[test]
+fn what_was_lost_with_the_power_has_not_fired() {
+    let (mut bench, book) = with_book(scheduling());
+    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
+    let firing = PlannedFiring { schedule: 1, at: 2, due: NOW + 10 * SECOND };
+    book.forge((1, NOW), &[firing], &[(1, NOW + 20 * SECOND)]);
+    bench.core.store_mut().skip(4100, NOW + 11 * SECOND).unwrap();
+    let mut bench = restart_behind(bench, &book, NOW + 11 * SECOND, Some(1));
+    pass(&mut bench, NOW + 12 * SECOND);
+    assert_eq!(subjects(&bench), ["1 s.a", "4101 t.a"]);
 }
 
 #[test]
