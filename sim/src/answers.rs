@@ -1,4 +1,4 @@
-//! What the clients make of answers and deliveries: the checks that need no rest.
+//! Answers and deliveries, as the clients see them: the checks that need no rest.
 
 use serde_json::Value;
 

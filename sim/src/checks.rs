@@ -1,4 +1,4 @@
-//! What must hold when nothing is going on: the streams as they are against what the clients know.
+//! Checks at rest: the streams as they are against what the clients know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ const QUIET: u64 = 300_000_000;
 /// Requests for what is left in a consumer, until it counts as stalled.
 const ROUNDS: usize = 400;
 
-/// What a stream holds: the number of each message by its sequence.
+/// Contents of a stream: the number of each message by its sequence.
 type Held = BTreeMap<u64, u64>;
 
 impl World {
@@ -99,8 +99,8 @@ impl World {
         }
     }
 
-    /// What all streams hold and how far their consumers are, in words: the same before and after a
-    /// restart.
+    /// Contents of all streams and places of their consumers, in words that are equal before and
+    /// after a restart.
     pub(crate) fn digest(&mut self) -> Result<String, String> {
         let mut digest = String::new();
         let Some(server) = &self.server else { return Ok(digest) };
@@ -139,7 +139,7 @@ fn is_owed(streams: &BTreeMap<String, StreamModel>, asked: &Asked) -> bool {
     }
 }
 
-/// What a stream holds, each message as it was published.
+/// Reads what a stream holds, and whether each message is as it was published.
 fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held, String> {
     let name = model.plan.name.clone();
     let reader = live.reader();

@@ -1,4 +1,4 @@
-//! What happens to the server, its disk and its clock.
+//! Faults of the server, its disk and its clock.
 
 use myelin_disk::faulty::{DiskFault, Survival};
 

@@ -65,7 +65,7 @@ pub(crate) struct SimHost {
     pub(crate) backups: Queue<Task>,
     pub(crate) upkeep: Queue<Task>,
     pub(crate) due: Queue<Arc<dyn Timer>>,
-    /// What the shard does in the order in which it was asked for.
+    /// Orders to the shard that keep their order.
     pub(crate) mail: Queue<Mail>,
     /// Services that were woken: in production on any shard, so at any time.
     pub(crate) wakes: Queue<Arc<dyn Service>>,

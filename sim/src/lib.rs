@@ -1,20 +1,20 @@
 //! Simulation: one server of the shipped code in one thread, on virtual time and on a disk that
 //! fails, beside a plain model of what its clients know.
 //!
-//! A seed says everything: how the server and its streams are configured, what clients do, which of
-//! the server's threads goes on next, when it is killed, when power is lost and what of the unsynced
-//! survives, when the disk is full and when the clock jumps. Equal seeds give equal runs, to the
-//! byte. From the shell down to the sockets it is the code that ships: broker, JetStream with its
-//! API, streams, consumers and store; [`host`] and [`server`] are in the place of threads, and
-//! [`myelin_disk::faulty`] in the place of a disk.
+//! A seed says everything: how the server and its streams are configured, what clients do, which
+//! of the server's threads goes on next, when it is killed, when power is lost and what of the
+//! unsynced survives, when the disk is full and when the clock jumps. Equal seeds give equal runs,
+//! to the byte. From the shell down to the sockets it is the code that ships: broker, JetStream
+//! with its API, streams, consumers and store; [`host`] and [`server`] are in the place of
+//! threads, and [`myelin_disk::faulty`] in the place of a disk.
 //!
-//! Checked with every answer and delivery: no sequence is given to two messages, ever, over all lives
-//! of the server; nothing is there that nobody published, or that was refused, or twice; a confirmed
-//! acknowledgement is kept; expected sequences and duplicates are told truly; nothing panics. Checked
-//! at rest, after every death and at the end: everything acknowledged is there unless somebody or a
-//! limit may have removed it (after a loss of power in the default mode: but what came in the last
-//! 100 ms); what was removed stays away; batches are whole; limits hold; every request was answered;
-//! consumers deliver everything; a restart changes nothing.
+//! Checked with every answer and delivery: no sequence is given to two messages, ever, over all
+//! lives of the server; nothing is there that nobody published, or that was refused, or twice; a
+//! confirmed acknowledgement is kept; expected sequences and duplicates are told truly; nothing
+//! panics. Checked at rest, after every death and at the end: everything acknowledged is there
+//! unless somebody or a limit may have removed it (after a loss of power in the default mode: but
+//! what came in the last 100 ms); what was removed stays away; batches are whole; limits hold;
+//! every request was answered; consumers deliver everything; a restart changes nothing.
 
 mod answers;
 mod checks;
@@ -46,7 +46,7 @@ const TURNS: u64 = 12;
 pub struct Wrong {
     /// After so many operations.
     pub operation: u64,
-    /// What did not hold.
+    /// The check that did not hold.
     pub why: String,
     /// The streams of the run, and the server's last lines.
     pub story: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Wrong {
 /// A run that went well: what happened in it, and a hash of all that was sent to clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// What happened.
+    /// Counts of what happened.
     pub counts: Counts,
     /// Equal for equal runs.
     pub trace: u64,

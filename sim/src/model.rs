@@ -1,11 +1,11 @@
-//! What the clients of a run know: what was asked for, what was answered, and what a stream may and
+//! Knowledge of a run's clients: what was asked for, what was answered, and what a stream may and
 //! must hold because of it.
 
 use std::collections::BTreeMap;
 
 use crate::plan::{ConsumerPlan, Kept, StreamLimits, StreamPlan};
 
-/// What a message takes beyond its payload, at most.
+/// Bytes that a message takes beyond its payload, at most.
 const OVERHEAD: u64 = 400;
 /// Somewhat less than the window in which streams without a limit of age know duplicates.
 const DUPLICATE_WINDOW: u64 = 100_000_000_000;
@@ -34,12 +34,12 @@ impl Status {
     }
 }
 
-/// What became of a publish, as far as its publisher knows.
+/// Fate of a publish, as far as its publisher knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It may still be answered.
+    /// An answer may still come.
     Asked,
-    /// It will not be answered any more.
+    /// No answer comes any more.
     Unknown,
     Refused,
     Stored(u64),
@@ -234,7 +234,8 @@ impl StreamModel {
         self.consumers.iter_mut().find(|consumer| consumer.plan.name == name)
     }
 
-    /// Nobody answers any more what was asked for. `window`: what was done since then may be undone.
+    /// Nobody answers any more what was asked for. `window`: what was done since then may be
+    /// undone.
     pub(crate) fn server_died(&mut self, window: Option<u64>) {
         self.purges = 0;
         let is_late = |at: Option<u64>| at.is_some_and(|at| window.is_some_and(|from| at >= from));
@@ -258,7 +259,7 @@ impl StreamModel {
         }
     }
 
-    /// It was in memory, and its consumers with it.
+    /// Ends a stream in memory, with its consumers.
     fn forget(&mut self) {
         self.status = Status::Gone;
         self.publications.clear();

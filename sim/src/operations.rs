@@ -1,4 +1,4 @@
-//! What clients do, as the seed says.
+//! Operations of the clients, as the seed says.
 
 use serde_json::{Value, json};
 

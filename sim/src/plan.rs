@@ -1,4 +1,4 @@
-//! What a seed draws before a run: how the server and its streams and consumers are configured.
+//! Configurations that a seed draws: of the server, its streams and consumers.
 
 use myelin_stdx::rng::Rng;
 use myelin_store::{StoreOptions, Unsealed};

@@ -113,7 +113,7 @@ impl Server {
         self.ports[client].input.extend_from_slice(bytes);
     }
 
-    /// What was written to a client's socket since the last call.
+    /// Bytes that were written to a client's socket since the last call.
     pub(crate) fn take_output(&self, client: usize) -> Vec<u8> {
         std::mem::take(&mut lock(&self.ports[client].output))
     }

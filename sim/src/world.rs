@@ -76,7 +76,7 @@ impl Counts {
     }
 }
 
-/// What a run turns on besides the server.
+/// Everything that a run has besides the server's own state.
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) rng: Rng,
@@ -90,7 +90,7 @@ pub(crate) struct World {
     pub(crate) in_hand: VecDeque<Delivery>,
     /// Numbers that were given out: to requests, messages, batches, streams and consumers.
     pub(crate) numbers: u64,
-    /// What clients have received in part.
+    /// Bytes that clients have received in part.
     buffers: [Vec<u8>; CLIENTS],
     /// Whether the time of day has jumped: then nothing is said of ages.
     pub(crate) has_jumped: bool,
@@ -201,8 +201,8 @@ impl World {
         Ok(true)
     }
 
-    /// What the clients have received after a turn. Where power was lost in it, nothing has left the
-    /// machine.
+    /// Takes in what the clients have received after a turn. Where power was lost in it, nothing
+    /// has left the machine.
     fn hear(&mut self) -> Result<(), String> {
         let Some(server) = &self.server else { return Ok(()) };
         if self.disk.is_off() {
@@ -315,7 +315,7 @@ impl World {
             .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
     }
 
-    /// What the run was like, for whoever looks at a seed that failed.
+    /// Tells how the run was, for whoever looks at a seed that failed.
     pub(crate) fn summary(&self) -> Vec<String> {
         let is_stored = |fate: Fate| matches!(fate, Fate::Stored(_));
         let mut lines: Vec<String> = self

@@ -35,7 +35,9 @@ struct Alone;
 impl MeshHost for Alone {
     fn dial(&self, _: Dial) {}
 
-    fn advertise(&self, _: Vec<String>, _: Vec<String>) {}
+    fn advertise(&self, _: Vec<String>, _: Vec<String>) -> bool {
+        false
+    }
 
     fn advertise_leaf_nodes(&self, _: Vec<String>) {}
 

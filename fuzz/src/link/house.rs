@@ -125,7 +125,9 @@ impl MeshHost for Dials {
         drop(dial);
     }
 
-    fn advertise(&self, _: Vec<String>, _: Vec<String>) {}
+    fn advertise(&self, _: Vec<String>, _: Vec<String>) -> bool {
+        false
+    }
 
     fn advertise_leaf_nodes(&self, _: Vec<String>) {}
 

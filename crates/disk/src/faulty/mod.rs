@@ -49,7 +49,7 @@ struct FaultyState {
     forbidden: HashSet<u64>,
 }
 
-/// What can be read without waiting.
+/// Pages that can be read without waiting.
 #[derive(Debug)]
 enum PageCache {
     All,
@@ -93,8 +93,8 @@ impl FaultyDisk {
         self.state().memory = if is_cold { PageCache::Nothing } else { PageCache::All };
     }
 
-    /// Takes everything out of memory, as a machine under pressure does: what is read and waited for
-    /// from now on is there again.
+    /// Takes everything out of memory, as a machine under pressure does: what is read and waited
+    /// for from now on is there again.
     pub fn evict(&self) {
         self.state().memory = PageCache::Read(BTreeSet::new());
     }

@@ -41,8 +41,8 @@ impl Store {
         }
     }
 
-    /// Has the next [`Store::settle`] make durable what is in the journal's care, too: what consumers'
-    /// logs say.
+    /// Has the next [`Store::settle`] make durable what is in the journal's care, too: what
+    /// consumers' logs say.
     pub fn owe_round(&self) {
         self.owes_round.store(true, Release);
     }

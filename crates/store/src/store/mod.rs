@@ -210,9 +210,12 @@ impl Store {
             claims: ClaimSet::default(),
             _lock: lock,
         });
+        Ok((Self::new(root, store_env), report))
+    }
+
+    fn new(root: PathBuf, store_env: Arc<StoreEnv>) -> Self {
         let index_seed = seed(&*store_env.entropy);
-        let (gone, owes_round) = (Mutex::default(), AtomicBool::new(false));
-        Ok((Self { root, index_seed, store_env, gone, owes_round }, report))
+        Self { root, index_seed, store_env, gone: Mutex::default(), owes_round: AtomicBool::new(false) }
     }
 
     /// The journal: its rounds make appends durable.

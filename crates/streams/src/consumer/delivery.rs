@@ -252,8 +252,7 @@ impl ConsumerCore {
         let mut buffer = std::mem::take(&mut self.redelivery_buf);
         let given = match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
             Ok(Some(message)) => Ok(self.deliverer.give(&message, deliveries, left, supply, turn)),
-            // It is no more, or damaged: nobody can acknowledge it, and nobody has to. The damage is
-            // told by who reads.
+            // It is no more, or damaged, which is told elsewhere: nobody can acknowledge it.
             Ok(None) | Err(ReadError::Damaged(_)) => {
                 self.deliverer.state_handle.apply(Delta::Forget { seq });
                 self.deliverer.count_outstanding();

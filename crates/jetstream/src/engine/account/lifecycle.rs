@@ -30,19 +30,19 @@ impl AccountStreams {
         let log = |level, what: &dyn std::fmt::Display| {
             self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
         };
+        let leave = |why: &dyn std::fmt::Display| {
+            lock(&self.unrestored).push((name.clone(), found.id));
+            log(Level::Error, why);
+        };
         let is_twice = self.stream(name).is_some();
         let (config, lifetimes_until) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
             }
-            _ if is_twice => {
-                lock(&self.unrestored).push((name.clone(), found.id));
-                return log(Level::Error, &"is in the store twice: the newer one is not served");
-            }
+            _ if is_twice => return leave(&"is in the store twice: the newer one is not served"),
             Ok(stored) => (stored.config, stored.lifetimes_until),
             Err(why) => {
-                lock(&self.unrestored).push((name.clone(), found.id));
-                return log(Level::Error, &format_args!("is not served: its configuration: {why}. {REPAIR}"));
+                return leave(&format_args!("is not served: its configuration: {why}. {REPAIR}"));
             }
         };
         self.host.log(Level::Info, format_args!("  Starting restore for stream '{account} > {name}'"));
@@ -63,11 +63,7 @@ impl AccountStreams {
                 let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
                     Ok(states) => states,
                     Err(error) => {
-                        lock(&self.unrestored).push((name.clone(), found.id));
-                        return log(
-                            Level::Error,
-                            &format_args!("is not served: its consumers: {error}. {REPAIR}"),
-                        );
+                        return leave(&format_args!("is not served: its consumers: {error}. {REPAIR}"));
                     }
                 };
                 let found_end = report.found_end(store.state().totals.last_seq);
@@ -85,10 +81,7 @@ impl AccountStreams {
                     format_args!("  Restored {messages} messages for stream '{account} > {name}' in {took}"),
                 );
             }
-            Err(error) => {
-                lock(&self.unrestored).push((name.clone(), found.id));
-                log(Level::Error, &format_args!("is not served: {error}. {REPAIR}"));
-            }
+            Err(error) => leave(&format_args!("is not served: {error}. {REPAIR}")),
         }
     }
 
@@ -407,8 +400,8 @@ struct StreamOrigin {
     lifetimes_until: Seq,
     /// Positions of its sources.
     seen: SeenPositions,
-    /// The last sequence that was found of it, if it was opened: what its sources' positions and its
-    /// schedules say of later ones is lost. `None`: all that it has.
+    /// The last sequence that was found of it, if it was opened: what its sources' positions and
+    /// its schedules say of later ones is lost. `None`: all that it has.
     found_end: Option<Seq>,
 }
 

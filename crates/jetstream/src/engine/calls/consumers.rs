@@ -121,8 +121,8 @@ impl Call<'_> {
         self.headers = format!("NATS/1.0\r\n{IDENTITY}: {identity}\r\n\r\n").into_bytes();
     }
 
-    /// Has what was done to a consumer survive a loss of power before it is answered: where it has a
-    /// name that somebody counts on, and where all that is acknowledged is synced.
+    /// Has what was done to a consumer survive a loss of power before it is answered: where it has
+    /// a name that somebody counts on, and where all that is acknowledged is synced.
     fn make_durable(&self, stream: &LiveStream, config: Option<&config::ConsumerConfig>) {
         let is_durable = config.is_some_and(|config| !config.durable_name.is_empty());
         if stream.is_stored() && (is_durable || self.jetstream.settings.sync_always) {

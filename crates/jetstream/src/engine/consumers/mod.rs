@@ -392,8 +392,8 @@ impl StreamConsumers {
         let Ok(stream) = self.stream() else { return };
         let reader: StreamReader = stream.reader();
         self.host.spawn_read(Box::new(move || {
-            // What cannot be read is told when it is read in earnest. What is delivered again, or last
-            // of its subject, need not pass the filter.
+            // What cannot be read is told when it is read in earnest. What is delivered again, or
+            // last of its subject, need not pass the filter.
             let _ = reader.get(seq, Wait::Allowed, &mut Vec::new());
             let next = reader.warm(&filter, seq).ok().flatten();
             consumer.act(move |core, _| core.warmed(seq, next));

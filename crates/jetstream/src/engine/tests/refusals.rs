@@ -1,4 +1,4 @@
-//! What a disk refuses is refused to clients, and nothing else changes.
+//! Refusals of a disk become refusals to clients, and nothing else changes.
 
 use super::house::{House, copy, source, stream};
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
@@ -40,7 +40,8 @@ fn a_stream_that_cannot_be_deleted_keeps_its_consumers() {
     assert!(refused > 0);
 }
 
-/// A log that cannot be gone on with is written by the start, and not by the shard that comes first.
+/// A log that cannot be gone on with is written by the start, and not by the shard that comes
+/// first.
 #[test]
 fn a_start_writes_an_encrypted_log_of_consumers_anew() {
     let keys = || {

@@ -46,7 +46,7 @@ pub(super) struct Env {
     unconfirmed: Vec<Seq>,
     /// Messages whose acknowledgement was confirmed.
     done: BTreeSet<Seq>,
-    /// Messages that awaited their acknowledgement when the twin was last told to deliver.
+    /// Messages that awaited their acknowledgement before the last deliveries.
     awaited: usize,
 }
 
@@ -309,26 +309,22 @@ impl Env {
 
     fn check_delivery(&mut self, to: &str, ack: &str) -> Result<(), String> {
         let Some(request) = self.requests.get_mut(to) else { return Err(format!("{to} never asked")) };
-        if request.has_ended {
+        if std::mem::replace(&mut request.has_ended, request.left <= 1) {
             return Err(format!("{to} gets {ack} behind its end"));
         }
         request.left -= 1;
-        request.has_ended = request.left <= 0;
         let (_, seq, _) = parse(ack)?;
         if self.done.contains(&seq) {
             return Err(format!("{ack} was acknowledged, and that was confirmed"));
         }
-        let config = &self.twin.config;
-        let most = config.max_ack_pending;
         let pending =
             self.core.as_ref().map_or(0, |core| core.state_handle().read(|state| state.pending().len()));
-        // An update may leave more of them than it allows. The twin has delivered already, and may
-        // have given up what the consumer has not come to: what counts is what there was before.
-        let is_full = most > 0 && pending as i64 > most;
-        if config.ack_policy != AckPolicy::None && is_full && pending > self.awaited {
-            return Err(format!("{pending} await their acknowledgement, {most} may"));
+        // An update may leave more of them than it allows.
+        match self.twin.config.max_ack_pending {
+            most if most <= 0 || pending as i64 <= most || pending <= self.awaited => Ok(()),
+            _ if self.twin.config.ack_policy == AckPolicy::None => Ok(()),
+            most => Err(format!("{pending} await their acknowledgement, {most} may")),
         }
-        Ok(())
     }
 
     /// The stream lets go of what the consumer needs no more.
