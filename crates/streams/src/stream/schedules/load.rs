@@ -118,8 +118,8 @@ impl StreamCore {
         all.into_iter().for_each(|(seq, due)| self.schedules.admit(due, seq));
     }
 
-    /// Looks at the messages from `from` on. `None`: the system refuses to read them, and the stream
-    /// has failed.
+    /// Looks at the messages from `from` on. `None`: the system refuses to read them, and the
+    /// stream has failed.
     fn search(&self, from: Seq) -> Option<ScheduleSearch> {
         let mut search = ScheduleSearch::default();
         let mut cursor = self.reader.cursor(Filter::All, from);
