@@ -400,7 +400,7 @@ struct StreamOrigin {
     lifetimes_until: Seq,
     /// Positions of its sources.
     seen: SeenPositions,
-    /// The last sequence that was found of it, if it was opened: what its sources' positions and
+    /// The last sequence that was found of it, if it was opened: what positions of its sources and
     /// its schedules say of later ones is lost. `None`: all that it has.
     found_end: Option<Seq>,
 }

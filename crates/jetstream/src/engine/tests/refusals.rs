@@ -40,8 +40,7 @@ fn a_stream_that_cannot_be_deleted_keeps_its_consumers() {
     assert!(refused > 0);
 }
 
-/// A log that cannot be gone on with is written by the start, and not by the shard that comes
-/// first.
+/// A log that cannot be gone on with is written by the start, not by the shard that comes first.
 #[test]
 fn a_start_writes_an_encrypted_log_of_consumers_anew() {
     let keys = || {
