@@ -347,7 +347,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn accounts_in_use(&self) -> Vec<AccountSnapshot> {
-        self.account_snapshots(|account| is_in_use(account))
+        self.account_snapshots(is_in_use)
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
