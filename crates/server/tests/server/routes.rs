@@ -5,7 +5,6 @@ mod accounts;
 mod callouts;
 mod corners;
 mod discovery;
-mod doors;
 mod hostile;
 mod interest;
 pub(crate) mod messages;
@@ -16,6 +15,7 @@ mod permissions;
 mod reloading;
 mod secure;
 mod tokens;
+mod without_jetstream;
 
 use crate::eventually;
 use crate::process::{PROGRAM, Server, Setup};
