@@ -116,7 +116,10 @@ impl RemoteTargets {
         }
         // Peers see the names always in this order.
         found.groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        debug_assert!(found.groups.windows(2).all(|pair| pair[0].name < pair[1].name), "a group is there once");
+        debug_assert!(
+            found.groups.windows(2).all(|pair| pair[0].name < pair[1].name),
+            "a group is there once"
+        );
         matched.clear();
         (!found.links.is_empty()).then_some(found)
     }
