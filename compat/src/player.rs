@@ -8,7 +8,7 @@ use crate::expect::{Remembered, recalled};
 use crate::identity::{self, Identities};
 use crate::implementation::Implementation;
 use crate::server::Server;
-use crate::transcript::{Answer, Cut, Door, Expectation, Line, Message, Setup, Step, Transcript};
+use crate::transcript::{Answer, Cut, Expectation, Line, Message, Port, Setup, Step, Transcript};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
@@ -142,7 +142,7 @@ impl<'a> Player<'a> {
             self.retire_nameless()?;
         }
         match step {
-            Step::Open { conn, raw, door } => self.open(conn, *raw, *door),
+            Step::Open { conn, raw, port } => self.open(conn, *raw, *port),
             Step::Refused => match Connection::open(self.server.address()) {
                 Ok(_) => Err("the server takes a connection".into()),
                 Err(_) => Ok(()),
@@ -182,18 +182,18 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn open(&mut self, name: &str, raw: bool, door: Door) -> Result<(), String> {
-        let opened = match door {
-            Door::Client if self.manner.is_websocket => {
+    fn open(&mut self, name: &str, raw: bool, port: Port) -> Result<(), String> {
+        let opened = match port {
+            Port::Client if self.manner.is_websocket => {
                 Connection::open_websocket(self.server.websocket_address()?, "/")
             }
-            Door::Leaf if self.manner.is_websocket => {
+            Port::Leaf if self.manner.is_websocket => {
                 Connection::open_websocket(self.server.websocket_address()?, "/leafnode")
             }
-            Door::Client => Connection::open(self.server.address()),
-            Door::Peer => Connection::open(self.server.route_address()?),
-            Door::Leaf => Connection::open(self.server.leaf_address()?),
-            Door::Dialled => Connection::accept(&self.dialled),
+            Port::Client => Connection::open(self.server.address()),
+            Port::Peer => Connection::open(self.server.route_address()?),
+            Port::Leaf => Connection::open(self.server.leaf_address()?),
+            Port::Dialled => Connection::accept(&self.dialled),
         };
         let mut connection = opened.map_err(|e| format!("cannot connect: {e}"))?;
         if !raw {
@@ -209,7 +209,7 @@ impl<'a> Player<'a> {
     /// opened anew.
     fn sign(&mut self, name: &str, key: &str, bytes: &[u8]) -> Result<(), String> {
         if name.is_empty() {
-            self.open("", false, Door::Client)?;
+            self.open("", false, Port::Client)?;
         }
         let nonce = self.connection(name)?.nonce().to_owned();
         let bytes = self.identities.fill_signed(bytes, Some((key, &nonce)))?;
@@ -240,7 +240,7 @@ impl<'a> Player<'a> {
     }
 
     fn fresh(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.open("", false, Door::Client)?;
+        self.open("", false, Port::Client)?;
         let all = [&self.setup.greeting, bytes].concat();
         let offsets = self.offsets(&all, &Cut::Whole);
         self.connection("")?.send(&all, &offsets);

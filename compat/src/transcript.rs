@@ -61,7 +61,7 @@ pub enum Side {
 
 /// Way by which a connection comes to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Port {
     /// To the port of clients.
     Client,
     /// To the port of other servers.
@@ -77,7 +77,7 @@ pub(crate) enum Door {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     /// Opens a connection; reads the first INFO unless `raw`.
-    Open { conn: String, raw: bool, door: Door },
+    Open { conn: String, raw: bool, port: Port },
     /// Demands that the server no longer takes connections.
     Refused,
     /// Opens the nameless connection anew, greets and sends.
@@ -360,17 +360,17 @@ fn step(line: &str) -> Result<Step, String> {
 }
 
 fn open(name: &str, how: &[&str]) -> Result<Step, String> {
-    let (door, raw) = match how {
-        [] => (Door::Client, false),
-        ["raw"] => (Door::Client, true),
-        ["peer"] => (Door::Peer, false),
-        ["peer", "raw"] => (Door::Peer, true),
-        ["leaf"] => (Door::Leaf, false),
-        ["leaf", "raw"] => (Door::Leaf, true),
-        ["dialled"] => (Door::Dialled, true),
+    let (port, raw) = match how {
+        [] => (Port::Client, false),
+        ["raw"] => (Port::Client, true),
+        ["peer"] => (Port::Peer, false),
+        ["peer", "raw"] => (Port::Peer, true),
+        ["leaf"] => (Port::Leaf, false),
+        ["leaf", "raw"] => (Port::Leaf, true),
+        ["dialled"] => (Port::Dialled, true),
         _ => return Err(format!("no way to connect: {how:?}")),
     };
-    Ok(Step::Open { conn: name.to_owned(), raw, door })
+    Ok(Step::Open { conn: name.to_owned(), raw, port })
 }
 
 fn send(conn: &str, rest: &str) -> Result<Step, String> {
@@ -491,7 +491,7 @@ mod tests {
                 "# hello\nconn a raw\na> PING\\r\\n\na>/2 PING\na>|1,3 PING\na< PONG\na<eof\na shut\nexit 1"
             ),
             [
-                Step::Open { conn: conn(), raw: true, door: Door::Client },
+                Step::Open { conn: conn(), raw: true, port: Port::Client },
                 Step::Send { conn: conn(), bytes: b"PING\r\n".to_vec(), cut: Cut::Whole },
                 Step::Send { conn: conn(), bytes: b"PING".to_vec(), cut: Cut::Every(2) },
                 Step::Send { conn: conn(), bytes: b"PING".to_vec(), cut: Cut::At(vec![1, 3]) },

@@ -20,9 +20,9 @@ const ROUNDS: usize = 500;
 
 /// Counts what it gets.
 #[derive(Default)]
-struct Door(AtomicUsize);
+struct AckCount(AtomicUsize);
 
-impl Service for Door {
+impl Service for AckCount {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         self.0.fetch_add(msgs.len(), Relaxed);
     }
@@ -32,14 +32,14 @@ impl Service for Door {
 struct Bench {
     broker: Arc<Broker>,
     account: Arc<Account>,
-    door: Arc<Door>,
+    acks: Arc<AckCount>,
 }
 
 impl Bench {
     fn new(streams: usize) -> Self {
         let broker = parts::broker();
         let account = broker.account("$G").expect("the global account");
-        let door = Arc::new(Door::default());
+        let acks = Arc::new(AckCount::default());
         for stream in 0..streams {
             for subject in [
                 format!("$JS.ACK.S{stream}.>"),
@@ -47,10 +47,10 @@ impl Bench {
                 format!("$JS.FC.S{stream}.>"),
                 format!("S{stream}.>"),
             ] {
-                account.bind(subject.as_bytes(), Arc::clone(&door) as Arc<dyn Service>);
+                account.bind(subject.as_bytes(), Arc::clone(&acks) as Arc<dyn Service>);
             }
         }
-        Self { broker, account, door }
+        Self { broker, account, acks }
     }
 
     fn client(&self, shard: &mut Shard, says: &str) -> Session {
@@ -83,13 +83,13 @@ impl Bench {
             drop(listener);
             best
         };
-        let before = self.door.0.load(Relaxed);
+        let before = self.acks.0.load(Relaxed);
         let slowest = std::thread::scope(|scope| {
             let of_thread = &of_thread;
             let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || of_thread(thread))).collect();
             all.into_iter().map(|one| one.join().expect("no panic")).fold(0.0, f64::max)
         });
-        let served = self.door.0.load(Relaxed) - before;
+        let served = self.acks.0.load(Relaxed) - before;
         assert_eq!(served, threads * ROUNDS * TICKS * TICK, "the service gets everything");
         slowest
     }

@@ -365,9 +365,7 @@ impl Account {
     /// Tells those who watch that interest in what `pattern` matches may have changed.
     #[inline]
     pub(crate) fn notify_watches(&self, pattern: &[u8], mut shard: Option<&mut ServiceShard>) {
-        for watcher in self.watches.who_watches(pattern) {
-            watcher.interest_changed(shard.as_deref_mut());
-        }
+        self.watches.notify(pattern, |watcher| watcher.interest_changed(shard.as_deref_mut()));
     }
 
     /// Something about a subscription has changed: routes that lead to it are outdated.

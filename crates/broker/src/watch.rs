@@ -73,18 +73,20 @@ impl<W: ?Sized + Send + Sync + 'static> Watches<W> {
         Watch { subject: subject.into(), number, watches: Arc::clone(self) as Arc<dyn Watched> }
     }
 
-    /// Finds who is to be told that somebody begins or ends to receive what matches `pattern`; the
-    /// index knows already. Nobody is told under the lock: they may watch something else
-    /// thereupon.
+    /// Tells whoever watches that somebody begins or ends to receive what matches `pattern`; the
+    /// index knows already.
     #[inline]
-    pub(crate) fn who_watches(&self, pattern: &[u8]) -> Vec<Arc<W>> {
+    pub(crate) fn notify(&self, pattern: &[u8], tell: impl FnMut(Arc<W>)) {
         // Not too early: the index is changed by an atomic operation that acquires what whoever
         // watches has released.
-        if self.count.load(Relaxed) > 0 { self.find(pattern) } else { Vec::new() }
+        if self.count.load(Relaxed) > 0 {
+            // Nobody is told under the lock: they may watch something else thereupon.
+            self.who_watches(pattern).into_iter().for_each(tell);
+        }
     }
 
     #[cold]
-    fn find(&self, pattern: &[u8]) -> Vec<Arc<W>> {
+    fn who_watches(&self, pattern: &[u8]) -> Vec<Arc<W>> {
         let by_subject = self.by_subject.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         let mut find =
@@ -137,8 +139,7 @@ mod tests {
     struct Told(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
     fn tell(watches: &Watches<Told>, pattern: &str) {
-        let who = watches.who_watches(pattern.as_bytes());
-        who.iter().for_each(|told| told.1.lock().unwrap().push(told.0));
+        watches.notify(pattern.as_bytes(), |told| told.1.lock().unwrap().push(told.0));
     }
 
     #[test]

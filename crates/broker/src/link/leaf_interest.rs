@@ -125,6 +125,9 @@ impl Announced {
 
     /// Tells leaf nodes and hubs of a change of this server's own interest, under the part's lock.
     pub(super) fn tell_leafs_of_own(&self, part: &InterestPart, key: &[u8], (before, now): (u32, u32)) {
+        if !self.has_leaf_nodes() {
+            return;
+        }
         for conn in self.leafs().iter() {
             let Some(leaf) = conn.leaf() else { continue };
             let others = part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf));
@@ -133,13 +136,18 @@ impl Announced {
     }
 
     /// Another server wants something from now on, or no more, or with other members.
+    #[inline]
     pub(crate) fn remote_changed(&self, account: &str, sub: &Arc<RemoteSub>, change: RemoteChange) {
-        if !self.has_leaf_nodes() {
-            if let RemoteChange::Weight(weight) = change {
-                let _ = sub.set_weight(weight);
-            }
-            return;
+        if self.has_leaf_nodes() {
+            self.tell_of_remote(account, sub, change);
+        } else if let RemoteChange::Weight(weight) = change {
+            let _ = sub.set_weight(weight);
         }
+    }
+
+    /// Tells leaf nodes, hubs and routes of a change of what another server wants.
+    #[inline(never)]
+    fn tell_of_remote(&self, account: &str, sub: &Arc<RemoteSub>, change: RemoteChange) {
         let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
         let key = wish.key();
         let mut part = lock(self.part(&key));

@@ -1,12 +1,12 @@
-//! Links: connections to the other servers of the cluster, as the broker sees them.
+//! Links: connections to other servers, of the cluster or as leaf nodes, as the broker sees them.
 //!
 //! A link is a receiver with an outbox like a client's connection. What this server's clients and
 //! services want is counted (`announced.rs`) and *announced* on it (`announcements.rs`); what the
 //! other side wants is *remote interest* in the accounts' indexes (`remote_interest.rs`), and leads
-//! messages here (`shard/remote.rs`). Messages that come from a link go to clients and services of
-//! this server (`shard/routed.rs`): one hop, so that no message can go round. Only for a queue
-//! group whose last member has left meanwhile one goes on, never back over its link, to a server
-//! that has another.
+//! messages here (`shard/remote.rs`). Messages that come from a route go to clients and services of
+//! this server (`shard/routed.rs`) and to its leaf nodes: one hop within the cluster, so that no
+//! message can go round. Only for a queue group whose last member has left meanwhile one goes on,
+//! never back over its link, to a server that has another.
 //!
 //! What a link says itself (the handshake, PING, announcements) is gathered in its *control bytes*
 //! and moves into the outbox ahead of the messages of each flush, whichever shard flushes: so a

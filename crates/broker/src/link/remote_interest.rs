@@ -179,6 +179,11 @@ impl RemoteInterests {
                 is_used
             });
         }
+        debug_assert!(freed <= self.held, "what is given back was taken");
+        debug_assert!(
+            self.subs.iter().enumerate().all(|(at, sub)| sub.place() as usize == at),
+            "a subscription knows its place"
+        );
         self.held -= freed;
     }
 

@@ -116,6 +116,10 @@ impl RemoteTargets {
         }
         // Peers see the names always in this order.
         found.groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        debug_assert!(
+            found.groups.windows(2).all(|pair| pair[0].name < pair[1].name),
+            "a group is there once"
+        );
         matched.clear();
         (!found.links.is_empty()).then_some(found)
     }
@@ -435,6 +439,7 @@ impl Fanout<'_> {
         let placed = if is_as_it_came {
             // Behind the names of groups the reply is not said again.
             let skipped = if is_grouped && !reply.is_empty() { reply.len() + 1 } else { 0 };
+            debug_assert!(skipped == 0 || message.tail.starts_with(reply), "a tail begins with its reply");
             let shared = shared_tail.map(|shared| shared.slice(skipped..));
             let frame = FrameParts {
                 head: &head,

@@ -1,8 +1,8 @@
-//! Messages that come from other servers: to clients and services of this one.
+//! Messages that come over routes: to clients and services of this server, and to its leaf nodes.
 //!
 //! Permissions, mappings and imports were applied where the message was published. Queue groups get
-//! it if the other server has chosen them for this one. A message goes further only for such a
-//! group that has no member here any more: to a server that has one.
+//! it if the other server has chosen them for this one. To another server of the cluster a message
+//! goes on only for such a group that has no member here any more.
 
 use super::Shard;
 use super::fanout::traced::Marked;

@@ -323,7 +323,10 @@ impl Staging {
             return placed;
         }
         let chunk = stage.room(len, pool);
-        parts.iter().for_each(|part| chunk.extend_from_slice(part));
+        // Perf: a loop over the array, which is unrolled; as `for_each` it was a call.
+        for part in parts {
+            chunk.extend_from_slice(part);
+        }
         stage.load.msgs += 1;
         stage.load.payload += payload as u64;
         self.bytes += len;

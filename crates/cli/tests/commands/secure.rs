@@ -120,14 +120,15 @@ fn latencies_are_measured_through_encryption() {
             };
             let modes = "request,pub-sub,js-ack,js-consume";
             let load = ["--modes", modes, "--sizes", "8B,100KB", "--rates", "300", "--clients", "2"];
-            let text = succeed(&mut measure(&[&load[..], &["--duration", "60ms"]].concat()));
+            let brief = ["--warmup", "50ms", "--duration", "60ms"];
+            let text = succeed(&mut measure(&[&load[..], &brief].concat()));
             assert_eq!(text.matches("  server  corrected ").count(), 8, "{text}");
             let mut responder =
                 measure(&["respond", "--subject", "far"]).stdout(Stdio::piped()).spawn().unwrap();
             let mut line = String::new();
             BufReader::new(responder.stdout.take().unwrap()).read_line(&mut line).unwrap();
             assert_eq!(line, "Waiting for requests on far.*\n");
-            succeed(&mut measure(&["--responders", "0", "--subject", "far", "--duration", "50ms"]));
+            succeed(&mut measure(&[&["--responders", "0", "--subject", "far"][..], &brief].concat()));
             responder.kill().unwrap();
             responder.wait().unwrap();
         }

@@ -85,7 +85,7 @@ impl<T> ThreadQueue<T> {
     }
 }
 
-/// Ways to the threads. See the head of this file.
+/// Channels to JetStream's threads, and how much waits in them.
 pub(crate) struct Threads {
     mailboxes: Vec<Mailbox>,
     broker: Arc<Broker>,

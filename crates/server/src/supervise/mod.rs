@@ -290,7 +290,7 @@ fn name() -> String {
     thread::current().name().unwrap_or("without a name").to_owned()
 }
 
-/// Panics here if a test wants the part to. See the head of this file.
+/// Panics here if a file in the folder that `MYELIN_TEST_PANIC` names asks the part to.
 #[cfg(debug_assertions)]
 pub(crate) fn point(part: SupervisedPart) {
     static FOLDER: OnceLock<Option<std::path::PathBuf>> = OnceLock::new();

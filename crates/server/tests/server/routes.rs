@@ -5,7 +5,6 @@ mod accounts;
 mod callouts;
 mod corners;
 mod discovery;
-mod doors;
 mod hostile;
 mod interest;
 pub(crate) mod messages;
@@ -17,6 +16,7 @@ mod reloading;
 mod secure;
 mod shapes;
 mod tokens;
+mod without_jetstream;
 
 use crate::eventually;
 use crate::process::{PROGRAM, Server, Setup};

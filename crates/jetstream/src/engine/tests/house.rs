@@ -32,7 +32,7 @@ const BEGAN: Timestamp = 1_700_000_000_000_000_000;
 
 /// Work that was asked of the host and not done.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct TestHost {
     now: AtomicI64,
     names: AtomicU64,
     pub(super) tasks: Mutex<VecDeque<Task>>,
@@ -52,7 +52,7 @@ pub(super) struct Desk {
     pub(super) ahead: Mutex<Duration>,
 }
 
-impl Host for Desk {
+impl Host for TestHost {
     fn now(&self) -> Timestamp {
         BEGAN + self.now.load(Relaxed)
     }
@@ -140,18 +140,18 @@ impl Log for Silent {
 }
 
 /// Somebody who listens.
-struct Ear;
+struct Subscriber;
 
-impl Service for Ear {
+impl Service for Subscriber {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         msgs.clear();
     }
 }
 
 /// Somebody who listens and keeps the headers.
-struct Witness(Arc<Mutex<Vec<String>>>);
+struct HeaderRecorder(Arc<Mutex<Vec<String>>>);
 
-impl Service for Witness {
+impl Service for HeaderRecorder {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
         lock(&self.0).extend(headers);
@@ -187,7 +187,7 @@ impl Service for Recorder {
 
 /// JetStream without sockets and threads, for tests.
 pub(super) struct House {
-    pub(super) host: Arc<Desk>,
+    pub(super) host: Arc<TestHost>,
     pub(super) account: Arc<Account>,
     pub(super) jetstream: Arc<JetStream>,
     shard: Shard,
@@ -231,7 +231,7 @@ impl House {
         );
         let broker = broker.expect("nothing is configured");
         let account = broker.account("$G").expect("it is there in any case");
-        let host = Arc::<Desk>::default();
+        let host = Arc::<TestHost>::default();
         let jetstream = JetStream::open(
             settings(),
             Arc::new(disk.clone()),
@@ -308,13 +308,13 @@ impl House {
 
     /// Has somebody listen at a subject, from now on.
     pub(super) fn listen(&mut self, subject: &str) {
-        let _ = self.account.bind(subject.as_bytes(), Arc::new(Ear));
+        let _ = self.account.bind(subject.as_bytes(), Arc::new(Subscriber));
     }
 
     /// Keeps the headers of what comes to a subject, from now on.
     pub(super) fn hear(&mut self, subject: &str) -> Arc<Mutex<Vec<String>>> {
         let heard = Arc::<Mutex<Vec<String>>>::default();
-        let _ = self.account.bind(subject.as_bytes(), Arc::new(Witness(Arc::clone(&heard))));
+        let _ = self.account.bind(subject.as_bytes(), Arc::new(HeaderRecorder(Arc::clone(&heard))));
         heard
     }
 

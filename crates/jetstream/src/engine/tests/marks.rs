@@ -73,3 +73,23 @@ fn the_first_message_is_there_for_who_asks() {
     let answer = answers.iter().next().expect("there is one");
     assert!(String::from_utf8_lossy(answer.payload).contains(r#""data":"b25l""#));
 }
+
+/// A direct get of a key whose only value is not released yet is answered when that is, although
+/// nobody asks again.
+#[test]
+fn a_direct_get_of_a_first_value_waits_for_its_release() {
+    let mut house = House::new();
+    house.create(StreamConfig { allow_direct: true, ..stream("S") });
+    let heard = house.hear("inbox");
+    house.say("S.key", "", "one");
+    house.flush();
+    while house.step_without_jobs() {}
+    assert_eq!(house.stream("S").reader().release().seq(), 0, "its mark is not stated yet");
+    house.say("$JS.API.DIRECT.GET.S", "inbox", r#"{"last_by_subj":"S.key"}"#);
+    while house.step_without_jobs() {}
+    assert!(lock(&heard).is_empty(), "nothing is shown that may be lost");
+    house.settle();
+    let heard = lock(&heard);
+    assert_eq!(heard.len(), 1, "there is one answer: {heard:?}");
+    assert!(heard[0].contains("Nats-Sequence: 1\r\n"), "{heard:?}");
+}

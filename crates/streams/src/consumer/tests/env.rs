@@ -1,9 +1,15 @@
 //! A consumer and its twin, to which the same is done.
 
+use super::operation::{self, Change, Operation, SUBJECTS, TICK};
+use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
+use crate::consumer::{
+    AckSubject, ConsumerCore, ConsumerEvent, ConsumerInit, DeliverOutcome, Effects, Env as Around,
+    StateHandle, TurnCtx, rules,
+};
 use myelin_disk::memory::MemoryDisk;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
-
+use myelin_jsapi::config::Retention;
+use myelin_jsapi::consumer::config::stored::Stored as StoredConfig;
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::rng::Rng;
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::entropy::SeededEntropy;
@@ -12,16 +18,8 @@ use myelin_store::{
     StreamConfig, Timestamp,
 };
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-
-use super::operation::{self, Change, Operation, SUBJECTS, TICK};
-use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
-use crate::consumer::{
-    AckSubject, ConsumerCore, ConsumerEvent, ConsumerInit, DeliverOutcome, Effects, Env as Around,
-    StateHandle, TurnCtx, rules,
-};
-use myelin_jsapi::config::Retention;
-use myelin_jsapi::consumer::config::stored::Stored as StoredConfig;
-use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 /// A multiple of [`TICK`].
 const BEGIN: Timestamp = 1_700_000_000_000_000_000;
@@ -661,11 +659,8 @@ fn open(config: StreamConfig, seed: u64) -> (Stream, Option<Store>) {
 }
 
 fn set(clients: &mut BTreeSet<String>, client: u64, is_so: bool) {
-    if is_so {
-        clients.insert(client.to_string());
-    } else {
-        clients.remove(&client.to_string());
-    }
+    let client = client.to_string();
+    let _ = if is_so { clients.insert(client) } else { clients.remove(&client) };
 }
 
 fn body(ask: &Ask) -> String {

@@ -61,9 +61,14 @@ struct Kept {
 
 impl Kept {
     /// All there are.
-    fn each(mut visit: impl FnMut(&Kept)) {
+    fn each(visit: impl FnMut(&Kept)) {
+        Self::each_of(&KINDS.map(|(kind, ..)| kind), visit);
+    }
+
+    /// All of these kinds.
+    fn each_of(kinds: &[&str], mut visit: impl FnMut(&Kept)) {
         for version in versions() {
-            for (kind, lines, cipher) in KINDS {
+            for (kind, lines, cipher) in KINDS.into_iter().filter(|(kind, ..)| kinds.contains(kind)) {
                 let home = Home::new();
                 let packed = fs::read(version.join(format!("{kind}.store"))).expect("a store per kind");
                 archive::unpack(&packed, home.path()).expect("a folder of ours");
@@ -227,9 +232,10 @@ fn a_check_finds_nothing_and_an_opening_neither() {
     });
 }
 
-#[test]
-fn everything_is_there_and_it_goes_on() {
-    Kept::each(|kept| {
+/// Opens the stores of one kind and goes on with them. Each kind is a test, so that they run side
+/// by side.
+fn everything_is_there_and_it_goes_on(kind: &str) {
+    Kept::each_of(&[kind], |kept| {
         let what = &kept.what;
         let mut server = setup_in(kept.home.path(), kept.lines).start();
         assert_same(&kept.expected, &contents(&server), what);
@@ -245,6 +251,26 @@ fn everything_is_there_and_it_goes_on() {
         server.wait();
         assert_eq!(kept.findings(), Vec::<String>::new(), "{what}");
     });
+}
+
+#[test]
+fn plain_stores_have_everything_and_go_on() {
+    everything_is_there_and_it_goes_on("plain");
+}
+
+#[test]
+fn stores_that_were_always_synced_have_everything_and_go_on() {
+    everything_is_there_and_it_goes_on("always");
+}
+
+#[test]
+fn stores_encrypted_with_chacha_have_everything_and_go_on() {
+    everything_is_there_and_it_goes_on("chacha");
+}
+
+#[test]
+fn stores_encrypted_with_aes_have_everything_and_go_on() {
+    everything_is_there_and_it_goes_on("aes");
 }
 
 /// Not every version needs one; whoever changes a format adds one.

@@ -78,7 +78,7 @@ impl Asker {
 }
 
 #[test]
-fn a_server_without_streams_is_a_door_to_those_of_others() {
+fn clients_of_a_server_without_streams_reach_those_of_others() {
     let ports = [free_port(), free_port(), free_port()];
     let store = tempfile::tempdir().expect("a folder");
     let theirs = |at: usize| {
@@ -87,8 +87,8 @@ fn a_server_without_streams_is_a_door_to_those_of_others() {
         Member::start(Reference, &format!("S{at}"), ports[at], &ports[..2], &more)
     };
     let (Some(one), Some(two)) = (theirs(0), theirs(1)) else { return };
-    let door = Member::start(Ours, "S2", ports[2], &ports[..2], "").expect("it starts");
-    let members = [one, two, door];
+    let ours = Member::start(Ours, "S2", ports[2], &ports[..2], "").expect("it starts");
+    let members = [one, two, ours];
     settle(&members);
     // Without a leader nobody answers.
     let leader = |member: &Member| member.server.page("/jsz")["meta_cluster"]["leader"].clone();
