@@ -15,7 +15,7 @@ use crate::shard::{Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
-use crate::tls::{ClientOffer, ClientTls};
+use crate::tls::{ClientOffer, ClientTls, LeafOffer};
 use crate::{
     banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
@@ -160,7 +160,9 @@ impl Server {
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let proofs = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
+        let mut leaf_offer = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
+        let offers = (&mut offer, &mut security, &mut link_offer, &mut leaf_offer);
+        let mut proofs = prepare_ocsp(&ocsp, options, offers)?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -193,7 +195,9 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_nodes = leaf::start(options, parts, (&monitor, &websocket)).map_err(StartError::new)?;
+        let leaf_security = leaf::LeafSecurity { offer: leaf_offer, hubs: std::mem::take(&mut proofs.hubs) };
+        let leaf_nodes = leaf::start(options, parts, leaf_security, (&monitor, &websocket));
+        let leaf_nodes = leaf_nodes.map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -405,10 +409,11 @@ type WebSocketOffer = (websocket::Security, Vec<String>);
 fn prepare_ocsp(
     ocsp: &Ocsp,
     options: &Options,
-    (clients, websocket, links): (
+    (clients, websocket, links, leaf_nodes): (
         &mut Option<ClientOffer>,
         &mut Option<WebSocketOffer>,
         &mut Option<tls::LinkOffer>,
+        &mut Option<LeafOffer>,
     ),
 ) -> Result<ocsp::StagedOcsp, StartError> {
     let clients = clients.as_mut().map(|offer| &mut offer.terms);
@@ -417,6 +422,7 @@ fn prepare_ocsp(
         ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
         ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
         links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
+        ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
     ];
     let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
     proofs.complaint.take().map_or(Ok(proofs), |complaint| Err(StartError::new(complaint)))

@@ -98,6 +98,13 @@ pub(super) fn tell(out: &mut Vec<u8>, wish: InterestKey<'_>, (before, now): (u32
 }
 
 impl LeafPart {
+    pub(super) fn add_remote(&mut self, key: &[u8], sub: &Arc<RemoteSub>) {
+        let subs = self.remote.entry(key.into()).or_default();
+        if !subs.iter().any(|other| Arc::ptr_eq(other, sub)) {
+            subs.push(Arc::clone(sub));
+        }
+    }
+
     /// Sum of what a link hears of beside this server's own clients and services.
     pub(super) fn others(&self, key: &[u8], conn: &Arc<Conn>, leaf: &LeafEnd) -> u32 {
         let remote = self.remote.get(key).into_iter().flatten();

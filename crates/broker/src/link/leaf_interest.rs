@@ -22,7 +22,7 @@ use std::sync::Arc;
 impl Announced {
     /// Whether anything is kept for leaf nodes and hubs.
     #[inline]
-    fn has_leaf_nodes(&self) -> bool {
+    pub(crate) fn has_leaf_nodes(&self) -> bool {
         self.cluster.has_leaf_nodes()
     }
 
@@ -121,7 +121,7 @@ impl Announced {
         let routed = leaf_part.of_origin(&key, sub.origin());
         match change {
             RemoteChange::Added => {
-                leaf_part.remote.entry(key.clone().into_boxed_slice()).or_default().push(Arc::clone(sub));
+                leaf_part.add_remote(&key, sub);
             }
             RemoteChange::Removed => {
                 if let Some(subs) = leaf_part.remote.get_mut(&key[..]) {
@@ -141,6 +141,18 @@ impl Announced {
         }
         if is_routed {
             self.tell_routes(account, wish, sub.origin(), routed);
+        }
+    }
+
+    /// Counts what another server wants since before anything was kept for leaf nodes. `is_there`:
+    /// whether it still does.
+    pub(crate) fn count_remote(&self, sub: &Arc<RemoteSub>, is_there: impl Fn() -> bool) {
+        let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
+        let key = wish.key();
+        let mut part = lock(self.part(&key));
+        // Whoever takes it out of the index comes here afterwards.
+        if is_there() {
+            part.leaf.get_or_insert_default().add_remote(&key, sub);
         }
     }
 

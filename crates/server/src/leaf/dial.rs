@@ -18,23 +18,44 @@ use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 /// Means to reach a hub: the `means` of its configuration.
 pub(super) struct Means {
-    pub(super) tls: Arc<HubTls>,
+    /// Exchanged by a reload; the link that is there keeps what it has.
+    pub(super) terms: RwLock<Arc<HubTerms>>,
     /// Whether compressed messages are offered to a hub over WebSocket.
     pub(super) ws_compression: bool,
     /// Whether such a hub is asked to do without masks.
     pub(super) ws_no_masking: bool,
+}
+
+/// What a reload may change of a remote that stays.
+pub(super) struct HubTerms {
+    pub(super) tls: Arc<HubTls>,
     /// Proxy through which the hub is reached.
     pub(super) proxy: Option<HttpProxy>,
 }
 
 impl Means {
+    fn of(remote: &LeafRemote) -> Option<&Self> {
+        remote.config.means.downcast_ref()
+    }
+
+    fn terms(&self) -> Arc<HubTerms> {
+        Arc::clone(&self.terms.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives `remote` the terms of another remote for the same hub.
+    pub(super) fn exchange(remote: &LeafRemote, other: &LeafRemote) {
+        if let (Some(means), Some(other)) = (Self::of(remote), Self::of(other)) {
+            *means.terms.write().unwrap_or_else(PoisonError::into_inner) = other.terms();
+        }
+    }
+
     /// The request for a WebSocket, where the hub's address is one.
     fn solicitation(&self, url: &LeafUrl) -> Option<Solicitation> {
         let web_socket = url.web_socket.as_ref()?;
@@ -136,8 +157,8 @@ impl Dialler {
         let shown = url.address();
         let by = if shown == address.to_string() { String::new() } else { format!(" ({address})") };
         self.log.debug(format_args!("Trying to connect as leafnode to remote server on {shown:?}{by}"));
-        let means = remote.config.means.downcast_ref::<Means>();
-        if let Some(proxy) = means.and_then(|means| means.proxy.as_ref()) {
+        let terms = Means::of(remote).map(Means::terms);
+        if let Some(proxy) = terms.as_ref().and_then(|terms| terms.proxy.as_ref()) {
             return proxy.tunnel(&shown).await;
         }
         let failed = |error: &io::Error| format!("dial tcp {address}: connect: {}", os_error::words(error));
@@ -167,10 +188,12 @@ impl Dialler {
         };
         match stream.into_std() {
             Ok(stream) => {
-                let means = remote.config.means.downcast_ref::<Means>();
+                let means = Means::of(remote);
                 let is_plain = url.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_secure);
                 let security = means.filter(|_| !is_plain).map(|means| {
-                    LinkSecurity::Hub(Arc::clone(&means.tls), means.tls.borrowed.name_of(&url.host))
+                    let tls = Arc::clone(&means.terms().tls);
+                    let name = tls.borrowed.name_of(&url.host);
+                    LinkSecurity::Hub(tls, name)
                 });
                 let patience = remote.config.first_info_timeout;
                 let upgrade = means.and_then(|means| means.solicitation(&url));

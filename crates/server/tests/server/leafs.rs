@@ -3,14 +3,17 @@
 
 mod advisories;
 mod callouts;
+mod documented;
 mod domains;
 mod imports;
 mod interest;
 mod logins;
 mod messages;
 mod mirrors;
+mod operators;
 mod proxies;
 mod reload;
+mod revocation;
 mod secure;
 mod shapes;
 mod web_socket;
@@ -34,6 +37,12 @@ impl Site {
         let text = format!("server_name: {name}\nleafnodes {{ {listen}\n{inner} }}\n{more}");
         let setup = Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]);
         Some(Self { server: setup.start(), port: port.unwrap_or(0) })
+    }
+
+    /// One that a whole configuration describes, whose leaf nodes come to that port.
+    fn configured(setup: Setup, kind: ServerKind, text: &str, port: u16) -> Option<Self> {
+        let setup = setup.program(&kind.program()?).config(text).flags(&["-D"]);
+        Some(Self { server: setup.start(), port })
     }
 
     /// A hub.
