@@ -1,5 +1,6 @@
 //! Dialling hubs: attempt after attempt, at one address after the other.
 
+use super::LeafParts;
 use super::proxy::HttpProxy;
 use crate::listener;
 use crate::logging::Logger;
@@ -8,6 +9,8 @@ use crate::shard::{LinkSecurity, LinkUpgrade, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::HubTls;
 use myelin_auth::KeyPair;
+use myelin_auth::operator::Accounts;
+use myelin_broker::Broker;
 use myelin_conf::options::Options;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafSigner, LeafUrl};
@@ -19,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
@@ -74,6 +77,7 @@ impl Means {
 /// Dials hubs on the control runtime.
 pub(super) struct Dialler {
     nodes: OnceLock<Weak<LeafNodes>>,
+    broker: Arc<Broker>,
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
     control: Handle,
@@ -83,10 +87,11 @@ pub(super) struct Dialler {
 }
 
 impl Dialler {
-    pub(super) fn new(mailboxes: &[Mailbox], log: &Arc<Logger>, control: &Handle, options: &Options) -> Self {
+    pub(super) fn new((broker, mailboxes, log, control): LeafParts<'_>, options: &Options) -> Self {
         let logging = &options.logging;
         Self {
             nodes: OnceLock::new(),
+            broker: Arc::clone(broker),
             mailboxes: mailboxes.to_vec(),
             log: Arc::clone(log),
             control: control.clone(),
@@ -176,6 +181,7 @@ impl Dialler {
         remote: &Arc<LeafRemote>,
         url: LeafUrl,
     ) {
+        self.fetch_account(&remote.config.account).await;
         let signer = match signer(&remote.config.key, &self.control).await {
             Ok(signer) => signer.map(Arc::new),
             Err(error) => {
@@ -204,6 +210,23 @@ impl Dialler {
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("leafnode socket: {}", os_error::words(&error))),
+        }
+    }
+}
+
+impl Dialler {
+    /// Has the account of a token come, where it is not here yet. The link complains where there is
+    /// none.
+    async fn fetch_account(&self, name: &str) {
+        if self.broker.account(name).is_some() {
+            return;
+        }
+        let (broker, key) = (Arc::clone(&self.broker), name.to_owned());
+        let fetching = supervise::blocking_on(&self.control, SupervisedPart::Dial, move || {
+            Accounts::account(&*broker, &key, SystemTime::now()).map(drop)
+        });
+        if let Ok(Some(Err(error))) = fetching.await {
+            self.log.debug(format_args!("Account {name} of a leafnode remote was not found: {error}"));
         }
     }
 }

@@ -108,7 +108,7 @@ impl RunningLeafNodes {
     }
 
     fn start(options: &Options, parts: LeafParts<'_>, security: LeafSecurity) -> Result<Self, String> {
-        let (broker, mailboxes, log, control) = parts;
+        let (broker, mailboxes, log, _) = parts;
         let LeafSecurity { offer, hubs } = security;
         let listener = listen(options, log)?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();
@@ -118,7 +118,7 @@ impl RunningLeafNodes {
         let tls = Arc::<LinkTls<LeafOffer>>::default();
         offer.iter().flat_map(|offer| &offer.note).for_each(|note| log.warn(note));
         tls.set(offer);
-        let dialler = Arc::new(Dialler::new(mailboxes, log, control, options));
+        let dialler = Arc::new(Dialler::new(parts, options));
         let host = Arc::new(LeafNodeHost { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
         let nodes = LeafNodes::new(config, host);
         dialler.begin(&nodes);

@@ -102,7 +102,7 @@ accounts: {
     }  
 }";
 
-const PAGES: [Page<'static>; 8] = [
+const PAGES: [Page<'static>; 7] = [
     Page {
         hub: TUTORIAL,
         leaf: "listen: \"127.0.0.1:4111\"
@@ -185,18 +185,6 @@ accounts { account1 { users: [{user: u, password: p}] }, account2 { users: [{use
         links: 2,
     },
     Page {
-        hub: "leafnodes {
-  port: PORT
-  authorization {
-    account: TheAccount
-  }
-}
-accounts { TheAccount { users: [{user: u, password: p}] } }",
-        leaf: "leafnodes { remotes: [{ url: \"nats://localhost:PORT\" }] }",
-        users: ["u:p", ""],
-        links: 1,
-    },
-    Page {
         hub: "leafnodes { port: PORT }
 websocket { port: WEB, no_tls: true }",
         leaf: "leafnodes {
@@ -228,6 +216,34 @@ fn leaf_nodes() {
             let Some([hub, leaf]) = start(page, kinds, &lab) else { continue };
             talk(&mut client(&hub, page.users[0]), &mut client(&leaf, page.users[1]));
         }
+    }
+}
+
+/// Without credentials, at a hub that has no users at all.
+#[test]
+fn leaf_nodes_of_one_account() {
+    let page = Page {
+        hub: "leafnodes {
+  port: PORT
+  authorization {
+    account: TheAccount
+  }
+}
+accounts { TheAccount {} }",
+        leaf: "leafnodes { remotes: [{ url: \"nats://localhost:PORT\" }] }",
+        users: ["", ""],
+        links: 1,
+    };
+    let lab = Lab::new();
+    for kinds in MIXES {
+        let Some([hub, leaf]) = start(&page, kinds, &lab) else { continue };
+        let remote = page.leaf.replace("PORT", &hub.port.to_string());
+        let text = format!("server_name: OTHER\n{remote}");
+        let Some(other) = Site::configured(Setup::default(), kinds[1], &text, 0) else { continue };
+        hub.linked(2);
+        other.linked(1);
+        assert!(hub.links().iter().all(|link| link["account"] == "TheAccount"), "{kinds:?}");
+        talk(&mut client(&leaf, ""), &mut client(&other, ""));
     }
 }
 

@@ -38,16 +38,19 @@ pub(super) fn write_credentials(ids: &Identities, user: &str, file: &Path) {
     std::fs::write(file, text(ids, &credentials)).expect("the folder takes files");
 }
 
-/// An account of a token that has no JetStream here uses that of its default domain.
+/// An account of a token that has no JetStream here uses that of its default domain; with an empty
+/// one its requests cross the link, if the hub lets them, too.
 #[test]
 fn an_account_of_a_token_may_have_a_default_domain() {
     let ids = identities();
     for kinds in MIXES {
-        for (default, domain) in [("D", ", domain: D"), ("\"\"", "")] {
+        for (default, domain, at_hub) in
+            [("D", ", domain: D", ""), ("\"\"", "", "default_js_domain { A: \"\" }")]
+        {
             let store = tempfile::tempdir().expect("a folder");
             let jetstream = format!(
                 "jetstream {{ store_dir: {:?}{domain} }}\n\
-                 accounts {{ A {{ jetstream: enabled, users: [{{user: a, password: a}}] }} }}",
+                 accounts {{ A {{ jetstream: enabled, users: [{{user: a, password: a}}] }} }}\n{at_hub}",
                 store.path()
             );
             let Some(hub) = Site::hub(kinds[0], "HUB", "", &jetstream) else { continue };

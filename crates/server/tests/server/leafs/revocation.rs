@@ -4,7 +4,7 @@
 use super::{Site, exchange};
 use crate::eventually;
 use crate::responder::{Responder, Says};
-use crate::routes::{MIXES, ServerKind, free_port};
+use crate::routes::{MIXES, Ours, ServerKind, free_port};
 use tempfile::TempDir;
 
 /// Serial numbers of the certificates of hub and leaf node.
@@ -40,8 +40,12 @@ impl Lab {
         )
     }
 
+    /// Options by which what authorities answer is kept in memory.
+    const NO_FILE: &str = "ocsp_cache: { type: none }\n";
+
     /// A hub and a leaf node with these in their `tls{}`, and beside it.
     fn pair(&self, kinds: [ServerKind; 2], inner: [&str; 2], more: &str) -> Option<[Site; 2]> {
+        let more = &format!("{}{more}", Self::NO_FILE);
         let hub = Site::hub(kinds[0], "HUB", &self.tls(SERIALS[0], inner[0]), more)?;
         let remote = format!(
             "reconnect: \"200ms\"\nremotes: [{{ url: \"nats://localhost:{}\", {} }}]",
@@ -88,15 +92,19 @@ fn a_hub_whose_certificate_was_revoked_is_not_linked() {
     }
 }
 
-/// The check comes and goes by a reload, for links to come.
+/// The check comes and goes by a reload, for links to come. In nats-server it is said to come, and
+/// does not.
 #[test]
 fn a_reload_has_the_authority_asked() {
-    for kinds in MIXES {
+    for kinds in MIXES.into_iter().filter(|kinds| kinds[1] == Ours) {
         let (lab, port) = (Lab::new(), free_port());
         let text = |check: &str| {
             let url = format!("nats://localhost:{port}");
             let remote = format!("{{ url: \"{url}\", {} }}", lab.tls(SERIALS[1], check));
-            format!("server_name: EDGE\nleafnodes {{ reconnect: \"100ms\"\nremotes: [{remote}] }}")
+            format!(
+                "server_name: EDGE\n{}leafnodes {{ reconnect: \"100ms\"\nremotes: [{remote}] }}",
+                Lab::NO_FILE
+            )
         };
         let hub = || Site::start(kinds[0], "HUB", Some(port), &lab.tls(SERIALS[0], ""), "");
         let Some(first) = hub() else { continue };
