@@ -7,7 +7,7 @@
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::{ServiceLink, ShadowService, StreamLink};
-use crate::link::counted::Counted;
+use crate::link::counted::CountMark;
 use crate::service_batch::ServiceBatch;
 use myelin_subject::Subscribed;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -163,16 +163,16 @@ impl ServiceTarget {
 pub struct Binding {
     subject: Box<[u8]>,
     receiver: ServiceTarget,
-    counted: Counted,
+    counted: CountMark,
 }
 
 impl Binding {
     pub(crate) fn new(subject: &[u8], receiver: ServiceTarget) -> Self {
-        Self { subject: subject.into(), receiver, counted: Counted::default() }
+        Self { subject: subject.into(), receiver, counted: CountMark::default() }
     }
 
     /// Whether other servers, or leaf nodes, hear of it.
-    pub(crate) fn counted(&self) -> &Counted {
+    pub(crate) fn counted(&self) -> &CountMark {
         &self.counted
     }
 

@@ -8,7 +8,7 @@
 
 use crate::conn::Conn;
 use crate::imports::ImportedStream;
-use crate::link::counted::Counted;
+use crate::link::counted::CountMark;
 use myelin_subject::Subscribed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -21,7 +21,7 @@ pub struct Subscription {
     subject_len: u32,
     queue_len: u32,
     has_queue: bool,
-    counted: Counted,
+    counted: CountMark,
     delivered: AtomicU64,
     /// Deliveries after which it ends; 0 is never.
     max: AtomicU32,
@@ -49,7 +49,7 @@ impl Subscription {
             subject_len: subject.len() as u32,
             queue_len: parts[1].len() as u32,
             has_queue: queue.is_some(),
-            counted: Counted::default(),
+            counted: CountMark::default(),
             delivered: AtomicU64::new(0),
             max: AtomicU32::new(0),
             shadowed: None,
@@ -102,7 +102,7 @@ impl Subscription {
     }
 
     /// Whether other servers hear of it.
-    pub(crate) fn counted(&self) -> &Counted {
+    pub(crate) fn counted(&self) -> &CountMark {
         &self.counted
     }
 

@@ -160,9 +160,7 @@ impl Server {
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let mut leaf_offer = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
-        let offers = (&mut offer, &mut security, &mut link_offer, &mut leaf_offer);
-        let mut proofs = prepare_ocsp(&ocsp, options, offers)?;
+        let (proofs, leaf) = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -195,9 +193,8 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_security = leaf::LeafSecurity { offer: leaf_offer, hubs: std::mem::take(&mut proofs.hubs) };
-        let leaf_nodes = leaf::start(options, parts, leaf_security, (&monitor, &websocket));
-        let leaf_nodes = leaf_nodes.map_err(StartError::new)?;
+        let leaf_nodes =
+            leaf::start(options, parts, leaf, (&monitor, &websocket)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -409,13 +406,13 @@ type WebSocketOffer = (websocket::Security, Vec<String>);
 fn prepare_ocsp(
     ocsp: &Ocsp,
     options: &Options,
-    (clients, websocket, links, leaf_nodes): (
+    (clients, websocket, links): (
         &mut Option<ClientOffer>,
         &mut Option<WebSocketOffer>,
         &mut Option<tls::LinkOffer>,
-        &mut Option<LeafOffer>,
     ),
-) -> Result<ocsp::StagedOcsp, StartError> {
+) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), StartError> {
+    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
     let clients = clients.as_mut().map(|offer| &mut offer.terms);
     let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
     let listeners = [
@@ -425,7 +422,11 @@ fn prepare_ocsp(
         ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
     ];
     let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
-    proofs.complaint.take().map_or(Ok(proofs), |complaint| Err(StartError::new(complaint)))
+    if let Some(complaint) = proofs.complaint.take() {
+        return Err(StartError::new(complaint));
+    }
+    let hubs = std::mem::take(&mut proofs.hubs);
+    Ok((proofs, leaf::LeafSecurity { offer: leaf_nodes, hubs }))
 }
 
 impl SystemServices {

@@ -12,9 +12,9 @@ const GONE: u8 = 2;
 
 /// State of one member.
 #[derive(Default)]
-pub(crate) struct Counted(AtomicU8);
+pub(crate) struct CountMark(AtomicU8);
 
-impl Counted {
+impl CountMark {
     /// The member is about to come into the index.
     pub(crate) fn comes(&self) {
         self.0.store(UNCOUNTED, Release);
@@ -33,11 +33,11 @@ impl Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::Counted;
+    use super::CountMark;
 
     #[test]
     fn nobody_is_counted_twice_or_after_the_end() {
-        let member = Counted::default();
+        let member = CountMark::default();
         member.comes();
         assert!(member.is_due() && !member.is_due());
         assert!(member.goes());

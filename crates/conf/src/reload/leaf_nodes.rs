@@ -85,7 +85,7 @@ impl Changes<'_> {
         });
     }
 
-    /// What of TLS may change: the log has a word for the moment of the handshake only.
+    /// Tells of TLS that may change: the log has a word for the moment of the handshake only.
     fn leaf_handshakes(&mut self) {
         let first =
             |of: &LeafNodeOptions| of.tls.as_ref().map_or(HandshakeFirst::No, |tls| tls.handshake_first);

@@ -36,7 +36,7 @@ pub(super) struct Means {
     pub(super) ws_no_masking: bool,
 }
 
-/// What a reload may change of a remote that stays.
+/// Terms of a remote that stays, which a reload may exchange.
 pub(super) struct HubTerms {
     pub(super) tls: Arc<HubTls>,
     /// Proxy through which the hub is reached.

@@ -1,8 +1,8 @@
 //! Proxies of HTTP: a hub is reached by a tunnel that one of them opens (`CONNECT`).
 //!
-//! A proxy with `https://` is spoken to by TLS. A link is served as a socket, perhaps with TLS of its
-//! own inside, so what such a tunnel carries is passed on between the proxy and a pair of sockets
-//! on this machine.
+//! A proxy with `https://` is spoken to by TLS. A link is served as a socket, perhaps with TLS of
+//! its own inside, so what such a tunnel carries is passed on between the proxy and a pair of
+//! sockets on this machine.
 
 use crate::os_error;
 use crate::supervise::{self, SupervisedPart};

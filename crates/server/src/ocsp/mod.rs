@@ -1,9 +1,9 @@
 //! OCSP: proofs that certificates were not revoked, in both directions.
 //!
 //! For our own certificate a proof is fetched and shown to those who connect (`staple`); for the
-//! certificates of clients, leaf nodes and hubs the authority is asked while they wait (`peer`), and
-//! its answers are kept (`cache`). Formats are `wire`'s; what is here decides whether an answer can be believed
-//! (`proof`) and speaks HTTP with authorities (`fetch`).
+//! certificates of clients, leaf nodes and hubs the authority is asked while they wait (`peer`),
+//! and its answers are kept (`cache`). Formats are `wire`'s; what is here decides whether an answer
+//! can be believed (`proof`) and speaks HTTP with authorities (`fetch`).
 //!
 //! A handshake never waits for a proof of our own. Waiting for a client's costs that client only.
 

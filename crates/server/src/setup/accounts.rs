@@ -53,8 +53,8 @@ pub(crate) fn default_domains(options: &Options) -> HashMap<String, Vec<(String,
     mappings.collect()
 }
 
-/// Has accounts without JetStream here use that of a domain. Those of tokens get their mappings with
-/// these.
+/// Has accounts without JetStream here use that of a domain. Those of tokens get their mappings
+/// with these.
 fn use_default_domains(options: &Options, accounts: &mut Vec<AccountConfig>) -> Result<(), MappingError> {
     if !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty() {
         return Ok(());

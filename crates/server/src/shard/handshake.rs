@@ -75,8 +75,8 @@ pub(crate) async fn handshake(
     .await
 }
 
-/// Does the handshake with a server that was dialled and has to bear this name. `revocation`: of its
-/// certificate, where that is asked.
+/// Does the handshake with a server that was dialled and has to bear this name. `revocation`: of
+/// its certificate, where that is asked.
 ///
 /// # Errors
 /// In words for the log.

@@ -39,7 +39,7 @@ impl Site {
         Some(Self { server: setup.start(), port: port.unwrap_or(0) })
     }
 
-    /// One that a whole configuration describes, whose leaf nodes come to that port.
+    /// A server that a whole configuration describes, whose leaf nodes come to that port.
     fn configured(setup: Setup, kind: ServerKind, text: &str, port: u16) -> Option<Self> {
         let setup = setup.program(&kind.program()?).config(text).flags(&["-D"]);
         Some(Self { server: setup.start(), port })

@@ -18,7 +18,7 @@ use std::process::Command;
 struct Page<'p> {
     hub: &'p str,
     leaf: &'p str,
-    /// Who logs in at the hub, and at the leaf node.
+    /// Users that log in at the hub, and at the leaf node.
     users: [&'p str; 2],
     links: usize,
 }
@@ -362,7 +362,7 @@ fn ask(raw: &mut Raw, subject: &str, body: &str, expected: &str) {
 }
 
 /// The page makes a stream of the same name in both domains, a mirror and an aggregate of the leaf
-/// node's at the hub, all as a client of the hub, and then has another account read at the leaf node.
+/// node's at the hub, all as a client of the hub, and then has another account read there.
 #[test]
 fn jetstream_on_leaf_nodes() {
     let lab = Lab::new();

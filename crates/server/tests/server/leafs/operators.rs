@@ -1,5 +1,5 @@
-//! Leaf nodes of operators: accounts that come with tokens, and hubs that they log in at by a file of
-//! credentials.
+//! Leaf nodes of operators: accounts that come with tokens, and hubs that they log in at by a file
+//! of credentials.
 
 use super::Site;
 use crate::eventually;

@@ -81,7 +81,7 @@ fn a_leaf_node_goes_with_its_account() {
     assert_eq!(ids(&hub), [("B".to_owned(), of_b)]);
 }
 
-/// What clients, imports and mappings of a server want before it has any hub is told to the first,
+/// Interest of clients, imports and mappings from before a server has any hub is told to the first,
 /// and taken back when it goes.
 #[test]
 fn the_first_hub_of_a_server_comes_by_a_reload() {
@@ -132,8 +132,8 @@ fn exchange_in([hub, leaf]: [&Site; 2], near: &mut crate::raw::Raw, far: &mut cr
     wait_for_interest(far, near);
 }
 
-/// TLS of a remote that stays, and of the hub, is another one for the next attempt, and the link that
-/// is there stays.
+/// TLS of a remote that stays, and of the hub, is another one for the next attempt, and the link
+/// that is there stays.
 #[test]
 fn tls_is_exchanged_under_links() {
     let (lab, stranger) = (Lab::new(), Lab::new());
