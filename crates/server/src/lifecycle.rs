@@ -160,7 +160,7 @@ impl Server {
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let (proofs, leaf) = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
+        let (proofs, tls) = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -193,8 +193,7 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_nodes =
-            leaf::start(options, parts, leaf, (&monitor, &websocket)).map_err(StartError::new)?;
+        let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
