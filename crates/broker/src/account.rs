@@ -6,7 +6,7 @@ use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announced::Announced;
 use crate::link::interest_part::RemoteChange;
-use crate::link::remote_sub::RemoteSub;
+use crate::link::remote_sub::{RemoteSub, SoughtSub};
 use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
@@ -163,11 +163,7 @@ impl Account {
         let binding = Arc::new(Binding::new(subject, receiver));
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
-        if binding.receiver().is_announced() {
-            self.announced.changed(&self.name, subject, None, true);
-        } else if binding.receiver().is_only_for_leafs() {
-            self.announced.only_leafs_changed(subject, true);
-        }
+        self.count_service(&binding);
         binding
     }
 
@@ -175,9 +171,10 @@ impl Account {
     pub(crate) fn displace(&self, binding: &Arc<Binding>) {
         let removed = self.services.remove(binding);
         self.has_gone(binding.subject(), removed);
-        if removed && binding.receiver().is_announced() {
+        let is_counted = removed && binding.counted().goes();
+        if is_counted && binding.receiver().is_announced() {
             self.announced.changed(&self.name, binding.subject(), None, false);
-        } else if removed && binding.receiver().is_only_for_leafs() {
+        } else if is_counted {
             self.announced.only_leafs_changed(binding.subject(), false);
         }
     }
@@ -280,15 +277,38 @@ impl Account {
         Vec::clone(&self.announced.leafs())
     }
 
-    /// Counts what was imported and mapped before there was anything about leaf nodes.
+    /// Counts what there was before there was anything about leaf nodes.
     pub(crate) fn count_for_leafs(&self) {
-        self.services.for_each(|binding| {
-            if binding.receiver().is_only_for_leafs() {
-                self.announced.only_leafs_changed(binding.subject(), true);
-            }
-        });
+        self.interest.for_each(|sub| self.count(sub));
+        self.services.for_each(|binding| self.count_service(binding));
+        if let Some(remote) = self.remote.get() {
+            remote.for_each(|sub| {
+                self.announced.count_remote(sub, || remote.find(&SoughtSub(sub)).is_some());
+            });
+        }
         self.announced.count_offers();
         self.count_mappings();
+    }
+
+    /// Counts a subscription that is in the index, if other servers hear of such.
+    fn count(&self, sub: &Arc<Subscription>) {
+        if self.announced.keeps_account() && sub.counted().is_due() {
+            self.announced.changed(&self.name, sub.subject(), sub.queue(), true);
+        }
+    }
+
+    fn count_service(&self, binding: &Arc<Binding>) {
+        let is_announced = binding.receiver().is_announced();
+        if !is_announced && !binding.receiver().is_only_for_leafs() {
+            return;
+        }
+        let is_kept =
+            if is_announced { self.announced.keeps_account() } else { self.announced.has_leaf_nodes() };
+        match is_kept && binding.counted().is_due() {
+            false => {}
+            true if is_announced => self.announced.changed(&self.name, binding.subject(), None, true),
+            true => self.announced.only_leafs_changed(binding.subject(), true),
+        }
     }
 
     fn count_mappings(&self) {
@@ -348,15 +368,16 @@ impl Account {
     /// Puts a subscription into the index; whoever watches is to be [told](Self::notify_watches).
     pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
         self.comes(sub.subject());
+        sub.counted().comes();
         self.interest.insert(Arc::clone(sub));
-        self.announced.changed(&self.name, sub.subject(), sub.queue(), true);
+        self.count(sub);
     }
 
     /// Takes it out again; false when it was not in.
     pub(crate) fn take_out(&self, sub: &Arc<Subscription>) -> bool {
         let removed = self.interest.remove(sub);
         self.has_gone(sub.subject(), removed);
-        if removed {
+        if removed && sub.counted().goes() {
             self.announced.changed(&self.name, sub.subject(), sub.queue(), false);
         }
         removed
@@ -408,7 +429,7 @@ impl Account {
             let removed = self.interest.remove(sub);
             self.has_gone(sub.subject(), removed);
             match sub.queue() {
-                _ if !removed => {}
+                _ if !removed || !sub.counted().goes() => {}
                 Some(queue) => *members.entry((sub.subject(), queue)).or_default() += 1,
                 None => self.announced.changed(&self.name, sub.subject(), None, false),
             }

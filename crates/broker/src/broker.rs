@@ -343,10 +343,11 @@ impl Broker {
         self.cluster.form(terms, Arc::clone(&self.links) as Arc<dyn Announcer>);
     }
 
-    /// The server takes leaf nodes, or becomes one. To be called before anybody can subscribe.
+    /// The server takes leaf nodes, or becomes one. To be called once.
     pub fn form_leaf_nodes(&self) {
         self.cluster.form_leaf_nodes();
-        // Imports and mappings of the configuration are there already.
+        // At the start imports and mappings of the configuration are there, later all that clients
+        // want.
         self.accounts().iter().for_each(|account| account.count_for_leafs());
     }
 

@@ -18,6 +18,7 @@ use crate::imports::{self, AccountConfig};
 use crate::log::Level;
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
 use myelin_stdx::sync::lock;
+use myelin_subject::WeightedDestination;
 use myelin_wire::error::CloseReason;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -45,6 +46,9 @@ pub struct JwtAccounts {
     /// Accounts that are no more, for as long as anybody holds them: one that comes back is the
     /// same.
     gone: Mutex<AbsentAccounts>,
+    /// By account, mappings that it has where its token gives it no JetStream: sources and where
+    /// their messages go.
+    defaults: HashMap<String, Vec<(String, String)>>,
     /// By importer, when one of its activations begins or ends next.
     turns: Mutex<HashMap<String, SystemTime>>,
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
@@ -94,11 +98,19 @@ impl JwtAccounts {
             resolver,
             entries: RwLock::default(),
             gone: Mutex::default(),
+            defaults: HashMap::new(),
             turns: Mutex::default(),
             changing: Mutex::default(),
             observer: OnceLock::new(),
             next_id: AtomicU32::new(FIRST_ID),
         }
+    }
+
+    /// Has accounts without JetStream map what they publish, beside what their tokens say: sources
+    /// and where their messages go, by account.
+    #[must_use]
+    pub fn with_default_mappings(self, defaults: HashMap<String, Vec<(String, String)>>) -> Self {
+        Self { defaults, ..self }
     }
 
     /// Whom the server believes.
@@ -293,12 +305,35 @@ impl Broker {
                 .is_some_and(|exporter| imports::is_activated(import, entry.trusted.key(), &exporter, now))
         });
         imports::furnish(&mut config, self.system_name().as_deref());
-        self.configure_account(&entry.account, config);
         let Some(trusted) = self.trusted() else { return };
+        if let Some(defaults) = trusted.defaults.get(entry.trusted.key()) {
+            self.add_defaults(&mut config, defaults, &entry.trusted);
+        }
+        self.configure_account(&entry.account, config);
         let key = entry.trusted.key();
         match imports::next_turn(&entry.trusted, now) {
             Some(turn) => drop(lock(&trusted.turns).insert(key.to_owned(), turn)),
             None => drop(lock(&trusted.turns).remove(key)),
+        }
+    }
+
+    fn add_defaults(
+        &self,
+        config: &mut AccountConfig,
+        defaults: &[(String, String)],
+        token: &TrustedAccount,
+    ) {
+        if token.jetstream().is_some() || token.jetstream_tiers().is_some() {
+            let name = token.key();
+            let line = format_args!("Skipping Default Domain, set for JetStream enabled account {name:?}");
+            return self.log().write(Level::Warn, line);
+        }
+        for (source, destination) in defaults {
+            let (subject, cluster) = (destination.clone(), String::new());
+            // The configuration has checked the domain, of which both are made.
+            let mapped =
+                config.mappings.insert(source, &[WeightedDestination { subject, weight: 100, cluster }]);
+            debug_assert!(mapped.is_ok(), "{source} -> {destination}");
         }
     }
 

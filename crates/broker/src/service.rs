@@ -7,6 +7,7 @@
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::{ServiceLink, ShadowService, StreamLink};
+use crate::link::counted::CountMark;
 use crate::service_batch::ServiceBatch;
 use myelin_subject::Subscribed;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -170,11 +171,17 @@ impl ServiceTarget {
 pub struct Binding {
     subject: Box<[u8]>,
     receiver: ServiceTarget,
+    counted: CountMark,
 }
 
 impl Binding {
     pub(crate) fn new(subject: &[u8], receiver: ServiceTarget) -> Self {
-        Self { subject: subject.into(), receiver }
+        Self { subject: subject.into(), receiver, counted: CountMark::default() }
+    }
+
+    /// Whether other servers, or leaf nodes, hear of it.
+    pub(crate) fn counted(&self) -> &CountMark {
+        &self.counted
     }
 
     pub(crate) fn receiver(&self) -> &ServiceTarget {

@@ -8,6 +8,7 @@
 
 use crate::conn::Conn;
 use crate::imports::ImportedStream;
+use crate::link::counted::CountMark;
 use myelin_subject::Subscribed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,6 +21,7 @@ pub struct Subscription {
     subject_len: u32,
     queue_len: u32,
     has_queue: bool,
+    counted: CountMark,
     delivered: AtomicU64,
     /// Deliveries after which it ends; 0 is never.
     max: AtomicU32,
@@ -47,6 +49,7 @@ impl Subscription {
             subject_len: subject.len() as u32,
             queue_len: parts[1].len() as u32,
             has_queue: queue.is_some(),
+            counted: CountMark::default(),
             delivered: AtomicU64::new(0),
             max: AtomicU32::new(0),
             shadowed: None,
@@ -96,6 +99,11 @@ impl Subscription {
     /// The queue group, if any.
     pub fn queue(&self) -> Option<&[u8]> {
         self.has_queue.then(|| &self.text[self.subject_len as usize..][..self.queue_len as usize])
+    }
+
+    /// Whether other servers hear of it.
+    pub(crate) fn counted(&self) -> &CountMark {
+        &self.counted
     }
 
     /// The client's name for it.

@@ -15,7 +15,7 @@ use crate::shard::{Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
-use crate::tls::{ClientOffer, ClientTls};
+use crate::tls::{ClientOffer, ClientTls, LeafOffer};
 use crate::{
     banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
@@ -160,7 +160,7 @@ impl Server {
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let proofs = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
+        let (proofs, tls) = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
@@ -193,7 +193,7 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_nodes = leaf::start(options, parts, (&monitor, &websocket)).map_err(StartError::new)?;
+        let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -414,16 +414,22 @@ fn prepare_ocsp(
         &mut Option<WebSocketOffer>,
         &mut Option<tls::LinkOffer>,
     ),
-) -> Result<ocsp::StagedOcsp, StartError> {
+) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), StartError> {
+    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
     let clients = clients.as_mut().map(|offer| &mut offer.terms);
     let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
     let listeners = [
         ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
         ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
         links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
+        ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
     ];
     let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
-    proofs.complaint.take().map_or(Ok(proofs), |complaint| Err(StartError::new(complaint)))
+    if let Some(complaint) = proofs.complaint.take() {
+        return Err(StartError::new(complaint));
+    }
+    let hubs = std::mem::take(&mut proofs.hubs);
+    Ok((proofs, leaf::LeafSecurity { offer: leaf_nodes, hubs }))
 }
 
 impl SystemServices {

@@ -9,6 +9,7 @@
 //! what pages show in `Monitor`, the certificates in `tls::Current`. Shards keep a copy of the
 //! settings, so the data path reads no pointer.
 
+use crate::leaf::{self, HubChecks, PreparedLeafNodes, RunningLeafNodes};
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
@@ -22,6 +23,7 @@ use myelin_mesh::MeshConfig;
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
@@ -45,6 +47,12 @@ struct StagedCluster {
     pins: Option<BTreeSet<String>>,
     name: Option<String>,
     lines: Vec<String>,
+}
+
+/// Leaf nodes and hubs that are ready to take effect; `begun`: in a server that has had none.
+struct StagedLeafNodes {
+    begun: Option<RunningLeafNodes>,
+    prepared: PreparedLeafNodes,
 }
 
 impl Server {
@@ -80,9 +88,7 @@ impl Server {
         let directory = self.directory(&loaded.options)?;
         let mut tls = self.tls(&loaded.options)?;
         let cluster = self.stage_cluster(&loaded.options, tls.links.take())?;
-        let leaf_nodes = self.leaf_nodes.as_ref();
-        let leaf_nodes =
-            leaf_nodes.map(|running| running.prepare(&loaded.options, &self.broker)).transpose()?;
+        let leaf_nodes = self.stage_leaf_nodes(&loaded.options, &tls.proofs.hubs)?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -101,9 +107,7 @@ impl Server {
         if self.pins() != pins_before {
             self.recheck_pinned();
         }
-        if let (Some(running), Some(prepared)) = (&mut self.leaf_nodes, leaf_nodes) {
-            running.reload(prepared);
-        }
+        self.apply_leaf_nodes(leaf_nodes);
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())
     }
@@ -140,7 +144,7 @@ impl Server {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
         let mut links = lifecycle::link_offer(new)?;
-        let leaf_nodes = LeafOffer::of(&new.leaf_nodes)?;
+        let mut leaf_nodes = LeafOffer::of(&new.leaf_nodes)?;
         let of_links = self.cluster.as_ref().and_then(|cluster| cluster.tls.get());
         let of_links = of_links.map(|offer| Arc::clone(&offer.terms.staple));
         let listeners = [
@@ -155,6 +159,7 @@ impl Server {
                 self.websocket.as_ref().and_then(Listening::staple),
             ),
             links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, of_links)),
+            ocsp::TlsListener::of_leaf_nodes(new.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
         ];
         let proofs = self.ocsp.prepare(new, listeners.into_iter().flatten())?;
         let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
@@ -264,6 +269,32 @@ impl Server {
         let pins = |cluster: &ClusterOptions| cluster.tls.as_ref().map(|tls| tls.pinned_certs.clone());
         let pins = (pins(old) != pins(new)).then(|| pins(new).unwrap_or_default());
         Ok(Some(StagedCluster { config, offer, pins, name: new.name.clone(), lines }))
+    }
+
+    /// Leaf nodes and hubs as new options have them; the first remotes may come with these.
+    fn stage_leaf_nodes(&self, new: &Options, hubs: &HubChecks) -> Result<Option<StagedLeafNodes>, String> {
+        let begun = if self.leaf_nodes.is_none() && leaf::is_wanted(new) {
+            let mailboxes: Vec<_> = self.shards.iter().map(|shard| shard.mailbox.clone()).collect();
+            let parts = (&self.broker, &mailboxes[..], &self.log, &Handle::current());
+            Some(RunningLeafNodes::begin(new, parts)?)
+        } else {
+            None
+        };
+        let Some(running) = begun.as_ref().or(self.leaf_nodes.as_ref()) else { return Ok(None) };
+        let prepared = running.prepare(new, &self.broker, hubs)?;
+        Ok(Some(StagedLeafNodes { begun, prepared }))
+    }
+
+    fn apply_leaf_nodes(&mut self, staged: Option<StagedLeafNodes>) {
+        let Some(StagedLeafNodes { begun, prepared }) = staged else { return };
+        if let Some(begun) = begun {
+            self.broker.form_leaf_nodes();
+            self.monitor.set_leaf_nodes(Arc::clone(&begun.nodes), begun.address.map(|address| address.port()));
+            self.leaf_nodes = Some(begun);
+        }
+        if let Some(running) = &mut self.leaf_nodes {
+            running.reload(prepared);
+        }
     }
 
     fn apply_cluster(&mut self, staged: Option<StagedCluster>) {

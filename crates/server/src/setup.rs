@@ -2,7 +2,7 @@
 
 mod accounts;
 
-pub(crate) use accounts::accounts;
+pub(crate) use accounts::{accounts, default_domains};
 
 use myelin_auth::callout::Callout;
 use myelin_auth::operator::Trust;

@@ -55,6 +55,12 @@ impl Announced {
         (!is_dedicated).then(|| if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
     }
 
+    /// Whether anything of this server's own interest is counted.
+    #[inline]
+    pub(crate) fn keeps_account(&self) -> bool {
+        self.cluster.keeps_account()
+    }
+
     /// One more wants this, or one less.
     #[inline]
     pub(crate) fn changed(&self, account: &str, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {

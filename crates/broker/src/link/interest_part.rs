@@ -106,11 +106,16 @@ pub(super) fn tell(out: &mut Vec<u8>, wish: InterestKey<'_>, (before, now): (u32
 }
 
 impl LeafPart {
-    /// Makes a change of what another server wants.
+    /// Makes a change of what another server wants. Who is there already is not added again.
     pub(super) fn change(&mut self, key: &[u8], sub: &Arc<RemoteSub>, change: RemoteChange) {
         match (self.remote.entry_ref(key), change) {
             (_, RemoteChange::Weight(weight)) => drop(sub.set_weight(weight)),
-            (EntryRef::Occupied(mut subs), RemoteChange::Added) => subs.get_mut().push(Arc::clone(sub)),
+            (EntryRef::Occupied(mut subs), RemoteChange::Added) => {
+                let subs = subs.get_mut();
+                if !subs.iter().any(|other| Arc::ptr_eq(other, sub)) {
+                    subs.push(Arc::clone(sub));
+                }
+            }
             (EntryRef::Vacant(place), RemoteChange::Added) => {
                 place.insert_with_key(key.into(), smallvec![Arc::clone(sub)]);
             }

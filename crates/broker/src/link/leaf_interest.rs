@@ -36,7 +36,7 @@ impl Account {
 impl Announced {
     /// Whether anything is kept for leaf nodes and hubs.
     #[inline]
-    fn has_leaf_nodes(&self) -> bool {
+    pub(crate) fn has_leaf_nodes(&self) -> bool {
         self.cluster.has_leaf_nodes()
     }
 
@@ -171,6 +171,18 @@ impl Announced {
         }
         if is_routed {
             self.tell_routes(account, wish, sub.origin(), routed);
+        }
+    }
+
+    /// Counts what another server wants since before anything was kept for leaf nodes. `is_there`:
+    /// whether it still does.
+    pub(crate) fn count_remote(&self, sub: &Arc<RemoteSub>, is_there: impl Fn() -> bool) {
+        let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
+        let key = wish.key();
+        let mut part = lock(self.part(&key));
+        // Whoever takes it out of the index comes here afterwards.
+        if is_there() {
+            part.leaf.get_or_insert_default().change(&key, sub, RemoteChange::Added);
         }
     }
 

@@ -22,6 +22,7 @@
 pub(crate) mod announced;
 pub(crate) mod announcements;
 mod complaints;
+pub(crate) mod counted;
 pub(crate) mod end;
 pub(crate) mod interest_part;
 pub(crate) mod leaf;

@@ -195,6 +195,27 @@ impl Sought<Arc<RemoteSub>> for SoughtInterest<'_> {
     }
 }
 
+/// Interest that is sought itself.
+pub(crate) struct SoughtSub<'a>(pub(crate) &'a Arc<RemoteSub>);
+
+impl Sought<Arc<RemoteSub>> for SoughtSub<'_> {
+    fn subject(&self) -> &[u8] {
+        Subscribed::subject(&**self.0)
+    }
+
+    fn queue(&self) -> Option<&[u8]> {
+        Subscribed::queue(&**self.0)
+    }
+
+    fn id(&self) -> u64 {
+        Subscribed::id(&**self.0)
+    }
+
+    fn is(&self, sub: &Arc<RemoteSub>) -> bool {
+        Arc::ptr_eq(self.0, sub)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

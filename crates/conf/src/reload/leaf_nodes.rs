@@ -1,11 +1,11 @@
-//! Changes of `leafnodes{}`: remotes come and go one by one, and with compression that is all that
-//! may change.
+//! Changes of `leafnodes{}`: remotes come and go one by one; of what stays, compression and most of
+//! TLS may change.
 
 use super::{Changes, Effect, GoDuration, NotReloadable, text};
 use crate::duration;
 use crate::options::{
-    ClusterMigrate, LeafNodeOptions, LeafRemoteOptions, LinkCompression, ListenerOptions, Options, Port,
-    TlsOptions,
+    ClusterMigrate, HandshakeFirst, LeafNodeOptions, LeafProxyOptions, LeafRemoteOptions, LinkCompression,
+    ListenerOptions, Options, Port, TlsOptions,
 };
 use std::fmt::Display;
 use std::time::Duration;
@@ -20,23 +20,11 @@ const HIDDEN: &str = "[REDACTED]";
 
 impl Changes<'_> {
     pub(super) fn leaf_nodes(&mut self, bound: Option<u16>) {
-        let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
-        let is_there = |of: &LeafNodeOptions| of.listener.port.is_some() || !of.remotes.is_empty();
-        if !is_there(old) && is_there(new) {
-            return self.refuse(NotReloadable::Change(
-                "\"leafnodes\" where there was none at the start, by this version of Myelin",
-            ));
-        }
-        let before = self.reported.len();
         self.leaf_listener(bound);
         self.leaf_logins();
+        self.leaf_tls();
         self.leaf_links();
-        // Nothing may be left that nobody has looked at.
-        let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
-        if old.tls != new.tls && self.reported.len() == before {
-            self.refuse(NotReloadable::Change("\"tls\" of \"leafnodes\" by this version of Myelin"));
-        }
-        self.leaf_remotes();
+        self.leaf_handshakes();
         let compression = |of: &Options| of.leaf_nodes.compression().ok();
         if compression(self.old) != compression(self.new)
             && let Some(compression) = compression(self.new)
@@ -44,6 +32,7 @@ impl Changes<'_> {
             let line = format!("Reloaded: LeafNode Compression value is: {}", shown(compression));
             self.report_as(Effect::Reconnect, true, line);
         }
+        self.leaf_remotes();
     }
 
     fn leaf_listener(&mut self, bound: Option<u16>) {
@@ -75,9 +64,44 @@ impl Changes<'_> {
         self.leaf("LeafNode: field \"Account\"", |of| text(of.authorization.account.as_ref()));
         self.leaf("LeafNode: field \"AuthTimeout\"", |of| {
             let of_tls = |tls: &TlsOptions| tls.timeout.map_or(TLS_TIMEOUT, |time| time.as_secs_f64()) + 1.0;
-            let default = of.tls.as_ref().map_or(AUTH_TIMEOUT, of_tls);
+            let default = match of.listener.port {
+                None => 0.0,
+                Some(_) => of.tls.as_ref().map_or(AUTH_TIMEOUT, of_tls),
+            };
             of.authorization.timeout.map_or(default, |time| time.as_secs_f64())
         });
+    }
+
+    fn leaf_tls(&mut self) {
+        self.leaf("LeafNode: field \"TLSTimeout\"", |of| {
+            let default = if of.listener.port.is_some() { TLS_TIMEOUT } else { 0.0 };
+            tls_timeout(of.tls.as_ref()).unwrap_or(default)
+        });
+        self.leaf("LeafNode: field \"TLSMap\"", |of| of.tls.as_ref().is_some_and(|tls| tls.verify_and_map));
+        self.leaf("LeafNode: field \"TLSPinnedCerts\"", |of| {
+            let pinned = of.tls.iter().flat_map(|tls| &tls.pinned_certs);
+            let pinned: Vec<_> = pinned.map(|key| format!("{key}:{{}}")).collect();
+            format!("map[{}]", pinned.join(" "))
+        });
+    }
+
+    /// Tells of TLS that may change: the log has a word for the moment of the handshake only.
+    fn leaf_handshakes(&mut self) {
+        let first =
+            |of: &LeafNodeOptions| of.tls.as_ref().map_or(HandshakeFirst::No, |tls| tls.handshake_first);
+        let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
+        if first(old) != first(new) {
+            let (first, fallback) = match first(new) {
+                HandshakeFirst::No => (false, Duration::ZERO),
+                HandshakeFirst::Yes => (true, Duration::ZERO),
+                HandshakeFirst::Within(fallback) => (true, fallback),
+            };
+            let name = "Reloaded: LeafNode TLS HandshakeFirst";
+            self.report(format!("{name} value is: {first}"));
+            self.report(format!("{name}Fallback value is: {}", duration::format(fallback)));
+        } else if old.tls != new.tls {
+            self.unsaid("LeafNode TLS".to_owned());
+        }
     }
 
     fn leaf_links(&mut self) {
@@ -107,11 +131,13 @@ impl Changes<'_> {
         let (old, new) = (&self.old.leaf_nodes, &self.new.leaf_nodes);
         for remote in &old.remotes {
             let id = remote.identity();
-            let line = match new.remotes.iter().find(|other| other.identity() == id) {
-                None => vec![Ok("removed".to_owned())],
-                Some(other) => remote_changes(remote, other),
-            };
+            let other = new.remotes.iter().find(|other| other.identity() == id);
+            let line =
+                other.map_or_else(|| vec![Ok("removed".to_owned())], |other| remote_changes(remote, other));
             let name = remote.shown_name();
+            if other.is_some_and(|other| other.tls != remote.tls || other.proxy != remote.proxy) {
+                self.unsaid(format!("LeafNode Remote {name} TLS"));
+            }
             for change in line {
                 match change {
                     Ok(what) => {
@@ -148,8 +174,9 @@ fn remote_changes(old: &LeafRemoteOptions, new: &LeafRemoteOptions) -> Vec<Resul
         ClusterMigrate::After(delay) => (true, delay),
     };
     type Get<'g> = &'g dyn Fn(&LeafRemoteOptions) -> String;
-    let fields: [(&str, Get<'_>); 12] = [
+    let fields: [(&str, Get<'_>); 13] = [
         ("NoRandomize", &|of| of.no_randomize.to_string()),
+        ("TLSTimeout", &|of| tls_timeout(of.tls.as_ref()).unwrap_or(0.0).to_string()),
         ("Hub", &|of| of.hub.to_string()),
         ("DenyImports", &|of| list(&of.deny_imports)),
         ("DenyExports", &|of| list(&of.deny_exports)),
@@ -166,11 +193,16 @@ fn remote_changes(old: &LeafRemoteOptions, new: &LeafRemoteOptions) -> Vec<Resul
         let (old, new) = both(get);
         fixed(field, old, new);
     }
-    if old.tls != new.tls {
-        found.push(Err("\"tls\" by this version of Myelin".to_owned()));
-    }
-    if old.proxy != new.proxy {
+    let proxy = |of: &LeafRemoteOptions| {
+        of.proxy.clone().map(|proxy| LeafProxyOptions { tls: None, ..proxy }).unwrap_or_default()
+    };
+    if proxy(old) != proxy(new) {
         found.push(Err("field \"Proxy\": only the proxy TLS configuration can be changed".to_owned()));
+    }
+    let is_first =
+        |of: &LeafRemoteOptions| of.tls.as_ref().is_some_and(|tls| tls.handshake_first != HandshakeFirst::No);
+    if is_first(old) != is_first(new) {
+        found.push(Ok(format!("TLS HandshakeFirst value is: {}", is_first(new))));
     }
     let compression = |of: &LeafRemoteOptions| of.compression().ok();
     if compression(old) != compression(new)
@@ -182,6 +214,11 @@ fn remote_changes(old: &LeafRemoteOptions, new: &LeafRemoteOptions) -> Vec<Resul
         found.push(Ok(format!("Disabled value is: {}", new.disabled)));
     }
     found
+}
+
+/// Time for a handshake where there is TLS.
+fn tls_timeout(tls: Option<&TlsOptions>) -> Option<f64> {
+    tls.map(|tls| tls.timeout.map_or(TLS_TIMEOUT, |time| time.as_secs_f64()))
 }
 
 /// A mode of compression as the reference prints it.
@@ -296,8 +333,68 @@ mod tests {
         ] {
             assert_eq!(lines(&remote(""), &remote(new)), Err(with(field, before, after)), "{new}");
         }
-        let start = options("accounts: [A]");
-        assert!(lines(&start, &remote("")).is_err_and(|error| error.contains("none at the start")));
+    }
+
+    /// As nats-server 2.15.2 answered.
+    #[test]
+    fn the_first_remotes_may_come_and_a_listener_may_not() {
+        let none = options("accounts: [A, B]");
+        let dialling = options(
+            "accounts: [A, B]\nleafnodes { remotes: [{ url: \"nats-leaf://u:p@h:1\", account: A }] }",
+        );
+        assert_eq!(lines(&none, &dialling), Ok(vec![]));
+        let removed = format!("Reloaded: LeafNode Remote {NAME} removed");
+        assert_eq!(lines(&dialling, &none), Ok(vec![removed]));
+        for (old, new, before, after) in [
+            (&none, &block(""), "", "0.0.0.0"),
+            (&dialling, &block(""), "", "0.0.0.0"),
+            (&block(""), &none, "0.0.0.0", ""),
+        ] {
+            let field = format!("field \"Host\": old={before}, new={after}");
+            let expected = format!("config reload not supported for LeafNode: {field}");
+            assert_eq!(lines(old, new), Err(expected));
+        }
+    }
+
+    /// As nats-server 2.15.2 answered.
+    #[test]
+    fn of_tls_all_may_change_but_its_times_its_users_and_its_pins() {
+        let own = "cert_file: a, key_file: b";
+        let tls = |more: &str| block(&format!("tls {{ {own}\n{more} }}"));
+        let with = |field: &str, old: &str, new: &str| {
+            let field = format!("field {field:?}: old={old}, new={new}");
+            Err(format!("config reload not supported for LeafNode: {field}"))
+        };
+        let pin = "a8f407340dcc719864214b85ed96f98d16cbffa8f509d9fa4ca237b7bb3f9c32";
+        assert_eq!(lines(&block(""), &tls("")), with("AuthTimeout", "2", "3"));
+        assert_eq!(lines(&tls(""), &block("")), with("AuthTimeout", "3", "2"));
+        assert_eq!(lines(&tls(""), &tls("timeout: 5")), with("AuthTimeout", "3", "6"));
+        assert_eq!(lines(&tls(""), &tls("verify_and_map: true")), with("TLSMap", "false", "true"));
+        let pins = with("TLSPinnedCerts", "map[]", &format!("map[{pin}:{{}}]"));
+        assert_eq!(lines(&tls(""), &tls(&format!("pinned_certs: [\"{pin}\"]"))), pins);
+        assert_eq!(lines(&tls(""), &tls("min_version: \"1.3\"")), Ok(vec![]));
+        let first = |first: &str, fallback: &str| {
+            let name = "Reloaded: LeafNode TLS HandshakeFirst";
+            Ok(vec![format!("{name} value is: {first}"), format!("{name}Fallback value is: {fallback}")])
+        };
+        assert_eq!(lines(&tls(""), &tls("handshake_first: true")), first("true", "0s"));
+        assert_eq!(lines(&tls(""), &tls("handshake_first: 300ms")), first("true", "300ms"));
+        assert_eq!(lines(&tls("handshake_first: true"), &tls("")), first("false", "0s"));
+        let with = |old: &str, new: &str| {
+            let field = format!("remote {NAME}: field \"TLSTimeout\": old={old}, new={new}");
+            Err(format!("config reload not supported for LeafNode: {field}"))
+        };
+        assert_eq!(lines(&remote(""), &remote("tls {}")), with("0", "2"));
+        assert_eq!(lines(&remote("tls {}"), &remote("tls { timeout: 5 }")), with("2", "5"));
+        assert_eq!(lines(&remote("tls {}"), &remote("tls { insecure: true }")), Ok(vec![]));
+        let line = format!("Reloaded: LeafNode Remote {NAME} TLS HandshakeFirst value is: true");
+        assert_eq!(lines(&remote("tls {}"), &remote("tls { handshake_first: true }")), Ok(vec![line]));
+        let proxy = |more: &str| remote(&format!("proxy {{ url: \"https://p:1\"\n{more} }}"));
+        assert_eq!(lines(&proxy(""), &proxy("tls { insecure: true }")), Ok(vec![]));
+        let refused = lines(&proxy(""), &proxy("timeout: \"5s\""));
+        assert!(
+            refused.is_err_and(|error| error.contains("only the proxy TLS configuration can be changed"))
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Dialling hubs: attempt after attempt, at one address after the other.
 
+use super::LeafParts;
 use super::proxy::HttpProxy;
 use crate::listener;
 use crate::logging::Logger;
@@ -8,6 +9,8 @@ use crate::shard::{LinkSecurity, LinkUpgrade, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::HubTls;
 use myelin_auth::KeyPair;
+use myelin_auth::operator::Accounts;
+use myelin_broker::Broker;
 use myelin_conf::options::Options;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafSigner, LeafUrl};
@@ -18,23 +21,44 @@ use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 /// Means to reach a hub: the `means` of its configuration.
 pub(super) struct Means {
-    pub(super) tls: Arc<HubTls>,
+    /// Exchanged by a reload; the link that is there keeps what it has.
+    pub(super) terms: RwLock<Arc<HubTerms>>,
     /// Whether compressed messages are offered to a hub over WebSocket.
     pub(super) ws_compression: bool,
     /// Whether such a hub is asked to do without masks.
     pub(super) ws_no_masking: bool,
+}
+
+/// Terms of a remote that stays, which a reload may exchange.
+pub(super) struct HubTerms {
+    pub(super) tls: Arc<HubTls>,
     /// Proxy through which the hub is reached.
     pub(super) proxy: Option<HttpProxy>,
 }
 
 impl Means {
+    fn of(remote: &LeafRemote) -> Option<&Self> {
+        remote.config.means.downcast_ref()
+    }
+
+    fn terms(&self) -> Arc<HubTerms> {
+        Arc::clone(&self.terms.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives `remote` the terms of another remote for the same hub.
+    pub(super) fn exchange(remote: &LeafRemote, other: &LeafRemote) {
+        if let (Some(means), Some(other)) = (Self::of(remote), Self::of(other)) {
+            *means.terms.write().unwrap_or_else(PoisonError::into_inner) = other.terms();
+        }
+    }
+
     /// The request for a WebSocket, where the hub's address is one.
     fn solicitation(&self, url: &LeafUrl) -> Option<Solicitation> {
         let web_socket = url.web_socket.as_ref()?;
@@ -53,6 +77,7 @@ impl Means {
 /// Dials hubs on the control runtime.
 pub(super) struct Dialler {
     nodes: OnceLock<Weak<LeafNodes>>,
+    broker: Arc<Broker>,
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
     control: Handle,
@@ -62,10 +87,11 @@ pub(super) struct Dialler {
 }
 
 impl Dialler {
-    pub(super) fn new(mailboxes: &[Mailbox], log: &Arc<Logger>, control: &Handle, options: &Options) -> Self {
+    pub(super) fn new((broker, mailboxes, log, control): LeafParts<'_>, options: &Options) -> Self {
         let logging = &options.logging;
         Self {
             nodes: OnceLock::new(),
+            broker: Arc::clone(broker),
             mailboxes: mailboxes.to_vec(),
             log: Arc::clone(log),
             control: control.clone(),
@@ -136,8 +162,8 @@ impl Dialler {
         let shown = url.address();
         let by = if shown == address.to_string() { String::new() } else { format!(" ({address})") };
         self.log.debug(format_args!("Trying to connect as leafnode to remote server on {shown:?}{by}"));
-        let means = remote.config.means.downcast_ref::<Means>();
-        if let Some(proxy) = means.and_then(|means| means.proxy.as_ref()) {
+        let terms = Means::of(remote).map(Means::terms);
+        if let Some(proxy) = terms.as_ref().and_then(|terms| terms.proxy.as_ref()) {
             return proxy.tunnel(&shown).await;
         }
         let failed = |error: &io::Error| format!("dial tcp {address}: connect: {}", os_error::words(error));
@@ -155,6 +181,7 @@ impl Dialler {
         remote: &Arc<LeafRemote>,
         url: LeafUrl,
     ) {
+        self.fetch_account(&remote.config.account).await;
         let signer = match signer(&remote.config.key, &self.control).await {
             Ok(signer) => signer.map(Arc::new),
             Err(error) => {
@@ -167,10 +194,12 @@ impl Dialler {
         };
         match stream.into_std() {
             Ok(stream) => {
-                let means = remote.config.means.downcast_ref::<Means>();
+                let means = Means::of(remote);
                 let is_plain = url.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_secure);
                 let security = means.filter(|_| !is_plain).map(|means| {
-                    LinkSecurity::Hub(Arc::clone(&means.tls), means.tls.borrowed.name_of(&url.host))
+                    let tls = Arc::clone(&means.terms().tls);
+                    let name = tls.borrowed.name_of(&url.host);
+                    LinkSecurity::Hub(tls, name)
                 });
                 let patience = remote.config.first_info_timeout;
                 let upgrade = means.and_then(|means| means.solicitation(&url));
@@ -181,6 +210,23 @@ impl Dialler {
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));
             }
             Err(error) => self.log.error(format_args!("leafnode socket: {}", os_error::words(&error))),
+        }
+    }
+}
+
+impl Dialler {
+    /// Has the account of a token come, where it is not here yet. The link complains where there is
+    /// none.
+    async fn fetch_account(&self, name: &str) {
+        if self.broker.account(name).is_some() {
+            return;
+        }
+        let (broker, key) = (Arc::clone(&self.broker), name.to_owned());
+        let fetching = supervise::blocking_on(&self.control, SupervisedPart::Dial, move || {
+            Accounts::account(&*broker, &key, SystemTime::now()).map(drop)
+        });
+        if let Ok(Some(Err(error))) = fetching.await {
+            self.log.debug(format_args!("Account {name} of a leafnode remote was not found: {error}"));
         }
     }
 }

@@ -11,14 +11,15 @@ pub(crate) mod timeout;
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
+use crate::ocsp::PeerCheck;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LeafOffer, LinkTls};
 use crate::websocket::Listening;
-use dial::Dialler;
+use dial::{Dialler, Means};
 use myelin_broker::Broker;
-use myelin_conf::options::{LeafRemoteOptions, Options};
+use myelin_conf::options::{LeafNodeOptions, LeafRemoteOptions, ListenerOptions, Options};
 use myelin_mesh::leaf::config::LeafConfig;
 use myelin_mesh::leaf::remote::LeafRemote;
 use myelin_mesh::leaf::session::LeafSide;
@@ -55,6 +56,17 @@ pub(crate) struct PreparedLeafNodes {
     remotes: Vec<DialledRemote>,
 }
 
+/// Checks of whether the certificates of hubs were revoked, in the order of the remotes.
+pub(crate) type HubChecks = Vec<Option<Arc<PeerCheck>>>;
+
+/// TLS with leaf nodes and hubs, beside what is in the options.
+#[derive(Default)]
+pub(crate) struct LeafSecurity {
+    /// For leaf nodes.
+    pub(crate) offer: Option<LeafOffer>,
+    pub(crate) hubs: HubChecks,
+}
+
 /// Parts of the server that leaf nodes need.
 type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
 
@@ -66,12 +78,13 @@ type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handl
 pub(crate) fn start(
     options: &Options,
     parts: LeafParts<'_>,
+    security: LeafSecurity,
     (monitor, web_socket): (&Monitor, &Option<Listening>),
 ) -> Result<Option<RunningLeafNodes>, String> {
     if !is_wanted(options) {
         return Ok(None);
     }
-    let running = RunningLeafNodes::start(options, parts)?;
+    let running = RunningLeafNodes::start(options, parts, security)?;
     monitor.set_leaf_nodes(Arc::clone(&running.nodes), running.address.map(|address| address.port()));
     // Compat: over WebSocket leaf nodes are accepted only where they are over TCP.
     if let Some(listening) = web_socket.as_ref().filter(|_| running.address.is_some()) {
@@ -81,18 +94,32 @@ pub(crate) fn start(
 }
 
 impl RunningLeafNodes {
-    fn start(options: &Options, parts: LeafParts<'_>) -> Result<Self, String> {
-        let (broker, mailboxes, log, control) = parts;
+    /// Begins without a listener and without remotes, in a server that has had neither.
+    ///
+    /// # Errors
+    /// When an option makes no sense.
+    pub(crate) fn begin(options: &Options, parts: LeafParts<'_>) -> Result<Self, String> {
+        let leaf_nodes = LeafNodeOptions {
+            listener: ListenerOptions::default(),
+            remotes: Vec::new(),
+            ..options.leaf_nodes.clone()
+        };
+        let idle = Options { leaf_nodes, ..options.clone() };
+        Self::start(&idle, parts, LeafSecurity::default())
+    }
+
+    fn start(options: &Options, parts: LeafParts<'_>, security: LeafSecurity) -> Result<Self, String> {
+        let (broker, mailboxes, log, _) = parts;
+        let LeafSecurity { offer, hubs } = security;
         let listener = listen(options, log)?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();
         let address = address.map_err(|error| format!("no address for leaf nodes: {error}"))?;
         let config = options::config(options, broker, address.map(|address| address.port()))?;
-        let remotes = options::remotes(options, &config)?;
+        let remotes = options::remotes(options, &config, &hubs)?;
         let tls = Arc::<LinkTls<LeafOffer>>::default();
-        let offer = LeafOffer::of(&options.leaf_nodes)?;
         offer.iter().flat_map(|offer| &offer.note).for_each(|note| log.warn(note));
         tls.set(offer);
-        let dialler = Arc::new(Dialler::new(mailboxes, log, control, options));
+        let dialler = Arc::new(Dialler::new(parts, options));
         let host = Arc::new(LeafNodeHost { broker: Arc::clone(broker), dialler: Arc::clone(&dialler) });
         let nodes = LeafNodes::new(config, host);
         dialler.begin(&nodes);
@@ -110,10 +137,15 @@ impl RunningLeafNodes {
     ///
     /// # Errors
     /// When something makes no sense, or is not there yet.
-    pub(crate) fn prepare(&self, options: &Options, broker: &Broker) -> Result<PreparedLeafNodes, String> {
+    pub(crate) fn prepare(
+        &self,
+        options: &Options,
+        broker: &Broker,
+        hubs: &HubChecks,
+    ) -> Result<PreparedLeafNodes, String> {
         check(options)?;
         let config = options::config(options, broker, self.address.map(|address| address.port()))?;
-        let remotes = options::remotes(options, &config)?;
+        let remotes = options::remotes(options, &config, hubs)?;
         Ok(PreparedLeafNodes { config, remotes })
     }
 
@@ -126,7 +158,10 @@ impl RunningLeafNodes {
             let known = before.iter().position(|old| old.options.identity() == id);
             let known = known.map(|at| before.swap_remove(at));
             match known {
-                Some(known) if known.options == wanted.options => self.remotes.push(known),
+                Some(known) if known.options.is_with_other_tls(&wanted.options) => {
+                    Means::exchange(&known.remote, &wanted.remote);
+                    self.remotes.push(DialledRemote { remote: known.remote, ..wanted });
+                }
                 known => {
                     // Compat: what is linked on other terms from now on is dialled after a wait.
                     let is_first = known.is_none();

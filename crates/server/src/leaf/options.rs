@@ -1,27 +1,26 @@
 //! From options to the configuration of leaf nodes and hubs.
 
-use super::DialledRemote;
-use super::dial::Means;
+use super::dial::{HubTerms, Means};
 use super::proxy::HttpProxy;
 use super::timeout::auth_timeout;
+use super::{DialledRemote, HubChecks};
 use crate::cluster::compression_of;
 use crate::cluster::own_urls;
+use crate::ocsp::PeerCheck;
 use crate::tls::HubTls;
 use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, Method, NkeyUser, Secret, StoredSecret, User,
     Users,
 };
 use myelin_broker::Broker;
-use myelin_conf::options::{
-    LeafCredentials, LeafNodeOptions, LeafProxyOptions, LeafRemoteOptions, LinkCompression, Options,
-};
+use myelin_conf::options::{LeafCredentials, LeafNodeOptions, LeafRemoteOptions, LinkCompression, Options};
 use myelin_mesh::leaf::config::{LeafCompression, LeafConfig, LeafJetStream};
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafRemoteConfig, LeafUrl, LeafWebSocket};
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::PeerInfo;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 /// Hint that this server's JetStream becomes a part of its hub's.
 const WILL_EXTEND: &str = "will_extend";
@@ -38,24 +37,7 @@ pub(crate) fn is_wanted(options: &Options) -> bool {
 /// # Errors
 /// Names it.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
-    let leaf_nodes = &options.leaf_nodes;
     let lacks = |what: &str| Err(format!("{what}, which this version of Myelin does not have"));
-    let is_https = |proxy: &LeafProxyOptions| proxy.url.as_ref().is_some_and(|url| url.scheme == "https");
-    if leaf_nodes.remotes.iter().filter_map(|remote| remote.proxy.as_ref()).any(is_https) {
-        return lacks("a proxy of \"leafnodes\" with https:// needs TLS to HTTP proxies");
-    }
-    let blocks =
-        leaf_nodes.tls.iter().chain(leaf_nodes.remotes.iter().filter_map(|remote| remote.tls.as_ref()));
-    if blocks.clone().any(|tls| tls.ocsp_peer.is_some()) {
-        return lacks("\"ocsp_peer\" in \"leafnodes\" needs OCSP for leaf nodes");
-    }
-    if blocks.count() > 0 && options.ocsp.stapling.is_some() {
-        return lacks("\"ocsp\" beside \"leafnodes\" with tls{} needs OCSP for leaf nodes");
-    }
-    let has_operators = !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty();
-    if has_operators && !options.jetstream.default_domains.is_empty() {
-        return lacks("\"default_js_domain\" beside operators needs domains for accounts of tokens");
-    }
     if options.jetstream.extension_hint == WILL_EXTEND && may_extend(options) {
         return lacks(
             "\"extension_hint: will_extend\" with a remote of the system account needs a JetStream of \
@@ -192,20 +174,31 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
     Some(config)
 }
 
-/// Hubs that are to be dialled.
-pub(super) fn remotes(options: &Options, config: &LeafConfig) -> Result<Vec<DialledRemote>, String> {
+/// Hubs that are to be dialled; `checks`: of whether certificates were revoked, of all remotes.
+pub(super) fn remotes(
+    options: &Options,
+    config: &LeafConfig,
+    checks: &HubChecks,
+) -> Result<Vec<DialledRemote>, String> {
     let seeds = RandomState::new();
-    let wanted = options.leaf_nodes.remotes.iter().filter(|remote| !remote.disabled);
-    let all = wanted.enumerate().map(|(at, remote)| {
-        let terms = remote_config(remote, &options.leaf_nodes)?;
+    let wanted = options.leaf_nodes.remotes.iter().enumerate().filter(|(_, remote)| !remote.disabled);
+    let all = wanted.map(|(at, remote)| {
+        let check = checks.get(at).cloned().flatten();
+        let terms = remote_config(remote, &options.leaf_nodes, check)?;
         let dialled = Arc::new(LeafRemote::new(terms, seeds.hash_one((&config.id, at))));
         Ok(DialledRemote { options: remote.clone(), remote: dialled })
     });
     all.collect()
 }
 
-fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<LeafRemoteConfig, String> {
+fn remote_config(
+    from: &LeafRemoteOptions,
+    common: &LeafNodeOptions,
+    check: Option<Arc<PeerCheck>>,
+) -> Result<LeafRemoteConfig, String> {
     let dial_timeout = from.dial_timeout.unwrap_or(common.dial_timeout);
+    let proxy = from.proxy.as_ref().map(|proxy| HttpProxy::of(proxy, dial_timeout));
+    let proxy = proxy.transpose()?.flatten();
     Ok(LeafRemoteConfig {
         urls: from.targets().iter().map(leaf_url).collect(),
         no_randomize: from.no_randomize,
@@ -227,10 +220,9 @@ fn remote_config(from: &LeafRemoteOptions, common: &LeafNodeOptions) -> Result<L
         wants_tls: from.tls.is_some() || from.urls.iter().any(|url| url.reveal().starts_with("tls://")),
         is_proxied: from.proxy.as_ref().is_some_and(|proxy| proxy.url.is_some()),
         means: Arc::new(Means {
-            tls: Arc::new(HubTls::of(from)?),
+            terms: RwLock::new(Arc::new(HubTerms { tls: Arc::new(HubTls::of(from, check)?), proxy })),
             ws_compression: from.ws_compression,
             ws_no_masking: from.ws_no_masking,
-            proxy: from.proxy.as_ref().and_then(|proxy| HttpProxy::of(proxy, dial_timeout)),
         }),
     })
 }
@@ -254,11 +246,11 @@ mod tests {
     #[test]
     fn what_leaf_nodes_lack_is_named() {
         let remote = |more: &str| format!("leafnodes {{ remotes: [{{ {more} }}] }}");
-        let cases = [
-            (remote("url: \"nats://h:1\", tls { ocsp_peer: true }"), "needs OCSP for leaf nodes"),
-            (remote("url: \"nats://h:1\", proxy { url: \"https://p:1\" }"), "needs TLS to HTTP proxies"),
-            ("ocsp: true\n".to_owned() + &remote("url: \"nats://h:1\", tls {}"), "needs OCSP for leaf nodes"),
-        ];
+        let extends = "accounts { S {} }\nsystem_account: S\njetstream { extension_hint: will_extend }\n";
+        let cases = [(
+            extends.to_owned() + &remote("url: \"nats://h:1\", account: S"),
+            "needs a JetStream of several servers",
+        )];
         let options =
             |text: &str| myelin_conf::load_text(text.as_bytes(), &|_| None).expect("it can be read").options;
         for (text, expected) in cases {

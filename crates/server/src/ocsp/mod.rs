@@ -1,9 +1,9 @@
 //! OCSP: proofs that certificates were not revoked, in both directions.
 //!
 //! For our own certificate a proof is fetched and shown to those who connect (`staple`); for the
-//! certificates of clients the authority is asked while they wait (`peer`), and its answers are
-//! kept (`cache`). Formats are `wire`'s; what is here decides whether an answer can be believed
-//! (`proof`) and speaks HTTP with authorities (`fetch`).
+//! certificates of clients, leaf nodes and hubs the authority is asked while they wait (`peer`),
+//! and its answers are kept (`cache`). Formats are `wire`'s; what is here decides whether an answer
+//! can be believed (`proof`) and speaks HTTP with authorities (`fetch`).
 //!
 //! A handshake never waits for a proof of our own. Waiting for a client's costs that client only.
 
@@ -23,7 +23,7 @@ mod tests;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use myelin_conf::options::{OcspPeerOptions, Options, TlsOptions};
+use myelin_conf::options::{LeafRemoteOptions, OcspPeerOptions, Options, TlsOptions};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -31,13 +31,13 @@ use tokio::task::JoinHandle;
 use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
 use crate::system::System;
-use crate::tls::{LinkOffer, Staple, TlsTerms, authorities};
+use crate::tls::{LeafOffer, LinkOffer, Staple, TlsTerms, authorities};
 use cache::Cache;
 pub(crate) use cache::OcspCache;
 pub(crate) use certificate::fingerprint;
 pub(crate) use myelin_stdx::base64::{decode as from_base64, encode as to_base64};
 use peer::Advise;
-pub(crate) use peer::{OcspFinding, PeerCheck, verified_chains};
+pub(crate) use peer::{OcspFinding, PeerCheck, PeerKind, verified_chains};
 pub(crate) use peer_proof::check_proof;
 use staple::{Monitor, Stapling};
 
@@ -72,8 +72,8 @@ pub(crate) struct TlsListener<'l> {
     pub(crate) terms: &'l mut TlsTerms,
     /// The proof that it shows now.
     pub(crate) present: Option<Arc<Staple>>,
-    /// Name in the log of those who connect there.
-    kind: &'static str,
+    /// Kind of those who connect there.
+    kind: PeerKind,
 }
 
 impl<'l> TlsListener<'l> {
@@ -83,12 +83,20 @@ impl<'l> TlsListener<'l> {
         terms: Option<&'l mut TlsTerms>,
         present: Option<Arc<Staple>>,
     ) -> Option<Self> {
-        Some(Self { tls: tls?, terms: terms?, present, kind: "Client" })
+        Some(Self { tls: tls?, terms: terms?, present, kind: PeerKind::Client })
     }
 
     /// The listener for other servers. Compat: authorities are not asked about those.
     pub(crate) fn of_links(offer: &'l mut LinkOffer, present: Option<Arc<Staple>>) -> Self {
-        Self { tls: &offer.options, terms: &mut offer.terms, present, kind: ROUTER }
+        Self { tls: &offer.options, terms: &mut offer.terms, present, kind: PeerKind::Router }
+    }
+
+    /// The listener for leaf nodes. Compat: they are shown no proof.
+    pub(crate) fn of_leaf_nodes(
+        tls: Option<&'l TlsOptions>,
+        offer: Option<&'l mut LeafOffer>,
+    ) -> Option<Self> {
+        Some(Self { tls: tls?, terms: &mut offer?.terms, present: None, kind: PeerKind::LeafNode })
     }
 }
 
@@ -97,6 +105,8 @@ impl<'l> TlsListener<'l> {
 pub(crate) struct StagedOcsp {
     staplings: Vec<Stapling>,
     cache: Option<Arc<Cache>>,
+    /// Checks of hubs, in the order of the remotes.
+    pub(crate) hubs: Vec<Option<Arc<PeerCheck>>>,
     /// Why there is no proof of our own where there should be one. No reason not to go on with a
     /// server that runs.
     pub(crate) complaint: Option<String>,
@@ -149,10 +159,13 @@ impl Ocsp {
     ) -> Result<StagedOcsp, String> {
         let mut next = StagedOcsp::default();
         for TlsListener { tls, terms, present, kind } in listeners {
-            if let Err(error) = self.staple(options, (tls, kind), (terms, present), &mut next.staplings) {
+            if kind != PeerKind::LeafNode
+                && let Err(error) =
+                    self.staple(options, (tls, kind.name()), (terms, present), &mut next.staplings)
+            {
                 next.complaint.get_or_insert(error);
             }
-            if kind == ROUTER && terms.staple.is_wanted() {
+            if kind == PeerKind::Router && terms.staple.is_wanted() {
                 // Who dials can show no proof to rustls, so it is asked for.
                 terms.revocation = Some(Arc::new(self.link_check(options, tls)?));
                 if !options.cluster.routes.is_empty() {
@@ -160,24 +173,54 @@ impl Ocsp {
                 }
             }
             let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { continue };
-            self.log.debug("Plugging TLS OCSP peer for [Client]");
+            self.log.debug(format_args!("Plugging TLS OCSP peer for [{}]", kind.name()));
             if !tls.verify {
                 let text =
                     "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
                 return Err(text.to_owned());
             }
-            let cache = next.cache.get_or_insert_with(|| self.open(options));
-            terms.revocation = Some(Arc::new(PeerCheck {
-                options: peers.clone(),
-                rejection: "client not OCSP valid",
-                responder: None,
-                trusted: authorities(tls)?,
-                cache: Arc::clone(cache),
-                log: Arc::clone(&self.log),
-                advise: Arc::clone(&self.advise),
-            }));
+            terms.revocation = Some(Arc::new(self.peer_check(options, (tls, kind), peers, &mut next)?));
+        }
+        for remote in &options.leaf_nodes.remotes {
+            let check = self.hub_check(options, remote, &mut next)?;
+            next.hubs.push(check.map(Arc::new));
         }
         Ok(next)
+    }
+
+    fn hub_check(
+        &self,
+        options: &Options,
+        remote: &LeafRemoteOptions,
+        next: &mut StagedOcsp,
+    ) -> Result<Option<PeerCheck>, String> {
+        let Some(tls) = &remote.tls else { return Ok(None) };
+        let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { return Ok(None) };
+        let kind = PeerKind::Hub;
+        self.log.debug(format_args!("Plugging TLS OCSP peer for [{}]", kind.name()));
+        let check = self.peer_check(options, (tls, kind), peers, next)?;
+        // Compat: who is not verified has no way to an authority.
+        let trusted = if tls.insecure { Vec::new() } else { check.trusted };
+        Ok(Some(PeerCheck { trusted, ..check }))
+    }
+
+    fn peer_check(
+        &self,
+        options: &Options,
+        (tls, kind): (&TlsOptions, PeerKind),
+        peers: &OcspPeerOptions,
+        next: &mut StagedOcsp,
+    ) -> Result<PeerCheck, String> {
+        let cache = next.cache.get_or_insert_with(|| self.open(options));
+        Ok(PeerCheck {
+            options: peers.clone(),
+            kind,
+            responder: None,
+            trusted: authorities(tls)?,
+            cache: Arc::clone(cache),
+            log: Arc::clone(&self.log),
+            advise: Arc::clone(&self.advise),
+        })
     }
 
     /// Finds the first proof for a listener's certificate, where there is to be one.
@@ -205,7 +248,7 @@ impl Ocsp {
         let stapling = options.ocsp.stapling.as_ref();
         Ok(PeerCheck {
             options: OcspPeerOptions { verify: true, ..OcspPeerOptions::default() },
-            rejection: "Router peer not OCSP valid",
+            kind: PeerKind::Router,
             responder: stapling.and_then(|stapling| stapling.url.clone()),
             trusted: authorities(tls)?,
             cache: Arc::clone(&self.link_cache),

@@ -1,5 +1,5 @@
-//! Whether the certificates of clients were revoked (`ocsp_peer`): asks the authorities, or
-//! remembers what they said.
+//! Whether the certificates of clients, leaf nodes and hubs were revoked (`ocsp_peer`): asks the
+//! authorities, or remembers what they said.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use hyper::StatusCode;
 use myelin_conf::options::OcspPeerOptions;
 use myelin_wire::ocsp::CertStatus;
 use rustls::RootCertStore;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 
 use super::cache::Cache;
 use super::certificate::{fingerprint, paths, question, responders};
@@ -26,8 +27,8 @@ use crate::tls::subject;
 /// `….OCSP.PEER.LINK.INVALID`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OcspFinding {
-    /// A client was turned away: its certificate, and why.
-    Rejected(CertificateDer<'static>, String),
+    /// A peer was turned away: its certificate, and why.
+    Rejected(PeerKind, CertificateDer<'static>, String),
     /// In the path from a client's certificate to its authority one is no good: the client's, that
     /// one, and why.
     LinkInvalid(CertificateDer<'static>, CertificateDer<'static>, String),
@@ -36,7 +37,7 @@ pub(crate) enum OcspFinding {
 impl fmt::Display for OcspFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rejected(peer, why) => write!(f, "OCSP peer [{}] rejected: {why}", subject(peer)),
+            Self::Rejected(_, peer, why) => write!(f, "OCSP peer [{}] rejected: {why}", subject(peer)),
             Self::LinkInvalid(peer, link, why) => {
                 write!(f, "OCSP link [{}] of peer [{}] invalid: {why}", subject(link), subject(peer))
             }
@@ -44,17 +45,54 @@ impl fmt::Display for OcspFinding {
     }
 }
 
+/// Kind of those whose certificates are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerKind {
+    Client,
+    /// A leaf node that has dialled.
+    LeafNode,
+    /// A hub that was dialled.
+    Hub,
+    /// A server of the cluster that has dialled.
+    Router,
+}
+
+impl PeerKind {
+    /// Name in the log and in advisories.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "Client",
+            Self::LeafNode | Self::Hub => "Leafnode",
+            Self::Router => "Router",
+        }
+    }
+
+    /// Side of the handshake.
+    fn side(self) -> &'static str {
+        if self == Self::Hub { "server" } else { "client" }
+    }
+
+    /// Text for who is turned away, where TLS has words.
+    fn rejection(self) -> &'static str {
+        match self {
+            Self::Client | Self::LeafNode => "client not OCSP valid",
+            Self::Hub => "server not OCSP valid",
+            Self::Router => "Router peer not OCSP valid",
+        }
+    }
+}
+
 /// Where advisories go.
 pub(crate) type Advise = Arc<dyn Fn(&OcspFinding) + Send + Sync>;
 
-/// Checks clients by these options.
+/// Checks peers by these options.
 pub(crate) struct PeerCheck {
     pub(crate) options: OcspPeerOptions,
-    /// Text for who is turned away, where TLS has words.
-    pub(crate) rejection: &'static str,
+    /// Kind of those who are checked.
+    pub(crate) kind: PeerKind,
     /// Responder for the certificate of the peer itself, in place of those that it names.
     pub(crate) responder: Option<String>,
-    /// Authorities that may sign the certificates of clients.
+    /// Authorities that may sign the certificates of peers.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) log: Arc<Logger>,
@@ -68,28 +106,29 @@ impl fmt::Debug for PeerCheck {
 }
 
 impl PeerCheck {
-    /// Looks at the certificates that a client has shown; TLS has verified them.
+    /// Looks at the certificates that a peer has shown; TLS has verified them.
     ///
     /// # Errors
     /// When one of them was revoked, or nobody says that it was not.
     pub(crate) async fn verify(&self, shown: &[CertificateDer<'static>]) -> Result<(), String> {
-        let Some(peer) = shown.first() else {
+        let rejection = self.kind.rejection().to_owned();
+        let Some(peer) = shown.first().filter(|_| !self.trusted.is_empty()) else {
             self.log.error("Peer certificate is nil, rejecting OCSP peer");
-            return Err(self.rejection.to_owned());
+            return Err(rejection);
         };
         if self.is_good(peer, shown).await {
             return Ok(());
         }
         self.log.debug("No OCSP valid chains, thus peer is invalid");
-        (self.advise)(&OcspFinding::Rejected(peer.clone(), self.rejection.to_owned()));
-        Err(self.rejection.to_owned())
+        (self.advise)(&OcspFinding::Rejected(self.kind, peer.clone(), rejection.clone()));
+        Err(rejection)
     }
 
     /// Whether there is a way to an authority on which nothing was revoked.
     async fn is_good(&self, peer: &CertificateDer<'static>, shown: &[CertificateDer<'static>]) -> bool {
-        let paths = verified_chains(shown, &self.trusted);
-        self.log
-            .debug(format_args!("Peer OCSP enabled: {} TLS client chain(s) will be evaluated", paths.len()));
+        let paths = chains(shown, &self.trusted, self.kind);
+        let (count, side) = (paths.len(), self.kind.side());
+        self.log.debug(format_args!("Peer OCSP enabled: {count} TLS {side} chain(s) will be evaluated"));
         for (number, path) in paths.iter().enumerate() {
             if self.is_good_path(peer, number, path).await {
                 return true;
@@ -271,16 +310,24 @@ pub(crate) fn verified_chains(
     shown: &[CertificateDer<'static>],
     trusted: &[CertificateDer<'static>],
 ) -> Vec<Vec<CertificateDer<'static>>> {
+    chains(shown, trusted, PeerKind::Client)
+}
+
+fn chains(
+    shown: &[CertificateDer<'static>],
+    trusted: &[CertificateDer<'static>],
+    kind: PeerKind,
+) -> Vec<Vec<CertificateDer<'static>>> {
     let mut paths = paths(shown, trusted);
     if paths.len() > 1 {
         // TLS has found one of them good, and does not say which.
-        paths.retain(|path| holds(path));
+        paths.retain(|path| holds(path, kind));
     }
     paths
 }
 
-/// Whether TLS would accept a client by this way, the last on which is trusted.
-fn holds(path: &[CertificateDer<'static>]) -> bool {
+/// Whether TLS would accept a peer by this way, the last on which is trusted.
+fn holds(path: &[CertificateDer<'static>], kind: PeerKind) -> bool {
     let ([leaf, between @ ..], Some(root)) = (path, path.last()) else { return false };
     if between.is_empty() {
         return true;
@@ -289,10 +336,15 @@ fn holds(path: &[CertificateDer<'static>]) -> bool {
     if roots.add(root.clone()).is_err() {
         return false;
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()));
-    verifier.build().is_ok_and(|verifier| {
-        verifier.verify_client_cert(leaf, &between[..between.len() - 1], UnixTime::now()).is_ok()
-    })
+    let (between, now, provider) = (&between[..between.len() - 1], UnixTime::now(), default_provider());
+    if kind == PeerKind::Hub {
+        let algorithms = provider.signature_verification_algorithms.all;
+        return ParsedCertificate::try_from(leaf).is_ok_and(|leaf| {
+            verify_server_cert_signed_by_trust_anchor(&leaf, &roots, between, now, algorithms).is_ok()
+        });
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider));
+    verifier.build().is_ok_and(|verifier| verifier.verify_client_cert(leaf, between, now).is_ok())
 }
 
 struct Remembered {

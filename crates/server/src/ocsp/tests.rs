@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::cache::Cache;
 use super::certificate::{fingerprint, hex_fingerprint, must_staple, paths, responders};
-use super::peer::{OcspFinding, PeerCheck, now};
+use super::peer::{OcspFinding, PeerCheck, PeerKind, now};
 use super::proof;
 use super::responder::{Authority, Responder, Says};
 use crate::logging::{Config, Destination, LogClock, Logger};
@@ -155,7 +155,7 @@ impl Bench {
         let seen = Arc::clone(&found);
         let check = PeerCheck {
             options,
-            rejection: "client not OCSP valid",
+            kind: PeerKind::Client,
             responder: None,
             trusted: vec![responder.authority.cert.der().clone()],
             cache: Cache::open(cache, &log),
@@ -176,7 +176,7 @@ impl Bench {
 
     fn reasons(&self) -> Vec<String> {
         let reason = |finding: &OcspFinding| match finding {
-            OcspFinding::Rejected(_, why) | OcspFinding::LinkInvalid(_, _, why) => why.clone(),
+            OcspFinding::Rejected(_, _, why) | OcspFinding::LinkInvalid(_, _, why) => why.clone(),
         };
         std::mem::take(&mut *self.found.lock().expect("nobody panics")).iter().map(reason).collect()
     }

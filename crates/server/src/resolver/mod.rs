@@ -10,7 +10,7 @@ mod url;
 
 use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
-use crate::zone;
+use crate::{setup, zone};
 use claims::Operator;
 pub(crate) use claims::Updated;
 use directory::{TokenDirectory, TokenLimits};
@@ -171,7 +171,8 @@ pub(crate) fn start(
     let Some(trust) = auth.trust() else { return Ok(None) };
     let tokens = Arc::new(Tokens::open(options, control, log)?);
     let resolver: Arc<dyn Resolver> = tokens.clone();
-    broker.trust(JwtAccounts::new(Arc::clone(trust), resolver));
+    let accounts = JwtAccounts::new(Arc::clone(trust), resolver);
+    broker.trust(accounts.with_default_mappings(setup::default_domains(options)));
     greet(options, log);
     check_preloads(options, log);
     let running = Running { tokens };

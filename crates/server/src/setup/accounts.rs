@@ -6,6 +6,7 @@ use myelin_broker::{
 };
 use myelin_conf::options::{self, GLOBAL_ACCOUNT, MappingOptions, Options};
 use myelin_subject::{MappingError, Mappings, WeightedDestination, prefixed};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The configured accounts.
@@ -38,21 +39,34 @@ const OF_DOMAINS: [&str; 9] = [
     "$OBJ.>",
 ];
 
-/// Has accounts without JetStream here use that of a domain.
+/// Mappings by which accounts use the JetStream of a domain, by account: sources and where their
+/// messages go.
+pub(crate) fn default_domains(options: &Options) -> HashMap<String, Vec<(String, String)>> {
+    let named = options.jetstream.default_domains.iter().filter(|(_, domain)| !domain.is_empty());
+    let mappings = named.map(|(name, domain)| {
+        let to_domain = |subject: &str| {
+            let asked = subject.strip_prefix("$JS.API.").unwrap_or(subject);
+            (subject.to_owned(), format!("$JS.{domain}.API.{asked}"))
+        };
+        (name.clone(), OF_DOMAINS.into_iter().map(to_domain).collect())
+    });
+    mappings.collect()
+}
+
+/// Has accounts without JetStream here use that of a domain. Those of tokens get their mappings
+/// with these.
 fn use_default_domains(options: &Options, accounts: &mut Vec<AccountConfig>) -> Result<(), MappingError> {
-    for (name, domain) in options.jetstream.default_domains.iter().filter(|(_, domain)| !domain.is_empty()) {
+    if !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty() {
+        return Ok(());
+    }
+    for (name, mappings) in &default_domains(options) {
         if !accounts.iter().any(|account| account.name == *name) {
             accounts.push(AccountConfig::named(name));
         }
         for account in accounts.iter_mut().filter(|account| account.name == *name) {
-            for subject in OF_DOMAINS {
-                let asked = subject.strip_prefix("$JS.API.").unwrap_or(subject);
-                let destination = WeightedDestination {
-                    subject: format!("$JS.{domain}.API.{asked}"),
-                    weight: 100,
-                    cluster: String::new(),
-                };
-                account.mappings.insert(subject, &[destination])?;
+            for (source, destination) in mappings {
+                let (subject, cluster) = (destination.clone(), String::new());
+                account.mappings.insert(source, &[WeightedDestination { subject, weight: 100, cluster }])?;
             }
         }
     }

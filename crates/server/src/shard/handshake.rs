@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::Permits;
 use super::secure::Socket;
 use crate::budget::StrangerBudget;
+use crate::ocsp::PeerCheck;
 use crate::os_error;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{NO_HANDSHAKE, TlsTerms, bad_certificate, take_refused, words};
@@ -74,19 +75,25 @@ pub(crate) async fn handshake(
     .await
 }
 
-/// Does the handshake with a server that was dialled and has to bear this name.
+/// Does the handshake with a server that was dialled and has to bear this name. `revocation`: of
+/// its certificate, where that is asked.
 ///
 /// # Errors
 /// In words for the log.
 pub(super) async fn greet_server(
     stream: &TcpStream,
     ends: &Ends,
-    (config, name): (&Arc<ClientConfig>, ServerName<'static>),
+    (config, name, revocation): (&Arc<ClientConfig>, ServerName<'static>, Option<&PeerCheck>),
     permits: &Permits,
     budget: &mut StrangerBudget,
 ) -> Result<ClientConnection, String> {
     let begin = || ClientConnection::new(Arc::clone(config), name);
     let mut connection = converse(stream, ends, begin, permits, (&[], budget)).await?;
+    if let Some(revocation) = revocation {
+        // The last words of the handshake are not out, and will not be.
+        let shown = connection.peer_certificates().unwrap_or_default();
+        Box::pin(revocation.verify(shown)).await?;
+    }
     send(stream, ends, &mut connection).await?;
     Ok(connection)
 }

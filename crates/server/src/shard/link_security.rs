@@ -1,5 +1,6 @@
 //! TLS that a link has, or may have: with whom, which side this one is, when the handshake comes.
 
+use crate::ocsp::PeerCheck;
 use crate::tls::{HubTls, LeafOffer, LinkOffer, NO_HANDSHAKE, TlsTerms};
 use myelin_broker::Level;
 use myelin_conf::options::HandshakeFirst;
@@ -23,7 +24,8 @@ pub(crate) enum LinkSecurity {
 /// Side of a handshake, with what it needs.
 pub(super) enum Shaking {
     Accepted(TlsTerms),
-    Dialled(Arc<ClientConfig>, String),
+    /// With the check of whether the other side's certificate was revoked, where that is asked.
+    Dialled(Arc<ClientConfig>, String, Option<Arc<PeerCheck>>),
 }
 
 impl LinkSecurity {
@@ -64,9 +66,13 @@ impl LinkSecurity {
     pub(super) fn shaking(&self) -> Shaking {
         match self {
             Self::Route(offer, None) => Shaking::Accepted(offer.terms.clone()),
-            Self::Route(offer, Some(name)) => Shaking::Dialled(Arc::clone(&offer.dialling), name.clone()),
+            Self::Route(offer, Some(name)) => {
+                Shaking::Dialled(Arc::clone(&offer.dialling), name.clone(), None)
+            }
             Self::LeafNode(offer) => Shaking::Accepted(offer.terms.clone()),
-            Self::Hub(tls, name) => Shaking::Dialled(Arc::clone(&tls.config), name.clone()),
+            Self::Hub(tls, name) => {
+                Shaking::Dialled(Arc::clone(&tls.config), name.clone(), tls.revocation.clone())
+            }
         }
     }
 

@@ -115,16 +115,17 @@ async fn shake(
 ) -> Result<Connection, String> {
     let stream = write.as_ref();
     let mut budget = StrangerBudget::of(HANDSHAKE_BUDGET);
-    let (config, name) = match with {
+    let (config, name, revocation) = match with {
         Shaking::Accepted(terms) => {
             let shaken = handshake(stream, peer, (terms, permits), Vec::new(), &mut budget).await;
             return shaken.map(Connection::Server);
         }
-        Shaking::Dialled(config, name) => (config, name),
+        Shaking::Dialled(config, name, revocation) => (config, name, revocation),
     };
     let ends = Ends { ours: stream.local_addr().ok(), peer };
     let name =
         ServerName::try_from(name.clone()).map_err(|_| format!("tls: invalid server name {name:?}"))?;
-    let shaken = greet_server(stream, &ends, (&config, name), &permits, &mut budget).await;
+    let shaken =
+        greet_server(stream, &ends, (&config, name, revocation.as_deref()), &permits, &mut budget).await;
     shaken.map(Connection::Client)
 }

@@ -379,7 +379,7 @@ impl System {
         }
     }
 
-    /// Publishes a finding about the certificate of a client.
+    /// Publishes a finding about the certificate of a peer.
     pub(crate) fn advise(&self, finding: &OcspFinding) {
         let what = match finding {
             OcspFinding::Rejected(..) => "OCSP.PEER.CONN.REJECT",
@@ -395,11 +395,11 @@ impl System {
         let (id, timestamp) = (myelin_stdx::id::unique(&OsEntropy, 22), now());
         let server = self.server_info();
         let body = match finding {
-            OcspFinding::Rejected(peer, reason) => compact(&Rejected {
+            OcspFinding::Rejected(kind, peer, reason) => compact(&Rejected {
                 r#type: OCSP_REJECT,
                 id,
                 timestamp,
-                kind: "Client",
+                kind: kind.name(),
                 peer: certificate(&peer),
                 server,
                 reason,

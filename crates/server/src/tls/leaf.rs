@@ -1,9 +1,9 @@
 //! TLS between leaf nodes and hubs, for either side.
 
-use super::files::CertifiedKeys;
 use super::links::{Borrowed, LINK_TIMEOUT};
-use super::outbound::link_config;
-use super::{Offer, Peers, Staple, TlsTerms, offer};
+use super::outbound::hub_config;
+use super::{Offer, Peers, TlsTerms, offer};
+use crate::ocsp::PeerCheck;
 use myelin_conf::options::{HandshakeFirst, LeafNodeOptions, LeafRemoteOptions, TlsOptions};
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
@@ -53,26 +53,29 @@ pub(crate) struct HubTls {
     pub(crate) is_first: bool,
     /// SHA-256 of the public keys that are accepted, in hex; empty for all.
     pub(crate) pinned: BTreeSet<String>,
+    /// Whether its certificate was revoked, where that is asked.
+    pub(crate) revocation: Option<Arc<PeerCheck>>,
     /// The first host name of its addresses.
     pub(crate) borrowed: Borrowed,
 }
 
 impl HubTls {
     /// TLS as the remote has it; without a `tls{}` for a hub that asks for TLS by itself.
+    /// `revocation`: of its certificate, where that is asked.
     ///
     /// # Errors
     /// When the files that the options name are no good.
-    pub(crate) fn of(remote: &LeafRemoteOptions) -> Result<Self, String> {
+    pub(crate) fn of(remote: &LeafRemoteOptions, revocation: Option<Arc<PeerCheck>>) -> Result<Self, String> {
         let default = TlsOptions::default();
         let tls = remote.tls.as_ref().unwrap_or(&default);
         Ok(Self {
-            // Of a proof nothing is asked: `leaf/options.rs` refuses OCSP here.
-            config: Arc::new(link_config(tls, &Staple::new(&CertifiedKeys::open(&tls.identity)?))?),
+            config: Arc::new(hub_config(tls)?),
             timeout: tls.timeout.unwrap_or(LINK_TIMEOUT),
             // Below a WebSocket TLS comes before everything else.
             is_first: tls.handshake_first != HandshakeFirst::No
                 || remote.urls.iter().any(myelin_conf::Url::is_web_socket),
             pinned: tls.pinned_certs.clone(),
+            revocation,
             borrowed: Borrowed::of(&remote.urls),
         })
     }

@@ -31,6 +31,14 @@ pub(super) fn link_config(options: &TlsOptions, staple: &Arc<Staple>) -> Result<
     config(options, Some(staple))
 }
 
+/// For hubs. Compat: between leaf nodes and hubs no proof is shown, nor asked for.
+///
+/// # Errors
+/// As [`outbound_config`].
+pub(super) fn hub_config(options: &TlsOptions) -> Result<ClientConfig, String> {
+    link_config(options, &Staple::new(&CertifiedKeys::open(&options.identity)?))
+}
+
 fn config(options: &TlsOptions, staple: Option<&Arc<Staple>>) -> Result<ClientConfig, String> {
     let provider = Arc::new(suites::provider(options).0);
     let authorities = Authorities::open(options.ca_file.as_deref())?;

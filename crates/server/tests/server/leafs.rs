@@ -3,6 +3,7 @@
 
 mod advisories;
 mod callouts;
+mod documented;
 mod domains;
 mod imports;
 mod interest;
@@ -11,9 +12,11 @@ mod logins;
 mod messages;
 mod mirrors;
 mod monitored;
+mod operators;
 mod permissions;
 mod proxies;
 mod reload;
+mod revocation;
 mod secure;
 mod shapes;
 mod web_socket;
@@ -37,6 +40,12 @@ impl Site {
         let text = format!("server_name: {name}\nleafnodes {{ {listen}\n{inner} }}\n{more}");
         let setup = Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]);
         Some(Self { server: setup.start(), port: port.unwrap_or(0) })
+    }
+
+    /// A server that a whole configuration describes, whose leaf nodes come to that port.
+    fn configured(setup: Setup, kind: ServerKind, text: &str, port: u16) -> Option<Self> {
+        let setup = setup.program(&kind.program()?).config(text).flags(&["-D"]);
+        Some(Self { server: setup.start(), port })
     }
 
     /// A hub.

@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     folder: Option<PathBuf>,
     /// Its folder for what may go.
     temporary: Option<PathBuf>,
+    /// File of the system's authorities.
+    authorities: Option<PathBuf>,
     /// Where files say which of its parts are to panic.
     panics: Option<PathBuf>,
 }
@@ -56,6 +58,12 @@ impl Setup {
     /// Gives it this folder for what may go.
     pub(crate) fn temporary(mut self, folder: &Path) -> Self {
         self.temporary = Some(folder.to_owned());
+        self
+    }
+
+    /// Has it take the authorities in this file for those of the system.
+    pub(crate) fn authorities(mut self, file: &Path) -> Self {
+        self.authorities = Some(file.to_owned());
         self
     }
 
@@ -108,6 +116,9 @@ impl Setup {
         }
         if let Some(folder) = &self.temporary {
             command.env("TMPDIR", folder);
+        }
+        if let Some(file) = &self.authorities {
+            command.env("SSL_CERT_FILE", file);
         }
         if let Some(folder) = &self.panics {
             command.env("MYELIN_TEST_PANIC", folder);

@@ -258,6 +258,15 @@ impl LeafRemoteOptions {
         self.name(&self.targets())
     }
 
+    /// Whether another remote is the same but for TLS, with it and with its proxy.
+    pub fn is_with_other_tls(&self, other: &Self) -> bool {
+        let without = |remote: &Self| {
+            let proxy = remote.proxy.clone().map(|proxy| LeafProxyOptions { tls: None, ..proxy });
+            Self { tls: None, proxy, ..remote.clone() }
+        };
+        without(self) == without(other)
+    }
+
     /// Addresses and account, for the log: without secrets, and without how this server logs in.
     pub fn shown_name(&self) -> String {
         format!("urls=[{}], account={:?}", safe_urls(&self.targets()), self.account_name())

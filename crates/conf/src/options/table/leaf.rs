@@ -185,6 +185,6 @@ pub(super) static LEAF_PROXY: BlockTable = BlockTable {
         OptionEntry::new(&["username"], "text", "", "User, together with `password`."),
         OptionEntry::new(&["password"], "text", "", "Password of the user."),
         OptionEntry::new(&["timeout"], "duration", "`dial_timeout`", "Time for the tunnel."),
-        OptionEntry::new(&["tls"], "block", "", "TLS for an `https` proxy.").missing("TLS to HTTP proxies"),
+        OptionEntry::new(&["tls"], "block", "", "TLS for an `https` proxy."),
     ],
 };

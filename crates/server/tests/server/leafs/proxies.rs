@@ -4,10 +4,14 @@ use super::{Site, dialling, exchange};
 use crate::eventually;
 use crate::routes::{MIXES, Ours, Reference, free_port};
 use crate::tls::Lab;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use tokio_rustls::TlsAcceptor;
 
 /// Proxy that lets through whoever has the credentials, if any are wanted. It ends with the test.
 struct Proxy {
@@ -36,6 +40,92 @@ impl Proxy {
 
     fn remote(&self, more: &str) -> String {
         format!("proxy {{ url: \"http://127.0.0.1:{}\"\n{more} }}", self.port)
+    }
+}
+
+/// Port of TLS in front of a proxy, with the certificate of the lab. It ends with the test.
+fn secure(proxy: &Proxy, lab: &Lab) -> u16 {
+    let cert = CertificateDer::from_pem_file(lab.file("server.pem")).expect("the lab signs");
+    let key = PrivateKeyDer::from_pem_file(lab.file("server.key")).expect("the lab signs");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the library has some")
+        .with_no_client_auth()
+        .with_single_cert(vec![cert], key)
+        .expect("they belong together");
+    let (acceptor, plain) = (TlsAcceptor::from(Arc::new(config)), proxy.port);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    listener.set_nonblocking(true).expect("a mode is set");
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let mut near = acceptor.accept(stream).await.ok()?;
+                    let mut far = tokio::net::TcpStream::connect(("127.0.0.1", plain)).await.ok()?;
+                    tokio::io::copy_bidirectional(&mut near, &mut far).await.ok()
+                });
+            }
+        });
+    });
+    port
+}
+
+/// A proxy that is reached by TLS; inside of the tunnel there may be TLS, too, and WebSocket.
+#[test]
+fn a_proxy_may_have_tls() {
+    let lab = Lab::new();
+    let (shown, trusting) = (lab.block(""), lab.block("ca_file: \"@ca.pem\""));
+    let ca = lab.file("ca.pem");
+    for kinds in MIXES {
+        for (scheme, at_hub, remote) in
+            [("nats", "", ""), ("nats", &shown[..], &trusting[..]), ("ws", "", "")]
+        {
+            let proxy = Proxy::start("dTpwdw==");
+            let front = secure(&proxy, &lab);
+            let web = free_port();
+            let more = format!("websocket {{ listen: \"127.0.0.1:{web}\", no_tls: true }}");
+            let Some(hub) = Site::hub(kinds[0], "HUB", at_hub, &more) else { continue };
+            let port = if scheme == "ws" { web } else { hub.port };
+            let tls = format!("tls {{ ca_file: \"{}\" }}", ca.display());
+            let block = format!(
+                "proxy {{ url: \"https://localhost:{front}\", username: u, password: pw\n{tls} }}\n{remote}"
+            );
+            let url = format!("{scheme}://127.0.0.1:{port}");
+            let Some(leaf) = dialling(kinds[1], &url, &block) else { continue };
+            exchange([&hub, &leaf], &[10, 300_000]);
+            assert!(proxy.requests()[0].starts_with(&format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n")));
+            assert_eq!(leaf.links()[0]["port"], front, "{kinds:?}");
+            // Both sides learn of the end of a link through a tunnel.
+            drop(hub);
+            leaf.linked(0);
+        }
+    }
+}
+
+/// Whether the proxy is known is the leaf node's business.
+#[test]
+fn a_proxy_of_another_authority_opens_no_tunnel() {
+    let lab = Lab::new();
+    for kind in [Ours, Reference] {
+        let proxy = Proxy::start("");
+        let front = secure(&proxy, &lab);
+        let url = format!("nats://127.0.0.1:{}", free_port());
+        let block = format!("proxy {{ url: \"https://localhost:{front}\" }}");
+        let Some(leaf) = dialling(kind, &url, &block) else { continue };
+        leaf.server.wait_for_log(
+            "(attempt 1): proxy TLS handshake failed: tls: failed to verify certificate: x509: certificate \
+             signed by unknown authority",
+        );
+        assert!(proxy.requests().is_empty(), "{kind:?}");
+        let plain =
+            format!("proxy {{ url: \"https://127.0.0.1:{}\", tls {{ insecure: true }} }}", proxy.port);
+        let Some(leaf) = dialling(kind, &url, &plain) else { continue };
+        leaf.server.wait_for_log("(attempt 1): proxy TLS handshake failed: ");
     }
 }
 
