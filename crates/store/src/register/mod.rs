@@ -310,11 +310,9 @@ impl Register {
         let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, end) = {
             let state = self.state();
-            if state.number != written.number || state.synced >= written.end {
-                // Another has synced it, or written all of it anew.
-                return Ok(());
-            }
             match &state.files {
+                // Another has synced it, or written all of it anew.
+                Some(_) if state.number != written.number || state.synced >= written.end => return Ok(()),
                 Some([first, _]) => (Arc::clone(first), state.end),
                 None => return Err(io::Error::other("the register could not be written")),
             }
@@ -358,8 +356,9 @@ impl Register {
             file.sync()?;
             files.push(file);
         }
-        // A number is not used again, whatever becomes of the names.
-        state.number = number;
+        // A number is not used again, whatever becomes of the names. Until all is done, nobody knows
+        // which files have them: nothing is appended to either, and nothing is durable.
+        (state.number, state.files) = (number, None);
         for (path, name) in unfinished.iter().zip(NAMES) {
             self.disk.rename(path, &self.root.join(name))?;
         }
