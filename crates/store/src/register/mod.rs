@@ -405,6 +405,11 @@ impl Register {
     /// Gives a stream a directory with its `meta`, if it has none: the register vouches for both
     /// until they are durable.
     pub(crate) fn make_files(&self, id: StreamId) -> io::Result<()> {
+        self.make_files_and(id, || {})
+    }
+
+    /// As [`Register::make_files`]; `made` is called before anybody finds the stream to have files.
+    pub(crate) fn make_files_and(&self, id: StreamId, made: impl FnOnce()) -> io::Result<()> {
         if !self.is_without_files(id) {
             return Ok(());
         }
@@ -415,6 +420,7 @@ impl Register {
         let noted = self.streams().there.get(&id).and_then(|stream| stream.noted);
         noted.map_or(Ok(()), |written| self.sync(written))?;
         write_files(&*self.disk, &self.root, &meta)?;
+        made();
         self.note_files(id);
         Ok(())
     }

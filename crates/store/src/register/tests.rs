@@ -198,3 +198,16 @@ fn what_was_written_anew_by_half_is_not_durable() {
     }
     panic!("it is written in fewer steps");
 }
+
+#[test]
+fn nobody_finds_files_before_what_goes_with_them_is_done() {
+    let disk = filled(1..=1);
+    let register = open(&disk);
+    let mut was_without = Vec::new();
+    for _ in 0..2 {
+        register
+            .make_files_and(StreamId(1), || was_without.push(register.is_without_files(StreamId(1))))
+            .unwrap();
+    }
+    assert_eq!((was_without, register.is_without_files(StreamId(1))), (vec![true], false));
+}
