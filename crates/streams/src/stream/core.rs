@@ -8,9 +8,10 @@
 //! by `examples/publish.rs`.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
-use myelin_store::{Filter, Purge, Stream, StreamReader, StreamState, Timestamp, Wait};
+use myelin_store::{Filter, Purge, ReadError, Stream, StreamReader, StreamState, Timestamp, Wait};
 use myelin_wire::message_buf::MessageBuf;
 
 use super::admit::Ingest;
@@ -210,15 +211,23 @@ impl StreamCore {
     pub(super) fn load_ids(&mut self, now: Timestamp) {
         let mut buffer = Vec::new();
         let last = self.store.state().totals.last_seq;
-        if let Ok(Some(message)) = self.reader.get(last, Wait::Allowed, &mut buffer) {
-            self.last.time = message.timestamp;
-            self.last.set_id(MsgHeaders::scan(message.headers).get(Key::MsgId));
+        match self.reader.get(last, Wait::Allowed, &mut buffer) {
+            Ok(Some(message)) => {
+                self.last.time = message.timestamp;
+                self.last.set_id(MsgHeaders::scan(message.headers).get(Key::MsgId));
+            }
+            Err(ReadError::Io(error)) => return self.give_up_reading(&error),
+            Ok(None) | Err(_) => {}
         }
         if self.config.duplicate_window <= 0 {
             return;
         }
         let from = now.saturating_sub(self.config.duplicate_window);
-        let Ok(from) = self.reader.seq_at(from) else { return };
+        let from = match self.reader.seq_at(from) {
+            Ok(from) => from,
+            Err(ReadError::Io(error)) => return self.give_up_reading(&error),
+            Err(_) => return,
+        };
         let mut cursor = self.reader.cursor(Filter::All, from);
         loop {
             let at = cursor.position();
@@ -233,10 +242,17 @@ impl StreamCore {
                     }
                 }
                 Ok(None) => return,
-                // Compat: what cannot be read has no id.
+                Err(ReadError::Io(error)) => return self.give_up_reading(&error),
+                // Compat: what is damaged has no id.
                 Err(_) => cursor.skip(at.max(cursor.position())),
             }
         }
+    }
+
+    /// Notes that the system refuses to read what has to be known before messages are taken: they
+    /// are refused until the stream was opened anew.
+    pub(super) fn give_up_reading(&self, error: &io::Error) {
+        self.store.give_up(&format!("its messages could not be read: {error}"));
     }
 
     /// When a message that comes now is accepted: behind the one before it, unless the clock was

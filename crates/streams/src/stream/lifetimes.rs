@@ -5,7 +5,7 @@
 //! when lifetimes begin to count, in slices, and again after a start, up to the last message in
 //! which one was found.
 
-use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
+use myelin_store::{Filter, Message, ReadError, Seq, Timestamp, Wait};
 
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
@@ -58,7 +58,9 @@ impl StreamCore {
                     is_through = self.store.release().is_released(self.store.ticket());
                     break;
                 }
-                // What cannot be read does not end.
+                // It is tried again.
+                Err(ReadError::Io(_)) => break,
+                // What is damaged does not end.
                 Err(_) => cursor.skip(at.max(cursor.position())),
             }
         }

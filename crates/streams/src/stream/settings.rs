@@ -25,8 +25,8 @@ pub struct StreamSettings {
     pub interest: Arc<dyn Interest>,
     /// Where it is written down which schedules the stream has.
     pub schedule_index: Arc<dyn ScheduleIndex>,
-    /// The last sequence that was found of the stream, where it goes on behind others that a loss of
-    /// power has taken: what the index says of those is not believed. `None`: all that it has.
+    /// The last sequence that was found of the stream, where it goes on behind others that a loss
+    /// of power has taken: what the index says of those is not believed. `None`: all that it has.
     pub found_end: Option<Seq>,
     /// Whether messages count as stored only when they are synced (`sync_interval: always`).
     pub always_syncs: bool,

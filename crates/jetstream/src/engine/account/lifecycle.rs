@@ -106,7 +106,7 @@ impl AccountStreams {
             ));
         }
         let settings = stream::storage_config(&config, jetstream.settings.sync_always);
-        let store = match config.storage {
+        let mut store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
                 let blob = Stored { created: now, config: config.clone(), ..Stored::default() }.encode();
@@ -117,7 +117,18 @@ impl AccountStreams {
         };
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
-        let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
+        let states = jetstream.open_consumers(&store, whose, &listener).map_err(|error| {
+            // The next start must not find what was refused.
+            if config.storage == Storage::File
+                && let Err(left) = jetstream.store.delete_stream(&mut store)
+            {
+                let (account, name) = (self.account.name(), &config.name);
+                let what =
+                    format_args!("JetStream stream '{account} > {name}' was not made, and is left: {left}");
+                self.host.log(Level::Error, what);
+            }
+            ApiError::stream_create(error)
+        })?;
         Ok(self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now)))
     }
 
@@ -228,6 +239,7 @@ impl AccountStreams {
         consumers.bind();
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
+        consumers.write_restored();
         live.sourcing().opened(&consumers, &config, last, seen);
         live.bind();
         live.fire();
@@ -358,7 +370,6 @@ impl AccountStreams {
     ) -> Result<(), ApiError> {
         let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
         live.unbind();
-        live.consumers().end_all("Consumer Deleted", out);
         let (core, _) = guard.parts();
         if live.config().storage == Storage::File
             && let Err(error) = jetstream.store.delete_stream(core.store_mut())
@@ -367,6 +378,8 @@ impl AccountStreams {
             live.bind();
             return Err(ApiError::stream_delete(error));
         }
+        // Only now: a stream that could not be deleted keeps them.
+        live.consumers().end_all("Consumer Deleted", out);
         drop(guard.into_core());
         self.write().remove(live.name());
         live.sourcing().end();
@@ -383,8 +396,8 @@ struct StreamOrigin {
     lifetimes_until: Seq,
     /// Positions of its sources.
     seen: SeenPositions,
-    /// The last sequence that was found of it, if it was opened: what its sources' positions and its
-    /// schedules say of later ones is lost. `None`: all that it has.
+    /// The last sequence that was found of it, if it was opened: what positions of its sources and
+    /// its schedules say of later ones is lost. `None`: all that it has.
     found_end: Option<Seq>,
 }
 

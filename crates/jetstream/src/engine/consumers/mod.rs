@@ -222,6 +222,18 @@ impl StreamConsumers {
         Ok(flushed)
     }
 
+    /// Writes the log anew that cannot be gone on with (it is encrypted, or its end was torn): here
+    /// it keeps no shard waiting. What cannot be written now is written with what changes next.
+    pub(in crate::engine) fn write_restored(&self) {
+        let mut states = lock(&self.stored);
+        if states.is_dirty()
+            && let Err(error) = states.flush(self.host.now())
+        {
+            let what = format_args!("JetStream: consumers of '{}' were not written: {error}", self.stream);
+            self.host.log(Level::Warn, what);
+        }
+    }
+
     /// Writes a consumer that was made. A log that is begun for it is there for good with
     /// [`JetStream::settle`](crate::JetStream::settle), before the answer.
     fn flush_new(&self, state_handle: &StateHandle, now: Timestamp) -> io::Result<()> {

@@ -18,7 +18,7 @@ use myelin_jsapi::consumer::config::{
     MatchedRequest,
 };
 use myelin_jsapi::json::Moment;
-use myelin_store::{Filter, Seq, Timestamp, Wait};
+use myelin_store::{Filter, ReadError, Seq, Timestamp, Wait};
 use myelin_streams::consumer::account_hash as hash;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
@@ -245,10 +245,15 @@ impl SourceConsumer {
         let Some(origin) = self.origin.upgrade() else { return };
         let mut cursor = origin.reader().cursor(filter.clone(), from);
         let mut had = Vec::new();
-        while let Ok(Some(message)) = cursor.next(Wait::Allowed)
-            && message.seq <= through
-        {
-            had.push(message.seq);
+        loop {
+            let at = cursor.position();
+            match cursor.next(Wait::Allowed) {
+                Ok(Some(message)) if message.seq <= through => had.push(message.seq),
+                // What is damaged there is not here, and those behind it may be.
+                Err(ReadError::Damaged(_)) => cursor.skip(at.max(cursor.position())),
+                // What a device refuses to read is acknowledged with the next start.
+                Ok(_) | Err(_) => break,
+            }
             if had.len() == MANY {
                 self.acknowledge(std::mem::take(&mut had), None);
             }

@@ -274,9 +274,9 @@ impl SourceReader {
     fn warm(&self, from: Seq) {
         let read_state = lock(&self.read_state);
         let Some(log) = read_state.link.as_ref().and_then(OriginLink::log) else { return };
-        let (filter, origin) = (log.filter.clone(), log.origin.upgrade());
+        let (filter, warmed_of) = (log.filter.clone(), Weak::clone(&log.origin));
         drop(read_state);
-        let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
+        let (Some(origin), Some(me)) = (warmed_of.upgrade(), self.me.upgrade()) else { return };
         let reader = origin.reader();
         self.host.spawn_read(Box::new(move || {
             let warmed = reader.warm(&filter, from);
@@ -287,6 +287,8 @@ impl SourceReader {
             let next = warmed.ok().flatten();
             if let Some(OriginLink { feed: Feed::Log(log), .. }) = &mut lock(&me.read_state).link
                 && let Some(next) = next
+                // Another origin may have been found meanwhile.
+                && Weak::ptr_eq(&log.origin, &warmed_of)
                 && log.cursor.position() == from
             {
                 log.cursor.skip_to(next);

@@ -8,6 +8,7 @@ mod links;
 mod marks;
 mod panics;
 mod promises;
+mod refusals;
 mod remote;
 mod reset;
 mod resting;

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
+use myelin_store::{Filter, Message, ReadError, Seq, Timestamp, Wait};
 
 use super::super::core::StreamCore;
 use super::index::{PlannedFiring, SchedulePage};
@@ -49,7 +49,10 @@ impl StreamCore {
             Some((page, many)) => self.load_behind(&page, many, end),
             None => self.load_all(),
         }
-        self.update_schedule_index();
+        // Where not all could be read, the index would say less than the messages.
+        if self.store.failure().is_none() {
+            self.update_schedule_index();
+        }
     }
 
     /// Whether what is written is of these messages, and not of some that were lost with the power:
@@ -61,7 +64,8 @@ impl StreamCore {
 
     /// As the page says of messages up to its own end, and the others up to `end`.
     fn load_behind(&mut self, page: &SchedulePage, many: usize, end: Seq) {
-        let ScheduleSearch { found, mut moved, .. } = self.search(page.through.saturating_add(1));
+        let Some(search) = self.search(page.through.saturating_add(1)) else { return };
+        let ScheduleSearch { found, mut moved, .. } = search;
         // What has another's message where it was to have its own has not fired.
         for firing in page.firings.iter().filter(|firing| firing.at > end || self.is_of_another(firing)) {
             // What it has fired says more than where that was to be: one before it may have been
@@ -91,7 +95,7 @@ impl StreamCore {
 
     fn load_all(&mut self) {
         self.settings.schedule_index.reset();
-        let ScheduleSearch { found, messages, .. } = self.search(0);
+        let Some(ScheduleSearch { found, messages, .. }) = self.search(0) else { return };
         let totals = self.store.state().totals;
         let mut all = Vec::with_capacity(found.len());
         for (seq, schedule) in found {
@@ -114,8 +118,9 @@ impl StreamCore {
         all.into_iter().for_each(|(seq, due)| self.schedules.admit(due, seq));
     }
 
-    /// Looks at the messages from `from` on.
-    fn search(&self, from: Seq) -> ScheduleSearch {
+    /// Looks at the messages from `from` on. `None`: the system refuses to read them, and the
+    /// stream has failed.
+    fn search(&self, from: Seq) -> Option<ScheduleSearch> {
         let mut search = ScheduleSearch::default();
         let mut cursor = self.reader.cursor(Filter::All, from);
         loop {
@@ -125,8 +130,12 @@ impl StreamCore {
                     search.messages += 1;
                     self.note_schedule(&message, &mut search);
                 }
-                Ok(None) => return search,
-                // What cannot be read is none; it may have said that another one fired.
+                Ok(None) => return Some(search),
+                Err(ReadError::Io(error)) => {
+                    self.give_up_reading(&error);
+                    return None;
+                }
+                // What is damaged is none; it may have said that another one fired.
                 Err(_) => cursor.skip(at.max(cursor.position())),
             }
         }

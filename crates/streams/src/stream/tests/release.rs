@@ -196,3 +196,66 @@ fn a_parcel_begins_with_nothing_of_another() {
     bench.core.run.push(0, MsgDraft::default(), MsgVerdict::Store);
     assert_eq!(bench.msgs(&[msg("a", "r")]), [r#"r {"stream":"S","seq":1}"#]);
 }
+
+/// Has the device refuse to read the messages of the stream, or read them again.
+fn refuse_reads(disk: &FaultyDisk, refuses: bool) {
+    let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
+    for path in segments {
+        disk.fail_reads(&path, 0..if refuses { u64::MAX } else { 0 }).expect("it is there");
+    }
+}
+
+/// Opens a stream on a disk, whose device refuses to read its messages once it is open.
+fn restart_unread(bench: Bench, store: &Store, disk: &FaultyDisk) -> Bench {
+    let Bench { core, now, .. } = bench;
+    let (config, id) = (Arc::clone(core.config()), core.store().id());
+    drop(core);
+    let stream = store.open_stream(id, storage_config(&config, false), now).expect("the disk works").0;
+    refuse_reads(disk, true);
+    let core = StreamCore::new(config, stream, StreamSettings::default(), now);
+    Bench { core, now, effects: Effects::default() }
+}
+
+#[test]
+fn what_a_device_refuses_to_read_at_a_start_is_not_taken_for_nothing() {
+    let (mut bench, store, disk) = on_disk(super::schedules::scheduling(), StreamSettings::default());
+    has_begun(&mut bench, &store);
+    let id = ["Nats-Msg-Id: one"];
+    bench.publish("t.x", &id, "x");
+    super::schedules::plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[super::schedules::TO_A]);
+    let mut bench = restart_unread(bench, &store, &disk);
+    assert!(bench.core.store().failure().is_some_and(|why| why.contains("could not be read")));
+    assert!(bench.publish("t.x", &id, "x").contains("error"), "nobody knows whether it is a duplicate");
+    refuse_reads(&disk, false);
+    bench.core.reopen(&store, bench.now, &mut |_, _| {}).expect("the disk works");
+    assert!(bench.publish("t.x", &id, "x").contains(r#""duplicate": true"#));
+    super::schedules::pass(&mut bench, NOW + 10 * super::schedules::SECOND);
+    let last = bench.core.store().last_of(b"t.a").expect("it can be read");
+    assert!(last.is_some(), "the schedule has fired");
+}
+
+#[test]
+fn a_lifetime_that_a_device_refuses_to_read_is_looked_for_again() {
+    let config = StreamConfig { allow_msg_ttl: true, ..config() };
+    let (mut bench, store, disk) = on_disk(config, StreamSettings::default());
+    has_begun(&mut bench, &store);
+    // As in a copy, of which the log says nothing.
+    let headers = block(&["Nats-TTL: 2"]);
+    let message = myelin_store::NewMessage {
+        subject: b"a",
+        headers: headers.as_bytes(),
+        timestamp: NOW,
+        ..Default::default()
+    };
+    let mut outcomes = Vec::new();
+    let granted = myelin_store::Admission::Granted;
+    bench.core.store_mut().append(&[message], granted, NOW, &mut outcomes).expect("the disk works");
+    let count = bench.core.state().totals.messages;
+    bench.core.seek_lifetimes(u64::MAX, NOW);
+    refuse_reads(&disk, true);
+    bench.core.due(NOW, &mut bench.effects);
+    refuse_reads(&disk, false);
+    super::upkeep::pass(&mut bench, 10 * super::schedules::SECOND);
+    super::upkeep::pass(&mut bench, 10 * super::schedules::SECOND);
+    assert_eq!(bench.core.state().totals.messages, count - 1);
+}

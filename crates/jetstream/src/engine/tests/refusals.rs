@@ -1,0 +1,89 @@
+//! What a disk refuses is refused to clients, and nothing else changes.
+
+use super::house::{House, copy, source, stream};
+use myelin_disk::faulty::{DiskFault, FaultyDisk};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
+use myelin_store::cipher::CipherKind;
+use myelin_store::keys::{Keys, MasterKey};
+use myelin_store::{StoreOptions, Wait};
+use myelin_wire::message_buf::MessageBuf;
+use std::io::ErrorKind;
+
+fn durable(name: &str) -> ConsumerConfig {
+    let ack_policy = AckPolicy::Explicit;
+    ConsumerConfig { durable_name: name.into(), name: name.into(), ack_policy, ..ConsumerConfig::default() }
+}
+
+#[test]
+fn a_stream_that_cannot_be_deleted_keeps_its_consumers() {
+    let mut refused = 0;
+    for ahead in 0..6 {
+        let disk = FaultyDisk::new(1);
+        let mut house = House::on(&disk);
+        house.create(stream("S"));
+        house.consume("S", durable("C"));
+        house.publish("S.a");
+        house.settle();
+        let (streams, live) = (house.streams(), house.stream("S"));
+        disk.fail_at(disk.points() + ahead, DiskFault::Error(ErrorKind::Other));
+        let mut out = MessageBuf::default();
+        if streams.delete(&house.jetstream, &live, &mut out).is_ok() {
+            continue;
+        }
+        refused += 1;
+        assert_eq!((out.len(), house.consumers("S")), (0, vec!["C".to_owned()]), "{ahead}");
+        drop((streams, live, house));
+        let house = House::on(&disk.kill());
+        assert_eq!(house.consumers("S"), ["C"], "{ahead}");
+    }
+    assert!(refused > 0);
+}
+
+/// A log that cannot be gone on with is written by the start, not by the shard that comes first.
+#[test]
+fn a_start_writes_an_encrypted_log_of_consumers_anew() {
+    let keys = || {
+        let current = MasterKey::derive(b"key");
+        Some(Keys { kind: CipherKind::Aes256Gcm, current, previous: None })
+    };
+    let options = || StoreOptions { keys: keys(), ..StoreOptions::new("/store") };
+    let disk = FaultyDisk::new(1);
+    let mut house = House::with(&disk, options());
+    house.create(stream("S"));
+    house.consume("S", durable("C"));
+    drop(house);
+    let house = House::with(&disk.kill(), options());
+    assert_eq!(house.consumers("S"), ["C"]);
+    let live = house.stream("S");
+    let (states, _) = live.consumers().log().expect("the server runs");
+    assert!(!lock(states).is_dirty());
+}
+
+/// A source reader brings into memory what follows; meanwhile its origin is made anew.
+#[test]
+fn a_place_that_was_found_in_an_origin_says_nothing_of_another_one() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("A"));
+    ["A.a", "A.a", "A.b"].iter().for_each(|subject| house.publish(subject));
+    house.settle();
+    disk.chill(true);
+    house.make(copy("S", &[source("A", "A.b")]));
+    let warm = loop {
+        if let Some(task) = lock(&house.host.reads).pop_front() {
+            break task;
+        }
+        assert!(house.step_without_jobs(), "it reads");
+    };
+    house.delete("A");
+    house.create(stream("A"));
+    house.settle();
+    warm();
+    disk.chill(false);
+    house.publish("A.b");
+    house.settle();
+    let reader = house.stream("S").reader();
+    let found = reader.get(1, Wait::Allowed, &mut Vec::new()).expect("it can be read").is_some();
+    assert!(found, "the first message of the second origin is copied");
+}
