@@ -356,8 +356,8 @@ impl Register {
             file.sync()?;
             files.push(file);
         }
-        // A number is not used again, whatever becomes of the names. Until all is done, nobody knows
-        // which files have them: nothing is appended to either, and nothing is durable.
+        // A number is not used again, whatever becomes of the names. Until all is done, nobody
+        // knows which files have them: nothing is appended to either, and nothing is durable.
         (state.number, state.files) = (number, None);
         for (path, name) in unfinished.iter().zip(NAMES) {
             self.disk.rename(path, &self.root.join(name))?;

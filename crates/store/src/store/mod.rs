@@ -348,8 +348,8 @@ impl Store {
         // What has failed may have been its first file.
         let made = self.store_env.make_files(id);
         made.map_err(|error| OpenError::new("a failed stream", error))?;
-        let (anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
-        stream.hand_on(&anew);
+        let (mut anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
+        stream.hand_on(&mut anew);
         *stream = anew;
         Ok(report)
     }
