@@ -129,9 +129,8 @@ pub(crate) fn open_stream(
     let unsealed: Vec<_> = unsealed.filter(|file| !file.is_in_memory()).cloned().collect();
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
-    if let Some(uncertain) = report.uncertain.as_ref().filter(|_| config.is_copy) {
-        stream.owe(*uncertain.end());
-    }
+    let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
+    owed.into_iter().for_each(|last| stream.owe(last));
     if let Some(last) = gap
         && let Err(error) = stream.log_gap(last, now).and_then(|()| stream.flush())
     {
@@ -140,9 +139,15 @@ pub(crate) fn open_stream(
         });
     }
     // Only now: from here on a kill leaves no doubt, so what is passed over must be written.
-    let opened = OpenedStream { found, durability: config.durability };
+    let opened = OpenedStream { found, durability: config.durability, owed };
     store_env.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
     Ok((stream, report))
+}
+
+/// The last sequence that a copy has perhaps shown, if it has not all of them.
+fn owed(report: &StreamReport, stated: &Statement, found: Seq) -> Option<Seq> {
+    let uncertain = report.uncertain.as_ref().map(|uncertain| *uncertain.end());
+    uncertain.max(Some(stated.shown(found)).filter(|shown| *shown > found))
 }
 
 /// Stream as its files gave it.

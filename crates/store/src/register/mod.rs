@@ -343,11 +343,9 @@ impl Register {
         let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, end) = {
             let state = self.state();
-            if state.number != written.number || state.synced >= written.end {
-                // Another has synced it, or written all of it anew.
-                return Ok(());
-            }
             match &state.files {
+                // Another has synced it, or written all of it anew.
+                Some(_) if state.number != written.number || state.synced >= written.end => return Ok(()),
                 Some([first, _]) => (Arc::clone(first), state.end),
                 None => return Err(io::Error::other("the register could not be written")),
             }
@@ -391,8 +389,9 @@ impl Register {
             file.sync()?;
             files.push(file);
         }
-        // A number is not used again, whatever becomes of the names.
-        state.number = number;
+        // A number is not used again, whatever becomes of the names. Until all is done, nobody
+        // knows which files have them: nothing is appended to either, and nothing is durable.
+        (state.number, state.files) = (number, None);
         for (path, name) in unfinished.iter().zip(NAMES) {
             self.disk.rename(path, &self.root.join(name))?;
         }
@@ -439,6 +438,11 @@ impl Register {
     /// Gives a stream a directory with its `meta`, if it has none: the register vouches for both
     /// until they are durable.
     pub(crate) fn make_files(&self, id: StreamId) -> io::Result<()> {
+        self.make_files_and(id, || {})
+    }
+
+    /// As [`Register::make_files`]; `made` is called before anybody finds the stream to have files.
+    pub(crate) fn make_files_and(&self, id: StreamId, made: impl FnOnce()) -> io::Result<()> {
         if !self.is_without_files(id) {
             return Ok(());
         }
@@ -449,6 +453,7 @@ impl Register {
         let noted = self.streams().there.get(&id).and_then(|stream| stream.noted);
         noted.map_or(Ok(()), |written| self.sync(written))?;
         write_files(&*self.disk, &self.root, &meta)?;
+        made();
         self.note_files(id);
         Ok(())
     }

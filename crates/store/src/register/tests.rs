@@ -171,3 +171,43 @@ fn what_says_nothing_any_more_goes() {
     assert_eq!(contents(&disk.power_cycle(Survival::None)).streams.len(), 1);
     assert_eq!(open(&disk).meta(StreamId(1)), Some(large(60)));
 }
+
+/// Files that were not renamed durably make nothing durable, and nothing more is written to those
+/// before them.
+#[test]
+fn what_was_written_anew_by_half_is_not_durable() {
+    for ahead in 0..40 {
+        let disk = filled(1..=1);
+        let register = open(&disk);
+        register.state_stream(&meta(2), &entropy()).unwrap();
+        register.note_stream(&meta(3), &entropy()).unwrap();
+        let written = register.streams().there[&StreamId(3)].noted.unwrap();
+        disk.fail_at(disk.points() + ahead, DiskFault::Error(io::ErrorKind::Other));
+        if register.write_anew(&mut register.state(), &entropy()).is_ok() {
+            assert!(ahead > 8, "{ahead}");
+            return;
+        }
+        if register.sync(written).is_ok() {
+            assert_eq!(ids(&disk.power_cycle(Survival::None)), [1, 2, 3], "{ahead}");
+        }
+        // What comes next goes to the files that have the names.
+        let next = Meta { config: vec![9; 40], generation: 2, ..meta(3) };
+        register.state_stream(&next, &entropy()).unwrap();
+        let found = open(&disk.power_cycle(Survival::None));
+        assert_eq!(found.meta(StreamId(3)), Some(next), "{ahead}");
+    }
+    panic!("it is written in fewer steps");
+}
+
+#[test]
+fn nobody_finds_files_before_what_goes_with_them_is_done() {
+    let disk = filled(1..=1);
+    let register = open(&disk);
+    let mut was_without = Vec::new();
+    for _ in 0..2 {
+        register
+            .make_files_and(StreamId(1), || was_without.push(register.is_without_files(StreamId(1))))
+            .unwrap();
+    }
+    assert_eq!((was_without, register.is_without_files(StreamId(1))), (vec![true], false));
+}

@@ -118,7 +118,8 @@ impl Store {
         let shared = StreamShared::new(id, Storage::File, catalog, Arc::clone(&self.store_env.blocks));
         let active = Stream::placeholder(id, Beginning::anew(SegmentNo(1), first_seq), now);
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
-        let opened = OpenedStream { found: first_seq.saturating_sub(1), durability: config.durability };
+        let opened =
+            OpenedStream { found: first_seq.saturating_sub(1), durability: config.durability, owed: None };
         self.store_env.watermarks.attach_without_files(id, &shared, opened);
         Stream::assemble(shared, config, SegmentStorage::Files(files), active, Vec::new(), None)
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use myelin_disk::Disk;
+use myelin_disk::headroom::Headroom;
 
 use crate::StreamId;
 use crate::damage::Damage;
@@ -19,11 +20,11 @@ pub(super) fn list(
     disk: &dyn Disk,
     directory: &Path,
     id: StreamId,
-    register: &Register,
+    (register, headroom): (&Register, &Headroom),
     report: &mut StoreReport,
 ) {
     let mut copies = read_copies(disk, directory, id);
-    match restore_from(disk, directory, (id, &copies), register) {
+    match headroom.with_room(|| restore_from(disk, directory, (id, &copies), register)) {
         Ok(None) => {}
         Ok(Some(restored)) => {
             report.notices.extend(restored.into_iter().map(Restored::notice));
@@ -97,7 +98,7 @@ fn restore_from(
 }
 
 /// Whether what the register says of a stream is newer than what its directory does.
-fn is_older(copies: &MetaCopies, meta: &Meta) -> bool {
+pub(super) fn is_older(copies: &MetaCopies, meta: &Meta) -> bool {
     copies.best.as_ref().map_or(true, |best| best.generation < meta.generation)
 }
 

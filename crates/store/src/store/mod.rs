@@ -171,12 +171,13 @@ impl Store {
         let store_id = number(&marker);
         sync_names(&*disk, &root, &streams)?;
         let mut report = StoreReport { notices, ..StoreReport::default() };
-        let (contents, register, without_files) = find_streams(&disk, &root, &marker, &mut report)?;
-        let config =
-            JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
         let sizes = (*headroom::DEFAULT_BYTES.start()).min(headroom_bytes)..=headroom_bytes;
         let headroom = Headroom::open(Arc::clone(&disk), &root.join("headroom"), sizes);
         let headroom = headroom.map_err(io("headroom"))?;
+        let (contents, register, without_files) =
+            find_streams(&disk, &root, (&marker, &headroom), &mut report)?;
+        let config =
+            JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
         let open_journal = || {
             let (journal, mut replay) = Journal::open(Arc::clone(&disk), &root.join("journal"), config)?;
             replay::run(&*disk, &root, &register, &mut replay).map(|report| (journal, report))
@@ -357,8 +358,8 @@ impl Store {
         // What has failed may have been its first file.
         let made = self.store_env.make_files(id);
         made.map_err(|error| OpenError::new("a failed stream", error))?;
-        let (anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
-        stream.hand_on(&anew);
+        let (mut anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
+        stream.hand_on(&mut anew);
         *stream = anew;
         Ok(report)
     }
@@ -485,7 +486,7 @@ fn sync_names(disk: &dyn Disk, root: &Path, streams: &Path) -> Result<(), OpenEr
 fn find_streams(
     disk: &Arc<dyn Disk>,
     root: &Path,
-    marker: &Marker,
+    (marker, headroom): (&Marker, &Headroom),
     report: &mut StoreReport,
 ) -> Result<(RegisterContents, Register, BTreeSet<StreamId>), OpenError> {
     let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
@@ -496,7 +497,7 @@ fn find_streams(
     report.notices.extend(registered::notices(&contents));
     let register = Register::resume(disk, root, store, &contents, marker.has_register);
     registered::hide_removed(&**disk, &root.join("streams"), &contents).map_err(io("streams"))?;
-    list_streams(&**disk, root, &register, report).map_err(io("streams"))?;
+    list_streams(&**disk, root, (&register, headroom), report).map_err(io("streams"))?;
     let without_files = register.without_files();
     Ok((contents, register, without_files))
 }
@@ -522,7 +523,7 @@ fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Resu
 fn list_streams(
     disk: &dyn Disk,
     root: &Path,
-    register: &Register,
+    (register, headroom): (&Register, &Headroom),
     report: &mut StoreReport,
 ) -> io::Result<()> {
     let streams = root.join("streams");
@@ -538,7 +539,7 @@ fn list_streams(
             continue;
         };
         register.note_files(id);
-        metas::list(disk, &path, id, register, report);
+        metas::list(disk, &path, id, (register, headroom), report);
     }
     Ok(())
 }

@@ -140,11 +140,12 @@ fn settle(
 }
 
 /// Makes both copies of a stream's `meta` durable, and the first log of its consumers. Whether
-/// there are both.
+/// there are both, and what the register says: it could not be written to a full disk.
 fn sync_files(disk: &dyn Disk, root: &Path, register: &Register, id: StreamId) -> io::Result<bool> {
     let directory = stream_directory(root, id);
     let copies = read_copies(disk, &directory, id);
-    if copies.best.is_err() || !copies.faults.is_empty() {
+    let is_older = register.meta(id).is_some_and(|meta| metas::is_older(&copies, &meta));
+    if is_older || copies.best.is_err() || !copies.faults.is_empty() {
         return Ok(false);
     }
     for name in META_COPIES {

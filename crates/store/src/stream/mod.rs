@@ -369,8 +369,9 @@ impl Stream {
         let _ = self.shared.on_release.set(ReleaseListener(listener));
     }
 
-    /// Hands the listener on to the stream that takes the place of this one.
-    pub(crate) fn hand_on(&self, to: &Self) {
+    /// Hands the listener, and what it owes, on to the stream that takes the place of this one.
+    pub(crate) fn hand_on(&self, to: &mut Self) {
+        to.owed = self.owed.max(to.owed);
         if let Some(ReleaseListener(listener)) = self.shared.on_release.get() {
             to.on_release(Arc::clone(listener));
         }

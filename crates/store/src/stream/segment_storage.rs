@@ -56,13 +56,10 @@ pub(crate) struct StoreEnv {
 }
 
 impl StoreEnv {
-    /// Gives a stream its directory, if it has none, and has it stated from now on.
+    /// Gives a stream its directory, if it has none, and has it stated from now on: whoever comes
+    /// second, as a first message beside the first consumer, finds that done.
     pub(crate) fn make_files(&self, id: StreamId) -> io::Result<()> {
-        if self.register.is_without_files(id) {
-            self.register.make_files(id)?;
-            self.watermarks.begin_stating(id);
-        }
-        Ok(())
+        self.register.make_files_and(id, || self.watermarks.begin_stating(id))
     }
 }
 

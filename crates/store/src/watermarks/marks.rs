@@ -67,6 +67,8 @@ pub(crate) struct OpenedStream {
     /// The last sequence that its log had, durably.
     pub(crate) found: Seq,
     pub(crate) durability: Durability,
+    /// The last sequence that a copy has perhaps shown and has not any more.
+    pub(crate) owed: Option<Seq>,
 }
 
 /// State of a stream's mark besides what its slot says.
@@ -74,6 +76,8 @@ pub(crate) struct OpenedStream {
 pub(super) struct MarkState {
     /// Where every loss of power leaves it, at least.
     durable: Seq,
+    /// Where it stays at least, for a copy owes it: the next process must know of that, too.
+    owed: Seq,
     /// Whether messages are released before they are synced.
     pub(super) is_lazy: bool,
     /// Where and when it was moved last.
@@ -85,6 +89,17 @@ pub(super) struct MarkState {
 }
 
 impl MarkState {
+    /// The mark that a stop leaves of a stream that has come to `last`: what the next process is to
+    /// know.
+    pub(super) fn at_stop(&self, last: Seq, mark: Option<Seq>) -> Option<Seq> {
+        match self.owed {
+            owed if owed > last => Some(owed),
+            // It begins without waiting for a mark.
+            _ if self.is_lazy => None,
+            _ => mark,
+        }
+    }
+
     /// Of a stream that is not stated yet.
     pub(super) fn resting() -> Self {
         Self { rests: true, ..Self::default() }
@@ -167,8 +182,9 @@ impl Watermarks {
         (stream, opened): (&Arc<StreamShared>, OpenedStream),
         before: Option<&MarkState>,
     ) -> MarkState {
+        let owed = opened.owed.unwrap_or(0).max(before.map_or(0, |before| before.owed));
         let Reserve::Ahead(ahead) = self.reserve else {
-            return MarkState { rests: true, ..MarkState::default() };
+            return MarkState { owed, rests: true, ..MarkState::default() };
         };
         let has_begun = state.has_begun;
         let slot = &mut state.slots[at];
@@ -194,9 +210,10 @@ impl Watermarks {
         } else {
             release.set_mark(durable);
         }
+        slot.reserved = slot.reserved.max(Some(owed).filter(|owed| *owed > 0));
         self.asked().idle_check_at.get_or_insert(0);
         // One that syncs first needs no mark.
-        MarkState { durable, is_lazy, rests: !is_lazy, ..MarkState::default() }
+        MarkState { durable, owed, is_lazy, rests: !is_lazy, ..MarkState::default() }
     }
 
     /// Takes the requests that are due, and tells whether to look for streams that rest.
@@ -330,7 +347,7 @@ impl MarkState {
         self.moved = Some((last, now));
         self.rests = false;
         self.seen = None;
-        last.saturating_add(step.clamp(LEAST, MOST)).min(MAX_SEQ.max(last)).max(self.durable)
+        last.saturating_add(step.clamp(LEAST, MOST)).min(MAX_SEQ.max(last)).max(self.durable).max(self.owed)
     }
 
     /// Brings it back if the stream rests. Answers where it is then.
@@ -353,6 +370,6 @@ impl MarkState {
             self.durable = mark;
         }
         self.rests = ahead == 0 && !stream.release.waits_for_mark();
-        lowered
+        lowered.map(|mark| mark.max(self.owed))
     }
 }

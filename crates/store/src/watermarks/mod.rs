@@ -521,9 +521,8 @@ impl WatermarkState {
             }
         };
         self.slots[at].is_clean = is_exact;
-        if is_exact && self.open.get(&id).is_some_and(|open| open.marked.is_lazy) {
-            // The next process begins without waiting for a mark.
-            self.slots[at].reserved = None;
+        if is_exact && let Some(open) = self.open.get(&id) {
+            self.slots[at].reserved = open.marked.at_stop(self.slots[at].last_seq, self.slots[at].reserved);
         }
         self.mark_unwritten(at);
     }

@@ -108,6 +108,15 @@ impl Statement {
         given.clamp(found, MAX_SEQ.max(found))
     }
 
+    /// The last sequence that a copy may have shown, where it has come to `found`: also where it
+    /// was stopped or killed since it owed some of them.
+    pub(crate) fn shown(&self, found: Seq) -> Seq {
+        match self.mark {
+            Mark::Through(seq) => seq.clamp(found, MAX_SEQ.max(found)),
+            Mark::Found | Mark::Ahead(_) => found,
+        }
+    }
+
     /// Where the entries of a segment that is not sealed must reach at least: `None` if nothing is
     /// known of it, or if it is an earlier one and whole.
     pub(crate) fn end_of(&self, no: SegmentNo, generation: u64) -> Option<u64> {

@@ -400,3 +400,40 @@ fn a_copy_goes_on_where_its_log_ends_until_it_is_a_stream_of_its_own() {
     stream.set_config(StreamConfig::default(), 3).expect("a healthy disk");
     assert_eq!(put(&mut stream, 1), Some(4107));
 }
+
+/// Whatever ends the processes after a loss of power: a copy that has not come as far as it had
+/// shown before still knows how far that was.
+#[test]
+fn what_a_copy_owes_is_known_to_later_processes() {
+    let copy = StreamConfig { is_copy: true, ..StreamConfig::default() };
+    for stops in [[false, false], [false, true], [true, false], [true, true]] {
+        let disk = FaultyDisk::new(13);
+        let (store, mut stream) = created(&disk, copy);
+        put(&mut stream, 10);
+        round(&store, 1);
+        put(&mut stream, 10);
+        let mut disk = disk.power_cycle(Survival::None);
+        for (turn, is_stopped) in stops.into_iter().enumerate() {
+            let (store, mut stream, _) = reopen(&disk, 2 + turn as u64, copy);
+            put(&mut stream, 1);
+            // At rest the mark comes back, but not behind what is owed.
+            for second in [1, 3, 70] {
+                store.journal().round(&|| second * SECOND).expect("a healthy disk");
+            }
+            if is_stopped {
+                store.close(&|| 71 * SECOND).expect("a healthy disk");
+            }
+            drop((store, stream));
+            disk = disk.kill();
+        }
+        let (store, mut stream, report) = reopen(&disk, 9, copy);
+        assert_eq!(report.notices, []);
+        stream.set_config(StreamConfig::default(), 3).expect("a healthy disk");
+        assert_eq!(put(&mut stream, 1), Some(4107), "{stops:?}");
+        // It is paid.
+        store.close(&|| 80 * SECOND).expect("a healthy disk");
+        drop((store, stream));
+        let (_store, mut stream, _) = reopen(&disk.kill(), 10, StreamConfig::default());
+        assert_eq!(put(&mut stream, 1), Some(4108), "{stops:?}");
+    }
+}

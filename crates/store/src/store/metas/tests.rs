@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use myelin_disk::Disk;
-use myelin_disk::faulty::{DiskOperation, FaultyDisk, Survival};
+use myelin_disk::faulty::{DiskFault, DiskOperation, FaultyDisk, Survival};
 
 use super::*;
 use crate::StreamConfig;
@@ -174,4 +174,56 @@ fn each_creation_costs_one_sync() {
     let before = disk.points();
     store.write_blob(id, b"third").unwrap();
     assert_eq!(syncs(before), 3);
+}
+
+/// A store with a stream whose second text only the register has; what it is.
+fn with_an_old_directory() -> (FaultyDisk, Vec<u8>) {
+    let disk = FaultyDisk::new(1);
+    let (store, _) = open(&disk, 1);
+    let id = create(&store, "S").id();
+    store.store_env.make_files(id).unwrap();
+    // It does not fit in where the first one stands.
+    store.write_blob(id, &[7; 9000]).unwrap();
+    (disk, vec![7; 9000])
+}
+
+fn is_served(disk: &FaultyDisk, seed: u64, blob: &[u8]) -> Vec<Notice> {
+    let (_store, report) = open(disk, seed);
+    assert_eq!(report.streams[0].meta.config, blob);
+    report.notices
+}
+
+#[test]
+fn what_only_the_register_says_is_written_with_the_headroom_of_a_full_disk() {
+    let (disk, blob) = with_an_old_directory();
+    disk.set_capacity(Some(disk.used()));
+    let disk = disk.kill();
+    assert_eq!(is_served(&disk, 2, &blob), []);
+    assert_eq!(is_served(&disk.kill(), 3, &blob), []);
+}
+
+/// A start that finds no room at any point goes on with what the register says, and so does the
+/// next one.
+#[test]
+fn what_only_the_register_says_outlives_a_start_on_a_full_disk() {
+    let (whole, blob) = with_an_old_directory();
+    for ahead in 0..200 {
+        let disk = whole.kill();
+        disk.remove_file(&Path::new(ROOT).join("headroom")).unwrap();
+        let point = disk.points() + ahead;
+        disk.fail_at(point, DiskFault::Error(std::io::ErrorKind::StorageFull));
+        let options = StoreOptions { headroom_bytes: 0, ..StoreOptions::new(ROOT) };
+        let opened = Store::open(Arc::new(disk.clone()), options, Arc::new(SeededEntropy::new(2)));
+        if let Ok((_, report)) = opened {
+            assert_eq!(report.streams[0].meta.config, blob, "{ahead}");
+            if disk.points() <= point {
+                assert!(ahead > 10, "{ahead}");
+                return;
+            }
+        }
+        let left = disk.kill();
+        is_served(&left, 3, &blob);
+        is_served(&left.power_cycle(Survival::None), 4, &blob);
+    }
+    panic!("a start takes fewer steps");
 }
