@@ -1,6 +1,7 @@
 //! Lame duck mode: clients are told to leave, then closed one after the other, leaf nodes among
 //! them, so that they do not all come to the next server at once.
 
+use crate::leaf::RunningLeafNodes;
 use crate::logging::Logger;
 use crate::shard::{Mail, ShardThread};
 use myelin_broker::{Broker, Conn};
@@ -18,11 +19,16 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Connections that are to leave: clients, leaf nodes and hubs.
 pub(crate) struct Leaving {
-    pub(crate) broker: Arc<Broker>,
-    pub(crate) leaf_nodes: Option<Arc<LeafNodes>>,
+    broker: Arc<Broker>,
+    leaf_nodes: Option<Arc<LeafNodes>>,
 }
 
 impl Leaving {
+    pub(crate) fn of(broker: &Arc<Broker>, leaf_nodes: Option<&RunningLeafNodes>) -> Self {
+        let leaf_nodes = leaf_nodes.map(|running| Arc::clone(&running.nodes));
+        Self { broker: Arc::clone(broker), leaf_nodes }
+    }
+
     /// All of them, in the order in which they came.
     pub(crate) fn connections(&self) -> Vec<Arc<Conn>> {
         let mut all = self.broker.connections();

@@ -295,14 +295,12 @@ impl Server {
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.system.running.iter().for_each(system::Running::enter_lame_duck);
-        let leaf_nodes = self.leaf_nodes.as_ref().map(|running| Arc::clone(&running.nodes));
-        let leaving = lame_duck::Leaving { broker: Arc::clone(&self.broker), leaf_nodes };
+        let leaving = lame_duck::Leaving::of(&self.broker, self.leaf_nodes.as_ref());
         if leaving.connections().is_empty() {
             return;
         }
         leaving.announce(self.cluster.as_ref().map(|cluster| &*cluster.mesh), &self.shards);
-        let log = Arc::clone(&self.log);
-        let server = &self.loaded.options.server;
+        let (log, server) = (Arc::clone(&self.log), &self.loaded.options.server);
         let (duration, grace) = (server.lame_duck_duration, server.lame_duck_grace_period);
         let leaving = leaving.run(&log, duration, grace);
         tokio::pin!(leaving);
@@ -425,11 +423,8 @@ fn prepare_ocsp(
         ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
     ];
     let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
-    if let Some(complaint) = proofs.complaint.take() {
-        return Err(StartError::new(complaint));
-    }
-    let hubs = std::mem::take(&mut proofs.hubs);
-    Ok((proofs, leaf::LeafSecurity { offer: leaf_nodes, hubs }))
+    let security = leaf::LeafSecurity { offer: leaf_nodes, hubs: std::mem::take(&mut proofs.hubs) };
+    proofs.complaint.take().map_or(Ok((proofs, security)), |complaint| Err(StartError::new(complaint)))
 }
 
 impl SystemServices {

@@ -289,7 +289,8 @@ impl Server {
         let Some(StagedLeafNodes { begun, prepared }) = staged else { return };
         if let Some(begun) = begun {
             self.broker.form_leaf_nodes();
-            self.monitor.set_leaf_nodes(Arc::clone(&begun.nodes), begun.address.map(|address| address.port()));
+            self.monitor
+                .set_leaf_nodes(Arc::clone(&begun.nodes), begun.address.map(|address| address.port()));
             self.leaf_nodes = Some(begun);
         }
         if let Some(running) = &mut self.leaf_nodes {

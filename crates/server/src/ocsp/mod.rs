@@ -57,9 +57,6 @@ pub(crate) struct Ocsp {
     saving: Option<Saving>,
 }
 
-/// Kind of the listener for other servers.
-const ROUTER: &str = "Router";
-
 /// Limit of the TLS library, for operators (docs/clustering.md, "TLS").
 const UNPROVEN: &str = "No OCSP Staple is shown to servers that are dialled, for TLS here has no means: \
                         nats-servers that show one refuse such links, and have to have this server in their \
