@@ -125,7 +125,10 @@ impl Announced {
 
     /// Tells leaf nodes and hubs of a change of this server's own interest, under the part's lock.
     pub(super) fn tell_leafs_of_own(&self, part: &InterestPart, key: &[u8], (before, now): (u32, u32)) {
-        if !self.has_leaf_nodes() {
+        // Perf: of a plain subject only the first and the last are told, and with a thousand leaf
+        // nodes it takes long to add up what others want.
+        let is_plain = InterestKey::of_key(key).queue.is_none();
+        if !self.has_leaf_nodes() || (is_plain && (before > 0) == (now > 0)) {
             return;
         }
         for conn in self.leafs().iter() {
