@@ -25,6 +25,7 @@ impl World {
     /// Waits until the server rests, and compares.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.disk.set_capacity(None);
+        self.note(|| "a look at everything begins".to_owned());
         self.settle(LONGEST, QUIET)?;
         let streams = &self.streams;
         let mut unanswered = std::mem::take(&mut self.pending).into_values();
@@ -211,7 +212,14 @@ fn batches_are_whole(model: &StreamModel) -> Result<(), String> {
         model.least.messages + model.least.per_subject + model.least.bytes > 0 || model.least.age > 0;
     match batches.iter().find(|(_, (stored, others))| *stored > 0 && *others > 0) {
         Some((batch, (stored, others))) if !limited => {
-            Err(format!("{}: of batch {batch} {stored} are stored, and {others} are not", model.plan.name))
+            let of_it: Vec<String> = model
+                .publications
+                .iter()
+                .filter(|(_, one)| one.batch == Some(*batch))
+                .map(|(id, one)| format!("{id} {:?}", one.fate))
+                .collect();
+            let name = &model.plan.name;
+            Err(format!("{name}: of batch {batch} {stored} are stored, and {others} are not: {of_it:?}"))
         }
         _ => Ok(()),
     }
@@ -230,7 +238,7 @@ fn within_limits(model: &StreamModel, held: &Held, now: u64, has_jumped: bool) -
         let one = &model.publications[id];
         *of_subject.entry(&one.subject).or_default() += 1;
         if !has_jumped && model.has_outlived(one.asked, now) {
-            return Err(format!("{name}: {id} has outlived its age"));
+            return Err(format!("{name}: {id} has outlived its age: asked for at {}, now {now}", one.asked));
         }
     }
     match of_subject.iter().find(|(_, count)| limits.per_subject > 0 && **count > limits.per_subject) {

@@ -15,7 +15,11 @@ const SECOND: i64 = 1_000_000_000;
 impl World {
     /// Something goes wrong, or an operator does something.
     pub(crate) fn fault(&mut self) -> Result<(), String> {
-        match self.rng.below(10) {
+        let what = self.rng.below(10);
+        self.note(|| {
+            format!("fault {what}: 0 to 2 kill, to 6 loss of power soon, 7 full disk, 8 restart, 9 clock")
+        });
+        match what {
             0..3 => {
                 let turns = self.rng.below(40);
                 self.turns(turns)?;

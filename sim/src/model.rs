@@ -96,6 +96,8 @@ pub(crate) struct StreamModel {
     pub(crate) purges: usize,
     /// Whether its configuration has ever been changed.
     pub(crate) has_changed: bool,
+    /// When it was changed, at last.
+    pub(crate) changed: u64,
 }
 
 fn narrower(one: u64, other: u64) -> u64 {
@@ -115,6 +117,7 @@ impl StreamModel {
             consumers: Vec::new(),
             purges: 0,
             has_changed: false,
+            changed: 0,
         }
     }
 
@@ -157,7 +160,13 @@ impl StreamModel {
                 publication.may_go = true;
             }
         }
-        self.least = self.plan.limits;
+        let least = self.least;
+        if least.messages + least.per_subject + least.bytes > 0 || least.age > 0 {
+            // So may those of which nobody knows whether they were stored.
+            let is_loose = |one: &Publication| matches!(one.fate, Fate::Asked | Fate::Unknown);
+            self.publications.values_mut().filter(|one| is_loose(one)).for_each(|one| one.may_go = true);
+        }
+        (self.least, self.changed) = (self.plan.limits, now);
     }
 
     /// Everything may have gone that is there now or is on its way.
@@ -221,7 +230,7 @@ impl StreamModel {
     /// Whether a message that was published at `asked` has lived too long.
     pub(crate) fn has_outlived(&self, asked: u64, now: u64) -> bool {
         let age = self.plan.limits.age.unsigned_abs();
-        age > 0 && now.saturating_sub(asked) > age + AGE_GRACE
+        age > 0 && now > (asked + age).max(self.changed) + AGE_GRACE
     }
 
     /// Whether a message that is published now is kept until it is acknowledged, or removed.

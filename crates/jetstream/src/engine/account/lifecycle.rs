@@ -229,6 +229,7 @@ impl AccountStreams {
         let last = found_end.unwrap_or(store.state().totals.last_seq);
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());
+        let is_due = core.next_due().is_some();
         let live =
             LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
         *lock(&listener.0) = Arc::downgrade(&live);
@@ -238,7 +239,7 @@ impl AccountStreams {
         consumers.restore(&jetstream.create_context(&config));
         consumers.write_restored();
         live.sourcing().opened(&consumers, &config, last, seen);
-        listen(&live, last);
+        listen(&live, is_due);
         if config.retention != Retention::Limits && consumers.count() > 0 {
             // What a crash kept from being removed is needed by nobody. Where there is no consumer
             // at all, their log may be what is lost, and all messages would go with it.
@@ -384,11 +385,11 @@ impl AccountStreams {
     }
 }
 
-/// Binds a stream to its subjects, and works on what is due. In one that never stored anything
-/// (`last`: its last sequence) that is nothing.
-fn listen(live: &LiveStream, last: Seq) {
+/// Binds a stream to its subjects, and has it work on what is due, and see to it that it is woken
+/// for what is due later. `is_due`: whether there is anything of both.
+fn listen(live: &LiveStream, is_due: bool) {
     live.bind();
-    if last > 0 {
+    if is_due {
         live.fire();
     }
 }

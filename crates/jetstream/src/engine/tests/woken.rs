@@ -3,6 +3,7 @@
 use super::house::{House, stream};
 use crate::engine::api_request::ApiRequest;
 use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageRef;
@@ -70,6 +71,28 @@ fn what_is_delivered_again_is_read_from_the_disk_whatever_the_filter_says_now() 
     let replies: Vec<String> =
         lock(&heard).iter().map(|one| format!("{}{}", one.reply, one.headers)).collect();
     assert_eq!(replies.len(), 3, "{replies:?}");
+}
+
+#[test]
+fn the_first_message_of_a_stream_ends_though_nothing_else_ever_happens() {
+    let disk = FaultyDisk::new(1);
+    let aged = |name: &str| StreamConfig { max_age: SECOND, ..stream(name) };
+    let mut house = House::on(&disk);
+    house.create(aged("S"));
+    house.create(aged("T"));
+    house.publish("S.a");
+    assert_eq!(house.contents("S"), (1, 1));
+    for _ in 0..3 {
+        house.pass(SECOND);
+    }
+    assert_eq!(house.contents("S"), (0, 1));
+    // So does the first one of a stream that a start has found empty.
+    let mut house = House::on(&disk.kill());
+    house.publish("T.a");
+    for _ in 0..3 {
+        house.pass(SECOND);
+    }
+    assert_eq!(house.contents("T"), (0, 1));
 }
 
 #[test]
