@@ -79,7 +79,7 @@ impl LeafSession {
         let is_first = !std::mem::replace(&mut self.heard.has_info, true);
         match check_cluster(&info.cluster) {
             Err(text) if !is_first => {
-                self.fail(format_args!("{text}"));
+                self.fail(format_args!("cluster name {text}"));
                 Err(CloseReason::ProtocolViolation)
             }
             _ => Ok(()),
