@@ -95,6 +95,7 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
     ("wire/src/s2/mode.rs", 1),
     ("jetstream/src/engine/account/lifecycle.rs", 1),
     ("server/src/cluster/dial.rs", 2),
+    ("server/src/leaf/proxy.rs", 1),
     ("server/src/lifecycle.rs", 1),
     ("server/src/resolver/mod.rs", 2),
     ("server/src/setup.rs", 1),

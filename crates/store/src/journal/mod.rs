@@ -92,10 +92,6 @@ const BETWEEN_PASSES: u64 = 1_000_000_000;
 /// Nanoseconds of a round from which on the disk counts as slow: about the time between two rounds,
 /// so that most appends would meet a sync.
 const SLOW_ROUND: u64 = 4_000_000;
-/// Nanoseconds for which a disk counts as slow after a slow round. Where another process keeps it
-/// busy, slow rounds and faster ones come in no order, and each guess that was wrong is a pause of
-/// the publishers.
-const SLOW_FOR: u64 = 10_000_000_000;
 
 /// How a journal works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,8 +227,8 @@ pub struct Journal {
     last_relaxed: AtomicU64,
     /// When the last pass through all files began that it holds.
     last_pass: AtomicU64,
-    /// When the last slow round ended; `u64::MAX`: none yet.
-    last_slow: AtomicU64,
+    /// How long the last round took that made something durable.
+    last_took: AtomicU64,
 }
 
 impl Journal {
@@ -252,7 +248,7 @@ impl Journal {
             is_writing_tails: AtomicBool::new(false),
             last_relaxed: AtomicU64::new(u64::MAX),
             last_pass: AtomicU64::new(0),
-            last_slow: AtomicU64::new(u64::MAX),
+            last_took: AtomicU64::new(0),
         });
         let replay = JournalReplay::prepare(Arc::clone(&journal), disk, directory)?;
         Ok((journal, replay))
@@ -282,9 +278,7 @@ impl Journal {
         let (round, written) = outcome?;
         if round != RoundSummary::default() {
             self.counters.count_round(began, ended);
-            if ended.saturating_sub(began) >= SLOW_ROUND {
-                self.last_slow.store(ended, Ordering::Relaxed);
-            }
+            self.last_took.store(ended.saturating_sub(began), Ordering::Relaxed);
         }
         if let Some(marks) = self.marks() {
             marks.advance(ended, with_all);
@@ -302,9 +296,8 @@ impl Journal {
     }
 
     /// Whether syncs take so long that nobody should have to wait for one who need not.
-    fn is_disk_slow(&self, now: u64) -> bool {
-        let passed = now.checked_sub(self.last_slow.load(Ordering::Relaxed));
-        passed.is_some_and(|passed| passed < SLOW_FOR)
+    fn is_disk_slow(&self) -> bool {
+        self.last_took.load(Ordering::Relaxed) >= SLOW_ROUND
     }
 
     /// Nanoseconds until a pass through all files is due, if any of them was settled.

@@ -18,10 +18,6 @@ use super::{Journal, JournalConfig};
 use crate::append_file::{RoundInput, WriteFailed};
 use crate::{AppendFile, Durability, FileKind};
 
-/// How many times as much of a file goes into the journal while the disk is slow: a round that
-/// takes long has more to take.
-const WHILE_SLOW: u64 = 16;
-
 /// Summary of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundSummary {
@@ -69,7 +65,7 @@ pub(super) struct RunningRound<'a> {
 impl RunningRound<'_> {
     /// An error is one of the journal itself, and fatal. `now` is when the round began.
     pub(super) fn run(&mut self, taken: Vec<RoundInput>, now: u64) -> io::Result<()> {
-        let (direct, journaled) = divide(&self.journal.config, self.journal.is_disk_slow(now), taken);
+        let (direct, journaled) = divide(&self.journal.config, self.journal.is_disk_slow(), taken);
         let mut left = Vec::new();
         for one in direct {
             left.extend(self.sync_directly(one));
@@ -226,14 +222,10 @@ fn divide(
     is_disk_slow: bool,
     taken: Vec<RoundInput>,
 ) -> (Vec<RoundInput>, Vec<RoundInput>) {
-    let are_left_alone = is_disk_slow && !taken.iter().any(|one| is_urgent(&one.file));
-    let direct_bytes = match are_left_alone {
-        true => config.direct_bytes_per_file.saturating_mul(WHILE_SLOW),
-        false => config.direct_bytes_per_file,
-    };
     let (mut direct, small): (Vec<_>, Vec<_>) =
-        taken.into_iter().partition(|one| one.pending() >= direct_bytes);
-    if small.len() > config.direct_files_max || are_left_alone {
+        taken.into_iter().partition(|one| one.pending() >= config.direct_bytes_per_file);
+    let is_left_alone = is_disk_slow && !small.iter().any(|one| is_urgent(&one.file));
+    if small.len() > config.direct_files_max || is_left_alone {
         return (direct, small);
     }
     let (appended, replaced) = small.into_iter().partition(|one: &RoundInput| one.pending() > 0);
