@@ -90,8 +90,8 @@ impl StreamCore {
         core.load_ids(now);
         core.load_schedules();
         core.next.expiry = core.store.next_expiry().unwrap_or(Some(now));
-        // Limits may be tighter than when it was left. One that never stored anything has nothing to
-        // do: nobody has to wake it.
+        // Limits may be tighter than when it was left. One that never stored anything has nothing
+        // to do: nobody has to wake it.
         core.next.maintenance = (core.store.state().totals.last_seq > 0).then_some(now);
         core.charge();
         core

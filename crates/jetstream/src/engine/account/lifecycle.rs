@@ -224,8 +224,7 @@ impl AccountStreams {
             seed: jetstream.seed(),
             ..stream::StreamSettings::default()
         };
-        let server = jetstream.identity();
-        let sourcing = SourceReaders::of_stream(&self.jetstream);
+        let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
         let last = found_end.unwrap_or(store.state().totals.last_seq);
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());
