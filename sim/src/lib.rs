@@ -5,8 +5,8 @@
 //! of the server's threads goes on next, when it is killed, when power is lost and what of the
 //! unsynced survives, when the disk is full and when the clock jumps. Equal seeds give equal runs,
 //! to the byte. From the shell down to the sockets it is the code that ships: broker, JetStream
-//! with its API, streams, consumers and store; [`host`] and [`server`] are in the place of
-//! threads, and [`myelin_disk::faulty`] in the place of a disk.
+//! with its API, streams, consumers and store; `host` and `server` are in the place of
+//! threads, and `disk/src/faulty` in the place of a disk.
 //!
 //! Checked with every answer and delivery: no sequence is given to two messages, ever, over all
 //! lives of the server; nothing is there that nobody published, or that was refused, or twice; a
