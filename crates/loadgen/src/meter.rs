@@ -11,8 +11,12 @@ use crate::error::BenchError;
 
 const TICKS_PER_SECOND: u32 = 100;
 
-/// Time for a server to come to rest before its memory is read.
+/// Time between two looks at a server that is to come to rest.
 const REST: Duration = Duration::from_millis(500);
+/// CPU time in `REST` below which a server rests.
+const AT_REST: Duration = Duration::from_millis(5);
+/// Looks after which a server counts as resting, however busy.
+const LOOKS: usize = 10;
 
 /// Raises this process's limit of open files (which servers inherit) as far as it is allowed to,
 /// and returns it.
@@ -69,9 +73,24 @@ impl Meter {
         status_bytes(&self.read("status")?, "RssAnon:").ok_or_else(|| self.unreadable("status"))
     }
 
-    /// Resident memory in bytes of a server that had time to come to rest.
+    /// Waits until a server uses less than one per cent of a core for half a second; at most 5
+    /// seconds.
+    pub fn rest(self) -> Result<(), BenchError> {
+        let mut before = self.cpu()?;
+        for _ in 0..LOOKS {
+            thread::sleep(REST);
+            let now = self.cpu()?;
+            if now.since(before).scheduled < AT_REST {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Resident memory in bytes of a server that has come to rest.
     pub fn resident_at_rest(self) -> Result<u64, BenchError> {
-        thread::sleep(REST);
+        self.rest()?;
         self.resident()
     }
 
