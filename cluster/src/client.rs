@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::wait::PATIENCE;
+use myelin_stdx::sync::lock;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -59,11 +60,11 @@ struct Inbox {
 
 impl Shared {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = lock(&self.writing);
         (&self.socket).write_all(bytes)
     }
 }

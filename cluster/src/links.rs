@@ -1,5 +1,6 @@
 //! States of the links between servers, which the proxies obey.
 
+use myelin_stdx::sync::lock;
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,7 +51,7 @@ fn pair(one: usize, other: usize) -> (usize, usize) {
 
 impl Links {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// State of the link between two servers.

@@ -3,6 +3,7 @@
 use crate::wait::wait_for;
 use crate::{Error, pages};
 use myelin_stdx::rng::Rng;
+use myelin_stdx::sync::lock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Ports that this process has given away.
@@ -37,7 +38,7 @@ impl Ports {
         while held.len() < 4 {
             let port = 12_000 + rng.below(20_000) as u16;
             // Clusters of one process run side by side, and servers are down at times.
-            let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
+            let is_new = lock(&GIVEN).insert(port);
             if is_new && let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
                 held.push(listener);
             }

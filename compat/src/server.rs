@@ -6,6 +6,7 @@
 use crate::expect;
 use crate::implementation::Implementation;
 use crate::transcript::Setup;
+use myelin_stdx::sync::lock;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -282,7 +283,7 @@ impl Log {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

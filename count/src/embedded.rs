@@ -11,6 +11,7 @@ use myelin_disk::memory::MemoryDisk;
 use myelin_jetstream::{ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer};
 use myelin_jsapi::config::AccountLimits;
 use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
+use myelin_stdx::sync::lock;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{StoreOptions, Timestamp};
 use myelin_streams::stream::batch::BatchLimits;
@@ -22,7 +23,7 @@ use std::collections::VecDeque;
 use std::fmt::{self, Arguments};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// When the clock begins, in nanoseconds since 1970.
@@ -350,9 +351,4 @@ fn jetstream_settings() -> JetStreamSettings {
 /// The lock is given back before what was taken is worked on.
 fn take<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
     lock(queue).pop_front()
-}
-
-/// One thread alone uses them.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

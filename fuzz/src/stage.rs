@@ -4,11 +4,12 @@ use crate::peer::{LinkOutcome, Peer, sorted};
 use myelin_auth::AuthConfig;
 use myelin_broker::{Broker, Conn, Endpoint, Level, Log, Session, Settings, Shard, StopReason, Transport};
 use myelin_stdx::entropy::SeededEntropy;
+use myelin_stdx::sync::lock;
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 /// How queue members are chosen.
@@ -121,13 +122,13 @@ pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
     pub(crate) fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 }
 
 impl Transport for Written {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         bufs.iter().for_each(|buf| kept.extend_from_slice(buf));
         Ok(bufs.iter().map(|buf| buf.len()).sum())
     }

@@ -6,8 +6,9 @@
 //! end one then.
 
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Connections of one account on one server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl ConnectionsElsewhere {
     }
 
     fn by_server(&self) -> MutexGuard<'_, HashMap<String, ConnectionCount>> {
-        self.by_server.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_server)
     }
 
     /// Replaces what is known of one server.

@@ -17,12 +17,12 @@ use crate::elsewhere::ConnectionCount;
 use crate::imports::{self, AccountConfig};
 use crate::log::Level;
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_subject::WeightedDestination;
 use myelin_wire::error::CloseReason;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
 /// Where tokens of accounts are found.
@@ -151,11 +151,11 @@ impl JwtAccounts {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, JwtEntry>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.entries)
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, JwtEntry>> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+        write_lock(&self.entries)
     }
 
     /// Puts a token into force. Nothing happens if it is already. `configured` is the account as
@@ -220,7 +220,7 @@ impl Broker {
     /// Lets an account be there before its token can be had. It stands for itself only.
     pub fn put_provisional(&self, key: &str, issuer: &str, now: SystemTime) {
         let Some(trusted) = self.trusted() else { return };
-        let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&trusted.changing);
         let place = (self.configured_account(key), &self.cluster);
         trusted.put(key, TrustedAccount::provisional(key, issuer), place, now);
     }
@@ -232,7 +232,7 @@ impl Broker {
     /// When the token is worth nothing, or of another account.
     pub fn update_account(&self, key: &str, token: &str, now: SystemTime) -> Result<(), String> {
         let Some(trusted) = self.trusted() else { return Err("account resolver missing".to_owned()) };
-        let one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = lock(&trusted.changing);
         if trusted.get(key).is_some_and(|present| present.token() == token) {
             let line = format_args!("Requested account update for [{key}], same claims detected");
             self.log().write(Level::Debug, line);
@@ -253,7 +253,7 @@ impl Broker {
     /// token, as in the reference.
     pub fn remove_account(&self, key: &str) {
         let Some(trusted) = self.trusted() else { return };
-        let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&trusted.changing);
         let Some(account) = trusted.remove(key) else { return };
         account.unlink();
         if let Some(observer) = trusted.observer.get() {

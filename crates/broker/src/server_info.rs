@@ -3,12 +3,13 @@
 
 use arc_swap::ArcSwap;
 use myelin_stdx::rfc3339;
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Instant, SystemTime};
 
 /// Labels by which the operator calls the server beside its name.
@@ -80,11 +81,11 @@ impl OwnIdentity {
     }
 
     pub(crate) fn info(&self) -> Info {
-        self.info.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.info).clone()
     }
 
     pub(crate) fn update_info(&self, update: impl FnOnce(&mut Info)) {
-        update(&mut self.info.write().unwrap_or_else(PoisonError::into_inner));
+        update(&mut write_lock(&self.info));
     }
 
     pub(crate) fn labels(&self) -> Arc<Labels> {

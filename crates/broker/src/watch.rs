@@ -9,12 +9,13 @@
 //! does up to its first wildcard: clients that subscribe to `_INBOX.<id>.*` see their own and no
 //! other. Only patterns that begin with a wildcard are compared with all.
 
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_subject::{has_wildcard, matches};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 
 /// A watched subject; dropping it ends the watch. What is being told at that moment may still
 /// arrive.
@@ -67,7 +68,7 @@ impl<W: ?Sized> Default for Watches<W> {
 impl<W: ?Sized + Send + Sync + 'static> Watches<W> {
     pub(crate) fn add(self: &Arc<Self>, subject: &[u8], watcher: Weak<W>) -> Watch {
         let number = self.made.fetch_add(1, Relaxed);
-        let mut by_subject = self.by_subject.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_subject = write_lock(&self.by_subject);
         by_subject.entry(subject.into()).or_default().push(WatchEntry { number, watcher });
         self.count.fetch_add(1, Relaxed);
         Watch { subject: subject.into(), number, watches: Arc::clone(self) as Arc<dyn Watched> }
@@ -87,7 +88,7 @@ impl<W: ?Sized + Send + Sync + 'static> Watches<W> {
 
     #[cold]
     fn who_watches(&self, pattern: &[u8]) -> Vec<Arc<W>> {
-        let by_subject = self.by_subject.read().unwrap_or_else(PoisonError::into_inner);
+        let by_subject = read_lock(&self.by_subject);
         let mut found = Vec::new();
         let mut find =
             |entries: &Vec<WatchEntry<W>>| found.extend(entries.iter().filter_map(|e| e.watcher.upgrade()));
@@ -111,7 +112,7 @@ impl<W: ?Sized + Send + Sync + 'static> Watches<W> {
 
 impl<W: ?Sized + Send + Sync> Watched for Watches<W> {
     fn remove(&self, watch: &Watch) {
-        let mut by_subject = self.by_subject.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_subject = write_lock(&self.by_subject);
         let Some(entries) = by_subject.get_mut(&watch.subject) else { return };
         if let Some(at) = entries.iter().position(|entry| entry.number == watch.number) {
             entries.swap_remove(at);

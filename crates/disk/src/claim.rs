@@ -1,9 +1,10 @@
 //! Things that only one part of the process may hold at a time, by name.
 
+use myelin_stdx::sync::lock;
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Names of what is held. Clones are the same set.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl<K: Eq + Hash + Clone> ClaimSet<K> {
 impl<K> ClaimSet<K> {
     fn lock(&self) -> MutexGuard<'_, HashSet<K>> {
         // Nobody panics between two steps here.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

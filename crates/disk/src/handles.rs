@@ -7,9 +7,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 
 use super::{Disk, File};
 
@@ -94,7 +95,7 @@ impl Handles {
 
     fn clock(&self) -> MutexGuard<'_, ClockCache> {
         // No step between two fields can panic, so a poisoned clock is whole.
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.clock)
     }
 }
 

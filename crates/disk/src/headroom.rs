@@ -10,7 +10,9 @@ use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use super::{Disk, File, is_full};
 
@@ -199,7 +201,7 @@ impl Headroom {
     }
 
     fn state(&self) -> MutexGuard<'_, HeadroomState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

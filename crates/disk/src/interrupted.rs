@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use super::{DirectoryEntry, Disk, File, Lock};
 
@@ -57,7 +59,7 @@ impl<D> Interrupted<D> {
 
 impl Hook {
     fn lock(&self) -> MutexGuard<'_, Option<Once>> {
-        self.act.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.act)
     }
 
     fn pass(&self, moment: Moment) {

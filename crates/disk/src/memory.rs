@@ -9,7 +9,9 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 
 use super::lock;
 use super::tree::Tree;
@@ -180,11 +182,11 @@ impl MemoryFile {
 
     fn read(&self) -> RwLockReadGuard<'_, MemoryContents> {
         // A holder that panicked did so before or after copying bytes: every state is a valid file.
-        self.contents.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.contents)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, MemoryContents> {
-        self.contents.write().unwrap_or_else(PoisonError::into_inner)
+        write_lock(&self.contents)
     }
 }
 
@@ -285,7 +287,7 @@ impl MemoryDisk {
     }
 
     fn names(&self) -> MutexGuard<'_, MemoryNames> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }
 

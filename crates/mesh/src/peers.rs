@@ -7,12 +7,12 @@
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::{self, DialPlace, GossipDials, Making};
 use myelin_broker::{Conn, LinkScope};
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Arguments;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 /// Largest pool that another server may have, unless this one's is larger: places take memory, and
@@ -232,7 +232,7 @@ impl Mesh {
 
     /// Configuration of the cluster, as it is now.
     pub fn config(&self) -> Arc<MeshConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read_lock(&self.config))
     }
 
     pub(crate) fn host(&self) -> &dyn MeshHost {

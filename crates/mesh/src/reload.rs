@@ -5,9 +5,10 @@
 
 use crate::config::{MeshConfig, RouteUrl};
 use crate::peers::{LinkState, Mesh};
+use myelin_stdx::sync::write_lock;
 use myelin_wire::error::CloseReason;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 impl Mesh {
     /// Takes another configuration. The cluster keeps its name unless one is given.
@@ -19,7 +20,7 @@ impl Mesh {
             state.is_dynamic = false;
         }
         let next = Arc::new(config);
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        *write_lock(&self.config) = Arc::clone(&next);
         self.change_pool(&before, &next);
         let is_in = |routes: &[RouteUrl], url: &RouteUrl| routes.iter().any(|route| route == url);
         let without = |all: &[RouteUrl], others: &[RouteUrl]| {

@@ -13,12 +13,13 @@ mod writer;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
 
 use crate::os_error::words;
 use file::LogFile;
 use line::{Format, Level};
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::error::Quoted;
 use writer::{Lines, LogWriter, Sink};
 
@@ -128,7 +129,7 @@ impl Logger {
     /// When the new destination cannot be opened: then nothing has changed.
     pub(crate) fn reconfigure(&self, config: &Config) -> Result<(), LogOpenError> {
         let (sink, format) = destination(config)?;
-        let mut held = self.format.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = write_lock(&self.format);
         self.writer.replace(sink, format.clone());
         *held = format;
         self.debug.store(config.debug, Relaxed);
@@ -201,7 +202,7 @@ impl Logger {
     }
 
     fn write(&self, level: Level, text: &dyn Display) {
-        let format = self.format.read().unwrap_or_else(PoisonError::into_inner);
+        let format = read_lock(&self.format);
         self.writer.append(&format.line(level, text));
     }
 }

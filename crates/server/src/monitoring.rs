@@ -34,12 +34,13 @@ use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::peer::info::SubjectFilter;
 use queues::{WatchedQueues, queue};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 /// The ports that were bound and are shown so.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,11 +100,11 @@ impl Monitor {
     /// Shows another configuration from now on, loaded at this moment.
     pub(crate) fn replace(&self, loaded: &Loaded) {
         let configured = Arc::new(Configured::new(loaded, Timestamp::now()));
-        *self.configured.write().unwrap_or_else(PoisonError::into_inner) = configured;
+        *write_lock(&self.configured) = configured;
     }
 
     fn configured(&self) -> Arc<Configured> {
-        Arc::clone(&self.configured.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read_lock(&self.configured))
     }
 
     /// Says which ports were bound, once they are.

@@ -7,11 +7,12 @@ mod threads;
 pub(crate) use threads::threads;
 
 use myelin_monitor::RuntimeSnapshot;
+use myelin_stdx::sync::lock;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The unit of processor time in `/proc`: USER_HZ, which Linux fixes at 100 for programs.
@@ -90,7 +91,7 @@ impl Meter {
     }
 
     fn measure(&self, now: CpuSample) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let used = percent(now.ticks.saturating_sub(last.ticks), now.at.saturating_duration_since(last.at));
         self.percent.store(used.to_bits(), Relaxed);
         *last = now;

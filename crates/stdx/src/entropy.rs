@@ -5,8 +5,8 @@
 //! attacks there is [`rng`](crate::rng).
 
 use crate::rng::Rng;
+use crate::sync::{Mutex, lock};
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
 
 /// Where unpredictable bytes come from.
 pub trait Entropy: Send + Sync + Debug {
@@ -43,7 +43,7 @@ impl SeededEntropy {
 
 impl Entropy for SeededEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = lock(&self.rng);
         for chunk in bytes.chunks_mut(8) {
             let word = rng.next_u64().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);

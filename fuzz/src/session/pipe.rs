@@ -1,8 +1,9 @@
 //! A transport that keeps what is written to it, and may take little at a time.
 
 use myelin_broker::{Conn, Transport};
+use myelin_stdx::sync::lock;
 use std::io::{self, ErrorKind, IoSlice};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Bytes that a narrow pipe takes before it blocks once.
 const NARROW: usize = 29;
@@ -51,7 +52,7 @@ impl Pipe {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.0))
     }
 }
 

@@ -27,8 +27,9 @@ mod visitors;
 use crate::Error;
 use crate::world::World;
 use futures_util::{Stream, StreamExt as _};
+use myelin_stdx::sync::lock;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -117,7 +118,7 @@ impl Loads {
                     Ok(Err(e)) => Some(e.to_string()),
                     Err(_) => Some(format!("no end after {} s", LONGEST_TURN.as_secs())),
                 };
-                kept.lock().unwrap_or_else(PoisonError::into_inner).count(error);
+                lock(&kept).count(error);
             }
         });
         self.running.push((tally, task));
@@ -125,7 +126,7 @@ impl Loads {
 
     /// How often each had its turn so far.
     pub(crate) fn tallies(&self) -> Vec<Tally> {
-        let read = |tally: &Arc<Mutex<Tally>>| tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = |tally: &Arc<Mutex<Tally>>| lock(tally).clone();
         self.running.iter().map(|(tally, _)| read(tally)).collect()
     }
 

@@ -17,7 +17,9 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use super::lock;
 use super::memory::MemoryFile;
@@ -249,7 +251,7 @@ impl FaultyDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, FaultyState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn opened(&self, number: u64, path: &Path) -> Arc<dyn File> {

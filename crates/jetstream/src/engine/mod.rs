@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 pub use account::AccountStreams;
@@ -47,7 +47,7 @@ pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
 use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
 
 /// How long the end of the server waits until clients are told of it.
@@ -188,7 +188,7 @@ impl JetStream {
         let present = self.account(account.name());
         let streams = present.clone().unwrap_or_else(|| AccountStreams::new(self, account, limits.clone()));
         if limits.is_some() {
-            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).remove(account.name());
+            let found = lock(&self.found).remove(account.name());
             let mut found = found.unwrap_or_default();
             found.sort_by_key(|stream| stream.meta.created);
             found.into_iter().for_each(|stream| streams.restore(stream));
@@ -197,7 +197,7 @@ impl JetStream {
         streams.suspend_or_resume();
         streams.update_api_bindings();
         if present.is_none() {
-            let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+            let mut accounts = write_lock(&self.accounts);
             accounts.insert(account.name().to_owned(), streams);
         }
         // Streams that were opened have looked for what they copy when the account was not there.
@@ -218,7 +218,7 @@ impl JetStream {
 
     /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.
     pub fn unopened(&self) -> Vec<String> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lock(&self.found);
         let mut names: Vec<_> = found.keys().cloned().collect();
         names.sort();
         names
@@ -238,12 +238,12 @@ impl JetStream {
 
     /// The streams of an account that may use JetStream.
     pub fn account(&self, name: &str) -> Option<Arc<AccountStreams>> {
-        self.accounts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        read_lock(&self.accounts).get(name).cloned()
     }
 
     /// All accounts that may use JetStream, by name.
     pub fn accounts(&self) -> Vec<Arc<AccountStreams>> {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let accounts = read_lock(&self.accounts);
         let mut all: Vec<_> = accounts.values().cloned().collect();
         all.sort_by(|a, b| a.account().name().cmp(b.account().name()));
         all

@@ -5,14 +5,14 @@
 //! What streams have reserved by `max_bytes` counts by itself, and not beside what their accounts
 //! are promised. A limit of -1 promises nothing.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use myelin_broker::Account;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::AccountLimits;
 
 use super::JetStream;
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock};
 
 impl JetStream {
     /// Tries again to let those accounts use JetStream that were refused: others may have given
@@ -47,7 +47,7 @@ impl JetStream {
 
     /// Bytes in memory and in files that all accounts are promised.
     fn promised(&self) -> [i64; 2] {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let accounts = read_lock(&self.accounts);
         let each = accounts.values().filter_map(|account| Some(account.limits()?.promised()));
         each.fold([0_i64; 2], |sum, more| [0, 1].map(|at| sum[at].saturating_add(more[at])))
     }

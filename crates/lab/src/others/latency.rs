@@ -14,6 +14,7 @@ use myelin_loadgen::latency::{LatencyOutcome, Pending, Schedule};
 use myelin_loadgen::meter::Meter;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::script;
+use myelin_stdx::sync::lock;
 
 use crate::others::driver::{
     Broker, END, NUMBER, Place, Publisher, Sort, Subscriber, joined, new_place, number_of, numbered,
@@ -51,7 +52,7 @@ impl Run {
     }
 
     fn note<T>(&self, note: impl FnOnce(&mut Pending) -> T) -> T {
-        note(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        note(&mut lock(&self.pending))
     }
 
     /// Waits for the planned time of a message; says whether it was over already.

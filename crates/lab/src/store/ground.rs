@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use myelin_disk::real::RealDisk;
 use myelin_loadgen::error::BenchError;
+use myelin_stdx::sync::lock;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::journal::Journal;
 use myelin_store::{Durability, FoundStream, Store, StoreOptions, Stream, StreamConfig};
@@ -140,7 +141,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rounds> {
-        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rounds)
     }
 }
 

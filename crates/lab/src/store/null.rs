@@ -9,11 +9,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use myelin_loadgen::error::BenchError;
+use myelin_stdx::sync::lock;
 use rustix::fs::FallocateFlags;
 
 /// Size of a file: that at which a stream closes a segment.
@@ -86,7 +87,7 @@ fn create(path: &Path) -> io::Result<Arc<File>> {
 
 impl Shared {
     fn note(&self, file: &Arc<File>) {
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dirty = lock(&self.dirty);
         if !dirty.last().is_some_and(|last| Arc::ptr_eq(last, file)) {
             dirty.push(Arc::clone(file));
         }
@@ -95,7 +96,7 @@ impl Shared {
     fn sync(&self) {
         while !self.ends.load(Ordering::Relaxed) {
             std::thread::sleep(SYNC_INTERVAL);
-            let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+            let dirty = std::mem::take(&mut *lock(&self.dirty));
             for file in dirty {
                 // Only its cost matters here.
                 let _ = file.sync_data();

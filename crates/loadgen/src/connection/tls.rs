@@ -5,8 +5,9 @@
 //! rest. Opens no socket.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use myelin_stdx::sync::lock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -72,7 +73,7 @@ impl Tls {
     }
 
     fn config(&self) -> Result<Arc<ClientConfig>, BenchError> {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = lock(&self.config);
         match &*config {
             Some(config) => Ok(Arc::clone(config)),
             None => Ok(Arc::clone(config.insert(Arc::new(self.settings.config()?)))),

@@ -4,6 +4,7 @@
 //! cut as a slow consumer (the reference's limit is 64 MiB per connection) and a server from
 //! holding gigabytes; it is the same for every server. Never touches a socket.
 
+use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -80,7 +81,7 @@ impl Flow {
     /// Sleeps until half the window is free, so that a publisher is not woken for every burst.
     fn wait_for_room(&self, bytes: u64) -> Result<(), BenchError> {
         let give_up = Instant::now() + PATIENCE;
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.lock);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while !self.fits(bytes, self.window / 2) && !self.has_failed() && Instant::now() < give_up {
             let waited = self.room.wait_timeout(guard, Duration::from_millis(20));
@@ -102,7 +103,7 @@ impl Flow {
     /// Wakes publishers that wait for room, if there may be some. Call after a round of `record`s.
     pub fn wake_publishers(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 && self.fits(0, self.window / 2) {
-            let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = lock(&self.lock);
             self.room.notify_all();
         }
     }

@@ -23,11 +23,11 @@ mod tls_state;
 
 use config::LeafConfig;
 use myelin_broker::Conn;
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::PeerInfo;
 use remote::LeafRemote;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 /// Services that leaf nodes need from the server around them.
@@ -136,7 +136,7 @@ impl LeafNodes {
 
     /// Configuration, as it is now.
     pub fn config(&self) -> Arc<LeafConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read_lock(&self.config))
     }
 
     /// Address at which leaf nodes are accepted, as other servers of the cluster are told it.
@@ -148,7 +148,7 @@ impl LeafNodes {
     /// this server's any more have to connect again.
     pub fn reload(&self, config: LeafConfig) {
         let (before, mode) = (self.config().compression.mode, config.compression.mode);
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *write_lock(&self.config) = Arc::new(config);
         if before == mode {
             return;
         }

@@ -22,6 +22,7 @@ use myelin_conf::options::{
 };
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
+use myelin_stdx::sync::lock;
 use myelin_wire::info::Info;
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
@@ -366,7 +367,7 @@ impl MeshHost for Host {
 
     fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) -> bool {
         let told = self.told.get_or_init(Default::default);
-        let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut told = lock(told);
         let news = [urls, websocket_urls];
         if *told == news {
             return false;

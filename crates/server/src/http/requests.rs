@@ -1,7 +1,8 @@
 //! How often each page was asked for: varz's `http_req_stats`.
 
+use myelin_stdx::sync::lock;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Requests by page since the start: varz's `http_req_stats`.
 #[derive(Debug, Default)]
@@ -10,13 +11,13 @@ pub(crate) struct RequestCounts(Mutex<BTreeMap<&'static str, u64>>);
 impl RequestCounts {
     /// Counts one request to `page`.
     pub(crate) fn count(&self, page: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(page).or_default() += 1;
+        *lock(&self.0).entry(page).or_default() += 1;
     }
 
     /// The counts so far.
     #[must_use]
     pub(crate) fn snapshot(&self) -> BTreeMap<String, u64> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = lock(&self.0);
         counts.iter().map(|(page, count)| ((*page).to_owned(), *count)).collect()
     }
 }

@@ -29,8 +29,9 @@ use myelin_natsfiles::directory::NatsDirectory;
 use myelin_natsfiles::keys::Keys;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::nkey::Role;
+use myelin_stdx::sync::{read_lock, write_lock};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -56,18 +57,18 @@ pub(crate) struct Current(RwLock<Option<Arc<JetStream>>>);
 impl Current {
     /// JetStream as it is now, if it is on.
     pub(crate) fn get(&self) -> Option<Arc<JetStream>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.0).clone()
     }
 
     /// Does something with it, and what is [set](Self::set) afterwards waits until that is done.
     pub(crate) fn inspect(&self, act: impl FnOnce(&Arc<JetStream>)) {
-        if let Some(jetstream) = &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(jetstream) = &*read_lock(&self.0) {
             act(jetstream);
         }
     }
 
     pub(crate) fn set(&self, jetstream: Option<&Arc<JetStream>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = jetstream.cloned();
+        *write_lock(&self.0) = jetstream.cloned();
     }
 }
 

@@ -15,13 +15,14 @@ use myelin_conf::options::Options;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafSigner, LeafUrl};
 use myelin_mesh::leaf::session::{LeafDial, LeafSide};
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::websocket::upgrade::Solicitation;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -49,13 +50,13 @@ impl Means {
     }
 
     fn terms(&self) -> Arc<HubTerms> {
-        Arc::clone(&self.terms.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read_lock(&self.terms))
     }
 
     /// Gives `remote` the terms of another remote for the same hub.
     pub(super) fn exchange(remote: &LeafRemote, other: &LeafRemote) {
         if let (Some(means), Some(other)) = (Self::of(remote), Self::of(other)) {
-            *means.terms.write().unwrap_or_else(PoisonError::into_inner) = other.terms();
+            *write_lock(&means.terms) = other.terms();
         }
     }
 

@@ -5,6 +5,7 @@
 //! soon as something is written again. A lock is held only to copy bytes. The thread takes the
 //! whole buffer at once, so that a burst of lines costs one write.
 
+use myelin_stdx::sync::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -210,7 +211,7 @@ impl fmt::Debug for LogWriter {
 impl WriterShared {
     /// A panic elsewhere leaves the buffer usable: at worst a line is cut.
     fn lock(&self) -> MutexGuard<'_, PendingLines> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 }
 

@@ -4,11 +4,12 @@
 //! JSON by fingerprint of the certificate, with the answer compressed as an S2 stream.
 
 use myelin_stdx::entropy::OsEntropy;
+use myelin_stdx::sync::lock;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
@@ -111,7 +112,7 @@ impl Cache {
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The answer about the certificate with this fingerprint.
@@ -305,10 +306,10 @@ impl OcspCache {
     }
 
     pub(super) fn get(&self) -> Option<Arc<Cache>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     pub(super) fn set(&self, cache: Option<Arc<Cache>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cache;
+        *lock(&self.0) = cache;
     }
 }

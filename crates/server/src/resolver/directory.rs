@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use myelin_auth::jwt;
 use myelin_conf::options::DeleteMode;
 use myelin_stdx::nkey;
+use myelin_stdx::sync::lock;
 use sha2::{Digest, Sha256};
 
 const EXTENSION: &str = "jwt";
@@ -81,7 +82,7 @@ impl TokenDirectory {
     }
 
     fn index(&self) -> MutexGuard<'_, TokenIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.index)
     }
 
     /// CVE-2022-28357: what is no key is no name of a file.

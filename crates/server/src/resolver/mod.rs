@@ -19,9 +19,10 @@ use myelin_auth::operator::Accounts;
 use myelin_broker::{Broker, JwtAccounts, Resolver};
 use myelin_conf::options::{AccountResolver, DeleteMode, OperatorOptions, Options};
 use myelin_stdx::nkey::Role;
+use myelin_stdx::sync::lock;
 pub(crate) use peers::TokenPeers;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use url::UrlResolver;
@@ -103,7 +104,7 @@ impl Tokens {
         let preload = &options.resolver.preload;
         match &self.source {
             TokenSource::Memory(tokens) => {
-                *tokens.lock().unwrap_or_else(PoisonError::into_inner) = preload.iter().cloned().collect();
+                *lock(tokens) = preload.iter().cloned().collect();
             }
             TokenSource::TokenDirectory(directory) => {
                 for (key, token) in preload {
@@ -127,7 +128,7 @@ impl Tokens {
         match &self.source {
             TokenSource::None => Err("account resolver missing".to_owned()),
             TokenSource::Memory(tokens) => {
-                let tokens = tokens.lock().unwrap_or_else(PoisonError::into_inner);
+                let tokens = lock(tokens);
                 tokens.get(key).cloned().ok_or_else(|| "account missing".to_owned())
             }
             TokenSource::Url(url) => url.fetch(key),

@@ -9,6 +9,7 @@
 use super::conn_handle::ConnHandle;
 use super::websocket::{Incoming, Outgoing, ReadLimit};
 use myelin_broker::{Conn, Transport};
+use myelin_stdx::sync::lock;
 use myelin_wire::s2::{S2Level, S2Reader, S2Writer, WRITTEN_BLOCK};
 use myelin_wire::websocket::{FrameFault, FrameReader, FrameWriter, InflateLimits};
 use std::io::{self, ErrorKind, IoSlice};
@@ -16,7 +17,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
@@ -103,7 +104,7 @@ struct Packing {
 
 impl LinkPacker {
     fn state(&self) -> MutexGuard<'_, Option<Packing>> {
-        self.packing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.packing)
     }
 
     /// Everything that is written from here on is compressed. Nothing may be on its way.

@@ -6,10 +6,11 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 
+use myelin_stdx::sync::lock;
 use rustls::Connection;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
@@ -54,7 +55,7 @@ impl ConnTls {
     }
 
     fn state(&self) -> Option<MutexGuard<'_, TlsState>> {
-        self.state.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+        self.state.get().map(lock)
     }
 
     /// Encrypts and writes what the socket takes now.

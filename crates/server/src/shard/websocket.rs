@@ -7,6 +7,7 @@
 use super::conn_handle::ConnHandle;
 use crate::supervise::{self, SupervisedPart};
 use myelin_broker::{Conn, Transport};
+use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{BufferSpan, Ending, FrameFault, FrameReader, FrameWriter, InflateLimits};
@@ -14,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, ready};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl Outgoing {
     }
 
     fn sender(&self) -> MutexGuard<'_, FrameWriter> {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sender)
     }
 
     pub(super) fn try_write(

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use myelin_broker::{Greeting, TlsDetails};
 use myelin_conf::options::{HandshakeFirst, Options};
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::info::Info;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, ServerConnection};
@@ -37,11 +38,11 @@ impl ClientTls {
 
     /// `None` where clients do without TLS.
     pub(crate) fn get(&self) -> Option<Arc<ClientOffer>> {
-        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.offer).clone()
     }
 
     pub(crate) fn set(&self, offer: Option<ClientOffer>) {
-        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+        *write_lock(&self.offer) = offer.map(Arc::new);
     }
 
     /// Whether a handshake by that offer may begin now.

@@ -10,6 +10,7 @@ use crate::ocsp::check_proof;
 use myelin_conf::Url;
 use myelin_conf::options::{ClusterOptions, TlsOptions};
 use myelin_mesh::PeerCertificate;
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 use rustls::SignatureScheme;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,7 +18,7 @@ use rustls::{CertificateError, ClientConfig, CommonState, DigitallySignedStruct,
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 /// Time for a handshake where nothing is configured.
@@ -39,11 +40,11 @@ impl<O> Default for LinkTls<O> {
 impl<O> LinkTls<O> {
     /// `None` where servers do without TLS.
     pub(crate) fn get(&self) -> Option<Arc<O>> {
-        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.offer).clone()
     }
 
     pub(crate) fn set(&self, offer: Option<O>) {
-        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+        *write_lock(&self.offer) = offer.map(Arc::new);
     }
 }
 
@@ -79,14 +80,14 @@ impl Borrowed {
 
     /// The name that the certificate of the server at `host` has to bear.
     pub(crate) fn name_of(&self, host: &str) -> String {
-        let borrowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let borrowed = lock(&self.0);
         borrowed.as_ref().filter(|_| is_address(host)).map_or_else(|| host.to_owned(), String::clone)
     }
 
     /// A certificate does not bear this name. If it was a borrowed one, addresses count from now
     /// on.
     pub(crate) fn is_not_called(&self, name: &str) {
-        let mut borrowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut borrowed = lock(&self.0);
         if borrowed.as_deref() == Some(name) {
             *borrowed = None;
         }

@@ -21,10 +21,11 @@ pub(crate) mod testing;
 mod tests;
 mod verifier;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use jiff::Timestamp;
 use myelin_conf::options::{TlsOptions, TlsVersion};
+use myelin_stdx::sync::{read_lock, write_lock};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
@@ -176,10 +177,10 @@ impl Current {
     }
 
     pub(crate) fn get(&self) -> TlsTerms {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.0).clone()
     }
 
     pub(crate) fn set(&self, terms: TlsTerms) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = terms;
+        *write_lock(&self.0) = terms;
     }
 }

@@ -1,6 +1,7 @@
 //! How many handshakes may begin in a second (`connection_rate_limit`).
 
-use std::sync::{Mutex, PoisonError};
+use myelin_stdx::sync::lock;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Time in which attempts are counted together.
@@ -22,7 +23,7 @@ impl Rate {
     /// Whether another one may begin at `now`. Compat: a window begins with the first handshake
     /// after the last one.
     pub(super) fn allows(&self, limit: u64, now: Instant) -> bool {
-        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.0);
         if count.end.is_none_or(|end| now > end) {
             (count.end, count.begun) = (Some(now + WINDOW), 0);
         }
@@ -34,7 +35,7 @@ impl Rate {
 
     /// How many were refused since this was last asked.
     pub(super) fn take_refused(&self) -> u64 {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).refused)
+        std::mem::take(&mut lock(&self.0).refused)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use jiff::Timestamp;
+use myelin_stdx::sync::{read_lock, write_lock};
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
@@ -95,12 +96,12 @@ impl Staple {
     pub(crate) fn set(&self, raw: Vec<u8>, end: Option<i64>) {
         let Some(first) = &self.first else { return };
         let key = Arc::new(CertifiedKey { ocsp: Some(raw), ..CertifiedKey::clone(first) });
-        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Some(CurrentStaple { key, end });
+        *write_lock(&self.shown) = Some(CurrentStaple { key, end });
     }
 
     /// Goes on with the proof of another, if it is of the same certificate.
     pub(crate) fn inherit(&self, other: &Self) {
-        let shown = other.shown.read().unwrap_or_else(PoisonError::into_inner);
+        let shown = read_lock(&other.shown);
         if let Some(CurrentStaple { key, end }) = &*shown
             && let Some(raw) = &key.ocsp
             && self.chain().first() == other.chain().first()
@@ -111,7 +112,7 @@ impl Staple {
 
     /// The proof that was set last.
     pub(crate) fn raw(&self) -> Option<Vec<u8>> {
-        self.shown.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.key.ocsp.clone()
+        read_lock(&self.shown).as_ref()?.key.ocsp.clone()
     }
 
     /// The certificate with its proof, if it is the first one and the proof holds.
@@ -119,7 +120,7 @@ impl Staple {
         if !self.first.as_ref().is_some_and(|first| Arc::ptr_eq(first, chosen)) {
             return None;
         }
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        let shown = read_lock(&self.shown);
         let shown = shown.as_ref()?;
         let holds = shown.end.is_none_or(|end| Timestamp::now().as_second() <= end);
         holds.then(|| Arc::clone(&shown.key))

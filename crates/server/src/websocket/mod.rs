@@ -21,11 +21,12 @@ use myelin_broker::ListenerInfo;
 use myelin_conf::options::{Options, TlsOptions, WebSocketOptions};
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::session::LeafSide;
+use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::websocket::upgrade::{CookieNames, Origin, Upgrade, UpgradeRules, UpgradeTarget};
 use rustls::ServerConnection;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -95,7 +96,7 @@ struct Site {
 impl Site {
     fn security(&self) -> Option<Arc<Security>> {
         let security = self.security.as_ref()?;
-        Some(Arc::clone(&security.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&read_lock(security)))
     }
 }
 
@@ -164,7 +165,7 @@ impl Listening {
     /// Offers this to new connections from now on.
     pub(crate) fn set_security(&self, new: Security) {
         if let Some(current) = &self.site.security {
-            *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+            *write_lock(current) = Arc::new(new);
         }
     }
 

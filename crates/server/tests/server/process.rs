@@ -1,13 +1,14 @@
 //! A server process for one test: started on a free port, watched through its log, ended for sure.
 
 use crate::{PATIENCE, eventually};
+use myelin_stdx::sync::lock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
 use tempfile::TempDir;
@@ -361,7 +362,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn text(&self) -> String {

@@ -15,9 +15,10 @@ mod tail;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use myelin_disk::File;
+use myelin_stdx::sync::lock;
 
 use crate::journal::{Journal, JournalShared};
 use crate::{Durability, FileId};
@@ -300,7 +301,7 @@ impl AppendFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tail)
     }
 
     fn write_through(&self, tail: &mut Tail, bytes: &[u8]) -> Result<(), WriteFailed> {

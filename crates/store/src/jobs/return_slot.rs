@@ -4,7 +4,9 @@
 //! Without it the stream would wait for that job for ever, and would have lost what only the task
 //! knew.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use myelin_stdx::sync::lock;
 
 use super::Task;
 
@@ -27,7 +29,7 @@ impl ReturnSlot {
 
     /// Takes the task that was left here.
     pub(crate) fn take(&self) -> Option<Task> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 
@@ -45,7 +47,7 @@ impl TaskGuard {
 impl Drop for TaskGuard {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
-            *self.return_slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+            *lock(&self.return_slot.0) = Some(task);
         }
     }
 }

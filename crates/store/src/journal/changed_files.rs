@@ -7,6 +7,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use myelin_stdx::sync::lock;
+
 use crate::AppendFile;
 
 #[derive(Default)]
@@ -63,6 +65,6 @@ impl ChangedFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, ChangedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

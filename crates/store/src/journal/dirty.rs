@@ -7,6 +7,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use myelin_stdx::sync::lock;
+
 use crate::{AppendFile, StreamId};
 
 /// Why [`super::Journal::wait`] returned.
@@ -147,6 +149,6 @@ impl Dirty {
     }
 
     fn lock(&self) -> MutexGuard<'_, DirtyState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

@@ -31,7 +31,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::append_file::WriteFailed;
@@ -40,6 +40,7 @@ use crate::{AppendFile, SegmentNo, StreamId};
 use dirty::{Dirty, SyncUrgency};
 use files::Files;
 use myelin_disk::{Disk, is_full};
+use myelin_stdx::sync::lock;
 use retry::Retry;
 use round::{FileNotice, RunningRound};
 use statistics::Counters;
@@ -435,7 +436,7 @@ impl Journal {
 
     /// Files that it holds open because it has bytes of them.
     pub fn files_held(&self) -> usize {
-        let guard = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = lock(&self.rounds);
         guard.as_ref().map_or(0, Files::held)
     }
 

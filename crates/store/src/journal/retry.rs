@@ -5,7 +5,9 @@
 //! and writes as much as it would with room. Its lock is a leaf.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use crate::{AppendFile, StreamId};
 
@@ -155,6 +157,6 @@ impl Retry {
     }
 
     fn lock(&self) -> MutexGuard<'_, RetryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

@@ -18,10 +18,11 @@ mod tests;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use myelin_disk::headroom::Headroom;
 use myelin_disk::{Disk, File};
+use myelin_stdx::sync::lock;
 
 use crate::StreamId;
 use crate::consumer::{FIRST_LOG, LogFileName, read_name};
@@ -340,7 +341,7 @@ impl Register {
 
     /// Makes an entry durable that was written.
     fn sync(&self, written: WrittenEntry) -> io::Result<()> {
-        let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.syncing);
         let (file, end) = {
             let state = self.state();
             match &state.files {
@@ -446,7 +447,7 @@ impl Register {
         if !self.is_without_files(id) {
             return Ok(());
         }
-        let _turn = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.making);
         let Some(meta) = self.meta_without_files(id) else { return Ok(()) };
         // Rarely more than a look: what is stored first may be promised before who made the stream
         // was answered, and there is no directory of which the register knows nothing.
@@ -537,11 +538,11 @@ impl Register {
     }
 
     fn state(&self) -> MutexGuard<'_, RegisterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn streams(&self) -> MutexGuard<'_, RegisteredStreams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use crate::config::StreamConfig;
 use crate::id::StreamPart;
@@ -155,7 +157,7 @@ impl Store {
     }
 
     fn gone(&self) -> MutexGuard<'_, Vec<StreamReader>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.gone)
     }
 
     /// Removes a stream that nobody has opened, as [`Store::delete_stream`] does.

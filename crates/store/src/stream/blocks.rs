@@ -14,10 +14,11 @@
 
 use std::hash::BuildHasher;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use myelin_stdx::sync::lock;
 
 use crate::StreamId;
 
@@ -162,11 +163,6 @@ impl Blocks {
         let shard = (hash >> 40) as usize % self.shards.len();
         (hash, lock(&self.shards[shard]))
     }
-}
-
-fn lock(shard: &Mutex<CacheShard>) -> MutexGuard<'_, CacheShard> {
-    // Nothing under the lock panics half-way through a change.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn name(segment: &Segment) -> Name {

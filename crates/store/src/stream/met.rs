@@ -1,7 +1,9 @@
 //! Damage that readers of a stream meet. A start does not read sealed segments, so nobody has told
 //! of it before.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use myelin_stdx::sync::lock;
 
 use crate::Seq;
 use crate::ranges::Ranges;
@@ -20,7 +22,7 @@ pub(super) struct Met(Mutex<(Ranges, Vec<Lost>)>);
 impl Met {
     /// Adds what was not met before. Answers how many places there are now, if it is one more.
     fn add(&self, lost: &Lost) -> Option<usize> {
-        let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut met = lock(&self.0);
         let (sequences, segments) = &mut *met;
         if sequences.contains(*lost.sequences.start()) {
             return None;
@@ -38,7 +40,7 @@ impl Met {
     }
 
     pub(super) fn all(&self) -> Vec<Lost> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        lock(&self.0).1.clone()
     }
 }
 

@@ -46,7 +46,9 @@ use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use myelin_stdx::sync::{read_lock, write_lock};
 
 use crate::append_file::{AppendFile, OnDurable};
 use crate::config::{Durability, Storage, StreamConfig};
@@ -185,11 +187,11 @@ impl StreamShared {
     /// The catalog, to read. Held for a look-up or a slice of work, never over a write.
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
         // A writer that panicked has failed its stream, whose readers may still see what was there.
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.catalog)
     }
 
     pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
-        self.catalog.write().unwrap_or_else(PoisonError::into_inner)
+        write_lock(&self.catalog)
     }
 
     pub(crate) fn removals(&self) -> u64 {

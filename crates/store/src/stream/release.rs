@@ -11,7 +11,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use crate::recovery::Lost;
 use crate::{SegmentNo, Seq, StreamId};
@@ -276,7 +278,7 @@ impl Release {
     }
 
     fn lock(&self) -> MutexGuard<'_, ReleaseState> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 

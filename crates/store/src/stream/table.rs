@@ -5,7 +5,9 @@
 //! it can be dropped from memory and read back ([`Slots`]), where subjects have numbers of that
 //! segment only.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use myelin_stdx::sync::lock;
 
 use crate::index::{SubjectId, SubjectIndex};
 use crate::segment::Slots;
@@ -91,7 +93,7 @@ impl Rows {
     /// The chain of all rows.
     fn chain(&self) -> MutexGuard<'_, Chain> {
         // Whoever panicked in it left rows out of the end, which are added now.
-        let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chain = lock(&self.chain);
         chain.extend(&self.subjects);
         chain
     }

@@ -5,9 +5,10 @@
 //! small part of it: whoever follows a stream finds them, and a stream that is only written to
 //! holds few.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hashbrown::HashMap;
+use myelin_stdx::sync::lock;
 
 use crate::StreamId;
 use crate::segment::{Sizes, Slots};
@@ -142,7 +143,7 @@ impl TableCache {
 
     fn lock(&self) -> MutexGuard<'_, CachedTables> {
         // Nothing under the lock panics half-way through a change.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use myelin_disk::{DirectoryEntry, Disk, File, Lock};
+use myelin_stdx::sync::lock;
 
 const PAGE: u64 = 4096;
 
@@ -52,11 +53,6 @@ struct OverlayFile {
     contents: Arc<OverlayContents>,
     path: PathBuf,
     changes: Arc<Mutex<Changes>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A check that panicked is over; nothing here is half done between two steps.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Overlay {

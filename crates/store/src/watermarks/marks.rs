@@ -12,9 +12,10 @@
 //! both files.
 
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use myelin_disk::File;
+use myelin_stdx::sync::lock;
 
 use crate::config::Durability;
 use crate::journal;
@@ -145,7 +146,7 @@ impl journal::Marks for Watermarks {
     }
 
     fn advance(&self, now: u64, with_all: bool) {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let Some((streams, looks)) = self.take(now, with_all) else { return };
         let (raised, files) = {
             let mut state = self.lock();
@@ -299,7 +300,7 @@ impl Watermarks {
     }
 
     fn asked(&self) -> MutexGuard<'_, MarkRequests> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asked)
     }
 }
 

@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crate::append_file::AppendFile;
 use crate::journal::{ChangedFiles, ReplayReport};
@@ -38,6 +38,7 @@ pub(crate) use marks::OpenedStream;
 pub use marks::Reserve;
 use marks::{MarkRequests, MarkState};
 use myelin_disk::{Disk, is_full};
+use myelin_stdx::sync::lock;
 pub(crate) use statement::{After, Mark, Statement};
 
 /// Watermarks of all streams: how far each had come, in two files of the store.
@@ -336,7 +337,7 @@ impl Watermarks {
 
     fn lock(&self) -> MutexGuard<'_, WatermarkState> {
         // Whatever is half done is written again with the next change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,7 +1,8 @@
 //! A consumer's state where it is kept: with those of all consumers of its stream.
 
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::{Applied, ConsumerId, ConsumerState, Consumers, Delta};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One consumer of those that share a log. The lock is a leaf: it is held for a look or a change,
 /// never for a read of messages.
@@ -32,7 +33,7 @@ impl StateHandle {
 
     /// Everything that shares the log.
     pub fn lock(&self) -> MutexGuard<'_, Consumers> {
-        self.consumers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.consumers)
     }
 
     /// Changes the state. One that was removed knows nothing.

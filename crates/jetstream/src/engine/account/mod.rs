@@ -17,11 +17,11 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, AdvisoryHeader};
 use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
 use myelin_jsapi::config::{self, AccountLimits, FIRST_TIER, Limits, OtherStreams, Storage, StreamConfig};
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::StreamId;
 use myelin_streams::stream::StorageBudget;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use table::StreamTable;
 
 /// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct
@@ -97,7 +97,7 @@ impl AccountStreams {
 
     /// Limits of the account; `None`: it may use nothing.
     pub fn limits(&self) -> Option<AccountLimits> {
-        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.limits).clone()
     }
 
     /// Other limits, from now on. What exceeds them stays.
@@ -105,7 +105,7 @@ impl AccountStreams {
         let most = |of: fn(&AccountLimits) -> i64| limits.as_ref().map_or(-1, of);
         self.memory.set_limit(most(|limits| limits.max_memory));
         self.files.set_limit(most(|limits| limits.max_storage));
-        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+        *write_lock(&self.limits) = limits;
     }
 
     /// Its own limits and those of the server, for a look at a configuration.
@@ -219,11 +219,11 @@ impl AccountStreams {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, StreamTable> {
-        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.streams)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, StreamTable> {
-        self.streams.write().unwrap_or_else(PoisonError::into_inner)
+        write_lock(&self.streams)
     }
 
     /// Receives requests, or no longer. Compat: an account that has no JetStream of its own and

@@ -1,12 +1,12 @@
 //! Interest of a stream's consumers in its messages: asked from inside the stream's turn.
 
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::consumer::{ConsumerId, ConsumerState, Consumers};
 use myelin_store::{Filter, Seq};
 use myelin_streams::consumer::filter_of;
 use myelin_streams::stream::Interest;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// Interest that the consumers of one stream have in its messages.
 pub(in crate::engine) struct StreamInterest {
@@ -40,7 +40,7 @@ impl StreamInterest {
     pub(super) fn set(&self, id: ConsumerId, is_stored: bool, config: &ConsumerConfig) {
         let want =
             Want { id, is_stored, filter: filter_of(config), acks: config.ack_policy, passed: config.passed };
-        let mut wants = self.wants.write().unwrap_or_else(PoisonError::into_inner);
+        let mut wants = write_lock(&self.wants);
         match wants.iter_mut().find(|want| want.id == id && want.is_stored == is_stored) {
             Some(known) => *known = want,
             None => wants.push(want),
@@ -49,19 +49,19 @@ impl StreamInterest {
 
     /// A consumer is no more.
     pub(super) fn remove(&self, id: ConsumerId, is_stored: bool) {
-        let mut wants = self.wants.write().unwrap_or_else(PoisonError::into_inner);
+        let mut wants = write_lock(&self.wants);
         wants.retain(|want| want.id != id || want.is_stored != is_stored);
     }
 }
 
 impl Interest for StreamInterest {
     fn wants(&self, subject: &[u8]) -> bool {
-        let wants = self.wants.read().unwrap_or_else(PoisonError::into_inner);
+        let wants = read_lock(&self.wants);
         wants.iter().any(|want| want.filter.accepts(subject))
     }
 
     fn needs(&self, subject: &[u8], seq: Seq) -> bool {
-        let wants = self.wants.read().unwrap_or_else(PoisonError::into_inner);
+        let wants = read_lock(&self.wants);
         wants.iter().filter(|want| want.filter.accepts(subject)).any(|want| {
             if seq <= want.passed {
                 return true;
@@ -73,7 +73,7 @@ impl Interest for StreamInterest {
     }
 
     fn has_consumers(&self) -> bool {
-        !self.wants.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !read_lock(&self.wants).is_empty()
     }
 }
 

@@ -12,12 +12,13 @@ use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::config::{ConsumerLimits, Retention, StreamConfig};
 use myelin_jsapi::consumer::config::stored::Stored;
 use myelin_jsapi::consumer::config::{ConsumerConfig, OtherConsumers};
+use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
 use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Context that the stream's consumers share with those who make them.
 pub(in crate::engine) struct CreateContext<'a> {
@@ -30,13 +31,13 @@ pub(in crate::engine) struct CreateContext<'a> {
 impl StreamConsumers {
     /// The configuration of a consumer.
     pub fn config(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
-        self.configs.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        read_lock(&self.configs).get(name).cloned()
     }
 
     /// Opens the consumers that the log holds.
     pub(in crate::engine) fn restore(self: &Arc<Self>, context: &CreateContext<'_>) {
         let found: Vec<_> = {
-            let states = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+            let states = lock(&self.stored);
             states
                 .iter()
                 .filter(|(_, consumer)| !is_position(consumer.name()) && !is_schedule_index(consumer.name()))
@@ -96,7 +97,7 @@ impl StreamConsumers {
         let state_handle = StateHandle::new(states, id);
         let undo = |error: ApiError| {
             // It was just added.
-            let _ = states.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            let _ = lock(states).remove(id);
             error
         };
         let init = self
@@ -124,8 +125,8 @@ impl StreamConsumers {
         self.interest.set(core.state_handle().id(), is_stored, config);
         let live = LiveConsumer::new(name, core, self);
         live.set_filter_entries(self.filter_entries(config, &live));
-        self.configs.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(config));
-        self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
+        write_lock(&self.configs).insert(name.clone(), Arc::clone(config));
+        write_lock(&self.live).insert(name.clone(), Arc::clone(&live));
         self.bind();
         live.bind(&self.subjects(config));
         live.listen_at(config);
@@ -195,7 +196,7 @@ impl StreamConsumers {
             return Err(ApiError::consumer_create(error));
         }
         self.interest.set(id, is_stored, &config);
-        let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
+        let mut configs = write_lock(&self.configs);
         let before = configs.insert(config.name.clone(), Arc::clone(&config));
         drop(configs);
         let wants_other = before.as_ref().is_none_or(|before| filter_of(before) != filter_of(&config));
@@ -245,14 +246,14 @@ impl StreamConsumers {
 
     fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> bool {
         let removed = {
-            let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+            let mut all = write_lock(&self.live);
             let is_it = all.get(live.name()).is_some_and(|known| Arc::ptr_eq(known, live));
             if is_it { all.remove(live.name()) } else { None }
         };
         if removed.is_none() {
             return false;
         }
-        let config = self.configs.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        let config = write_lock(&self.configs).remove(live.name());
         if self.read().is_empty() {
             self.unbind();
         }
@@ -334,7 +335,7 @@ impl StreamConsumers {
             return Ok(());
         }
         let exceeds = |is: i64, limit: i64| limit > 0 && is > limit;
-        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let configs = read_lock(&self.configs);
         let too_much: Vec<&str> = configs
             .values()
             .filter(|config| {
@@ -399,7 +400,7 @@ impl StreamConsumers {
         });
         let (seq, info, noted) = reset.ok_or_else(gone)??;
         if let Some((_, config)) = noted {
-            let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
+            let mut configs = write_lock(&self.configs);
             configs.insert(config.name.clone(), config);
         }
         self.drop_unwanted();
@@ -430,7 +431,7 @@ fn gone() -> ApiError {
 
 fn add(states: &Mutex<Consumers>, config: &ConsumerConfig, now: Timestamp) -> Result<ConsumerId, ApiError> {
     let blob = Stored::new(now, config).encode();
-    let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut states = lock(states);
     states.create(&config.name, rules(config), &blob).map_err(ApiError::consumer_create)
 }
 
@@ -440,7 +441,7 @@ impl OtherConsumers for StreamConsumers {
     }
 
     fn each(&self, visit: &mut dyn FnMut(&ConsumerConfig) -> bool) {
-        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let configs = read_lock(&self.configs);
         let _ = configs.values().all(|config| visit(config));
     }
 }

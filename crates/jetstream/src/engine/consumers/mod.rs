@@ -54,14 +54,14 @@ use super::host::Host;
 use myelin_broker::{Account, Binding, Level, Service, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::consumer::config::ConsumerConfig;
-use myelin_stdx::sync::lock;
+use myelin_stdx::sync::{lock, read_lock};
 use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed};
 use myelin_store::entropy::Entropy;
 use myelin_store::{Filter, Seq, Store, StreamReader, Timestamp, Wait};
 use myelin_streams::consumer::{StateHandle, account_hash};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 pub(super) use interest::StreamInterest;
@@ -153,7 +153,7 @@ impl StreamConsumers {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<LiveConsumer>>> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.live)
     }
 
     /// A consumer by name.
@@ -168,7 +168,7 @@ impl StreamConsumers {
 
     /// How many there are that clients have made.
     pub fn count(&self) -> usize {
-        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let configs = read_lock(&self.configs);
         configs.values().filter(|config| !config.direct).count()
     }
 

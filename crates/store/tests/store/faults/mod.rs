@@ -15,6 +15,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use myelin_stdx::sync::lock;
+
 use damage::{Damage, Target, targets};
 use image::{End, Images, copy};
 use look::{Check, Start};
@@ -119,7 +121,7 @@ fn run_all(images: &Images) -> Vec<Outcome> {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(case, images, folder.path());
                     let at = (case.file.kind, case.damage, case.end);
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((at, outcome));
+                    lock(&outcomes).push((at, outcome));
                 }
             });
         }
