@@ -129,8 +129,8 @@ impl LeafPart {
         }
     }
 
-    /// Sum of what a link hears of beside this server's own clients and services; of a plain subject
-    /// one at most.
+    /// Sum of what a link hears of beside this server's own clients and services; of a plain
+    /// subject one at most.
     ///
     /// Perf: where a thousand leaf nodes want one subject, a change asks this of each of them.
     pub(super) fn others(&self, key: &[u8], conn: &Arc<Conn>, leaf: &LeafEnd) -> u32 {

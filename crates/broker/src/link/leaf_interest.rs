@@ -62,7 +62,7 @@ impl Announced {
         self.change_leafs(|leafs| leafs.retain(|other| !Arc::ptr_eq(other, conn)));
     }
 
-    /// Traffic of the links of the account with leaf nodes and hubs, those that have ended included.
+    /// Traffic of the account's links with leaf nodes and hubs, those that have ended included.
     pub(crate) fn leaf_traffic(&self) -> PastTraffic {
         let past = lock(&self.past_leafs);
         let mut sum = *past;

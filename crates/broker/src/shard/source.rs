@@ -54,9 +54,9 @@ pub(crate) enum Source<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum BarredHubs<'a> {
     None,
-    /// Those of a cluster, or of one whose name nobody says.
+    /// Hubs of a cluster, or of one whose name nobody says.
     Of(&'a [u8]),
-    /// All: each server of this cluster has its own links with them.
+    /// Every hub: each server of this cluster has its own links with them.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! What accounts of hubs and leaf nodes import: streams of a hub as clients of its leaf node hear
+//! Imports of accounts on hubs and leaf nodes: streams of a hub as clients of its leaf node hear
 //! them, and where messages do not go once more.
 
 use super::Site;
@@ -114,7 +114,7 @@ fn seen(to: &mut Raw, subject: &str) -> usize {
     count_of(&to.barrier(), subject)
 }
 
-/// All that has come to `to` before `mark`, which `from` publishes.
+/// Messages that have come to `to` before `mark`, which `from` publishes.
 fn until_mark(from: &mut Raw, to: &mut Raw, mark: &str) -> Vec<Message> {
     to.send(&format!("SUB {mark} {mark}\r\n"));
     let mut got = to.barrier();

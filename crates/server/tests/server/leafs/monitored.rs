@@ -202,7 +202,7 @@ fn a_leaf_node_that_asks_and_does_not_read_takes_no_memory() {
     assert!(pending < 2 * 1024 * 1024, "{pending} bytes wait");
 }
 
-/// What crosses links counts apart, and with all else of the account.
+/// Messages over links count apart, and with all others of the account.
 #[test]
 fn accounts_show_the_traffic_of_leaf_nodes() {
     for kind in [Ours, Reference] {

@@ -15,8 +15,8 @@ const INFO: &str = "INFO {\"server_id\":\"NH\",\"server_name\":\"hub\",\"version
                     \"headers\":true,\"max_payload\":1048576,\"client_id\":5,\"nonce\":\"abc\",\
                     \"info_on_connect\":true}\r\n";
 
-/// A leaf node whose hub is at that port of this machine, with these in its `leafnodes{}` and in its
-/// remote.
+/// A leaf node whose hub is at that port of this machine, with these in its `leafnodes{}` and in
+/// its remote.
 fn leaf(kind: ServerKind, port: u16, block: &str, remote: &str) -> Option<Site> {
     let remotes = format!("{block}\nremotes: [{{ url: \"nats://127.0.0.1:{port}\"\n{remote} }}]");
     Site::start(kind, "EDGE", None, &remotes, "")
