@@ -1,5 +1,6 @@
 //! An account: the space inside which subjects are routed.
 
+use crate::closed::PastTraffic;
 use crate::cluster::Cluster;
 use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
@@ -479,6 +480,11 @@ impl Account {
     /// Links with leaf nodes and hubs that are bound to it now.
     pub fn leaf_nodes(&self) -> usize {
         self.leaf_nodes.load(Relaxed)
+    }
+
+    /// Traffic of its links with leaf nodes and hubs, those that have ended included.
+    pub fn leaf_traffic(&self) -> PastTraffic {
+        self.announced.leaf_traffic()
     }
 
     /// Takes a place for a link with a leaf node or a hub; `false` when the limit is reached.

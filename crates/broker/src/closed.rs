@@ -1,5 +1,6 @@
 //! Records of connections that have ended: the last of them for monitoring, sums for ever.
 
+use crate::conn::Conn;
 use crate::conn_details::{ConnDetails, Endpoint};
 use crate::subscription::Subscription;
 use myelin_auth::ConnectionType;
@@ -101,6 +102,11 @@ pub struct PastTraffic {
 }
 
 impl PastTraffic {
+    /// Traffic of a connection up to now.
+    pub(crate) fn of(conn: &Conn) -> Self {
+        Self { received: conn.received(), sent: conn.sent(), slow_consumers: 0 }
+    }
+
     /// Takes another sum into this one.
     pub fn join(&mut self, other: &Self) {
         self.received.0 += other.received.0;

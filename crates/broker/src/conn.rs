@@ -10,7 +10,7 @@
 
 use crate::abilities::Abilities;
 use crate::closing::Closing;
-use crate::conn_details::{ConnDetails, Endpoint};
+use crate::conn_details::{ConnDetails, Endpoint, TlsDetails};
 use crate::conn_shared::ConnShared;
 use crate::delivery_rights::{DeliveryPermissions, DeliveryRights};
 use crate::link::end::LinkEnd;
@@ -343,6 +343,11 @@ impl Conn {
     /// Looks at what monitoring shows without a copy. `look` runs under a lock and must be short.
     pub fn with_details<R>(&self, look: impl FnOnce(&ConnDetails) -> R) -> R {
         look(&lock(&self.details))
+    }
+
+    /// Notes what a handshake has agreed on.
+    pub fn note_tls(&self, tls: TlsDetails) {
+        self.update_details(|details| details.tls = Some(tls));
     }
 
     pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {

@@ -85,7 +85,7 @@ impl Registry {
             let part = lock(part);
             part.past.iter().for_each(|(account, moved)| add(account, moved));
             for conn in part.open.values() {
-                let moved = PastTraffic { received: conn.received(), sent: conn.sent(), slow_consumers: 0 };
+                let moved = PastTraffic::of(conn);
                 conn.with_details(|details| add(&details.account, &moved));
             }
         }

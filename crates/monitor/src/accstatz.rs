@@ -69,8 +69,8 @@ impl<'a> AccountRow<'a> {
             leafnodes: account.leafnodes,
             total_conns: account.clients + account.leafnodes,
             num_subscriptions: account.interest.num_subscriptions,
-            sent: Data::of_clients(account.sent),
-            received: Data::of_clients(account.received),
+            sent: Data::of(account.sent, account.sent_to_leafs),
+            received: Data::of(account.received, account.received_from_leafs),
             slow_consumers: account.slow_consumers,
         }
     }
@@ -87,8 +87,8 @@ struct Data {
 }
 
 impl Data {
-    /// With clients only there is nothing else.
-    fn of_clients(all: Volume) -> Self {
-        Self { all, gateways: Volume::default(), routes: Volume::default(), leafs: Volume::default() }
+    fn of(clients: Volume, leafs: Volume) -> Self {
+        let all = Volume { msgs: clients.msgs + leafs.msgs, bytes: clients.bytes + leafs.bytes };
+        Self { all, gateways: Volume::default(), routes: Volume::default(), leafs }
     }
 }

@@ -603,6 +603,10 @@ pub struct AccountSnapshot {
     pub received: Volume,
     /// Messages that were delivered to its clients since the start.
     pub sent: Volume,
+    /// Messages that came from leaf nodes and hubs since the start.
+    pub received_from_leafs: Volume,
+    /// Messages that went to them.
+    pub sent_to_leafs: Volume,
     /// Clients of it that were closed because they did not read fast enough.
     pub slow_consumers: u64,
     /// Its interest index.

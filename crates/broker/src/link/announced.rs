@@ -6,6 +6,7 @@
 //! Budget: an account of a server without a cluster pays one load per change.
 
 use super::interest_part::{InterestKey, InterestPart};
+use crate::closed::PastTraffic;
 use crate::cluster::{Cluster, InterestChange};
 use crate::conn::Conn;
 use arc_swap::ArcSwap;
@@ -30,6 +31,8 @@ pub(crate) struct Announced {
     pub(crate) leafs: ArcSwap<Vec<Arc<Conn>>>,
     /// The subject that finds circles of leaf nodes, made for the first of them.
     pub(super) loop_subject: OnceLock<Box<[u8]>>,
+    /// Traffic of links with leaf nodes and hubs that have ended. Held while `leafs` loses one.
+    pub(super) past_leafs: Mutex<PastTraffic>,
     /// Subjects that leaf nodes and hubs are told of for services that are not announced.
     pub(super) offers: Mutex<Vec<Box<[u8]>>>,
 }
@@ -43,6 +46,7 @@ impl Announced {
             hash: account_hash(account),
             leafs: ArcSwap::default(),
             loop_subject: OnceLock::new(),
+            past_leafs: Mutex::default(),
             offers: Mutex::default(),
         }
     }

@@ -12,6 +12,7 @@ use super::interest_part::{
 };
 use super::remote_sub::RemoteSub;
 use crate::account::Account;
+use crate::closed::PastTraffic;
 use crate::cluster::InterestChange;
 use crate::conn::Conn;
 use myelin_stdx::sync::lock;
@@ -56,7 +57,17 @@ impl Announced {
     }
 
     pub(super) fn remove_leaf(&self, conn: &Arc<Conn>) {
+        let mut past = lock(&self.past_leafs);
+        past.join(&PastTraffic::of(conn));
         self.change_leafs(|leafs| leafs.retain(|other| !Arc::ptr_eq(other, conn)));
+    }
+
+    /// Traffic of the account's links with leaf nodes and hubs, those that have ended included.
+    pub(crate) fn leaf_traffic(&self) -> PastTraffic {
+        let past = lock(&self.past_leafs);
+        let mut sum = *past;
+        self.leafs().iter().for_each(|conn| sum.join(&PastTraffic::of(conn)));
+        sum
     }
 
     fn change_leafs(&self, change: impl Fn(&mut Vec<Arc<Conn>>)) {

@@ -5,6 +5,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::callout::PendingCallout;
 use crate::conn::Conn;
+use crate::conn_details::TlsDetails;
 use crate::session::{Checked, handshake};
 use myelin_auth::callout::{CalloutGrant, ClientInfo};
 use myelin_auth::{
@@ -24,7 +25,7 @@ pub struct LeafLogin {
     conn: Arc<Conn>,
     via: ConnectionType,
     now: SystemTime,
-    /// Information for a callout service beside the credentials.
+    /// Information for a callout service beside the credentials and TLS.
     client_info: ClientInfo,
 }
 
@@ -83,7 +84,8 @@ impl LeafLogin {
             Decision::Final(outcome) => return Checked::Final(outcome),
             Decision::AskCallout(question) => question,
         };
-        match PendingCallout::new(&self.broker, question, self.client_info) {
+        let tls = self.conn.with_details(|details| details.tls.as_ref().map(TlsDetails::for_callout));
+        match PendingCallout::new(&self.broker, question, ClientInfo { tls, ..self.client_info }) {
             Ok(asking) => Checked::AskCallout(Box::new(asking)),
             Err(reject) => Checked::Final(Err(reject)),
         }

@@ -359,13 +359,13 @@ impl Fanout<'_> {
             match from.source {
                 Source::Here => self.run_logged(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<true>(route, queues, rng),
-                Source::Leaf { .. } | Source::Import => self.run_leaf::<true>(route, rng),
+                _ => self.run_leaf::<true>(route, rng),
             }
         } else {
             match from.source {
                 Source::Here => self.run::<false>(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<false>(route, queues, rng),
-                Source::Leaf { .. } | Source::Import => self.run_leaf::<false>(route, rng),
+                _ => self.run_leaf::<false>(route, rng),
             }
         }
     }
@@ -416,7 +416,8 @@ impl Fanout<'_> {
         }
     }
 
-    /// The loop for a message from a leaf node or a hub, which has chosen queue groups.
+    /// The loop for a message from a leaf node or a hub, which has chosen queue groups, or for one
+    /// that has come on by an import.
     #[inline(never)]
     fn run_leaf<const LOGGED: bool>(&mut self, route: &Route, rng: &mut Rng) {
         for target in &route.targets {

@@ -7,7 +7,7 @@
 use super::Shard;
 use super::fanout::{Message, Publisher};
 use super::routed::{RoutedBuffers, addressed};
-use super::source::{Source, Via};
+use super::source::{BarredHubs, Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
@@ -24,9 +24,11 @@ impl<'a> Publisher<'a> {
         match self.source {
             Source::Here => Via::Here,
             Source::Route { .. } => Via::Route,
-            Source::Leaf { role: LeafRole::Hub, .. } => Via::Leaf,
-            Source::Leaf { role: LeafRole::Spoke, .. } => Via::Hub,
-            Source::Import => Via::Import,
+            Source::Leaf { role, .. } | Source::Request { role, .. } => match role {
+                LeafRole::Hub => Via::Leaf,
+                LeafRole::Spoke => Via::Hub,
+            },
+            Source::Stream { .. } => Via::Import,
         }
     }
 
@@ -35,7 +37,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn routed(&self) -> Option<&'a QueueNames<'a>> {
         match self.source {
             Source::Route { queues, .. } => Some(queues),
-            Source::Here | Source::Leaf { .. } | Source::Import => None,
+            _ => None,
         }
     }
 
@@ -44,7 +46,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn leaf_origin(&self) -> &'a [u8] {
         match self.source {
             Source::Leaf { origin, .. } => origin,
-            Source::Here | Source::Route { .. } | Source::Import => &[],
+            _ => &[],
         }
     }
 
@@ -55,7 +57,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
         match self.source {
             Source::Leaf { queues, .. } => queues.contains(queue) || !self.is_mapped && queues.is_empty(),
-            Source::Here | Source::Route { .. } | Source::Import => true,
+            _ => true,
         }
     }
 
@@ -77,15 +79,28 @@ impl<'a> Publisher<'a> {
         is_of_leaf
     }
 
-    /// Whether a message would go back to where it came from: over its link, or to leaf nodes of
-    /// its cluster.
+    /// Whether a message would go back to where it came from: over its link, to leaf nodes of its
+    /// cluster, or by an import to its hub.
     #[inline(always)]
     pub(super) fn comes_from(&self, conn: &Arc<Conn>) -> bool {
-        let (Source::Route { origin, .. } | Source::Leaf { origin, .. }) = self.source else {
-            return false;
-        };
-        Arc::ptr_eq(conn, self.conn)
-            || !origin.is_empty() && conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == origin)
+        match self.source {
+            Source::Here => false,
+            Source::Route { origin, .. } | Source::Leaf { origin, .. } => {
+                let is_of_cluster = || conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == origin);
+                Arc::ptr_eq(conn, self.conn) || !origin.is_empty() && is_of_cluster()
+            }
+            Source::Request { .. } | Source::Stream { .. } => self.was_imported_from(conn),
+        }
+    }
+
+    #[cold]
+    fn was_imported_from(&self, conn: &Arc<Conn>) -> bool {
+        match self.source {
+            Source::Request { role: LeafRole::Spoke, origin } => BarredHubs::Of(origin).has(conn),
+            Source::Request { role: LeafRole::Hub, .. } => Arc::ptr_eq(conn, self.conn),
+            Source::Stream { barred } => barred.has(conn),
+            Source::Here | Source::Route { .. } | Source::Leaf { .. } => false,
+        }
     }
 }
 

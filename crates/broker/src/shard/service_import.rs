@@ -179,7 +179,7 @@ impl Shard {
             no_responders: false,
             is_service: true,
             is_mapped: false,
-            source: Source::Import,
+            source: from.source.of_stream(),
             ..*from
         };
         if let Some(trace) = from.trace.filter(|_| !link.stream.allows_trace()) {
@@ -221,7 +221,8 @@ impl Shard {
             shared_tail: None,
             ..*message
         };
-        let from = imported(from, &link.exporter, &hop);
+        let source = from.source.of_request();
+        let from = Publisher { source, ..imported(from, &link.exporter, &hop) };
         let published = match from.trace {
             None => self.publish_onward(from, there.addressed_to(&memory.subject)),
             Some(trace) => {

@@ -1,5 +1,6 @@
-//! Where a message comes from: it decides where else it goes.
+//! Where a message comes from: it decides where else it goes, also behind an import.
 
+use crate::conn::Conn;
 use crate::link::leaf_end::LeafRole;
 use myelin_wire::peer::parser::QueueNames;
 
@@ -38,6 +39,64 @@ pub(crate) enum Source<'a> {
         /// Cluster of the other side; empty for none.
         origin: &'a [u8],
     },
+    /// From another account of this server, into which it has come from a leaf node or a hub: a
+    /// request for a service that this account exports.
+    Request {
+        role: LeafRole,
+        /// Cluster of the other side; empty for none.
+        origin: &'a [u8],
+    },
     /// From another account of this server, whose stream this one imports.
-    Import,
+    Stream { barred: BarredHubs<'a> },
+}
+
+/// Hubs that have got what comes by an import already, or are about to get it.
+#[derive(Clone, Copy)]
+pub(crate) enum BarredHubs<'a> {
+    None,
+    /// Hubs of a cluster, or of one whose name nobody says.
+    Of(&'a [u8]),
+    /// Every hub: each server of this cluster has its own links with them.
+    All,
+}
+
+impl<'a> Source<'a> {
+    /// Where a request of this source comes from in the account that exports the service.
+    pub(super) fn of_request(self) -> Self {
+        match self {
+            Self::Leaf { role, origin, .. } | Self::Request { role, origin } => {
+                Self::Request { role, origin }
+            }
+            Self::Here | Self::Route { .. } | Self::Stream { .. } => Self::Here,
+        }
+    }
+
+    /// Where a message of this source comes from in an account that imports the stream.
+    pub(super) fn of_stream(self) -> Self {
+        let barred = match self {
+            Self::Leaf { role: LeafRole::Spoke, origin, .. }
+            | Self::Request { role: LeafRole::Spoke, origin } => BarredHubs::Of(origin),
+            Self::Route { .. } => BarredHubs::All,
+            Self::Here | Self::Leaf { .. } | Self::Request { .. } => BarredHubs::None,
+            Self::Stream { barred } => barred,
+        };
+        Self::Stream { barred }
+    }
+}
+
+impl BarredHubs<'_> {
+    /// Whether a message does not go over the link `conn`.
+    ///
+    /// Compat: hubs without a cluster's name may be of one cluster. Leaf nodes of the cluster from
+    /// which a message has come get it: they have not seen it in this account.
+    pub(super) fn has(self, conn: &Conn) -> bool {
+        let hub = conn.leaf().filter(|leaf| leaf.role == LeafRole::Spoke);
+        hub.is_some_and(|hub| match self {
+            BarredHubs::None => false,
+            BarredHubs::Of(origin) => {
+                origin.is_empty() || hub.cluster.is_empty() || hub.cluster.as_bytes() == origin
+            }
+            BarredHubs::All => true,
+        })
+    }
 }

@@ -13,15 +13,24 @@ use std::time::SystemTime;
 
 /// A link of the global account with a server that is the leaf node, and what is written to it.
 pub(super) fn leaf(net: &Net, dialler: LeafDialler, cluster: &str) -> (Link, FakeSink) {
+    linked(net, "$G", (LeafRole::Hub, dialler), cluster)
+}
+
+/// A link of an account with a leaf node or a hub of that cluster, and what is written to it.
+pub(super) fn linked(
+    net: &Net,
+    account: &str,
+    (role, dialler): (LeafRole, LeafDialler),
+    cluster: &str,
+) -> (Link, FakeSink) {
     net.broker.form_leaf_nodes();
     let sink = FakeSink::default();
     let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
     let conn = net.broker.connect_leaf(endpoint, Box::new(sink.clone()), false);
     let mut link = Link::new(&net.broker, &conn);
-    let account = net.broker.account("$G").expect("it is always there");
+    let account = net.broker.account(account).expect("it is configured");
     let permissions = LeafPermissions::new(dialler, None, LeafDenials::default()).expect("there are none");
-    let (role, cluster) = (LeafRole::Hub, cluster.to_owned());
-    let terms = LeafTerms { role, is_isolated: false, cluster, permissions };
+    let terms = LeafTerms { role, is_isolated: false, cluster: cluster.to_owned(), permissions };
     link.begin_leaf(&account, terms, true).run();
     (link, sink)
 }

@@ -159,19 +159,23 @@ fn start_hub(binary: &Path, scratch: &Scratch) -> Result<(Server, u16), BenchErr
     Ok((Server::with_configuration(binary, port, room, &text)?, leafs))
 }
 
+/// The reference puts all that waits into one message, and refuses a compressed one that holds more
+/// than this: with the default (1 MiB) its link ends as soon as so much waits.
+const LONGEST_OF_WEB: &str = "max_payload: 64MB";
+
 /// A hub, and a leaf node that reaches it by `wss://` with compression.
 fn start_web(binary: &Path, scratch: &Scratch) -> Result<Vec<Server>, BenchError> {
     let (port, leafs, web) = (free_port()?, free_port()?, free_port()?);
     let room = scratch.room(&format!("server-{port}"))?;
     let (authority, tls) = certificates(room.path())?;
     let text = format!(
-        "server_name: hub-{port}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\" }}\n\
+        "server_name: hub-{port}\n{LONGEST_OF_WEB}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\" }}\n\
          websocket {{ listen: \"127.0.0.1:{web}\", compression: true\n{tls} }}\n"
     );
     let hub = Server::with_configuration(binary, port, room, &text)?;
     let port = free_port()?;
     let text = format!(
-        "server_name: leaf-{port}\nleafnodes {{ reconnect: \"50ms\", remotes: [{{\n\
+        "server_name: leaf-{port}\n{LONGEST_OF_WEB}\nleafnodes {{ reconnect: \"50ms\", remotes: [{{\n\
          url: \"wss://127.0.0.1:{web}\", ws_compression: true\ntls {{ ca_file: {authority:?} }} }}] }}\n"
     );
     let room = scratch.room(&format!("server-{port}"))?;

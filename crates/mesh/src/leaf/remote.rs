@@ -195,9 +195,14 @@ mod tests {
     }
 
     fn remote(urls: Vec<LeafUrl>, ignores_told: bool) -> LeafRemote {
+        seeded(urls, ignores_told, None)
+    }
+
+    /// A remote whose addresses are shuffled by that seed, if by any.
+    fn seeded(urls: Vec<LeafUrl>, ignores_told: bool, seed: Option<u64>) -> LeafRemote {
         let config = LeafRemoteConfig {
             urls,
-            no_randomize: true,
+            no_randomize: seed.is_none(),
             account: "$G".into(),
             key: LeafKey::None,
             is_hub: false,
@@ -213,7 +218,7 @@ mod tests {
             is_proxied: false,
             means: Arc::new(()),
         };
-        LeafRemote::new(config, 1)
+        LeafRemote::new(config, seed.unwrap_or(1))
     }
 
     fn ports(remote: &LeafRemote, count: usize) -> Vec<u16> {
@@ -230,6 +235,21 @@ mod tests {
         let stubborn = remote(vec![url(1, None)], true);
         stubborn.told(&["h:9".to_owned()]);
         assert_eq!(ports(&stubborn, 2), [1, 1]);
+    }
+
+    #[test]
+    fn the_order_of_addresses_is_left_to_chance() {
+        let mut orders = Vec::new();
+        for seed in 0..200 {
+            let hub = seeded([1, 2, 3].map(|port| url(port, None)).to_vec(), false, Some(seed));
+            let order = ports(&hub, 3);
+            assert_eq!(ports(&hub, 3), order, "they take turns in that order");
+            orders.push(order);
+        }
+        orders.sort();
+        orders.dedup();
+        let each_once = |order: &Vec<u16>| (1..=3).all(|port| order.contains(&port));
+        assert_eq!((orders.len(), orders.iter().all(each_once)), (6, true), "{orders:?}");
     }
 
     #[test]

@@ -10,6 +10,8 @@ fn busy() -> Fixed {
         clients: 2,
         received: Volume { msgs: 3, bytes: 30 },
         sent: Volume { msgs: 4, bytes: 40 },
+        received_from_leafs: Volume { msgs: 1, bytes: 5 },
+        sent_to_leafs: Volume { msgs: 2, bytes: 6 },
         slow_consumers: 1,
         updated: crate::fixture::ago(60),
         ..AccountSnapshot::default()
@@ -77,8 +79,8 @@ fn accstatz_counts_traffic() {
         "leafnodes": 0,
         "total_conns": 2,
         "num_subscriptions": 5,
-        "sent": {"msgs": 4, "bytes": 40, "gateways": none, "routes": none, "leafs": none},
-        "received": {"msgs": 3, "bytes": 30, "gateways": none, "routes": none, "leafs": none},
+        "sent": {"msgs": 6, "bytes": 46, "gateways": none, "routes": none, "leafs": {"msgs": 2, "bytes": 6}},
+        "received": {"msgs": 4, "bytes": 35, "gateways": none, "routes": none, "leafs": {"msgs": 1, "bytes": 5}},
         "slow_consumers": 1,
     });
     assert_eq!(row, &expected);

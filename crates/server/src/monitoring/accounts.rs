@@ -46,6 +46,7 @@ impl Moved {
 
 pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> AccountSnapshot {
     let traffic = moved.by(account);
+    let leafs = account.leaf_traffic();
     let volume = |(msgs, bytes)| Volume { msgs, bytes };
     AccountSnapshot {
         name: account.name().to_owned(),
@@ -56,6 +57,8 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
         leafnodes: account.leaf_nodes(),
         received: volume(traffic.received),
         sent: volume(traffic.sent),
+        received_from_leafs: volume(leafs.received),
+        sent_to_leafs: volume(leafs.sent),
         slow_consumers: traffic.slow_consumers,
         interest: interest(account, moved),
         jetstream: false,

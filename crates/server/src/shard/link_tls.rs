@@ -8,14 +8,15 @@ use super::Permits;
 use super::handshake::{Ends, greet_server, handshake};
 use super::link::LinkTask;
 use super::link_security::{LinkSecurity, Shaking};
+use super::preamble::to_tell;
 use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{agreed, is_about_names, peer_certificate};
+use crate::tls::{TrustedCerts, agreed, details, is_about_names, peer_certificate};
 use myelin_broker::Level;
 use myelin_mesh::PeerCertificate;
 use myelin_wire::error::CloseReason;
-use rustls::Connection;
 use rustls::pki_types::ServerName;
+use rustls::{Connection, ServerConnection};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,10 +100,20 @@ impl LinkTask {
         }
         log(Level::Debug, "TLS handshake complete");
         log(Level::Debug, &agreed(&connection));
+        if let (Connection::Server(accepted), LinkSecurity::LeafNode(offer)) = (&connection, security) {
+            self.note_tls(accepted, &offer.terms.trusted);
+        }
         if let Some(tls) = &self.handle.tls {
             tls.begin(connection);
         }
         Ok(shown)
+    }
+
+    /// Notes what was agreed on with a leaf node, for pages and for a callout service. `trusted`:
+    /// authorities of which one has signed its certificate.
+    pub(super) fn note_tls(&self, connection: &ServerConnection, trusted: &TrustedCerts) {
+        // Compat: of links nobody says that the handshake came first.
+        self.handle.conn.note_tls(details(connection, false, to_tell(&self.local, trusted)));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A WebSocket that a link is, or has to become.
 
+use crate::tls::TrustedCerts;
 use myelin_wire::websocket::upgrade::{Solicitation, Upgrade};
 use rustls::ServerConnection;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(crate) enum LinkUpgrade {
 pub(crate) struct AcceptedLeaf {
     pub(crate) upgrade: Upgrade,
     pub(crate) security: Option<ServerConnection>,
+    /// Authorities of which one has signed its certificate.
+    pub(crate) trusted: TrustedCerts,
 }
 
 impl LinkUpgrade {

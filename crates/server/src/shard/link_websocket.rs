@@ -25,6 +25,7 @@ impl LinkTask {
             LinkUpgrade::Accepted(leaf) => {
                 if let Some(connection) = leaf.security {
                     let shown = peer_certificate(connection.peer_certificates());
+                    self.note_tls(&connection, &leaf.trusted);
                     if let Some(tls) = &self.handle.tls {
                         tls.begin(connection);
                     }

@@ -271,8 +271,8 @@ fn place_leaf_node(mut upgraded: Upgraded, site: &Site, shards: &[Mailbox]) {
         return site.log.error("Not configured to accept leaf node connections");
     };
     let Some(stream) = upgraded.stream.take() else { return };
-    let (peer, security, upgrade) = (upgraded.peer, upgraded.security, upgraded.upgrade);
+    let Upgraded { peer, security, trusted, upgrade, .. } = upgraded;
     let with = LinkWith::LeafNode(Arc::clone(nodes), LeafSide::Accepted);
-    let upgrade = Some(LinkUpgrade::Accepted(Box::new(AcceptedLeaf { upgrade, security })));
+    let upgrade = Some(LinkUpgrade::Accepted(Box::new(AcceptedLeaf { upgrade, security, trusted })));
     place(shards, Mail::Link(Box::new(NewLink { stream, peer, with, security: None, upgrade })));
 }

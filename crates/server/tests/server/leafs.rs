@@ -19,6 +19,7 @@ mod reload;
 mod revocation;
 mod secure;
 mod shapes;
+mod times;
 mod web_socket;
 mod writes;
 

@@ -82,7 +82,8 @@ pub struct JetStreamOptions {
     pub cipher: StoreCipher,
     /// A key in a TPM, instead of `encryption_key`.
     pub tpm: TpmOptions,
-    /// `no_extend`, `will_extend` or nothing, in lower case.
+    /// `no_extend`, `will_extend` or nothing. Compat: without a cluster anything else counts as
+    /// nothing, also in capitals.
     pub extension_hint: String,
     /// Limits of what clients may ask for.
     pub limits: JetStreamLimits,
@@ -234,7 +235,7 @@ impl JetStreamOptions {
         let name = field.name();
         match name {
             "domain" => self.domain = field.optional_text()?,
-            "extension_hint" => self.extension_hint = field.text()?.to_lowercase(),
+            "extension_hint" => self.extension_hint = field.text()?.to_owned(),
             "unique_tag" => {
                 let tag = field.text()?.trim().to_lowercase();
                 self.unique_tag = (!tag.is_empty()).then_some(tag);
@@ -352,7 +353,7 @@ impl JetStreamOptions {
         if options.cluster.name.is_none() && options.gateway.name.is_none() {
             return Err("jetstream cluster requires `cluster.name` to be set".to_owned());
         }
-        match self.extension_hint.as_str() {
+        match self.extension_hint.to_lowercase().as_str() {
             "" | "no_extend" | "will_extend" => Ok(()),
             hint => Err(format!("expected 'no_extend' for string value, got '{hint}'")),
         }

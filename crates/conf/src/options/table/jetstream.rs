@@ -43,9 +43,8 @@ pub(super) static JETSTREAM: BlockTable = BlockTable {
             &["extension_hint"],
             "`no_extend` or `will_extend`",
             "",
-            "Whether this JetStream is part of another one's cluster.",
-        )
-        .class(NO_CLUSTER),
+            "Part of its hub's JetStream? Refused: `will_extend` beside a remote of the system account.",
+        ),
         OptionEntry::new(&["limits"], "block", "", "Limits of streams and consumers."),
         OptionEntry::new(&["tpm"], "block", "", "Keys in a TPM.").missing("a TPM"),
         OptionEntry::new(&["unique_tag"], "text", "", "Tag prefix that replicas must not share.")

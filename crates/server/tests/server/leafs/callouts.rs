@@ -1,8 +1,9 @@
 //! A callout service that decides about leaf nodes, with nats-server on either side.
 
-use super::Site;
+use super::{Site, dialling};
 use crate::callout::{AUTH, configured, hear, key, publish, service};
 use crate::routes::MIXES;
+use crate::tls::Lab;
 use myelin_stdx::nkey::Role;
 use serde_json::json;
 
@@ -63,5 +64,29 @@ fn a_service_refuses_leaf_nodes() {
         let _ = hear(&mut asked, None);
         let _ = hear(&mut asked, None);
         assert!(hub.links().is_empty() && leaf.links().is_empty(), "{kinds:?}");
+    }
+}
+
+/// A service sees the certificate that TLS has verified.
+#[test]
+fn a_question_about_a_leaf_node_has_its_certificate() {
+    let lab = Lab::new();
+    let (wanting, showing) =
+        (lab.block("ca_file: \"@ca.pem\", verify: true"), lab.block("ca_file: \"@ca.pem\""));
+    let squeezed = |pem: &str| pem.replace(char::is_whitespace, "");
+    let files = ["server.pem", "ca.pem"];
+    let expected = files.map(|file| squeezed(&std::fs::read_to_string(lab.file(file)).expect("it is there")));
+    for kinds in MIXES {
+        let Some(hub) = Site::hub(kinds[0], "HUB", &wanting, &configured("", 5)) else { continue };
+        let mut asked = service(&hub.server, AUTH);
+        let url = format!("nats://leaf:secret@127.0.0.1:{}", hub.port);
+        let Some(_leaf) = dialling(kinds[1], &url, &showing) else { continue };
+        let question = hear(&mut asked, None);
+        let tls = question.claim("client_tls");
+        assert_eq!(tls["version"], "1.3", "{kinds:?}: {tls}");
+        assert!(tls["cipher"].as_str().is_some_and(|name| name.starts_with("TLS_")), "{kinds:?}: {tls}");
+        let chains = tls["verified_chains"].as_array().expect("chains");
+        let shown = chains[0].as_array().expect("a chain").iter().flat_map(|cert| cert.as_str());
+        assert_eq!(shown.map(squeezed).collect::<Vec<_>>(), expected, "{kinds:?}");
     }
 }

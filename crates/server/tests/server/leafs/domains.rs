@@ -259,13 +259,13 @@ fn an_account_may_use_another_domain_by_default() {
     assert!(put.text().contains("\"stream\":\"KV_b\""), "{put:?}");
 }
 
-/// JetStream with this hint, beside a remote of the system account with these in it.
+/// JetStream with this hint, beside a remote with these in it.
 fn extending(hint: &str, remote: &str, store: &TempDir) -> String {
     let store = store.path();
     let hint = if hint.is_empty() { String::new() } else { format!(", extension_hint: {hint}") };
     format!(
         "jetstream {{ store_dir: {store:?}{hint} }}\nsystem_account: SYS\naccounts {{ SYS {{}} }}\n\
-         leafnodes {{ remotes: [{{ url: \"nats://127.0.0.1:1\", account: SYS {remote} }}] }}"
+         leafnodes {{ remotes: [{{ url: \"nats://127.0.0.1:1\", {remote} }}] }}"
     )
 }
 
@@ -278,9 +278,18 @@ const NOTICES: [&str; 2] = [
 fn a_jetstream_that_could_be_a_part_of_its_hubs_says_that_it_is_not() {
     let kinds = [Ours, Reference];
     for program in kinds.into_iter().filter_map(ServerKind::program) {
-        for (hint, remote, is_told) in
-            [("", "", true), ("no_extend", "", true), ("", ", deny_imports: [\"$NRG.>\"]", false)]
-        {
+        let (system, denying) = ("account: SYS", "account: SYS, deny_imports: [\"$NRG.>\"]");
+        for (hint, remote, is_told) in [
+            ("", system, true),
+            ("no_extend", system, true),
+            // Without a cluster nobody looks at what else it says.
+            ("Will_Extend", system, true),
+            ("perhaps", system, true),
+            ("", denying, false),
+            // Nothing could be extended.
+            ("will_extend", denying, false),
+            ("will_extend", "account: \"$G\"", false),
+        ] {
             let store = folder();
             let text = extending(hint, remote, &store);
             let server = Setup::default().program(&program).config(&text).start();
@@ -296,7 +305,7 @@ fn a_jetstream_that_could_be_a_part_of_its_hubs_says_that_it_is_not() {
 fn one_that_would_be_a_part_of_its_hubs_does_not_start() {
     let (store, home) = (folder(), folder());
     let path = home.path().join("nats.conf");
-    let text = format!("listen: \"127.0.0.1:-1\"\n{}", extending("will_extend", "", &store));
+    let text = format!("listen: \"127.0.0.1:-1\"\n{}", extending("will_extend", "account: SYS", &store));
     std::fs::write(&path, text).expect("a file");
     let output = std::process::Command::new(PROGRAM).arg("-c").arg(&path).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);

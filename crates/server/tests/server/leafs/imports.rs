@@ -1,9 +1,11 @@
-//! Streams that an account of a hub imports, as clients of its leaf node hear them.
+//! Imports of accounts on hubs and leaf nodes: streams of a hub as clients of its leaf node hear
+//! them, and where messages do not go once more.
 
 use super::Site;
+use super::shapes::{TRIPLES, cluster};
 use crate::eventually;
 use crate::raw::{Message, Raw};
-use crate::routes::MIXES;
+use crate::routes::{MIXES, ServerKind, free_port, wait_for_interest};
 
 const ACCOUNTS: &str = "accounts { \
      A { users: [{user: a, password: a}], \
@@ -19,6 +21,12 @@ fn client(site: &Site, user: &str) -> Raw {
     raw.barrier();
     raw
 }
+
+/// Accounts of a server whose A imports services and a stream of B.
+const IMPORTING: &str = "accounts { \
+     A { users: [{user: a, password: a}], imports: [\
+         {service: {account: B, subject: \"svc.>\"}}, {stream: {account: B, subject: \"st.>\"}}] }, \
+     B { users: [{user: b, password: b}], exports: [{service: \"svc.>\"}, {stream: \"st.>\"}] } }";
 
 /// Messages before the one that ends it.
 fn until_end(client: &mut Raw) -> Vec<(String, String)> {
@@ -75,5 +83,182 @@ fn an_imported_stream_reaches_subscribers_behind_a_leaf_node() {
             there.send("PUB st.one inbox 0\r\n\r\n");
             there.barrier().iter().any(|message| message.text().starts_with("NATS/1.0 503"))
         });
+    }
+}
+
+/// Waits until a hub knows that so many links want `subject`.
+fn wanted(hub: &Site, subject: &str, links: usize) {
+    eventually("interest of links", || {
+        let page = hub.server.page("/leafz?subs=1");
+        let all = page["leafs"].as_array().cloned().unwrap_or_default();
+        let wants = |link: &serde_json::Value| {
+            let list = link["subscriptions_list"].as_array();
+            list.is_some_and(|list| list.iter().any(|one| one == subject))
+        };
+        all.iter().filter(|link| wants(link)).count() == links
+    });
+}
+
+/// Publishes five messages and no more.
+fn publish_five(from: &mut Raw, subject: &str) {
+    (0..5).for_each(|_| from.send(&format!("PUB {subject} answers 1\r\nx\r\n")));
+    from.barrier();
+}
+
+fn count_of(got: &[Message], end: &str) -> usize {
+    got.iter().filter(|message| message.subject.ends_with(end)).count()
+}
+
+/// How many messages have come under `subject`.
+fn seen(to: &mut Raw, subject: &str) -> usize {
+    count_of(&to.barrier(), subject)
+}
+
+/// Messages that have come to `to` before `mark`, which `from` publishes.
+fn until_mark(from: &mut Raw, to: &mut Raw, mark: &str) -> Vec<Message> {
+    to.send(&format!("SUB {mark} {mark}\r\n"));
+    let mut got = to.barrier();
+    eventually("a mark", || {
+        from.publish(mark, "");
+        from.barrier();
+        got.extend(to.barrier());
+        got.iter().any(|message| message.subject == mark)
+    });
+    got
+}
+
+/// A hub and a cluster of two that is its leaf node on each server, where A imports from B.
+fn clustered([hub, one, two]: [ServerKind; 3]) -> Option<(Site, [Site; 2])> {
+    let hub = Site::hub(hub, "HUB", "", "")?;
+    let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\", account: A }}]", hub.port);
+    let sites = cluster([one, two], "EDGE", [&remotes, &remotes], IMPORTING)?;
+    sites.iter().for_each(|site| site.linked(1));
+    Some((hub, sites))
+}
+
+#[test]
+fn a_service_that_a_clustered_leaf_node_imports_is_asked_once() {
+    for kinds in TRIPLES {
+        let Some((hub, sites)) = clustered(kinds) else { continue };
+        wanted(&hub, "svc.>", 2);
+        let mut asks = hub.client();
+        let mut service = client(&sites[0], "b");
+        service.send("SUB svc.> 1\r\n");
+        let mut far = client(&sites[1], "b");
+        wait_for_interest(&mut far, &mut service);
+        publish_five(&mut asks, "svc.one");
+        // Each server has taken them when it has what was published behind them.
+        for site in &sites {
+            wait_for_interest(&mut asks, &mut client(site, "a"));
+        }
+        far.publish("svc.end", "");
+        let all = std::iter::repeat_with(|| service.message());
+        let asked = all.take_while(|message| message.subject != "svc.end").count();
+        assert_eq!(asked, 5, "{kinds:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_a_clustered_leaf_node_imports_goes_to_its_hub_once() {
+    for kinds in TRIPLES {
+        let Some((hub, sites)) = clustered(kinds) else { continue };
+        let mut listens = hub.client();
+        listens.send("SUB st.> 1\r\n");
+        let (mut from, mut far) = (client(&sites[0], "b"), client(&sites[1], "b"));
+        far.send("SUB st.> 1\r\n");
+        wait_for_interest(&mut from, &mut far);
+        for site in &sites {
+            wait_for_interest(&mut client(site, "a"), &mut listens);
+        }
+        publish_five(&mut from, "st.one");
+        let mut got = 0;
+        eventually("the other server has them", || {
+            got += seen(&mut far, "st.one");
+            got == 5
+        });
+        let mut got = Vec::new();
+        for (site, mark) in sites.iter().zip(["mark.0", "mark.1"]) {
+            got.extend(until_mark(&mut client(site, "a"), &mut listens, mark));
+        }
+        assert_eq!(count_of(&got, "st.one"), 5, "{kinds:?}");
+    }
+}
+
+#[test]
+fn what_comes_by_an_import_does_not_go_back_to_the_hub_it_is_from() {
+    let hub_accounts = "accounts { \
+         A { users: [{user: a, password: a}], exports: [{service: \"svc.>\"}, {stream: \"st.>\"}] }, \
+         B { users: [{user: b, password: b}], imports: [\
+             {service: {account: A, subject: \"svc.>\"}}, {stream: {account: A, subject: \"st.>\"}}] } }";
+    for kinds in MIXES {
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", hub_accounts) else { continue };
+        let remote = |user: &str, account: &str| {
+            format!("{{ url: \"nats://{user}:{user}@127.0.0.1:{}\", account: {account} }}", hub.port)
+        };
+        let remotes = format!("remotes: [{}, {}]", remote("a", "A"), remote("b", "B"));
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, IMPORTING) else { continue };
+        leaf.linked(2);
+        let [mut hub_a, mut hub_b] = ["a", "b"].map(|user| client(&hub, user));
+        let [mut leaf_a, mut leaf_b] = ["a", "b"].map(|user| client(&leaf, user));
+        for (client, subject) in
+            [(&mut hub_a, "st.>"), (&mut leaf_a, "st.>"), (&mut hub_b, "svc.>"), (&mut leaf_b, "svc.>")]
+        {
+            client.subscribe(subject, 1);
+        }
+        wanted(&hub, "svc.>", 2);
+        wait_for_interest(&mut leaf_a, &mut hub_a);
+        wait_for_interest(&mut leaf_b, &mut hub_b);
+        wait_for_interest(&mut hub_a, &mut leaf_a);
+        wait_for_interest(&mut hub_b, &mut leaf_b);
+        publish_five(&mut hub_a, "svc.one");
+        publish_five(&mut hub_b, "st.one");
+        let mut got = [0; 2];
+        eventually("the leaf node has them", || {
+            got[0] += seen(&mut leaf_b, "svc.one");
+            got[1] += seen(&mut leaf_a, "st.one");
+            got.iter().all(|count| *count >= 5)
+        });
+        // What the leaf node had sent on would come before these.
+        let back =
+            [until_mark(&mut leaf_b, &mut hub_b, "mark.b"), until_mark(&mut leaf_a, &mut hub_a, "mark.a")];
+        assert_eq!(back.map(|all| count_of(&all, ".one")), [0, 0], "{kinds:?}");
+        got[0] += seen(&mut leaf_b, "svc.one");
+        got[1] += seen(&mut leaf_a, "st.one");
+        assert_eq!(got, [5, 5], "{kinds:?}");
+    }
+}
+
+#[test]
+fn what_comes_by_an_import_goes_on_to_a_hub_of_another_cluster() {
+    for kinds in TRIPLES {
+        for is_named in [true, false] {
+            let hub = |at: usize| {
+                let port = free_port();
+                let name = format!("cluster {{ name: C{at}, listen: \"127.0.0.1:{port}\" }}");
+                let more = if is_named { name } else { String::new() };
+                Site::hub(kinds[at], &format!("HUB{at}"), "", &more)
+            };
+            let (Some(one), Some(two)) = (hub(0), hub(1)) else { continue };
+            let remote = |hub: &Site, account: &str| {
+                format!("{{ url: \"nats://127.0.0.1:{}\", account: {account} }}", hub.port)
+            };
+            let remotes = format!("remotes: [{}, {}]", remote(&one, "A"), remote(&two, "B"));
+            let Some(leaf) = Site::start(kinds[2], "EDGE", None, &remotes, IMPORTING) else { continue };
+            leaf.linked(2);
+            wanted(&one, "svc.>", 1);
+            let (mut asks, mut service) = (one.client(), two.client());
+            service.send("SUB svc.> 1\r\n");
+            let (mut leaf_a, mut leaf_b) = (client(&leaf, "a"), client(&leaf, "b"));
+            wait_for_interest(&mut leaf_b, &mut service);
+            publish_five(&mut asks, "svc.one");
+            wait_for_interest(&mut asks, &mut leaf_a);
+            leaf_b.publish("svc.end", "");
+            leaf_b.barrier();
+            let all = std::iter::repeat_with(|| service.message());
+            let asked = all.take_while(|message| message.subject != "svc.end");
+            let asked = asked.filter(|message| message.subject == "svc.one").count();
+            // Compat: hubs that say no cluster's name may be of one.
+            assert_eq!(asked, if is_named { 5 } else { 0 }, "{kinds:?}");
+        }
     }
 }

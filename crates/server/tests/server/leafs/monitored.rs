@@ -3,7 +3,7 @@
 use super::Site;
 use crate::eventually;
 use crate::raw::Raw;
-use crate::routes::{Ours, Reference, ServerKind};
+use crate::routes::{Ours, Reference, ServerKind, wait_for_interest};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpStream};
@@ -200,4 +200,44 @@ fn a_leaf_node_that_asks_and_does_not_read_takes_no_memory() {
     let page = hub.server.page("/connz");
     let pending = page["connections"][0]["pending_bytes"].as_u64().expect("the row of the link");
     assert!(pending < 2 * 1024 * 1024, "{pending} bytes wait");
+}
+
+/// Messages over links count apart, and with all others of the account.
+#[test]
+fn accounts_show_the_traffic_of_leaf_nodes() {
+    for kind in [Ours, Reference] {
+        let Some(hub) = Site::hub(kind, "HUB", "", "") else { continue };
+        let Some(leaf) = Site::leaf(kind, "EDGE", &hub, "", "") else { continue };
+        let sites = [hub, leaf];
+        let mut clients = sites.each_ref().map(Site::client);
+        for (at, subject) in ["up", "down"].iter().enumerate() {
+            clients[at].subscribe(subject, 1);
+        }
+        let [above, below] = &mut clients;
+        wait_for_interest(above, below);
+        wait_for_interest(below, above);
+        let counted = || {
+            sites.each_ref().map(|site| {
+                let page = site.server.page("/accstatz?unused=1");
+                let all = page["account_statz"].as_array().cloned().unwrap_or_default();
+                let own = all.into_iter().find(|row| row["acc"] == "$G").unwrap_or_default();
+                ["received", "sent"].map(|way| {
+                    ["/leafs/msgs", "/leafs/bytes", "/msgs"]
+                        .map(|what| own[way].pointer(what).and_then(Value::as_u64).unwrap_or(0))
+                })
+            })
+        };
+        let before = counted();
+        (0..5).for_each(|_| above.publish("down", "abc"));
+        (0..4).for_each(|_| below.publish("up", "ab"));
+        // Of all, what clients publish and get counts, too.
+        let expected = [[[4, 8, 9], [5, 15, 9]], [[5, 15, 9], [4, 8, 9]]];
+        eventually("the counts of both", || {
+            let now = counted();
+            let grown = |site: usize, way: usize| {
+                std::array::from_fn(|what| now[site][way][what] - before[site][way][what])
+            };
+            [[grown(0, 0), grown(0, 1)], [grown(1, 0), grown(1, 1)]] == expected
+        });
+    }
 }

@@ -36,7 +36,7 @@ fn talk(a: &mut Raw, b: &mut Raw, what: &str) {
     }
 }
 
-const TRIPLES: [[ServerKind; 3]; 4] =
+pub(super) const TRIPLES: [[ServerKind; 3]; 4] =
     [[Ours, Ours, Ours], [Reference, Ours, Reference], [Ours, Reference, Ours], [Ours, Ours, Reference]];
 
 #[test]
@@ -118,7 +118,7 @@ fn a_leaf_node_comes_back_when_its_hub_does() {
 }
 
 /// Two servers of a cluster, with these in their `leafnodes{}`, and more beside it.
-fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2], more: &str) -> Option<[Site; 2]> {
+pub(super) fn cluster(kinds: [ServerKind; 2], name: &str, inner: [&str; 2], more: &str) -> Option<[Site; 2]> {
     let routes = [free_port(), free_port()];
     let site = |at: usize| {
         let (own, leafs) = (routes[at], free_port());
