@@ -281,9 +281,13 @@ impl Fanout<'_> {
         if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
-        let verb = if has_headers { b"H" } else { &head[..1] };
-        let parts = [verb, &head[1..], message.tail];
-        let placed = self.staging.parts(conn, parts, message.body.len(), self.pool, self.settings);
+        let payload = message.body.len();
+        let placed = if has_headers {
+            let parts = [b"H", &head[1..], message.tail];
+            self.staging.parts(conn, parts, payload, self.pool, self.settings)
+        } else {
+            self.staging.parts(conn, [head, message.tail], payload, self.pool, self.settings)
+        };
         self.note(placed);
     }
 
