@@ -57,7 +57,7 @@ fn write_map(json: &mut String, map: &Map) {
     json.push('}');
 }
 
-/// What cannot be said in UTF-8 is escaped, as Go does it.
+/// Text in quotes; what stands for bytes that were no UTF-8 is escaped, as Go does it.
 fn write_text(json: &mut String, text: &str) {
     json.push_str(&in_utf8(compact(&text)).replace(char::REPLACEMENT_CHARACTER, "\\ufffd"));
 }

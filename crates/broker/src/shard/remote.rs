@@ -16,6 +16,8 @@ use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::LeafRole;
 use crate::link::remote_sub::RemoteSub;
+use crate::service::Binding;
+use crate::subscription::Subscription;
 use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
@@ -206,6 +208,19 @@ fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
         // Groups that the other server has chosen have their turn where no member is here.
         matched.queues.clear();
     }
+}
+
+/// Leaves out clients and services here: they have got the message by shadows of their own.
+pub(super) fn leave_to_shadows(
+    remote: Option<&mut RemoteTargets>,
+    matched: &mut Matched<Arc<Subscription>>,
+    services: &mut Matched<Arc<Binding>>,
+) {
+    if let Some(remote) = remote {
+        matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
+    }
+    matched.clear();
+    services.clear();
 }
 
 /// Tail of a message, which shows so many bytes of headers.

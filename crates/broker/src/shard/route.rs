@@ -11,7 +11,7 @@
 //! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
-use super::remote::RemoteTargets;
+use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
 use super::source::Via;
 use crate::account::Account;
@@ -302,16 +302,12 @@ impl Bucket {
     }
 
     /// The way that holds the route of this name, current or not.
-    ///
     /// Perf: a loop, for with a closure it is a call (row `pub` of docs/count.md).
     #[inline(always)]
     fn find(&self, hash: u64, key: RouteKey, name: &[u8]) -> Option<usize> {
         for (way, route) in self.ways.iter().enumerate() {
-            if let Some(route) = route
-                && route.hash == hash
-                && route.key == key
-                && equal(&route.name, name)
-            {
+            let Some(route) = route else { continue };
+            if route.hash == hash && route.key == key && equal(&route.name, name) {
                 return Some(way);
             }
         }
@@ -629,19 +625,6 @@ fn build(
     }
     matched.clear();
     has_clients
-}
-
-/// Leaves out clients and services here: they have got the message by shadows of their own.
-fn leave_to_shadows(
-    remote: Option<&mut RemoteTargets>,
-    matched: &mut Matched<Arc<Subscription>>,
-    services: &mut Matched<Arc<Binding>>,
-) {
-    if let Some(remote) = remote {
-        matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
-    }
-    matched.clear();
-    services.clear();
 }
 
 /// Moves the services that receive the subject into the route.

@@ -31,8 +31,8 @@ impl Moment {
 
     /// As nanoseconds since 1970.
     ///
-    /// Compat: a moment that nanoseconds cannot hold wraps around, as in Go: the year 9999 is before
-    /// 1970.
+    /// Compat: a moment that nanoseconds cannot hold wraps around, as in Go: the year 9999 is
+    /// before 1970.
     #[must_use]
     pub fn wrapping_timestamp(self) -> Timestamp {
         self.seconds.wrapping_mul(1_000_000_000).wrapping_add(self.nanos.into())
