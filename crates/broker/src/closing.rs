@@ -24,11 +24,15 @@ impl Closing {
     }
 
     /// Why the connection is to end, once someone has asked for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reason(&self) -> Option<CloseReason> {
-        if !self.is_closing.load(Relaxed) {
-            return None;
-        }
+        if self.is_closing.load(Relaxed) { self.held() } else { None }
+    }
+
+    /// Perf: apart, so that whoever only asks has no lock among its code.
+    #[cold]
+    #[inline(never)]
+    fn held(&self) -> Option<CloseReason> {
         let reason = *lock(&self.reason);
         debug_assert!(reason.is_some(), "a connection that ends has a reason");
         reason

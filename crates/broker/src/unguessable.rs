@@ -3,7 +3,7 @@
 
 use highway::{HighwayHash, HighwayHasher, Key};
 use myelin_stdx::entropy::Entropy;
-use myelin_stdx::id;
+use myelin_stdx::id::{self, BASE62};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,8 +35,6 @@ pub(crate) struct UniqueNames {
     ids: Unguessable,
     next: AtomicU64,
 }
-
-const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 impl UniqueNames {
     pub(crate) fn new(entropy: Arc<dyn Entropy>) -> Self {

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use myelin_wire::json::compact;
 use sha2::{Digest as _, Sha256};
 
 use crate::value::{Map, Value};
@@ -25,7 +26,7 @@ fn write_value(json: &mut String, value: &Value) {
     match value {
         Value::Boolean(boolean) => json.push_str(if *boolean { "true" } else { "false" }),
         Value::Integer(integer) => json.push_str(&integer.to_string()),
-        Value::Float(float) => json.push_str(&float_text(*float)),
+        Value::Float(float) => json.push_str(&in_utf8(compact(float))),
         Value::Text(text) | Value::DateTime(text) => write_text(json, text),
         Value::Map(map) => write_map(json, map),
         Value::Array(items) => {
@@ -56,34 +57,14 @@ fn write_map(json: &mut String, map: &Map) {
     json.push('}');
 }
 
-/// The shortest digits that give the number back, with an exponent where Go uses one.
-fn float_text(number: f64) -> String {
-    let magnitude = number.abs();
-    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        let text = format!("{number:e}");
-        return if magnitude < 1.0 { text } else { text.replace('e', "e+") };
-    }
-    number.to_string()
+/// Text in quotes; what stands for bytes that were no UTF-8 is escaped, as Go does it.
+fn write_text(json: &mut String, text: &str) {
+    json.push_str(&in_utf8(compact(&text)).replace(char::REPLACEMENT_CHARACTER, "\\ufffd"));
 }
 
-fn write_text(json: &mut String, text: &str) {
-    json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '\u{8}' => json.push_str("\\b"),
-            '\u{c}' => json.push_str("\\f"),
-            '\n' => json.push_str("\\n"),
-            '\r' => json.push_str("\\r"),
-            '\t' => json.push_str("\\t"),
-            '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | char::REPLACEMENT_CHARACTER => {
-                write!(json, "\\u{:04x}", u32::from(c)).expect("a String takes all text");
-            }
-            c => json.push(c),
-        }
-    }
-    json.push('"');
+/// Text of what was encoded.
+fn in_utf8(json: Vec<u8>) -> String {
+    String::from_utf8(json).expect("JSON of texts and numbers is UTF-8")
 }
 
 #[cfg(test)]
@@ -102,7 +83,7 @@ mod tests {
             (1.5e21, "1.5e+21"),
             (0.0, "0"),
         ] {
-            assert_eq!(float_text(number), text);
+            assert_eq!(in_utf8(compact(&number)), text);
         }
     }
 

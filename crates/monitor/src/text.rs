@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
+use myelin_stdx::rfc3339;
 
 /// A moment in UTC as Go's RFC 3339 with nanoseconds: the fraction has no trailing zeros.
 pub(crate) fn utc(moment: Timestamp) -> String {
@@ -12,30 +13,16 @@ pub(crate) fn utc(moment: Timestamp) -> String {
 
 /// A moment in `zone`; the offset is `Z` wherever it is zero.
 pub(crate) fn moment_in(moment: Timestamp, zone: &TimeZone) -> String {
-    let zoned = moment.to_zoned(zone.clone());
-    let (date, time) = (zoned.date(), zoned.time());
-    let mut text = format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-        date.year(),
-        date.month(),
-        date.day(),
-        time.hour(),
-        time.minute(),
-        time.second()
-    );
-    push_fraction(&mut text, time.subsec_nanosecond().unsigned_abs().into(), 9);
-    push_offset(&mut text, zoned.offset().seconds());
-    text
-}
-
-fn push_offset(text: &mut String, seconds: i32) {
-    if seconds == 0 {
-        text.push('Z');
-        return;
-    }
-    let sign = if seconds < 0 { '-' } else { '+' };
-    let minutes = seconds.abs() / 60;
-    let _ = write!(text, "{sign}{:02}:{:02}", minutes / 60, minutes % 60);
+    let offset = zone.to_offset(moment).seconds();
+    // Nanoseconds of a moment before 1970 count backwards.
+    let (seconds, nanos) = match i64::from(moment.subsec_nanosecond()) {
+        nanos @ ..0 => (moment.as_second() - 1, nanos + 1_000_000_000),
+        nanos => (moment.as_second(), nanos),
+    };
+    let mut text = Vec::new();
+    rfc3339::write_local(&mut text, seconds + i64::from(offset), nanos);
+    rfc3339::write_zone(&mut text, offset);
+    String::from_utf8(text).expect("digits and signs are ASCII")
 }
 
 /// Appends `.` and the digits of `value`, which counts in units of 10^-`digits`, without trailing

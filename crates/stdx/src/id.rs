@@ -26,7 +26,8 @@ pub fn short(digest: &[u8]) -> String {
     digest.iter().map(|byte| char::from(BASE62[usize::from(byte % 62)])).collect()
 }
 
-const BASE62: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// The digits of names.
+pub const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Bytes from here on would favour the first characters of the alphabet.
 const BASE62_FAIR: u8 = 62 * 4;

@@ -10,6 +10,7 @@ pub mod base64;
 pub mod base_n;
 pub mod claim;
 pub mod entropy;
+pub mod equal;
 pub mod id;
 pub mod mem;
 pub mod nkey;

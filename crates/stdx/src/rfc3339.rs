@@ -1,15 +1,25 @@
-//! Points in time as texts: RFC 3339 as Go writes and reads it.
+//! Points in time as texts: RFC 3339 as Go writes it.
 
 use crate::time::Timestamp;
 use std::time::{Duration, SystemTime};
 
 const SECOND: i64 = 1_000_000_000;
 
+/// Days since 1970 of the first and the last day that four digits can say.
+const FIRST_DAY: i64 = -719_528;
+const LAST_DAY: i64 = 2_932_896;
+
 /// Writes `time` in UTC with as many digits of the fraction as it takes.
 pub fn write(out: &mut Vec<u8>, time: Timestamp) {
-    let (seconds, nanos) = (time.div_euclid(SECOND), time.rem_euclid(SECOND));
+    write_local(out, time.div_euclid(SECOND), time.rem_euclid(SECOND));
+    out.push(b'Z');
+}
+
+/// Writes date and time of day without their zone: `seconds` since 1970 where they are shown, and
+/// `nanos` of the next one. A day that four digits cannot say is held at their ends.
+pub fn write_local(out: &mut Vec<u8>, seconds: i64, nanos: i64) {
     let (day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date_of(day);
+    let (year, month, day) = date_of(day.clamp(FIRST_DAY, LAST_DAY));
     padded(out, year, 4);
     for (mark, part) in [(b'-', month), (b'-', day), (b'T', second / 3600)] {
         out.push(mark);
@@ -26,7 +36,18 @@ pub fn write(out: &mut Vec<u8>, time: Timestamp) {
             out.pop();
         }
     }
-    out.push(b'Z');
+}
+
+/// Writes the zone that is `offset` seconds east of Greenwich, in whole minutes; `Z` where it is 0.
+pub fn write_zone(out: &mut Vec<u8>, offset: i32) {
+    if offset == 0 {
+        return out.push(b'Z');
+    }
+    let minutes = i64::from(offset.unsigned_abs()) / 60;
+    out.push(if offset < 0 { b'-' } else { b'+' });
+    padded(out, minutes / 60, 2);
+    out.push(b':');
+    padded(out, minutes % 60, 2);
 }
 
 /// A time of day in UTC. One before 1970 is taken for its beginning, one that nanoseconds cannot
@@ -56,93 +77,6 @@ fn date_of(day: i64) -> (i64, i64, i64) {
     let from_march = (5 * of_year + 2) / 153;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     (year + era * 400 + i64::from(month <= 2), month, of_year - (153 * from_march + 2) / 5 + 1)
-}
-
-/// The day since 1970 of a date.
-fn day_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let from_march = (month + 9) % 12;
-    let of_year = (153 * from_march + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Reads a text. `None` if it is not a time.
-///
-/// Compat: an hour of one digit, a comma before the fraction, more digits than nanoseconds have
-/// (dropped) and offsets of 24 hours or 60 minutes pass. A time that nanoseconds cannot hold wraps
-/// around, as in Go: the year 9999 is before 1970.
-pub fn parse(text: &[u8]) -> Option<Timestamp> {
-    let mut text = TimeText(text);
-    let year = text.number(4)?;
-    let month = text.expect(b'-')?.number(2)?;
-    let day = text.expect(b'-')?.number(2)?;
-    text.expect(b'T')?;
-    let hour = if text.0.get(1) == Some(&b':') { text.number(1)? } else { text.number(2)? };
-    let minute = text.expect(b':')?.number(2)?;
-    let second = text.expect(b':')?.number(2)?;
-    let nanos = text.fraction();
-    let offset = text.offset()?;
-    let is_date = (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
-    if !is_date || hour > 23 || minute > 59 || second > 59 || !text.0.is_empty() {
-        return None;
-    }
-    let seconds = day_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
-    Some(seconds.wrapping_mul(SECOND).wrapping_add(nanos))
-}
-
-/// Remainder of a text.
-struct TimeText<'a>(&'a [u8]);
-
-impl TimeText<'_> {
-    fn expect(&mut self, byte: u8) -> Option<&mut Self> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        (*first == byte).then_some(self)
-    }
-
-    fn number(&mut self, digits: usize) -> Option<i64> {
-        let (number, rest) = self.0.split_at_checked(digits)?;
-        self.0 = rest;
-        number.iter().try_fold(0, |n, digit| digit.is_ascii_digit().then(|| n * 10 + i64::from(digit - b'0')))
-    }
-
-    /// Nanoseconds behind the seconds, if there are digits.
-    fn fraction(&mut self) -> i64 {
-        let [b'.' | b',', digits @ ..] = self.0 else { return 0 };
-        let length = digits.iter().take_while(|digit| digit.is_ascii_digit()).count();
-        if length == 0 {
-            return 0;
-        }
-        self.0 = &digits[length..];
-        let nanos = digits[..length].iter().chain(std::iter::repeat(&b'0')).take(9);
-        nanos.fold(0, |n, digit| n * 10 + i64::from(digit - b'0'))
-    }
-
-    /// Seconds east of Greenwich.
-    fn offset(&mut self) -> Option<i64> {
-        let (sign, rest) = self.0.split_first()?;
-        self.0 = rest;
-        let sign = match sign {
-            b'Z' => return Some(0),
-            b'+' => 1,
-            b'-' => -1,
-            _ => return None,
-        };
-        let hours = self.number(2)?;
-        let minutes = self.expect(b':')?.number(2)?;
-        (hours <= 24 && minutes <= 60).then_some(sign * (hours * 3600 + minutes * 60))
-    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -180,47 +114,11 @@ mod tests {
         assert_eq!(of_system_time(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), of(0, 0));
     }
 
-    /// Each with what the reference did.
-    #[test]
-    fn what_go_reads_is_read() {
-        let day = 1_577_836_800_000_000_000;
-        for (text, expected) in [
-            ("2020-01-01T00:00:00Z", Some(day)),
-            ("2020-01-01T00:00:00,5Z", Some(day + 500_000_000)),
-            ("2020-01-01T00:00:00.1234567891Z", Some(day + 123_456_789)),
-            ("2020-01-01T00:00:00+24:00", Some(day - 86_400 * SECOND)),
-            ("2020-01-01T01:30:00+01:30", Some(day)),
-            ("2019-12-31T22:00:00-02:00", Some(day)),
-            ("2020-01-01T0:00:00Z", Some(day)),
-            ("", None),
-            ("2020-01-01", None),
-            ("2020-01-01T00:00:00", None),
-            ("2020-01-01t00:00:00z", None),
-            ("2020-1-1T00:00:00Z", None),
-            ("2020-01-01T24:00:00Z", None),
-            ("2020-01-01T00:00:60Z", None),
-            ("2020-02-30T00:00:00Z", None),
-            ("2020-01-01T00:00:00.Z", None),
-            ("2020-01-01T00:00:00Zx", None),
-            ("2020-01-01T00:00:00+25:00", None),
-        ] {
-            assert_eq!(parse(text.as_bytes()), expected, "{text}");
-        }
-        assert!(parse(b"9999-01-01T00:00:00Z").unwrap() < 0, "it wraps around");
-        assert!(parse(b"0001-01-01T00:00:00Z").unwrap() < 0);
-    }
-
     proptest! {
         #[test]
-        fn a_time_comes_back(time in any::<Timestamp>()) {
+        fn a_time_is_written_as_jiff_does(time in any::<Timestamp>()) {
             let twin = jiff::Timestamp::from_nanosecond(i128::from(time)).unwrap();
             prop_assert_eq!(text(time), twin.to_string());
-            prop_assert_eq!(parse(text(time).as_bytes()), Some(time));
-        }
-
-        #[test]
-        fn any_bytes_are_read_or_refused(text in "\\PC*|[0-9TZ:.,+-]{0,40}") {
-            let _ = parse(text.as_bytes());
         }
     }
 }

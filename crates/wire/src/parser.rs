@@ -144,18 +144,18 @@ pub fn plain_publish<'a>(buf: &'a [u8], limits: &ParserLimits) -> Option<(Pub<'a
     let mut tail = subject + 1;
     let mut reply: &[u8] = &[];
     let first = tail;
-    let mut digits = digits_len(&line[tail..]);
+    let (mut total, mut digits) = leading_number(&line[tail..]);
     if *line.get(tail + digits)? != b'\r' {
         let len = word_len(&line[tail..])?;
         reply = &line[tail..tail + len];
         tail += len + 1;
-        digits = digits_len(&line[tail..]);
+        (total, digits) = leading_number(&line[tail..]);
     }
     let line_len = tail + digits;
-    let total = size(&line[tail..line_len])?;
     let body = line_len + 2;
     let end = body + total as usize + 2;
     let fits = line_len <= limits.max_control_line && limits.max_payload.is_none_or(|max| total <= max);
+    let fits = fits && SIZE_DIGITS.contains(&digits);
     if !fits || line.get(line_len..body)? != b"\r\n" || line.get(end - 2..end)? != b"\r\n" {
         return None;
     }
@@ -198,11 +198,19 @@ pub(crate) fn up_to_blank(line: &[u8]) -> Option<usize> {
     line[at..].iter().position(|b| *b <= b' ').map(|len| at + len)
 }
 
-/// How many digits stand at the front.
+/// The number at the front, which means something if it has [`SIZE_DIGITS`], and how many it has.
 #[inline(always)]
-pub(crate) fn digits_len(line: &[u8]) -> usize {
-    line.iter().take_while(|b| b.is_ascii_digit()).count()
+pub(crate) fn leading_number(line: &[u8]) -> (u32, usize) {
+    let (mut number, mut digits) = (0_u32, 0);
+    while let Some(digit @ b'0'..=b'9') = line.get(digits) {
+        number = number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'));
+        digits += 1;
+    }
+    (number, digits)
 }
+
+/// How many digits a [`size`] may have.
+pub(crate) const SIZE_DIGITS: std::ops::RangeInclusive<usize> = 1..=9;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
@@ -335,17 +343,8 @@ fn arguments<'a>(verb: OpVerb, line: &'a [u8]) -> Result<Op<'a>, ParseError> {
 /// A size: one to nine ASCII digits and nothing else.
 #[inline]
 pub fn size(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || digits.len() > 9 {
-        return None;
-    }
-    let mut n = 0u32;
-    for d in digits {
-        if !d.is_ascii_digit() {
-            return None;
-        }
-        n = n * 10 + u32::from(d - b'0');
-    }
-    Some(n)
+    let (number, len) = leading_number(digits);
+    (len == digits.len() && SIZE_DIGITS.contains(&len)).then_some(number)
 }
 
 /// Where the words of a publish line stand, found in one pass.

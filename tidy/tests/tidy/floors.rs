@@ -19,7 +19,7 @@ const FLOORS: [(&str, &[&str]); 24] = [
     ("lab", &["disk", "loadgen", "stdx", "store"]),
     ("loadgen", &["auth", "stdx"]),
     ("mesh", &["auth", "broker", "stdx", "wire"]),
-    ("monitor", &["subject", "wire"]),
+    ("monitor", &["stdx", "subject", "wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
     (
         "server",

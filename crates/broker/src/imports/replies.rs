@@ -12,6 +12,7 @@ use super::measuring::Outcome;
 use crate::unguessable::Unguessable;
 use hashbrown::HashMap;
 use myelin_stdx::entropy::Entropy;
+use myelin_stdx::id::BASE62;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
@@ -24,7 +25,6 @@ const PARTS: usize = 16;
 const TOKEN: usize = 6;
 const PREFIX: usize = b"_R_.".len() + TOKEN + 1;
 
-const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// 62 to the power of [`TOKEN`].
 const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 
@@ -126,7 +126,7 @@ impl<T> Space<T> {
 
 fn write_number(mut number: u64, out: &mut [u8]) {
     for byte in out {
-        *byte = DIGITS[(number % 62) as usize];
+        *byte = BASE62[(number % 62) as usize];
         number /= 62;
     }
 }

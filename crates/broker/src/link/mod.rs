@@ -46,6 +46,7 @@ use announcements::Announcing;
 use bytes::Bytes;
 pub use end::LinkScope;
 use hashbrown::HashMap;
+use myelin_stdx::equal::equal;
 use myelin_stdx::id;
 use myelin_stdx::nkey::Role;
 use myelin_wire::error::CloseReason;
@@ -269,7 +270,7 @@ impl Link {
         now: Instant,
     ) {
         // Perf: nothing is counted that other shards count, too, for nearly all messages.
-        let is_last = self.last.as_ref().is_some_and(|last| last.name().as_bytes() == message.account);
+        let is_last = self.last.as_ref().is_some_and(|last| equal(last.name().as_bytes(), message.account));
         if self.account.is_none() && !is_last {
             self.last = self.find(message.account);
         }

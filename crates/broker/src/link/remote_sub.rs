@@ -78,6 +78,7 @@ pub(crate) struct RemoteSub {
 }
 
 impl RemoteSub {
+    #[inline]
     pub(super) fn new(source: Arc<InterestSource>, interest: &PeerInterest<'_>, place: u32) -> Self {
         let parts = [interest.subject, interest.queue.unwrap_or_default(), interest.leaf.unwrap_or_default()];
         Self {

@@ -16,6 +16,8 @@ use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::LeafRole;
 use crate::link::remote_sub::RemoteSub;
+use crate::service::Binding;
+use crate::subscription::Subscription;
 use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
@@ -208,6 +210,19 @@ fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
     }
 }
 
+/// Leaves out clients and services here: they have got the message by shadows of their own.
+pub(super) fn leave_to_shadows(
+    remote: Option<&mut RemoteTargets>,
+    matched: &mut Matched<Arc<Subscription>>,
+    services: &mut Matched<Arc<Binding>>,
+) {
+    if let Some(remote) = remote {
+        matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
+    }
+    matched.clear();
+    services.clear();
+}
+
 /// Tail of a message, which shows so many bytes of headers.
 fn tail_of(reply: &[u8], header_len: Option<usize>, body: &[u8]) -> Vec<u8> {
     let (mut tail, mut digits, mut size) = (Vec::with_capacity(body.len() + 64), Vec::new(), Vec::new());
@@ -281,9 +296,13 @@ impl Fanout<'_> {
         if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
-        let verb = if has_headers { b"H" } else { &head[..1] };
-        let parts = [verb, &head[1..], message.tail];
-        let placed = self.staging.parts(conn, parts, message.body.len(), self.pool, self.settings);
+        let payload = message.body.len();
+        let placed = if has_headers {
+            let parts = [b"H", &head[1..], message.tail];
+            self.staging.parts(conn, parts, payload, self.pool, self.settings)
+        } else {
+            self.staging.parts(conn, [head, message.tail], payload, self.pool, self.settings)
+        };
         self.note(placed);
     }
 

@@ -11,7 +11,7 @@
 //! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
-use super::remote::RemoteTargets;
+use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
 use super::source::Via;
 use crate::account::Account;
@@ -22,6 +22,7 @@ use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
 use myelin_auth::Permissions;
+use myelin_stdx::equal::equal;
 use myelin_subject::{EpochStamp, Matched};
 use myelin_wire::encode;
 use smallvec::SmallVec;
@@ -200,6 +201,7 @@ impl Route {
     }
 
     /// The head for a HMSG; without its first byte it is that of a MSG.
+    #[inline(always)]
     pub(super) fn head(&self, delivery: &ClientTarget) -> &[u8] {
         &self.heads[delivery.head.start as usize..delivery.head.end as usize]
     }
@@ -300,11 +302,16 @@ impl Bucket {
     }
 
     /// The way that holds the route of this name, current or not.
+    /// Perf: a loop, for with a closure it is a call (row `pub` of docs/count.md).
     #[inline(always)]
     fn find(&self, hash: u64, key: RouteKey, name: &[u8]) -> Option<usize> {
-        self.ways.iter().position(|route| {
-            route.as_ref().is_some_and(|r| r.hash == hash && r.key == key && r.name == name)
-        })
+        for (way, route) in self.ways.iter().enumerate() {
+            let Some(route) = route else { continue };
+            if route.hash == hash && route.key == key && equal(&route.name, name) {
+                return Some(way);
+            }
+        }
+        None
     }
 }
 
@@ -376,7 +383,10 @@ impl Routes {
         hasher.write(name.text);
         let hash = (hasher.finish() ^ key.salt()) | 1;
         let at = (hash >> 8) as usize & (BUCKETS - 1);
-        let found = self.buckets.get(at).and_then(|bucket| bucket.find(hash, key, name.text));
+        let found = match self.buckets.get(at) {
+            Some(bucket) => bucket.find(hash, key, name.text),
+            None => None,
+        };
         if let Some(way) = found
             && let Some(route) = &self.buckets[at].ways[way]
             && route.stamp.as_ref().is_some_and(|stamps| is_current(scope.account, stamps))
@@ -404,8 +414,8 @@ impl Routes {
         let bucket = self.buckets.get_mut((hash >> 8) as usize & (BUCKETS - 1))?;
         let way = bucket.find(hash, key, name.text)?;
         let route = bucket.ways[way].as_deref_mut()?;
-        let is_current = route.stamp.as_ref().is_some_and(|stamps| is_current(scope.account, stamps));
-        is_current.then_some(route)
+        let stamps = route.stamp.as_ref()?;
+        if is_current(scope.account, stamps) { Some(route) } else { None }
     }
 
     /// A route that is not there or no longer true: into the cache on its second touch.
@@ -542,7 +552,7 @@ impl Routes {
 }
 
 /// Whether neither clients nor services have changed what they are interested in.
-#[inline]
+#[inline(always)]
 fn is_current(account: &Account, [clients, services]: &[EpochStamp; 2]) -> bool {
     account.interest.is_current(clients) && account.services.is_current(services)
 }
@@ -615,19 +625,6 @@ fn build(
     }
     matched.clear();
     has_clients
-}
-
-/// Leaves out clients and services here: they have got the message by shadows of their own.
-fn leave_to_shadows(
-    remote: Option<&mut RemoteTargets>,
-    matched: &mut Matched<Arc<Subscription>>,
-    services: &mut Matched<Arc<Binding>>,
-) {
-    if let Some(remote) = remote {
-        matched.queues.iter().for_each(|group| remote.forget_group(group.name()));
-    }
-    matched.clear();
-    services.clear();
 }
 
 /// Moves the services that receive the subject into the route.

@@ -5,11 +5,11 @@ use std::fmt;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use myelin_stdx::rfc3339;
 use myelin_stdx::time::Timestamp;
 use myelin_wire::json::Text;
 
 use super::{GetRequest, MalformedGet};
+use crate::json::parse_moment;
 
 /// Reads an object, or null, onto `request`.
 pub(super) fn read(request: &mut GetRequest, json: &[u8]) -> Result<(), MalformedGet> {
@@ -81,7 +81,7 @@ fn set_texts<'de, A: MapAccess<'de>>(field: &mut Vec<Vec<u8>>, fields: &mut A) -
 fn set_time<'de, A: MapAccess<'de>>(field: &mut Option<Timestamp>, fields: &mut A) -> Result<(), A::Error> {
     *field = match fields.next_value::<Option<Text>>()? {
         Some(Text(text)) => {
-            Some(rfc3339::parse(text.as_bytes()).ok_or_else(|| A::Error::custom("not a time"))?)
+            Some(parse_moment(text.as_bytes()).map_err(A::Error::custom)?.wrapping_timestamp())
         }
         None => None,
     };

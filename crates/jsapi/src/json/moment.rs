@@ -2,10 +2,11 @@
 
 use super::decode::{Abort, Decode, JsonReader};
 use jiff::civil::Date;
+use myelin_stdx::rfc3339::{write_local, write_zone};
 use myelin_stdx::time::Timestamp;
 use myelin_wire::json::{Value, ValueKind};
 use serde::{Serialize, Serializer};
-use std::fmt::Write;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
@@ -26,6 +27,15 @@ impl Moment {
     #[must_use]
     pub fn timestamp(self) -> Timestamp {
         self.seconds.saturating_mul(1_000_000_000).saturating_add(self.nanos.into())
+    }
+
+    /// As nanoseconds since 1970.
+    ///
+    /// Compat: a moment that nanoseconds cannot hold wraps around, as in Go: the year 9999 is
+    /// before 1970.
+    #[must_use]
+    pub fn wrapping_timestamp(self) -> Timestamp {
+        self.seconds.wrapping_mul(1_000_000_000).wrapping_add(self.nanos.into())
     }
 
     /// Shows the moment in UTC.
@@ -61,21 +71,12 @@ impl From<Timestamp> for Moment {
     }
 }
 
-impl std::fmt::Display for Moment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let local = self.seconds + i64::from(self.offset) * 60;
-        let (day, second) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-        let (year, month, date) = civil(day);
-        let (hour, minute) = (second / 3_600, second / 60 % 60);
-        write!(f, "{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{:02}", second % 60)?;
-        if self.nanos > 0 {
-            write!(f, ".{}", format!("{:09}", self.nanos).trim_end_matches('0'))?;
-        }
-        if self.offset == 0 {
-            return f.write_char('Z');
-        }
-        let (sign, size) = (if self.offset < 0 { '-' } else { '+' }, self.offset.abs());
-        write!(f, "{sign}{:02}:{:02}", size / 60, size % 60)
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::new();
+        write_local(&mut text, self.seconds + i64::from(self.offset) * 60, self.nanos.into());
+        write_zone(&mut text, self.offset * 60);
+        f.write_str(str::from_utf8(&text).expect("digits and signs are ASCII"))
     }
 }
 
@@ -137,13 +138,6 @@ fn days(year: i32, month: i32, day: i32) -> Option<i64> {
     let narrow = |n: i32| i8::try_from(n).ok();
     let date = Date::new(i16::try_from(year).ok()?, narrow(month)?, narrow(day)?).ok()?;
     Some(i64::from(date.since(Date::constant(1970, 1, 1)).ok()?.get_days()))
-}
-
-/// The date that is `days` after 1970; what no four digits can say is held at their ends.
-fn civil(days: i64) -> (i16, i8, i8) {
-    let span = jiff::Span::new().days(days.clamp(-719_528, 2_932_896));
-    let date = Date::constant(1970, 1, 1).checked_add(span).unwrap_or(Date::MAX);
-    (date.year(), date.month(), date.day())
 }
 
 /// Remainder of a text that is being read.
@@ -275,6 +269,37 @@ mod tests {
         );
         assert_eq!(rfc3339(1_704_063_600_100_000_000), "2023-12-31T23:00:00.1Z");
         assert_eq!(rfc3339(0), "0001-01-01T00:00:00Z");
+    }
+
+    /// Each with what the reference did.
+    #[test]
+    fn what_go_reads_is_read() {
+        let nanos = |text: &str| parse_moment(text.as_bytes()).ok().map(Moment::wrapping_timestamp);
+        let day = 1_577_836_800_000_000_000;
+        for (text, expected) in [
+            ("2020-01-01T00:00:00Z", Some(day)),
+            ("2020-01-01T00:00:00,5Z", Some(day + 500_000_000)),
+            ("2020-01-01T00:00:00.1234567891Z", Some(day + 123_456_789)),
+            ("2020-01-01T00:00:00+24:00", Some(day - 86_400_000_000_000)),
+            ("2020-01-01T01:30:00+01:30", Some(day)),
+            ("2019-12-31T22:00:00-02:00", Some(day)),
+            ("2020-01-01T0:00:00Z", Some(day)),
+            ("", None),
+            ("2020-01-01", None),
+            ("2020-01-01T00:00:00", None),
+            ("2020-01-01t00:00:00z", None),
+            ("2020-1-1T00:00:00Z", None),
+            ("2020-01-01T24:00:00Z", None),
+            ("2020-01-01T00:00:60Z", None),
+            ("2020-02-30T00:00:00Z", None),
+            ("2020-01-01T00:00:00.Z", None),
+            ("2020-01-01T00:00:00Zx", None),
+            ("2020-01-01T00:00:00+25:00", None),
+        ] {
+            assert_eq!(nanos(text), expected, "{text}");
+        }
+        assert!(nanos("9999-01-01T00:00:00Z").unwrap() < 0, "it wraps around");
+        assert!(nanos("0001-01-01T00:00:00Z").unwrap() < 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::logging::Logger;
 use myelin_auth::{ConnectionType, StoredSecret};
 use myelin_conf::Loaded;
 use myelin_conf::options::{Options, UNLIMITED_PAYLOAD, UserOptions};
+use myelin_stdx::id;
 use myelin_wire::REFERENCE_VERSION;
 use sha2::{Digest, Sha256};
 
@@ -54,9 +55,7 @@ pub(crate) fn print(log: &Logger, loaded: &Loaded, name: &str, id: &str) {
 
 /// The server's name as one short token: how stores and clusters of the reference call it.
 fn node(name: &str) -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let hash = Sha256::digest(name);
-    hash.iter().take(8).map(|byte| char::from(DIGITS[usize::from(byte % 62)])).collect()
+    id::short(&Sha256::digest(name)[..8])
 }
 
 fn print_feature_flags(log: &Logger, options: &Options) {

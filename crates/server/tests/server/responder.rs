@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use jiff::Timestamp;
+use myelin_stdx::base64;
 use myelin_wire::der::{tag, write};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -232,24 +233,10 @@ fn question(request: &[u8]) -> Option<Vec<u8>> {
     let path = head.split(' ').nth(1)?;
     if head.starts_with("GET ") {
         let text = path.rsplit('/').next()?.replace("%2B", "+").replace("%2F", "/").replace("%3D", "=");
-        return Some(from_base64(&text));
+        return base64::decode(&text);
     }
     let line =
         head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
     let body = &request[end + 4..];
     (body.len() >= line?.parse().ok()?).then(|| body.to_vec())
-}
-
-fn from_base64(text: &str) -> Vec<u8> {
-    let digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bits, mut count, mut bytes) = (0u32, 0, Vec::new());
-    for digit in text.trim_end_matches('=').chars() {
-        bits = bits << 6 | digits.find(digit).expect("base64") as u32;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    bytes
 }

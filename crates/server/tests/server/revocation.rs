@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use myelin_stdx::base64;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
@@ -337,7 +338,7 @@ fn what_is_found_is_told_to_the_system_account() {
         });
         let heard = bodies(&read);
         let [link, rejected] = &heard[..] else { panic!("{heard:?}") };
-        let raw = in_base64(revoked.cert.der());
+        let raw = base64::encode(revoked.cert.der());
         for (event, kind, names) in [
             (
                 link,
@@ -360,17 +361,6 @@ fn what_is_found_is_told_to_the_system_account() {
         }
         assert_eq!(rejected["kind"], "Client", "{}", program.display());
     }
-}
-
-/// Base64 as Go writes bytes in JSON.
-fn in_base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |chunk: &[u8]| {
-        let sum = (0..3).fold(0_u32, |sum, at| sum << 8 | u32::from(chunk.get(at).copied().unwrap_or(0)));
-        let digit = |at: u32| char::from(DIGITS[(sum >> (18 - 6 * at) & 63) as usize]);
-        (0..4).map(|at| if at as usize <= chunk.len() { digit(at) } else { '=' }).collect::<String>()
-    };
-    bytes.chunks(3).map(group).collect()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>`, or with
 //! the domain and a hash of the account in front of the stream, and perhaps more behind.
 
+use myelin_stdx::id;
 use myelin_store::consumer::DeliverySeq;
 use myelin_store::{Seq, Timestamp};
 use myelin_wire::encode;
@@ -164,9 +165,7 @@ fn count_down(digits: &mut [u8]) -> bool {
 /// Hash of the account's name in the longer form: eight characters and digits.
 #[must_use]
 pub fn account_hash(name: &str) -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let hash = Sha256::digest(name.as_bytes());
-    hash.iter().take(8).map(|byte| char::from(DIGITS[usize::from(*byte) % DIGITS.len()])).collect()
+    id::short(&Sha256::digest(name.as_bytes())[..8])
 }
 
 /// One delivery, as its subject names it.

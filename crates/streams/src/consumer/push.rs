@@ -4,6 +4,7 @@
 use super::effects::{Effects, Env};
 use super::status::StatusMessage;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::id::BASE62;
 use myelin_stdx::rng::Rng;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageRef;
@@ -11,8 +12,6 @@ use myelin_wire::message_buf::MessageRef;
 /// Bytes that may be on their way without an answer, at most, and at the beginning.
 const LARGEST_WINDOW: i64 = 32 * 1024 * 1024;
 const FIRST_WINDOW: i64 = LARGEST_WINDOW / 16;
-/// Digits of the last token of a flow control subject.
-const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Push side of a consumer: whether somebody listens, and flow control.
 pub(super) struct Push {
@@ -143,8 +142,8 @@ impl FlowControl {
         let mut subject = self.prefix.clone();
         let mut number = self.rng.next_u64();
         for _ in 0..4 {
-            subject.push(DIGITS[(number % DIGITS.len() as u64) as usize]);
-            number /= DIGITS.len() as u64;
+            subject.push(BASE62[(number % BASE62.len() as u64) as usize]);
+            number /= BASE62.len() as u64;
         }
         effects.out.push(MessageRef {
             subject: config.deliver_subject.as_bytes(),

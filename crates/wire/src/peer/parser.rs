@@ -8,7 +8,7 @@
 //!
 //! `Compat:` verbs are case-insensitive, a bare LF ends a line, blanks and tabs may repeat.
 
-use crate::parser::{digits_len, size, up_to_blank, word_len};
+use crate::parser::{SIZE_DIGITS, leading_number, size, up_to_blank, word_len};
 
 /// Properties of a link that the parser depends on.
 #[derive(Debug, Clone, Copy)]
@@ -252,13 +252,16 @@ pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'
             (reply, at, plain_sizes(&line[at..], has_headers)?)
         }
     };
-    let line_len = sizes_at + sizes.0.len() + usize::from(has_headers) + sizes.1.len();
-    let total = size(sizes.1)?;
-    let header_len = if has_headers { size(sizes.0).filter(|len| (1..=total).contains(len))? } else { 0 };
+    let ((header_digits, header_len), (digits, total)) = sizes;
+    let line_len = sizes_at + header_digits.len() + usize::from(has_headers) + digits.len();
+    if has_headers && (!SIZE_DIGITS.contains(&header_digits.len()) || !(1..=total).contains(&header_len)) {
+        return None;
+    }
     let body = line_len + 2;
     let end = body + total as usize + 2;
     // The line begins with the blank behind its verb.
-    let fits = line_len < limits.max_line && total <= limits.max_payload;
+    let fits =
+        SIZE_DIGITS.contains(&digits.len()) && line_len < limits.max_line && total <= limits.max_payload;
     if !fits || line.get(line_len..body)? != b"\r\n" || line.get(end - 2..end)? != b"\r\n" {
         return None;
     }
@@ -270,7 +273,7 @@ pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'
         queues: QueueNames::default(),
         header_len,
         body: &line[body..end - 2],
-        digits: sizes,
+        digits: (header_digits, digits),
         tail: &line[begin..end],
     };
     Some((message, end + 5))
@@ -295,16 +298,19 @@ fn plain_interest<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(PeerInteres
     Some((PeerInterest { account, subject, queue: None, weight: 1, leaf: None }, end + 6))
 }
 
-/// The digits `[header_len ]size` in front of a CR.
+/// Digits of a number, and the number.
+type Number<'a> = (&'a [u8], u32);
+
+/// The numbers `[header_len ]size` in front of a CR.
 #[inline(always)]
-fn plain_sizes(line: &[u8], has_headers: bool) -> Option<(&[u8], &[u8])> {
-    let first = digits_len(line);
+fn plain_sizes(line: &[u8], has_headers: bool) -> Option<(Number<'_>, Number<'_>)> {
+    let (first, len) = leading_number(line);
     if !has_headers {
-        return (*line.get(first)? == b'\r').then(|| (&[][..], &line[..first]));
+        return (*line.get(len)? == b'\r').then(|| ((&[][..], 0), (&line[..len], first)));
     }
-    let second = line[first..].strip_prefix(b" ")?;
-    let len = digits_len(second);
-    (*second.get(len)? == b'\r').then(|| (&line[..first], &second[..len]))
+    let rest = line[len..].strip_prefix(b" ")?;
+    let (second, rest_len) = leading_number(rest);
+    (*rest.get(rest_len)? == b'\r').then(|| ((&line[..len], first), (&rest[..rest_len], second)))
 }
 
 /// The verb at the front, `None` while it may still become one.

@@ -15,12 +15,13 @@
 use super::{Asker, Home, header, publish, setup_in};
 use crate::process::{PROGRAM, Server};
 use myelin_compat::implementation;
+use myelin_stdx::rfc3339;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const MILLION: u64 = 1_000_000;
 
@@ -63,32 +64,8 @@ fn pour(asker: &mut Asker, count: u64, make: impl Fn(u64) -> (String, String, St
 }
 
 fn pattern(at: u64) -> String {
-    let at = shown(at);
+    let at = rfc3339::of_system_time(UNIX_EPOCH + Duration::from_nanos(at));
     format!("Nats-Schedule: @at {at}\r\nNats-Schedule-Target: S.fired\r\n")
-}
-
-/// A moment as RFC 3339 has it.
-fn shown(nanos: u64) -> String {
-    let (seconds, part) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days to a date, after Howard Hinnant.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day = shifted - era * 146_097;
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month, year) = (
-        day - (153 * month + 2) / 5 + 1,
-        if month < 10 { month + 3 } else { month - 9 },
-        year + era * 400 + u64::from(month >= 10),
-    );
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{part:09}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
 }
 
 fn scheduling() -> Value {
@@ -230,17 +207,10 @@ fn errors(asker: &mut Asker, count: u64) -> Vec<u64> {
     late
 }
 
-/// Nanoseconds of a moment of this day or the next.
+/// Nanoseconds since 1970 of a moment.
 fn parse_time(text: &str) -> u64 {
-    let today = nanos(SystemTime::now()) / 86_400_000_000_000;
-    let day = (today - 1..=today + 1)
-        .find(|day| shown(day * 86_400_000_000_000)[..10] == text[..10])
-        .expect("a moment ago");
-    let part = |range: std::ops::Range<usize>| text[range].parse::<u64>().expect("digits");
-    let seconds = part(11..13) * 3600 + part(14..16) * 60 + part(17..19);
-    let fraction = text[19..].trim_start_matches('.').trim_end_matches('Z');
-    let fraction: u64 = format!("{fraction:0<9}").parse().expect("digits");
-    day * 86_400_000_000_000 + seconds * 1_000_000_000 + fraction
+    let moment: jiff::Timestamp = text.parse().expect("a moment");
+    u64::try_from(moment.as_nanosecond()).expect("after 1970")
 }
 
 /// The reference's program, and the command of its makers.
@@ -351,11 +321,4 @@ fn measures_moving_in() {
     let server = start(&self::server(), into.path());
     assert_eq!(Asker::connect(&server).number("S", "messages"), 5 * MILLION);
     println!("the server answers {:.0} ms after its start", began.elapsed().as_secs_f64() * 1e3);
-}
-
-#[test]
-fn moments_are_written_and_read() {
-    assert_eq!(shown(951_782_400_000_000_000), "2000-02-29T00:00:00.000000000Z");
-    let now = nanos(SystemTime::now());
-    assert_eq!(parse_time(&shown(now)), now);
 }
