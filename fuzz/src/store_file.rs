@@ -21,6 +21,7 @@ pub(crate) fn header() -> SegmentHeader {
         salt: [4; 16],
         encryption: None,
         packed: false,
+        group: None,
     }
 }
 

@@ -184,6 +184,11 @@ fn transform() {
 }
 
 #[test]
+fn store_records() {
+    smoke("store_records", myelin_fuzz::store_records);
+}
+
+#[test]
 fn store_segment() {
     smoke("store_segment", myelin_fuzz::store_segment);
 }

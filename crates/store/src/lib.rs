@@ -15,10 +15,11 @@
 //!
 //! 1. `stream/mod.rs`: the segment rolls if it is full. Space for the batch is reserved, so that a
 //!    full disk refuses before anything has changed.
-//! 2. `stream/append.rs`: each message is admitted on the appended state, encoded into the batch
-//!    and entered into the catalog; what limits evict becomes an entry of the same batch.
+//! 2. `stream/decide.rs`: which messages are taken, and what limits evict for them, is decided on
+//!    the appended state; `stream/append.rs` makes entries of it, in one batch.
 //! 3. `append_file/`: one write (the default), or the bytes stay in the tail until a round
-//!    (`sync_interval: always`) or a flush (`persist_mode: async`).
+//!    (`sync_interval: always`) or a flush (`persist_mode: async`). Then the catalog follows
+//!    (`stream/catalog/follow.rs`), as it does when the entries are replayed.
 //! 4. `stream/release.rs`: the release position moves, at once or when a round has synced the
 //!    batch, but not behind the stream's mark.
 //! 5. `journal/round.rs`: everything dirty on the device becomes durable, one file by its own sync,
@@ -101,7 +102,8 @@ pub use record::Message;
 pub use recovery::{Lost, Notice, OpenError, ReplayVisitor, StreamReport};
 pub use store::{FoundStream, Reserve, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, AppendRefusal, AppendResult, Cursor, Expired, Filter, FoundMessage, GAP_MAX, LogEnd, MAX_SEQ,
-    Marker, Markers, NewMessage, OnRelease, Purge, ReadError, Release, RemovalProgress, Removals, Removed,
-    StoreError, Stream, StreamReader, StreamState, StreamUsage, Ticket, Wait,
+    Admission, AppendRefusal, AppendResult, Cursor, DecidedEntry, Expired, Filter, FoundMessage, GAP_MAX,
+    GroupPosition, LogEnd, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Purge, ReadError, Release,
+    RemovalProgress, Removals, Removed, StoreError, Stream, StreamReader, StreamState, StreamUsage, Ticket,
+    Wait,
 };

@@ -113,7 +113,22 @@ impl SubjectIndex {
     /// The id of a subject that has messages.
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<SubjectId> {
-        self.look_up(self.hash(text), text).filter(|&id| self.records.count(id) > 0)
+        self.find_hashed(self.hash(text), text)
+    }
+
+    /// As [`SubjectIndex::find`], of a subject whose [`SubjectIndex::hash`] is known.
+    #[must_use]
+    pub fn find_hashed(&self, hash: u32, text: &[u8]) -> Option<SubjectId> {
+        self.look_up(hash, text).filter(|&id| self.records.count(id) > 0)
+    }
+
+    /// The last message of a subject and its size, as far as that was told by
+    /// [`SubjectIndex::appended`].
+    #[must_use]
+    pub fn last_known(&self, id: SubjectId) -> Option<(Seq, u32)> {
+        let (count, _, last, flags) = self.records.read(id);
+        let size = self.records.last_size(id);
+        (count > 0 && size > 0 && flags & flag::LAST_EXACT != 0).then_some((last, size))
     }
 
     /// The id of a subject; a new one begins with count 0.
@@ -189,11 +204,9 @@ impl SubjectIndex {
         self.records.set_last_size(id, 0);
     }
 
-    /// Counts a message that is the subject's last, and counts `size` bytes. Gives the one that was
-    /// the last before and its size, as far as that was told here.
-    pub fn appended(&mut self, id: SubjectId, seq: Seq, size: u32) -> Option<(Seq, u32)> {
+    /// Counts a message that is the subject's last, and counts `size` bytes.
+    pub fn appended(&mut self, id: SubjectId, seq: Seq, size: u32) {
         let (count, first, last, flags) = self.records.read(id);
-        let last_size = self.records.last_size(id);
         let is_only = count == 0;
         debug_assert!(is_only || flags & flag::LAST_EXACT == 0 || seq > last, "messages of a subject ascend");
         let state = SubjectState {
@@ -206,8 +219,6 @@ impl SubjectIndex {
         self.change(id, (count, flags), state);
         self.records.set_last_size(id, size);
         debug_assert!(self.state(id) == state, "what was written is read");
-        let is_known = !is_only && last_size > 0 && flags & flag::LAST_EXACT != 0;
-        is_known.then_some((last, last_size))
     }
 
     /// Counts a message that is gone. If it was at an end, that end becomes a bound.
@@ -402,7 +413,9 @@ impl SubjectIndex {
             + lists.iter().map(|list| list.capacity() * size_of::<SubjectId>()).sum::<usize>()
     }
 
-    fn hash(&self, text: &[u8]) -> u32 {
+    /// Hash of a subject, the same as long as the index lives.
+    #[must_use]
+    pub fn hash(&self, text: &[u8]) -> u32 {
         (self.hasher.hash_one(text) >> 32) as u32
     }
 

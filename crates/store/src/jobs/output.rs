@@ -57,6 +57,7 @@ impl Output {
             through: before.through,
             epoch: before.epoch,
             term: before.term,
+            group: before.group,
             packed: packing == Packing::Packed,
             ..env.files.header(old.stream, Beginning::anew(old.no, old.first_seq))
         };

@@ -64,22 +64,8 @@ impl<'a> EntryBatch<'a> {
     /// # Panics
     /// If it is a `Delete` of more ranges than an entry holds, some ten millions.
     pub fn control(&mut self, control: &Control<'_>, timestamp: Timestamp) -> u32 {
-        match control {
-            Control::Delete(ranges) => {
-                let mut payload = Vec::new();
-                ranges.encode(&mut payload);
-                self.push_control(EntryKind::Delete, 0, timestamp, &payload)
-            }
-            Control::Trim { first } => self.push_control(EntryKind::Trim, *first, timestamp, &[]),
-            Control::Truncate { last } => self.push_control(EntryKind::Truncate, *last, timestamp, &[]),
-            Control::Durable { segment, offset } => {
-                self.push_control(EntryKind::Durable, 0, timestamp, &pair(segment.0, *offset))
-            }
-            Control::Skip { last } => self.push_control(EntryKind::Skip, *last, timestamp, &[]),
-            Control::Term { epoch, term } => {
-                self.push_control(EntryKind::Term, 0, timestamp, &pair(*epoch, *term))
-            }
-        }
+        let (kind, seq, payload) = control.to_parts();
+        self.push_control(kind, seq, timestamp, &payload)
     }
 
     fn push_control(&mut self, kind: EntryKind, seq: Seq, timestamp: Timestamp, payload: &[u8]) -> u32 {
@@ -157,8 +143,4 @@ impl<'a> EntryBatch<'a> {
     pub fn cancel(self) {
         self.buffer.truncate(self.first);
     }
-}
-
-fn pair(a: u64, b: u64) -> [u8; 16] {
-    (u128::from(a) | u128::from(b) << 64).to_le_bytes()
 }

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 
 use super::head::{CONTINUES, ERASED, EXPIRES};
-use super::{Control, Entry, EntryHead, EntryKind, FileContext, HEAD_BYTES, Invalid, Message, peek};
+use super::{
+    Control, Entry, EntryHead, EntryKind, FileContext, HEAD_BYTES, Invalid, LogEntry, Message, peek,
+};
 use crate::cipher::Nonce;
 use crate::ranges::Ranges;
 use crate::{SegmentNo, Timestamp};
@@ -126,7 +128,7 @@ pub(crate) fn assemble<'a>(
     Ok(Decoded { size: head.size(), continues: head.continues(), timestamp: head.timestamp, entry })
 }
 
-fn message<'a>(head: &EntryHead, body: &'a [u8]) -> Option<Message<'a>> {
+pub(super) fn message<'a>(head: &EntryHead, body: &'a [u8]) -> Option<Message<'a>> {
     let (expires, body) = if head.has(EXPIRES) {
         let (expires, body) = body.split_first_chunk()?;
         (Some(Timestamp::from_le_bytes(*expires)), body)
@@ -138,7 +140,7 @@ fn message<'a>(head: &EntryHead, body: &'a [u8]) -> Option<Message<'a>> {
     Some(Message { seq: head.seq, timestamp: head.timestamp, expires, subject, headers, payload })
 }
 
-fn control(head: &EntryHead, mut body: &[u8]) -> Option<Control<'static>> {
+pub(super) fn control(head: &EntryHead, mut body: &[u8]) -> Option<Control<'static>> {
     let control = match head.kind {
         EntryKind::Message => return None,
         EntryKind::Delete => Control::Delete(Cow::Owned(Ranges::decode(&mut body)?)),
@@ -149,6 +151,7 @@ fn control(head: &EntryHead, mut body: &[u8]) -> Option<Control<'static>> {
             Control::Durable { segment: SegmentNo(take(&mut body)?), offset: take(&mut body)? }
         }
         EntryKind::Term => Control::Term { epoch: take(&mut body)?, term: take(&mut body)? },
+        EntryKind::LogEntry => return LogEntry::from_body(head.seq, body).map(Control::LogEntry),
     };
     body.is_empty().then_some(control)
 }

@@ -27,6 +27,7 @@ pub enum EntryKind {
     Durable,
     Skip,
     Term,
+    LogEntry,
 }
 
 impl EntryKind {
@@ -39,10 +40,11 @@ impl EntryKind {
             Self::Durable => 5,
             Self::Skip => 6,
             Self::Term => 7,
+            Self::LogEntry => 8,
         }
     }
 
-    const fn from_code(code: u8) -> Option<Self> {
+    pub(super) const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Message,
             2 => Self::Delete,
@@ -51,6 +53,7 @@ impl EntryKind {
             5 => Self::Durable,
             6 => Self::Skip,
             7 => Self::Term,
+            8 => Self::LogEntry,
             _ => return None,
         })
     }
@@ -64,7 +67,8 @@ pub struct EntryHead {
     pub(super) checksum: u32,
     /// Bytes of the whole entry.
     pub(super) size: u32,
-    /// The message's sequence; for `Trim`, `Truncate` and `Skip` theirs; else 0.
+    /// The message's sequence; for `Trim`, `Truncate` and `Skip` theirs; for `LogEntry` its index;
+    /// else 0.
     pub seq: Seq,
     /// When it was accepted.
     pub timestamp: Timestamp,
@@ -112,7 +116,7 @@ impl EntryHead {
     }
 
     /// Whether an entry could say this.
-    fn is_plausible(&self) -> bool {
+    pub(super) fn is_plausible(&self) -> bool {
         let allowed = match self.kind {
             EntryKind::Message if self.has(ERASED) => CONTINUES | ERASED,
             EntryKind::Message => CONTINUES | EXPIRES,

@@ -18,13 +18,16 @@ use crate::ranges::Ranges;
 use crate::{SegmentNo, Seq, Storage, Timestamp};
 
 mod batch;
+pub mod canonical;
 mod decode;
 mod head;
+mod log_entry;
 
 pub use batch::EntryBatch;
 pub use decode::{Decoded, decode, decode_trusted, erase, verify};
 pub(crate) use decode::{assemble, decode_peeked, decode_trusted_peeked, open, verify_behind};
 pub use head::{EntryHead, EntryKind, peek};
+pub use log_entry::{LogEntry, LogEntryKind};
 
 /// Bytes before the body of an entry.
 pub const HEAD_BYTES: usize = 32;
@@ -112,6 +115,8 @@ pub enum Control<'a> {
         /// The term of the group's leader.
         term: u64,
     },
+    /// The batch is one entry of a group's log; this stands at its beginning.
+    LogEntry(LogEntry),
 }
 
 impl Control<'_> {
@@ -120,9 +125,38 @@ impl Control<'_> {
     pub fn max_encoded_len(&self) -> usize {
         let payload = match self {
             Self::Delete(ranges) => ranges.max_encoded_len(),
-            _ => 16,
+            _ => log_entry::BODY_BYTES,
         };
         MAX_OVERHEAD + payload
+    }
+}
+
+impl Control<'_> {
+    /// Kind, number in the head, and payload of its entry.
+    fn to_parts(&self) -> (EntryKind, Seq, Vec<u8>) {
+        let mut payload = Vec::new();
+        let (kind, seq) = match self {
+            Self::Delete(ranges) => {
+                ranges.encode(&mut payload);
+                (EntryKind::Delete, 0)
+            }
+            Self::Trim { first } => (EntryKind::Trim, *first),
+            Self::Truncate { last } => (EntryKind::Truncate, *last),
+            Self::Durable { segment, offset } => {
+                payload.extend([segment.0, *offset].map(u64::to_le_bytes).as_flattened());
+                (EntryKind::Durable, 0)
+            }
+            Self::Skip { last } => (EntryKind::Skip, *last),
+            Self::Term { epoch, term } => {
+                payload.extend([*epoch, *term].map(u64::to_le_bytes).as_flattened());
+                (EntryKind::Term, 0)
+            }
+            Self::LogEntry(entry) => {
+                payload.extend(entry.body());
+                (EntryKind::LogEntry, entry.index)
+            }
+        };
+        (kind, seq, payload)
     }
 }
 

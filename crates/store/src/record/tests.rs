@@ -44,6 +44,18 @@ fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..most)
 }
 
+fn log_entry() -> impl Strategy<Value = LogEntry> {
+    let kind = prop_oneof![
+        Just(LogEntryKind::Normal),
+        Just(LogEntryKind::Membership),
+        Just(LogEntryKind::Empty),
+        Just(LogEntryKind::Abort),
+    ];
+    (1..u64::MAX, any::<u64>(), any::<u64>(), any::<u64>(), kind, any::<bool>()).prop_map(
+        |(index, term, commit, chain, kind, more)| LogEntry { index, term, commit, chain, kind, more },
+    )
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let ranges = prop::collection::vec(0u64..1000, 0..20)
         .prop_map(|list| Control::Delete(Cow::Owned(Ranges::from_unsorted(list))));
@@ -54,6 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
         any::<u64>().prop_map(|last| Control::Skip { last }),
         any::<(u64, u64)>().prop_map(|(no, offset)| Control::Durable { segment: SegmentNo(no), offset }),
         any::<(u64, u64)>().prop_map(|(epoch, term)| Control::Term { epoch, term }),
+        log_entry().prop_map(Control::LogEntry),
     ];
     let message = (any::<(u64, i64, Option<i64>)>(), bytes(40), bytes(40), bytes(200)).prop_map(
         |((seq, time, expires), subject, headers, payload)| {
@@ -124,7 +137,35 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_entry_or_not(mut bytes in bytes(120), kind in 0u8..9, size in 0u32..140) {
+    fn records_come_back_from_their_canonical_form(steps in prop::collection::vec(step(), 0..8)) {
+        let mut bytes = Vec::new();
+        for step in &steps {
+            match (step.entry(), step) {
+                (Entry::Message(message), _) => canonical::write_message(&message, &mut bytes),
+                (_, Step::Control(control)) => canonical::write_control(control, 5, &mut bytes),
+                _ => unreachable!("a step is a message or a control"),
+            }
+        }
+        let has_form = |entry: &Entry<'_>| {
+            !matches!(entry, Entry::Control(Control::Durable { .. } | Control::LogEntry(_)))
+        };
+        let expected: Vec<_> = steps.iter().map(Step::entry).filter(has_form).collect();
+        let records = canonical::read(&bytes).unwrap();
+        prop_assert_eq!(records.iter().map(|(entry, _)| entry.clone()).collect::<Vec<_>>(), expected);
+        for (entry, timestamp) in &records {
+            match entry {
+                Entry::Message(message) => prop_assert_eq!(message.timestamp, *timestamp),
+                _ => prop_assert_eq!(*timestamp, 5),
+            }
+        }
+        for cut in 0..bytes.len() {
+            let left = canonical::read(&bytes[..cut]).map_or(0, |records| records.len());
+            prop_assert!(left < records.len());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_entry_or_not(mut bytes in bytes(120), kind in 0u8..10, size in 0u32..140) {
         for context in contexts() {
             let _ = decode(&mut bytes.clone(), 128, &context);
             if bytes.len() >= HEAD_BYTES {
@@ -170,6 +211,37 @@ fn the_layout_is_the_documented_one() {
     assert_eq!(buffer.len(), 92);
     assert_eq!(buffer[60 + 26..60 + 32], [3, 0, 0, 0, 0, 0]);
     assert_eq!(decode_trusted(&buffer).unwrap().entry, Entry::Message(HELLO));
+}
+
+#[test]
+fn the_chain_is_the_documented_one() {
+    let entry = LogEntry { index: 9, term: 2, commit: 7, chain: 0, kind: LogEntryKind::Normal, more: false };
+    let mut records = Vec::new();
+    canonical::write_message(&HELLO, &mut records);
+    canonical::write_control(&Control::Durable { segment: SegmentNo(1), offset: 4 }, 6, &mut records);
+    canonical::write_control(&Control::Trim { first: 4 }, 6, &mut records);
+    let mut expected = vec![1, 2, 3, 0, 12, 0, 0, 0, 5, 0, 0, 0];
+    expected.extend(9u64.to_le_bytes());
+    expected.extend((-3i64).to_le_bytes());
+    expected.extend(17i64.to_le_bytes());
+    expected.extend(b"a.bNATS/1.0\r\n\r\nhello");
+    expected.extend([3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    expected.extend(4u64.to_le_bytes());
+    expected.extend(6i64.to_le_bytes());
+    assert_eq!(records, expected);
+    let chain = entry.chained(11, &records);
+    assert_eq!(chain, LogEntry { commit: 8, chain: 5, more: true, ..entry }.chained(11, &records));
+    for other in [
+        LogEntry { index: 10, ..entry }.chained(11, &records),
+        LogEntry { term: 3, ..entry }.chained(11, &records),
+        LogEntry { kind: LogEntryKind::Empty, ..entry }.chained(11, &records),
+        entry.chained(12, &records),
+        entry.chained(11, &records[1..]),
+    ] {
+        assert_ne!(chain, other);
+    }
+    // Bytes on disks depend on it.
+    assert_eq!(chain, 3_108_131_316_708_803_088);
 }
 
 #[test]

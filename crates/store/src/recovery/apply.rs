@@ -5,36 +5,35 @@
 
 use crate::config::Storage;
 use crate::record::{Control, Entry};
-use crate::segment::{MAX_SEQ, Scanned};
-use crate::stream::{Catalog, NewRow, segment_name, size_of};
-use crate::{ReadError, SegmentNo, Seq};
+use crate::segment::Scanned;
+use crate::stream::{Catalog, Fate, segment_name};
+use crate::{ReadError, SegmentNo};
 
+use super::group::GroupTail;
 use super::{Notice, Recovering};
-
-/// Fate of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Applied,
-    PassedOver,
-}
 
 /// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be
 /// told to stop.
 pub(super) struct Applying<'a> {
     catalog: &'a mut Catalog,
+    group: &'a mut GroupTail,
     entries: u64,
     passed: Passed,
     failure: Option<ReadError>,
 }
 
 impl<'a> Applying<'a> {
-    pub(super) fn to(catalog: &'a mut Catalog) -> Self {
-        Self { catalog, entries: 0, passed: Passed::default(), failure: None }
+    pub(super) fn to(catalog: &'a mut Catalog, group: &'a mut GroupTail) -> Self {
+        Self { catalog, group, entries: 0, passed: Passed::default(), failure: None }
     }
 
     pub(super) fn entry(&mut self, scanned: &Scanned<'_>) {
         self.entries += 1;
-        match apply(self.catalog, scanned) {
+        let Scanned { entry, offset, timestamp, .. } = scanned;
+        if let Entry::Control(Control::LogEntry(entry)) = entry {
+            self.group.pass(entry, self.catalog.totals().last_seq);
+        }
+        match self.catalog.replay(entry, *offset, *timestamp, Storage::File) {
             Ok(Fate::Applied) => {}
             Ok(Fate::PassedOver) => self.passed.add(scanned),
             Err(error) => drop(self.failure.get_or_insert(error)),
@@ -79,61 +78,4 @@ impl Recovering<'_> {
             self.report.note(Notice::Damaged { file: segment_name(no), what });
         }
     }
-}
-
-/// Replays one entry.
-///
-/// No message comes twice: a place that is written again was cut before, the journal writes the
-/// same bytes to the same place, and sequences that are given out again begin a segment, which was
-/// truncated before its first entry. And no append writes one far from where its segment begins.
-pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate, ReadError> {
-    match &scanned.entry {
-        Entry::Message(message) => {
-            if message.seq <= catalog.totals().last_seq || !is_in_span(catalog, message.seq) {
-                return Ok(Fate::PassedOver);
-            }
-            let size = size_of(Storage::File, message.subject, message.headers, message.payload);
-            catalog.append(&NewRow {
-                seq: message.seq,
-                timestamp: message.timestamp,
-                expires: message.expires,
-                subject: message.subject,
-                offset: scanned.offset,
-                size,
-            });
-        }
-        Entry::Erased { seq } if is_in_span(catalog, *seq) => catalog.skip_at(*seq, scanned.timestamp),
-        Entry::Control(Control::Delete(ranges)) => {
-            let (first, last) = (catalog.totals().first_seq, catalog.totals().last_seq);
-            for range in ranges.iter() {
-                let last = (*range.end()).min(last);
-                let mut seq = catalog.deleted().next_live((*range.start()).max(first));
-                while seq <= last && catalog.totals().messages > 0 {
-                    catalog.remove(seq)?;
-                    // What lies below the first message is not among the deleted ones any more.
-                    seq = catalog.deleted().next_live((seq + 1).max(catalog.totals().first_seq));
-                }
-            }
-        }
-        Entry::Control(Control::Trim { first }) if *first <= MAX_SEQ => {
-            catalog.trim(*first)?;
-        }
-        Entry::Control(Control::Truncate { last }) => {
-            catalog.truncate(*last)?;
-        }
-        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => {
-            catalog.skip_at(*last, scanned.timestamp)
-        }
-        Entry::Control(Control::Durable { .. } | Control::Term { .. }) => {}
-        Entry::Erased { .. } | Entry::Control(Control::Trim { .. } | Control::Skip { .. }) => {
-            return Ok(Fate::PassedOver);
-        }
-    }
-    Ok(Fate::Applied)
-}
-
-/// Whether the active segment's table can name a sequence.
-fn is_in_span(catalog: &Catalog, seq: Seq) -> bool {
-    let first = catalog.segments().last().map_or(0, |view| view.segment.first_seq);
-    seq <= MAX_SEQ && seq.checked_sub(first).is_some_and(|delta| u32::try_from(delta).is_ok())
 }

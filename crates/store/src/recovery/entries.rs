@@ -12,7 +12,8 @@ use crate::damage::Damage;
 use crate::record::{Control, Entry, FileContext};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, ScanEnd, Scanned, SegmentHeader};
 use crate::stream::{
-    Active, Beginning, Closed, Files, SEGMENT_SPAN, Segment, SegmentFile, StreamShared, segment_name,
+    Active, Beginning, Closed, Files, GroupPosition, SEGMENT_SPAN, Segment, SegmentFile, StreamShared,
+    segment_name,
 };
 use crate::watermarks::LogPosition;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
@@ -94,7 +95,7 @@ impl Recovering<'_> {
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
         extent.to = end;
         extent.durable = end;
-        let mut applying = Applying::to(&mut self.catalog);
+        let mut applying = Applying::to(&mut self.catalog, &mut self.group);
         let visitor = &mut *self.visitor;
         walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Message(message) = &scanned.entry {
@@ -232,7 +233,8 @@ impl Recovering<'_> {
     /// Closes the open segment because another one comes behind it.
     pub(super) fn close_open(&mut self) {
         if let Some(open) = self.open.take() {
-            self.closed.push(self.catalog.close_only(open).recovered());
+            // The segment that comes next has said where the log stands.
+            self.closed.push(self.catalog.close_only(open).recovered(self.group.index()));
         }
     }
 
@@ -331,7 +333,7 @@ pub(super) fn resume(
     files: &Files,
     open: Option<Active>,
     (last, stated): (SegmentNo, LogPosition),
-    durability: Durability,
+    (durability, group): (Durability, Option<GroupPosition>),
     now: Timestamp,
 ) -> Result<Resumed, OpenError> {
     let listener = Arc::clone(shared) as Arc<dyn OnDurable>;
@@ -354,12 +356,14 @@ pub(super) fn resume(
         return Ok(Resumed { active, closed: None });
     }
     let before = open.as_ref().map_or(0, |open| open.file.end());
-    let at = Beginning { no, first_seq, before };
+    let at = Beginning { no, first_seq, before, group };
     let begun = files
         .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
         .map_err(|error| OpenError::new("a new segment", error.into_io()))?;
     let mut catalog = shared.catalog_mut();
-    let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)).recovered());
+    let last_index = group.map_or(0, |group| group.index);
+    let closed =
+        open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)).recovered(last_index));
     if closed.is_none() {
         catalog.begin_segment(Arc::clone(&begun.segment));
     }

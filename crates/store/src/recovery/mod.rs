@@ -12,6 +12,7 @@ mod apply;
 mod base;
 mod directory;
 mod entries;
+mod group;
 mod listed;
 mod loss;
 mod packed;
@@ -33,6 +34,8 @@ use crate::segment::{self, HEADER_BYTES, SegmentHeader, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Stream, StreamShared, segment_name};
 use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
+
+use group::GroupTail;
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
 pub use report::{Lost, Notice, StreamReport};
@@ -88,6 +91,8 @@ pub(crate) struct Recovering<'a> {
     hole: Option<loss::Hole>,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,
+    /// The log of the stream's group.
+    group: GroupTail,
 }
 
 /// Opens the stream in `files`.
@@ -113,22 +118,26 @@ pub(crate) fn open_stream(
         stated,
         hole: None,
         corrected: RefCell::default(),
+        group: GroupTail::default(),
     };
-    let Recovered { mut catalog, open, closed, manifest, mut report, last } = recovering.run()?;
+    let Recovered { mut catalog, open, closed, manifest, mut report, last, group } = recovering.run()?;
     let found = catalog.totals().last_seq;
-    let gap = loss::pass_over(&mut catalog, &mut report, &stated, &config, now);
+    // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
+    let passing = StreamConfig { is_copy: config.is_copy || group.position.is_some(), ..config };
+    let gap = loss::pass_over(&mut catalog, &mut report, &stated, &passing, now);
     if report.is_damaged() {
         catalog.note_lost();
     }
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
-    let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
+    let resumed = entries::resume(&shared, &files, open, last, (config.durability, group.position), now)?;
     let (active, closed) = resumed.with(closed);
     let appended = closed.iter().filter(|closed| !closed.active.segment.is_sealed());
     let unsealed = appended.map(|closed| &closed.active.file).chain([&active.file]);
     let unsealed: Vec<_> = unsealed.filter(|file| !file.is_in_memory()).cloned().collect();
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
+    resume_group(&mut stream, &group);
     let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
     owed.into_iter().for_each(|last| stream.owe(last));
     if let Some(last) = gap
@@ -142,6 +151,15 @@ pub(crate) fn open_stream(
     let opened = OpenedStream { found, durability: config.durability, owed };
     store_env.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
     Ok((stream, report))
+}
+
+/// Gives the stream its place in the log of its group. What is not known to be committed is not
+/// released.
+fn resume_group(stream: &mut Stream, group: &GroupTail) {
+    stream.resume_group(group.position);
+    if let Some((released, waiting)) = group.uncommitted(stream.state().totals.last_seq) {
+        stream.hold_back(released, &waiting);
+    }
 }
 
 /// The last sequence that a copy has perhaps shown, if it has not all of them.
@@ -159,6 +177,8 @@ struct Recovered {
     report: StreamReport,
     /// The highest number of a segment that is there.
     last: SegmentNo,
+    /// The log of its group.
+    group: GroupTail,
 }
 
 impl Recovering<'_> {
@@ -182,8 +202,8 @@ impl Recovering<'_> {
         let last = self.replay(covers, &newer)?;
         let last = self.miss_last(last);
         self.report.notices.append(&mut self.corrected.take());
-        let Self { catalog, open, closed, report, .. } = self;
-        Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
+        let Self { catalog, open, closed, report, group, .. } = self;
+        Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last, group })
     }
 
     /// Makes both copies of the manifest say the same. Answers whether they do: else the worse one
@@ -206,7 +226,11 @@ impl Recovering<'_> {
                 self.miss(SegmentNo(expected)..=SegmentNo(no.0 - 1));
             }
             expected = no.0 + 1;
-            match self.read_ends(no) {
+            let ends = self.read_ends(no);
+            if let Ok((header, _)) = &ends {
+                self.group.begin(header);
+            }
+            match ends {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
                 Ok((header, None)) if header.packed => {
                     self.walk_packed(&header, None, &newer[at + 1..])?;

@@ -34,7 +34,7 @@ impl Recovering<'_> {
         let segment = self.packed_segment(header, trailer).map_err(fault)?;
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
-        let mut applying = Applying::to(&mut self.catalog);
+        let mut applying = Applying::to(&mut self.catalog, &mut self.group);
         let mut sound = Sound::default();
         let mut enter = |scanned: Scanned<'_>| {
             sound.add(&segment, &scanned);
@@ -77,7 +77,7 @@ impl Recovering<'_> {
         };
         let file = AppendFile::new(&self.files.store_env.journal, options);
         let closed = self.catalog.close_only(Active { segment, file });
-        self.closed.push(closed.recovered());
+        self.closed.push(closed.recovered(self.group.index()));
         Ok(())
     }
 

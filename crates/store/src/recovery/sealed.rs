@@ -5,8 +5,9 @@ use std::sync::Arc;
 use myelin_disk::write_again;
 
 use crate::damage::Damage;
-use crate::segment::{self, Changes, SegmentHeader, Trailer};
-use crate::stream::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times};
+use crate::record::{Control, Entry};
+use crate::segment::{self, Changes, Extent, HEADER_BYTES, Scanned, SegmentHeader, Trailer};
+use crate::stream::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times, each_entry};
 use crate::{SegmentNo, Seq, Timestamp};
 
 use super::{OpenError, Recovering};
@@ -63,6 +64,11 @@ impl Recovering<'_> {
             Ok(segment) => Arc::new(segment),
             Err(damage) => return Err(OpenError::new(format!("segment {}", header.segment.0), damage)),
         };
+        if behind.is_empty()
+            && let Err(damage) = self.pass_entries(&segment, header, trailer)
+        {
+            return Err(OpenError::new(format!("segment {}", header.segment.0), damage));
+        }
         if let Err(error) = self.keep_footer(header, trailer) {
             return Err(OpenError::new(format!("segment {}", header.segment.0), error));
         }
@@ -86,6 +92,29 @@ impl Recovering<'_> {
         self.catalog.retire_emptied();
         self.catalog.forget_touched_subjects();
         Ok(())
+    }
+
+    /// Finds out where the log of the stream's group ends, if that is in this segment: the header
+    /// of the next one would say it.
+    fn pass_entries(
+        &mut self,
+        segment: &Segment,
+        header: &SegmentHeader,
+        trailer: &Trailer,
+    ) -> Result<(), Damage> {
+        let Some(position) = &mut self.group.position else { return Ok(()) };
+        let mut pass = |scanned: Scanned<'_>| {
+            if let Entry::Control(Control::LogEntry(entry)) = &scanned.entry {
+                position.pass(entry);
+            }
+        };
+        if header.packed {
+            return each_entry(segment, &mut pass).map(drop);
+        }
+        let file = self.files.store_env.disk.open(&self.files.segment_path(header.segment))?;
+        let end = trailer.records_end;
+        let extent = Extent { from: HEADER_BYTES as u64, to: end, durable: end };
+        segment::scan(&*file, header, &segment.context, extent, &mut pass).map(drop)
     }
 
     /// A process that was killed while it sealed may have left a footer that is seen and not safe.

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 
-use super::apply::Fate;
 use super::*;
-use crate::config::Compression;
+use crate::config::{Compression, Storage};
 use crate::entropy::SeededEntropy;
 use crate::record::{Control, Entry, Message};
-use crate::segment::{Scanned, Totals};
-use crate::stream::{Admission, Filter, NewMessage, Wait};
+use crate::segment::Totals;
+use crate::stream::{Admission, Fate, Filter, NewMessage, Wait};
 use crate::{Seq, Store, StoreOptions};
 
 const MESSAGES: u64 = 60;
@@ -280,8 +279,7 @@ fn with_catalog(act: impl FnOnce(&mut Apply<'_>)) {
     let mut offset = 1 << 20;
     act(&mut |entry| {
         offset += 40;
-        let scanned = Scanned { offset, size: 40, timestamp: 1, entry };
-        let fate = apply::apply(&mut catalog, &scanned).unwrap();
+        let fate = catalog.replay(&entry, offset, 1, Storage::File).unwrap();
         (fate, catalog.totals())
     });
 }

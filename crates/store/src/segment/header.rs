@@ -18,7 +18,10 @@ pub(crate) const MAX_SEQ: Seq = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"MYELSEG1";
 const VERSION: u32 = 1;
+/// Version of a segment whose entries are those of a group's log.
+const VERSION_IN_GROUP: u32 = 2;
 const PACKED: u32 = 1;
+const IN_GROUP: u32 = 2;
 const WHAT: &str = "segment header";
 
 /// A segment file's header.
@@ -49,6 +52,17 @@ pub struct SegmentHeader {
     pub encryption: Option<CipherKind>,
     /// Whether blocks of compressed entries stand between header and footer.
     pub packed: bool,
+    /// Where it stands in the log of a group, if its stream has one.
+    pub group: Option<GroupPlace>,
+}
+
+/// Place of a segment in the log of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPlace {
+    /// Index of the log entry that the group was to get next when the segment was begun.
+    pub first_index: u64,
+    /// The chain of the log entry before it.
+    pub chain: u64,
 }
 
 impl SegmentHeader {
@@ -57,8 +71,11 @@ impl SegmentHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&(if self.packed { PACKED } else { 0 }).to_le_bytes());
+        let version = if self.group.is_some() { VERSION_IN_GROUP } else { VERSION };
+        let packed = if self.packed { PACKED } else { 0 };
+        let flags = if self.group.is_some() { packed | IN_GROUP } else { packed };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&flags.to_le_bytes());
         let numbers = [
             self.stream.0,
             self.segment.0,
@@ -74,6 +91,10 @@ impl SegmentHeader {
         bytes[72..88].copy_from_slice(&self.salt);
         bytes[96..104].copy_from_slice(&self.before.to_le_bytes());
         bytes[88] = self.encryption.map_or(0, CipherKind::code);
+        if let Some(GroupPlace { first_index, chain }) = self.group {
+            bytes[104..112].copy_from_slice(&first_index.to_le_bytes());
+            bytes[112..120].copy_from_slice(&chain.to_le_bytes());
+        }
         let checksum = crc32c::crc32c(&bytes[..124]);
         bytes[124..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -96,17 +117,24 @@ impl SegmentHeader {
         let (numbers, _) = bytes.as_chunks::<8>();
         let (word, number) =
             (|at: usize| u32::from_le_bytes(words[at]), |at: usize| u64::from_le_bytes(numbers[at]));
-        if word(2) != VERSION {
-            return Err(Damage::Version(WHAT, word(2)));
-        }
+        let (allowed, used) = match word(2) {
+            VERSION => (PACKED, 104),
+            VERSION_IN_GROUP => (PACKED | IN_GROUP, 120),
+            other => return Err(Damage::Version(WHAT, other)),
+        };
         let encryption = match bytes[88] {
             0 => None,
             code => Some(CipherKind::from_code(code).ok_or(Damage::Content(WHAT))?),
         };
-        let mut unused = bytes[89..96].iter().chain(&bytes[104..124]);
-        if word(3) & !PACKED != 0 || unused.any(|byte| *byte != 0) || number(5) < number(3) {
+        let mut unused = bytes[89..96].iter().chain(&bytes[used..124]);
+        if word(3) & !allowed != 0 || unused.any(|byte| *byte != 0) || number(5) < number(3) {
             return Err(Damage::Content(WHAT));
         }
+        let is_in_group = word(2) == VERSION_IN_GROUP;
+        if is_in_group != (word(3) & IN_GROUP != 0) || (is_in_group && number(13) == 0) {
+            return Err(Damage::Content(WHAT));
+        }
+        let group = is_in_group.then(|| GroupPlace { first_index: number(13), chain: number(14) });
         if !(1..=MAX_SEQ).contains(&number(6)) {
             return Err(Damage::Content(WHAT));
         }
@@ -123,7 +151,8 @@ impl SegmentHeader {
             term: number(8),
             salt,
             encryption,
-            packed: word(3) == PACKED,
+            packed: word(3) & PACKED != 0,
+            group,
         })
     }
 

@@ -25,7 +25,7 @@ pub use footer::{
 pub(crate) use frames::encode_frames;
 pub use frames::read_frames;
 pub(crate) use header::MAX_SEQ;
-pub use header::{HEADER_BYTES, SegmentHeader};
+pub use header::{GroupPlace, HEADER_BYTES, SegmentHeader};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
 pub use sizes::Sizes;
 pub use slots::{Dictionary, SegmentSubject, Slots};

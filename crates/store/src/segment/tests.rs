@@ -83,6 +83,7 @@ pub(crate) fn header() -> SegmentHeader {
         salt: [9; 16],
         encryption: None,
         packed: false,
+        group: None,
     }
 }
 
@@ -362,7 +363,8 @@ fn a_header_says_what_it_is() {
         SegmentHeader::decode(&bytes)
     };
     assert!(matches!(renumbered(0, 0), Err(Damage::Magic(_))));
-    assert!(matches!(renumbered(8, 2), Err(Damage::Version(_, 2))));
+    assert!(matches!(renumbered(8, 3), Err(Damage::Version(_, 3))));
+    assert!(matches!(renumbered(8, 2), Err(Damage::Content(_))), "without its flag");
     assert!(matches!(renumbered(12, 2), Err(Damage::Content(_))));
     assert!(matches!(renumbered(40, 2), Err(Damage::Content(_))));
     assert!(matches!(renumbered(88, 3), Err(Damage::Content(_))));
@@ -374,6 +376,14 @@ fn a_header_says_what_it_is() {
         ));
     }
     assert!(renumbered(72, 1).unwrap().seed() != header().seed());
+    assert_eq!(header().encode()[8], 1, "a stream without a group has files that earlier versions read");
+    let group = Some(GroupPlace { first_index: 7, chain: 0x0102_0304_0506_0708 });
+    let in_group = SegmentHeader { packed: true, group, ..header() };
+    assert_eq!(in_group.encode()[8..16], [2, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(SegmentHeader::decode(&in_group.encode()).unwrap(), in_group);
+    let group = Some(GroupPlace { first_index: 0, chain: 1 });
+    let bytes = SegmentHeader { group, ..header() }.encode();
+    assert!(matches!(SegmentHeader::decode(&bytes), Err(Damage::Content(_))), "indexes begin with 1");
 }
 
 #[test]

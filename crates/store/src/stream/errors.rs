@@ -53,6 +53,11 @@ pub enum StoreError {
     Failed(String),
     /// A batch is larger than a segment can be (4 GiB). Nothing has changed.
     TooLarge,
+    /// The entry is not the one behind the last of its group's log here. Nothing has changed.
+    NotNext {
+        /// Index of the entry that comes next; 0 without a group.
+        expected: u64,
+    },
     /// The request names a sequence that no stream may reach.
     SequenceTooHigh(Seq),
     /// The bytes that the request needs cannot be read.
@@ -83,6 +88,7 @@ impl fmt::Display for StoreError {
             Self::Full => f.write_str("no space left on the device"),
             Self::Failed(why) => write!(f, "the stream has failed: {why}"),
             Self::TooLarge => f.write_str("the batch is larger than a segment can be"),
+            Self::NotNext { expected } => write!(f, "entry {expected} comes next, as its leader decided it"),
             Self::SequenceTooHigh(seq) => write!(f, "sequence {seq} is too high"),
             Self::Read(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),

@@ -5,12 +5,12 @@
 
 use std::borrow::Cow;
 
+use crate::config::Storage;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{self, Control, EntryBatch, Message};
+use crate::record::{self, Control, EntryBatch, LogEntry, Message, canonical};
 use crate::{Seq, Timestamp};
 
-use super::append::NewMessage;
 use super::catalog::{Catalog, NewRow, Removed, size_of};
 use super::errors::StoreError;
 use super::reader::{self, Wait};
@@ -80,16 +80,11 @@ impl Stream {
                 return Err(error);
             }
         };
-        if let Err(error) = self.make_room_for_removal(room_for(&ended), now) {
+        if let Err(error) = self.make_room_for_removal(room_for(&ended) + self.room_for_log_entry(), now) {
             self.put_back(&ended.iter().map(|one| one.seq).collect::<Vec<_>>(), now);
             return Err(error);
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let done = self.remove_ended(&ended, now, &mut buffer);
-        let written = done.and_then(|done| self.write(&buffer, now).map(|()| done));
-        self.buffer = buffer;
-        let (removed, markers) = written?;
+        let (removed, markers) = self.end_messages(&ended, now)?;
         let next = self.next_expiry()?;
         more |= next.is_some_and(|at| at <= now);
         Ok(Expired { removed, markers, more, next })
@@ -186,60 +181,85 @@ impl Stream {
         Ok(markers.marker(&last).map(|marker| (Box::from(last.subject), marker)))
     }
 
-    fn remove_ended(
-        &mut self,
-        ended: &[EndedMessage],
-        now: Timestamp,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(Removed, u64), StoreError> {
-        let Active { segment, file } = self.active.clone();
-        let mut batch = EntryBatch::begin(buffer, file.end(), &segment.context);
-        let mut catalog = self.shared.catalog_mut();
-        let mut removed = Removed::default();
-        for one in ended {
-            match catalog.remove(one.seq) {
-                Ok(gone) => removed.add(gone),
-                Err(error) => {
-                    drop(catalog);
-                    return Err(self.fail(&error.to_string()));
-                }
+    /// Writes that messages have ended, and what is left in their place, and does it.
+    fn end_messages(&mut self, ended: &[EndedMessage], now: Timestamp) -> Result<(Removed, u64), StoreError> {
+        let seqs: Vec<Seq> = ended.iter().map(|one| one.seq).collect();
+        let decided = match self.shared.catalog().decide_removal(&seqs) {
+            Ok(decided) => decided,
+            Err(error) => {
+                self.put_back(&seqs, now);
+                return Err(error.into());
             }
+        };
+        let gone = Ranges::from_unsorted(seqs);
+        let mut markers = self.markers(ended, now);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let Active { segment, file } = self.active.clone();
+        let gone = Control::Delete(Cow::Owned(gone));
+        let entry = self.decide_ended(&gone, &markers, now);
+        let mut batch = EntryBatch::begin(&mut buffer, file.end(), &segment.context);
+        if let Some(entry) = entry {
+            batch.control(&Control::LogEntry(entry), now);
         }
-        debug_assert!(removed.messages <= ended.len() as u64, "only what has ended is removed");
-        let gone = Ranges::from_unsorted(ended.iter().map(|one| one.seq).collect());
-        batch.control(&Control::Delete(Cow::Owned(gone)), now);
-        let mut markers = 0;
-        for (subject, marker) in ended.iter().filter_map(|one| one.marker.as_ref()) {
-            let message = NewMessage {
-                timestamp: now,
-                expires: marker.expires,
-                subject,
-                headers: &marker.headers,
-                ..NewMessage::default()
-            };
-            enter_marker(&mut catalog, &mut batch, &message, self.config.storage);
-            markers += 1;
+        batch.control(&gone, now);
+        for (message, offset) in &mut markers {
+            *offset = batch.message(message);
         }
-        self.is_untidy |= catalog.tidy_after(ended.len());
-        drop(catalog);
         batch.finish();
-        Ok((removed, markers))
+        let written = self.write(&buffer, now);
+        self.buffer = buffer;
+        let end = written?;
+        let mut catalog = self.shared.catalog_mut();
+        let removed = catalog.remove_all(&decided);
+        if removed.is_ok() {
+            markers.iter().for_each(|marker| append_marker(&mut catalog, marker, self.config.storage));
+            self.is_untidy |= catalog.tidy_after(ended.len());
+        }
+        drop(catalog);
+        let removed = removed.map_err(|error| self.fail(&error.to_string()))?;
+        debug_assert!(removed.messages <= ended.len() as u64, "only what has ended is removed");
+        let count = markers.len() as u64;
+        self.written(end);
+        Ok((removed, count))
+    }
+
+    /// The head of the batch, in a stream that has a group.
+    fn decide_ended(
+        &mut self,
+        gone: &Control<'_>,
+        markers: &[(Message<'_>, u32)],
+        now: Timestamp,
+    ) -> Option<LogEntry> {
+        let group = self.group.as_mut()?;
+        let mut records = Vec::new();
+        canonical::write_control(gone, now, &mut records);
+        markers.iter().for_each(|(marker, _)| canonical::write_message(marker, &mut records));
+        group.decide(records)
+    }
+
+    /// The markers that are stored, with their sequences. Those are no publisher's messages: no
+    /// limit refuses them.
+    fn markers<'m>(&self, ended: &'m [EndedMessage], now: Timestamp) -> Vec<(Message<'m>, u32)> {
+        let next = self.shared.catalog().next_seq();
+        let markers = ended.iter().filter_map(|one| one.marker.as_ref());
+        let entry = |(seq, (subject, marker)): (Seq, &'m Marked)| Message {
+            seq,
+            timestamp: now,
+            expires: marker.expires,
+            subject,
+            headers: &marker.headers,
+            payload: &[],
+        };
+        (next..).zip(markers).map(|marker| (entry(marker), 0)).collect()
     }
 }
 
-/// Markers are no publisher's messages: no limit refuses them.
-fn enter_marker(
-    catalog: &mut Catalog,
-    batch: &mut EntryBatch<'_>,
-    message: &NewMessage<'_>,
-    storage: crate::Storage,
-) {
-    let seq = catalog.next_seq();
-    let NewMessage { timestamp, expires, subject, headers, .. } = *message;
-    let entry = record::Message { seq, timestamp, expires, subject, headers, payload: &[] };
-    let offset = u64::from(batch.message(&entry));
-    let size = size_of(storage, subject, headers, &[]);
-    catalog.append(&NewRow { seq, timestamp, expires, subject, offset, size });
+/// Enters a marker whose entry begins at an offset.
+fn append_marker(catalog: &mut Catalog, (message, offset): &(Message<'_>, u32), storage: Storage) {
+    let Message { seq, timestamp, expires, subject, headers, payload } = *message;
+    let size = size_of(storage, subject, headers, payload);
+    catalog.append(&NewRow { seq, timestamp, expires, subject, offset: u64::from(*offset), size });
 }
 
 fn room_for(ended: &[EndedMessage]) -> u64 {

@@ -97,6 +97,8 @@ struct Erasure {
     /// comes, the file may be removed.
     log: Weak<AppendFile>,
     end: u64,
+    /// Index of the log entry that says it; 0 without a group. It has to be committed first.
+    index: u64,
     /// Not before: its segment is damaged.
     paused_until: Timestamp,
 }
@@ -212,7 +214,7 @@ impl Stream {
         }
         if !self.closed.is_empty() {
             let merge = if self.upkeep.seals >= MERGE_OVERDUE { self.merge() } else { None };
-            return merge.or_else(|| Some(self.seal()));
+            return merge.or_else(|| self.seal());
         }
         if let Some(at) = self.upkeep.overwritings.iter().position(Overwriting::is_free) {
             return Some(Task::Overwrite(self.upkeep.overwritings.swap_remove(at)));
@@ -220,8 +222,10 @@ impl Stream {
         self.erasure(now).or_else(|| self.merge()).or_else(|| self.compaction())
     }
 
-    fn seal(&mut self) -> Task {
-        let closed = self.closed.remove(0);
+    /// Seals the oldest closed segment, unless a group could still take back what is in it.
+    fn seal(&mut self) -> Option<Task> {
+        let committed = self.group().map_or(u64::MAX, |group| group.commit);
+        let closed = self.closed.extract_if(..1, |closed| closed.last_index <= committed).next()?;
         debug_assert!(
             self.closed.first().is_none_or(|next| closed.active.segment.no < next.active.segment.no),
             "segments are sealed in order"
@@ -233,7 +237,7 @@ impl Stream {
             Compression::S2 if !is_retired => Packing::Packed,
             _ => Packing::Plain,
         };
-        Task::Seal(Box::new(Sealing { closed, packing }))
+        Some(Task::Seal(Box::new(Sealing { closed, packing })))
     }
 
     fn covers(&self) -> SegmentNo {
@@ -302,7 +306,7 @@ impl Stream {
             return None;
         }
         self.shared.catalog_mut().retire_emptied();
-        Some(self.seal())
+        self.seal()
     }
 
     fn compaction(&mut self) -> Option<Task> {
@@ -321,7 +325,8 @@ impl Stream {
     }
 
     fn erasure(&mut self, now: Timestamp) -> Option<Task> {
-        let is_ready = |erasure: &Erasure| erasure.is_ready(now);
+        let committed = self.group().map_or(u64::MAX, |group| group.commit);
+        let is_ready = |erasure: &Erasure| erasure.is_ready(now) && erasure.index <= committed;
         let catalog = self.shared.catalog();
         let segment = loop {
             let at = self.upkeep.erasures.iter().position(is_ready)?;
@@ -449,7 +454,8 @@ impl Stream {
         // That they are deleted is durable, wherever it was written.
         let log = &self.active.file;
         let seqs = compaction.erased.iter().flatten();
-        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::downgrade(log), end: 0, paused_until });
+        let again =
+            seqs.map(|seq| Erasure { no, seq, log: Arc::downgrade(log), end: 0, index: 0, paused_until });
         self.upkeep.erasures.extend(again);
     }
 
@@ -480,11 +486,13 @@ impl Stream {
         // A job may have copied it already.
         if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
             let (log, end) = (Arc::downgrade(&self.active.file), self.active.file.end());
+            let index = self.group().map_or(0, |group| group.index);
             self.upkeep.erasures.push(Erasure {
                 no: segment.no,
                 seq,
                 log,
                 end,
+                index,
                 paused_until: Timestamp::MIN,
             });
         }

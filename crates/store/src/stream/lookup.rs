@@ -67,24 +67,6 @@ impl Filter {
     }
 }
 
-/// The first message of a subject. `None` only if its record was lost to damage.
-pub(crate) fn first_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
-    let state = catalog.index().state(id);
-    if state.count == 0 {
-        return Ok(None);
-    }
-    if state.first_exact {
-        return Ok(Some(state.first));
-    }
-    next_of_subject(catalog, catalog.index().text(id), state.first, state.last)
-}
-
-/// As [`first_of`], of a subject that has lost messages: the first one that is there.
-pub(crate) fn first_live_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
-    let state = catalog.index().state(id);
-    next_of_subject(catalog, catalog.index().text(id), state.first, state.last)
-}
-
 /// The last message of a subject. `None` only if its record was lost to damage.
 pub(crate) fn last_of(catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
     let state = catalog.index().state(id);
@@ -278,7 +260,13 @@ fn visit_subject(
     walk(catalog, from, to, prepare, visitor)
 }
 
-fn next_of_subject(catalog: &Catalog, text: &[u8], from: Seq, to: Seq) -> Result<Option<Seq>, ReadError> {
+/// The first message of a subject from `from` to `to`, as the tables say.
+pub(crate) fn next_of_subject(
+    catalog: &Catalog,
+    text: &[u8],
+    from: Seq,
+    to: Seq,
+) -> Result<Option<Seq>, ReadError> {
     let mut found = None;
     visit_subject(catalog, text, from, to, &mut |seq| {
         found = Some(seq);

@@ -2,8 +2,8 @@
 //!
 //! [`Stream`] is the one writer and belongs to a turn; [`StreamReader`]s are cloned from it and
 //! need none. Both share the [`Catalog`] and the release position. All that changes a stream is
-//! first decided on the catalog, then written as one batch of entries, then released; replay after
-//! a restart walks the same entries through the same catalog.
+//! first decided from the catalog, then written as one batch of entries, then done to the catalog,
+//! then released; replay after a restart walks the same entries through the same catalog.
 //!
 //! Sealing, merging and compacting of segments happen elsewhere (`jobs`), on threads that the
 //! embedder has for it; a stream only says what there is to do. Nothing here knows a clock.
@@ -18,12 +18,17 @@ mod bookmark;
 mod catalog;
 mod chain;
 mod cursor;
+mod decide;
+mod decision;
 mod errors;
 mod expire;
 mod find;
+mod group;
+mod group_log;
 mod jobs;
 mod lookup;
 mod met;
+mod new_message;
 mod own;
 mod packed_entries;
 mod reader;
@@ -44,7 +49,6 @@ mod usage;
 
 use std::fmt;
 use std::io;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -58,13 +62,14 @@ use crate::record::Control;
 use crate::segment::Totals;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
-pub use append::{Admission, AppendResult, GAP_MAX, NewMessage};
 pub use catalog::Removed;
 pub use cursor::Cursor;
 pub use errors::{AppendRefusal, ReadError, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use find::FoundMessage;
+pub use group_log::{DecidedEntry, GroupPosition};
 pub use lookup::Filter;
+pub use new_message::{Admission, AppendResult, GAP_MAX, NewMessage};
 pub use reader::{Removals, StreamReader, Wait};
 pub(crate) use release::Need;
 pub use release::{OnRelease, Release, Ticket};
@@ -73,7 +78,7 @@ pub use usage::StreamUsage;
 
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
-pub(crate) use catalog::{Catalog, NewRow, size_of};
+pub(crate) use catalog::{Catalog, Fate, size_of};
 pub(crate) use packed_entries::each_entry;
 pub(crate) use roll::{Closed, SegmentOrigin};
 pub(crate) use segment_storage::{
@@ -109,9 +114,10 @@ pub struct Stream {
     durable_mark: (u64, u64),
     /// Buffers kept between batches.
     buffer: Vec<u8>,
-    evicted: Vec<Seq>,
-    /// Sequences that the last append evicted.
-    gone: Vec<RangeInclusive<Seq>>,
+    /// Decision on the last append.
+    decision: decision::Decision,
+    /// The log of its group, if it has one.
+    group: Option<Box<group_log::GroupLog>>,
     /// Whether memory can be given back, and the last sequence when that was last looked at.
     is_untidy: bool,
     tidied_at: Seq,
@@ -219,6 +225,13 @@ impl StreamShared {
         }
     }
 
+    /// The log of the group is committed up to `index`.
+    fn committed_to(&self, index: u64) {
+        if self.release.committed(index) {
+            self.notify_released();
+        }
+    }
+
     /// Sequences up to `mark` are stated as given out. Answers whether it has to move again.
     pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
         let (has_moved, need) = self.release.set_mark(mark);
@@ -283,8 +296,8 @@ impl Stream {
             owed: None,
             durable_mark,
             buffer: Vec::new(),
-            evicted: Vec::new(),
-            gone: Vec::new(),
+            decision: decision::Decision::default(),
+            group: None,
             // There may be subjects that died while the log was read.
             is_untidy: true,
             tidied_at: 0,
@@ -371,6 +384,22 @@ impl Stream {
         let _ = self.shared.on_release.set(ReleaseListener(listener));
     }
 
+    /// Goes on in the log of a group, where the stream was found.
+    pub(crate) fn resume_group(&mut self, position: Option<GroupPosition>) {
+        self.group = position.map(|position| Box::new(group_log::GroupLog::new(position)));
+    }
+
+    /// Releases no more than what is up to `released`: behind it come entries of a group's log that
+    /// are not known to be committed, each with its index and last sequence.
+    pub(crate) fn hold_back(&mut self, released: Seq, waiting: &[(u64, Seq)]) {
+        let release = &self.shared.release;
+        release.truncated(released);
+        for &(index, last_seq) in waiting {
+            let has_moved = release.proposed(index, last_seq);
+            debug_assert!(!has_moved, "it is not committed");
+        }
+    }
+
     /// Hands the listener, and what it owes, on to the stream that takes the place of this one.
     pub(crate) fn hand_on(&self, to: &mut Self) {
         to.owed = self.owed.max(to.owed);
@@ -410,15 +439,26 @@ impl Stream {
         StoreError::Failed(why.to_owned())
     }
 
-    /// Writes a finished batch and releases it, or has it released by a round.
-    fn write(&mut self, batch: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        let end = match self.active.file.append(batch, nanos(now)) {
-            Ok(end) => end,
-            Err(error) => return Err(self.fail(&format!("a write failed: {error}"))),
-        };
+    /// Writes a finished batch; returns where the log ends behind it. What the batch says happens
+    /// to the catalog next, and then the batch counts as [`Stream::written`].
+    fn write(&self, batch: &[u8], now: Timestamp) -> Result<u64, StoreError> {
+        self.active
+            .file
+            .append(batch, nanos(now))
+            .map_err(|error| self.fail(&format!("a write failed: {error}")))
+    }
+
+    /// Releases the batch that ends at `end`, which the catalog has followed, or has it released by
+    /// a round.
+    fn written(&mut self, end: u64) {
         let last = self.shared.catalog().totals().last_seq;
         let release = &self.shared.release;
-        if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
+        if let Some(GroupPosition { index, commit, .. }) = self.group() {
+            if release.proposed(index, last) {
+                self.shared.notify_released();
+            }
+            self.shared.committed_to(commit);
+        } else if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
             if let Some(need) = release.at_once(last) {
                 self.need_mark(need);
             }
@@ -427,7 +467,6 @@ impl Stream {
             // A round may have synced the batch before it was entered here.
             self.shared.durable_to(self.active.segment.no, self.active.file.durable());
         }
-        Ok(())
     }
 
     /// Has the next round move the mark.
@@ -454,7 +493,7 @@ impl Stream {
         let Segment { no, first_seq, .. } = *self.active.segment;
         debug_assert!(self.active.file.end() == crate::segment::HEADER_BYTES as u64, "it takes nothing");
         let listener = Some(Arc::clone(&self.shared));
-        let at = Beginning::anew(no, first_seq);
+        let at = Beginning { group: self.group(), ..Beginning::anew(no, first_seq) };
         let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
         let begun = begun.map_err(|error| match error {
             StoreError::Failed(why) => self.fail(&why),

@@ -4,7 +4,8 @@
 //! rounds sync the files that hold them. Written by the stream and by rounds, read by everyone
 //! without a lock.
 //!
-//! A batch waits for the sync of its file, or for nothing but the *mark*: a sequence that is stated
+//! Each batch has one gate ([`Gate`]). It waits for the sync of its file, or, in the log of a
+//! group, until its index is committed, or for nothing but the *mark*: a sequence that is stated
 //! durably as one that may have been given out (`watermarks`), so that it is not given out again
 //! where the sync comes too late. The mark moves ahead of the messages, so that on an ordinary run
 //! nobody waits for it.
@@ -77,12 +78,24 @@ struct ReleaseState {
     asked: Option<Need>,
     /// How far each file is synced, of files that have waiting batches; a few at most.
     durable: Vec<(SegmentNo, u64)>,
+    /// Up to which index the log of the group is committed.
+    committed: u64,
+}
+
+/// Gate that a batch waits at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// The mark has to reach the batch's last sequence.
+    Mark,
+    /// The file of this segment has to be synced up to this offset.
+    Synced(SegmentNo, u64),
+    /// This index has to be committed. How many have synced it is the business of whoever says so.
+    Committed(u64),
 }
 
 #[derive(Debug)]
 struct WaitingBatch {
-    /// Position that has to be synced; `None`: the batch waits for the mark.
-    synced: Option<(SegmentNo, u64)>,
+    gate: Gate,
     last_seq: Seq,
     ticket: Ticket,
 }
@@ -100,6 +113,7 @@ impl Release {
                 ahead: None,
                 asked: None,
                 durable: Vec::new(),
+                committed: 0,
             }),
         }
     }
@@ -143,7 +157,7 @@ impl Release {
             waiting.batches.back().is_none_or(|last| last.ticket < ticket),
             "batches wait in order"
         );
-        waiting.batches.push_back(WaitingBatch { synced: None, last_seq, ticket });
+        waiting.batches.push_back(WaitingBatch { gate: Gate::Mark, last_seq, ticket });
         self.release_ready(&mut waiting);
         self.need(&mut waiting)
     }
@@ -153,13 +167,14 @@ impl Release {
     /// asked for.
     pub(crate) fn all(&self) -> (bool, Option<Need>) {
         let mut waiting = self.lock();
-        waiting.batches.iter_mut().for_each(|batch| batch.synced = None);
+        let synced = waiting.batches.iter_mut().filter(|batch| matches!(batch.gate, Gate::Synced(..)));
+        synced.for_each(|batch| batch.gate = Gate::Mark);
         (self.release_ready(&mut waiting), self.need(&mut waiting))
     }
 
     /// Finds the need that has to be told, and was not since the mark was moved.
     fn need(&self, waiting: &mut ReleaseState) -> Option<Need> {
-        let is_waited_for = waiting.batches.front().is_some_and(|batch| batch.synced.is_none());
+        let is_waited_for = waiting.batches.front().is_some_and(|batch| batch.gate == Gate::Mark);
         let is_near = self.seq() > waiting.near;
         let need = if is_waited_for { Some(Need::Now) } else { is_near.then_some(Need::Soon) };
         let is_new = need > waiting.asked;
@@ -201,7 +216,7 @@ impl Release {
 
     /// Whether batches wait for the mark.
     pub(crate) fn waits_for_mark(&self) -> bool {
-        self.lock().batches.front().is_some_and(|batch| batch.synced.is_none())
+        self.lock().batches.front().is_some_and(|batch| batch.gate == Gate::Mark)
     }
 
     /// The last sequence that a batch has, released or not.
@@ -226,14 +241,32 @@ impl Release {
 
     /// A batch that waits until `segment` is synced up to `end`.
     pub(crate) fn appended(&self, segment: SegmentNo, end: u64, last_seq: Seq) {
+        self.wait(&mut self.lock(), Gate::Synced(segment, end), last_seq);
+    }
+
+    /// A batch that waits until `index` is committed, which it may be. Answers whether the position
+    /// moved.
+    pub(crate) fn proposed(&self, index: u64, last_seq: Seq) -> bool {
         let mut waiting = self.lock();
+        self.wait(&mut waiting, Gate::Committed(index), last_seq);
+        self.release_ready(&mut waiting)
+    }
+
+    /// The log of the group is committed up to `index`. Answers whether the position moved.
+    pub(crate) fn committed(&self, index: u64) -> bool {
+        let mut waiting = self.lock();
+        waiting.committed = waiting.committed.max(index);
+        self.release_ready(&mut waiting)
+    }
+
+    fn wait(&self, waiting: &mut ReleaseState, gate: Gate, last_seq: Seq) {
         let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1);
         debug_assert!(
             waiting.batches.back().is_none_or(|last| last.ticket < ticket),
             "batches wait in order"
         );
         debug_assert!(last_seq >= self.seq(), "what was released is not appended again");
-        waiting.batches.push_back(WaitingBatch { synced: Some((segment, end)), last_seq, ticket });
+        waiting.batches.push_back(WaitingBatch { gate, last_seq, ticket });
         waiting.check();
     }
 
@@ -284,7 +317,7 @@ impl Release {
 
 impl WaitingBatch {
     fn is_of(&self, segment: SegmentNo) -> bool {
-        self.synced.is_some_and(|(no, _)| no == segment)
+        matches!(self.gate, Gate::Synced(no, _) if no == segment)
     }
 }
 
@@ -322,9 +355,12 @@ impl ReleaseState {
 
     /// Whether a batch need not wait, where sequences up to `released` are released.
     fn covers(&self, batch: &WaitingBatch, released: Seq) -> bool {
-        match batch.synced {
-            Some((segment, end)) => self.durable.iter().any(|&(no, offset)| no == segment && end <= offset),
-            None => batch.last_seq <= self.mark.max(released),
+        match batch.gate {
+            Gate::Mark => batch.last_seq <= self.mark.max(released),
+            Gate::Synced(segment, end) => {
+                self.durable.iter().any(|&(no, offset)| no == segment && end <= offset)
+            }
+            Gate::Committed(index) => index <= self.committed,
         }
     }
 
@@ -406,6 +442,22 @@ mod tests {
         release.appended(SegmentNo(1), 300, 3);
         assert!(release.durable(SegmentNo(1), 300));
         assert_eq!(release.seq(), 3);
+    }
+
+    #[test]
+    fn what_is_proposed_waits_for_the_commit_and_for_what_was_before_it() {
+        let release = Release::new(0);
+        release.appended(SegmentNo(1), 100, 2);
+        assert!(!release.proposed(7, 3) && !release.proposed(8, 5));
+        assert!(!release.committed(7), "what was before the group waits for its sync");
+        assert!(release.durable(SegmentNo(1), 100));
+        assert_eq!((release.seq(), release.is_released(Ticket(3))), (3, false));
+        assert!(!release.durable(SegmentNo(2), 1000), "a sync is not what it waits for");
+        assert_eq!(release.all(), (false, None), "nor does another durability let it through");
+        assert!(release.committed(9));
+        assert_eq!(release.seq(), 5);
+        assert!(release.proposed(9, 6), "it was committed before");
+        assert_eq!((release.seq(), release.ticket()), (6, release.last_ticket()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Removal of messages from a stream: delete, erase, purge, compact, truncate, skip.
 //!
-//! Each decides on the catalog, writes one entry and answers what went. A removal that may concern
+//! Each is decided from the catalog, written as one batch, and then done to the catalog, which says
+//! what went. A removal that may concern
 //! many messages works in slices and says where it stopped, so that nobody holds a turn for long.
 
 use std::borrow::Cow;
@@ -8,7 +9,6 @@ use std::borrow::Cow;
 use crate::record::Control;
 use crate::{Seq, Timestamp};
 
-use super::catalog::RemovalRecord;
 use super::catalog::Removed;
 use super::errors::StoreError;
 use super::lookup::Filter;
@@ -58,25 +58,23 @@ impl Stream {
     /// All of them are still there, unless the stream has failed.
     pub fn delete_all(&mut self, seqs: &[Seq], now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
-        self.make_room_for_removal(2 * CONTROL_ROOM + 20 * seqs.len() as u64, now)?;
-        let mut taken = RemovalRecord::default();
-        let mut catalog = self.shared.catalog_mut();
-        let result = catalog.remove_all(seqs, &mut taken);
-        self.is_untidy |= result.is_ok() && catalog.tidy_after(seqs.len());
-        drop(catalog);
-        match result {
-            Err(error) if taken.is_nothing() => return Err(error.into()),
-            Err(error) => return Err(self.fail(&error.to_string())),
-            Ok(()) => {}
+        let room = 2 * CONTROL_ROOM + 20 * seqs.len() as u64 + self.room_for_log_entry();
+        self.make_room_for_removal(room, now)?;
+        let decided = self.shared.catalog().decide_removal(seqs)?;
+        if decided.is_nothing() {
+            self.is_untidy |= self.shared.catalog_mut().tidy_after(seqs.len());
+            return Ok(Removed::default());
         }
-        let RemovalRecord { removed, first, rest } = taken;
-        let rest = Some(rest).filter(|rest| !rest.is_empty()).map(|rest| Control::Delete(Cow::Owned(rest)));
+        let rest = Some(decided.rest()).filter(|rest| !rest.is_empty());
+        let rest = rest.map(|rest| Control::Delete(Cow::Owned(rest)));
         // In this order: what is behind the new first message is removed one by one in any case.
-        let controls: Vec<Control<'_>> =
-            rest.into_iter().chain(first.map(|first| Control::Trim { first })).collect();
-        if !controls.is_empty() {
-            self.log(&controls, now)?;
-        }
+        let first = decided.first().map(|first| Control::Trim { first });
+        let controls: Vec<Control<'_>> = rest.into_iter().chain(first).collect();
+        let (removed, is_untidy) = self.log(&controls, now, |catalog| {
+            let removed = catalog.remove_all(&decided)?;
+            Ok((removed, catalog.tidy_after(seqs.len())))
+        })?;
+        self.is_untidy |= is_untidy;
         Ok(removed)
     }
 
@@ -167,7 +165,7 @@ impl Stream {
 
     fn trim(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<RemovalProgress, StoreError> {
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        let mut catalog = self.shared.catalog_mut();
+        let catalog = self.shared.catalog();
         let totals = catalog.totals();
         if first <= totals.first_seq {
             return Ok(RemovalProgress::default());
@@ -178,18 +176,16 @@ impl Stream {
         } else {
             first.min(totals.first_seq.saturating_add(budget as u64))
         };
-        let result = catalog.trim(target);
-        let reached = catalog.totals().first_seq;
-        let gone = result.as_ref().map_or(0, |removed| removed.messages.min(budget as u64));
-        self.is_untidy |= result.is_ok() && catalog.tidy_after(gone as usize);
+        let reached = catalog.first_behind(target);
         drop(catalog);
-        let removed = match result {
-            Ok(removed) => removed,
-            Err(error) => return Err(self.fail(&error.to_string())),
-        };
         debug_assert!(reached >= totals.first_seq, "a slice never goes back");
+        let (removed, is_untidy) = self.log(&[Control::Trim { first: reached }], now, |catalog| {
+            let removed = catalog.trim(target)?;
+            debug_assert!(catalog.totals().first_seq == reached, "the log says what happens");
+            Ok((removed, catalog.tidy_after(removed.messages.min(budget as u64) as usize)))
+        })?;
+        self.is_untidy |= is_untidy;
         debug_assert!(removed.messages <= totals.messages, "only messages are removed");
-        self.log(&[Control::Trim { first: reached }], now)?;
         if first > totals.last_seq + 1 {
             self.begin_behind_gap(now)?;
         }
@@ -225,7 +221,7 @@ impl Stream {
         let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
         debug_assert!(self.shared.catalog().totals().last_seq <= last, "nothing behind it is left");
         self.shared.release.truncated(last);
-        self.log(&[Control::Truncate { last }], now)?;
+        self.log(&[Control::Truncate { last }], now, |_| Ok(()))?;
         Ok(removed)
     }
 
@@ -241,16 +237,18 @@ impl Stream {
             return Ok(());
         }
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        self.shared.catalog_mut().skip_at(last, now);
+        self.log(&[Control::Skip { last }], now, |catalog| {
+            catalog.skip_at(last, now);
+            Ok(())
+        })?;
         debug_assert!(self.shared.catalog().next_seq() == last + 1, "what was passed over is used");
-        self.log(&[Control::Skip { last }], now)?;
         self.begin_behind_gap(now)
     }
 
     /// Writes that the sequences up to `last` are used and lost: recovery has found that out.
     pub(crate) fn log_gap(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        self.log(&[Control::Skip { last }], now)
+        self.log(&[Control::Skip { last }], now, |_| Ok(()))
     }
 
     /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the

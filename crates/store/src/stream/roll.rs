@@ -8,8 +8,8 @@ use crate::record::{Control, EntryBatch};
 use crate::segment::Totals;
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::catalog::Removed;
-use super::errors::StoreError;
+use super::catalog::{Catalog, Removed};
+use super::errors::{ReadError, StoreError};
 use super::segment_storage::Beginning;
 use super::segment_view::Times;
 use super::table::Rows;
@@ -34,6 +34,8 @@ pub(crate) struct Closed {
     /// Lifetimes of its messages.
     pub(crate) expiries: Vec<(Seq, Timestamp)>,
     pub(crate) origin: SegmentOrigin,
+    /// Last index of the group's log that stands in it or before it; 0 without a group.
+    pub(crate) last_index: u64,
 }
 
 /// Where a closed segment comes from.
@@ -46,9 +48,9 @@ pub(crate) enum SegmentOrigin {
 }
 
 impl Closed {
-    /// Marks the segment as one that recovery found.
-    pub(crate) fn recovered(self) -> Self {
-        Self { origin: SegmentOrigin::Recovered, ..self }
+    /// Marks the segment as one that recovery found, in the log of a group up to `last_index`.
+    pub(crate) fn recovered(self, last_index: u64) -> Self {
+        Self { origin: SegmentOrigin::Recovered, last_index, ..self }
     }
 }
 
@@ -72,7 +74,8 @@ impl Stream {
         let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
         let is_memory = self.segment_storage.is_memory();
         let cut = last.filter(|_| !is_memory).map(|last| self.truncation(last, now)).unwrap_or_default();
-        let at = Beginning { no: next, first_seq, before: self.active.file.end() + cut.len() as u64 };
+        let before = self.active.file.end() + cut.len() as u64;
+        let at = Beginning { no: next, first_seq, before, group: self.group() };
         let listener = Some(Arc::clone(&self.shared));
         let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
         let begun = begun.map_err(|error| match error {
@@ -84,13 +87,15 @@ impl Stream {
             "a segment as asked for"
         );
         if !cut.is_empty() {
-            self.write(&cut, now)?;
+            let end = self.write(&cut, now)?;
+            self.written(end);
         }
+        let last_index = self.group().map_or(0, |group| group.index);
         let old = std::mem::replace(&mut self.active, begun.clone());
         debug_assert!(old.segment.no < self.active.segment.no, "segments are numbered upwards");
         let mut catalog = self.shared.catalog_mut();
         let cut = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
-        let closed = (!is_memory).then(|| catalog.close_only(old));
+        let closed = (!is_memory).then(|| Closed { last_index, ..catalog.close_only(old) });
         catalog.begin_segment(begun.segment);
         if closed.is_none() {
             catalog.forget_footer_changes();
@@ -135,18 +140,32 @@ impl Stream {
         self.roll(now)
     }
 
-    /// Writes entries that are no messages, as one batch.
-    pub(super) fn log(&mut self, controls: &[Control<'_>], now: Timestamp) -> Result<(), StoreError> {
+    /// Writes entries that are no messages, as one batch, and then does to the catalog what they
+    /// say.
+    pub(super) fn log<T>(
+        &mut self,
+        controls: &[Control<'_>],
+        now: Timestamp,
+        follow: impl FnOnce(&mut Catalog) -> Result<T, ReadError>,
+    ) -> Result<T, StoreError> {
         let Active { segment, file } = self.active.clone();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
+        let entry = self.decide_controls(controls, now);
         let mut batch = EntryBatch::begin(&mut buffer, file.end(), &segment.context);
+        if let Some(entry) = entry {
+            batch.control(&Control::LogEntry(entry), now);
+        }
         for control in controls {
             batch.control(control, now);
         }
         batch.finish();
         let written = self.write(&buffer, now);
         self.buffer = buffer;
-        written
+        let end = written?;
+        let followed = follow(&mut self.shared.catalog_mut());
+        let followed = followed.map_err(|error| self.fail(&error.to_string()))?;
+        self.written(end);
+        Ok(followed)
     }
 }

@@ -25,6 +25,7 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 use super::blocks::Blocks;
 use super::errors::StoreError;
+use super::group_log::GroupPosition;
 use super::remove::CONTROL_ROOM;
 use super::segment_view::{Segment, SegmentFile};
 use super::table_cache::TableCache;
@@ -118,12 +119,14 @@ pub(crate) struct Beginning {
     pub(crate) first_seq: Seq,
     /// Where the entries of the segment before it end.
     pub(crate) before: u64,
+    /// Where the log of the stream's group ends.
+    pub(crate) group: Option<GroupPosition>,
 }
 
 impl Beginning {
     /// The first segment of a log, or one of which others know where it stands.
     pub(crate) fn anew(no: SegmentNo, first_seq: Seq) -> Self {
-        Self { no, first_seq, before: 0 }
+        Self { no, first_seq, before: 0, group: None }
     }
 }
 
@@ -139,7 +142,7 @@ pub(crate) fn begin_in_memory(stream: StreamId, at: Beginning, now: Timestamp) -
 
 fn header(
     stream: StreamId,
-    Beginning { no, first_seq, before }: Beginning,
+    Beginning { no, first_seq, before, group }: Beginning,
     salt: [u8; 16],
     encryption: Option<CipherKind>,
 ) -> SegmentHeader {
@@ -150,11 +153,12 @@ fn header(
         through: no,
         first_seq,
         before,
-        epoch: 0,
-        term: 0,
+        epoch: group.map_or(0, |group| group.epoch),
+        term: group.map_or(0, |group| group.term),
         salt,
         encryption,
         packed: false,
+        group: group.map(|group| group.next_place()),
     }
 }
 

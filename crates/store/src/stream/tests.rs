@@ -7,7 +7,7 @@ use myelin_disk::Disk;
 use myelin_disk::memory::MemoryDisk;
 
 use super::*;
-use crate::config::{Discard, Limits};
+use crate::config::{Compression, Discard, Limits};
 use crate::entropy::SeededEntropy;
 use crate::store::{Store, StoreOptions};
 use crate::{Message, StreamReport};
@@ -17,6 +17,7 @@ mod bounds;
 mod faults;
 mod finds;
 mod given_back;
+mod group;
 
 /// A store on a disk in memory, which can be opened again.
 struct Bench {

@@ -92,6 +92,12 @@ fn packed_and_encrypted() {
 }
 
 #[test]
+fn in_a_group() {
+    let workload = Workload::new(Durability::Written, Rounds::Direct);
+    enumerate("group", &Workload { is_in_group: true, ..workload });
+}
+
+#[test]
 fn through_the_journal() {
     let workload = Workload::new(Durability::Synced, Rounds::Journal);
     let (files, begun) = journal_files(&workload);

@@ -1,5 +1,6 @@
 //! The model test: long random stories, told to a stream and to its twin, which must agree on
-//! everything.
+//! everything. Every fourth variant leads a group: a follower that takes its entries must agree,
+//! too.
 //!
 //! There are always as many, so that a run can be repeated. `MYELIN_RANDOM_SECONDS` tells others
 //! for so long, from a seed that is new each time and printed first; `MYELIN_MODEL_SEED` tells one
@@ -7,6 +8,7 @@
 //! seed.
 
 mod compare;
+mod follower;
 mod operation;
 mod world;
 
@@ -23,7 +25,7 @@ const LENGTH: usize = 160;
 /// The first seed of the stories that are always told.
 const SEED: u64 = 1;
 /// Stories of a usual run: some of each variant of a stream.
-const STORIES: u64 = 20 * world::VARIANTS;
+const STORIES: u64 = 28 * world::VARIANTS;
 /// Stories told again to cut a bad one down.
 const ATTEMPTS: usize = 6000;
 

@@ -49,7 +49,8 @@ impl Catalog {
         self.segments.unsealed += 1;
         self.check();
         let origin = SegmentOrigin::Written;
-        Closed { active, rows, totals, touched, index_epoch, deleted, times, expiries, origin }
+        let last_index = 0;
+        Closed { active, rows, totals, touched, index_epoch, deleted, times, expiries, origin, last_index }
     }
 
     /// Forgets what the footer of the active segment would say: none will be written.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::Seq;
 use crate::index::SubjectId;
+use crate::{SegmentNo, Seq};
 
 use super::super::ReadError;
 use super::super::segment_view::Form;
@@ -59,6 +59,31 @@ impl Catalog {
         Ok(subject.map(|id| (size, id)))
     }
 
+    /// The size, and if `with_subject` the subject, of a message near the front; `None` of one
+    /// that was lost to damage. Changes nothing, and uses the kept table if that is the one.
+    pub(in crate::stream) fn head_of(
+        &self,
+        seq: Seq,
+        with_subject: bool,
+    ) -> Result<Option<(u64, Option<SubjectId>)>, ReadError> {
+        let Some(at) = self.segments.find(seq) else { return Ok(None) };
+        let view = &self.segments.views[at];
+        let is_sealed = matches!(view.form, Form::Sealed);
+        let loaded;
+        let table = match &self.head.table {
+            Some((no, kept)) if *no == view.segment.no.0 && is_sealed == matches!(kept, Table::Sealed(_)) => {
+                kept
+            }
+            _ => {
+                loaded = self.segments.table(at)?;
+                &loaded
+            }
+        };
+        let Some(row) = table.row_of(seq - view.segment.first_seq) else { return Ok(None) };
+        let subject = if with_subject { table.subject_in(row, &self.subjects.index) } else { None };
+        Ok(Some((table.size(row), subject)))
+    }
+
     fn load_head_table(&mut self, at: usize) -> Result<(), ReadError> {
         let view = &self.segments.views[at];
         let no = view.segment.no.0;
@@ -80,6 +105,11 @@ impl Catalog {
         }
         self.head.table = Some((no, table));
         Ok(())
+    }
+
+    /// Whether the kept table is the sealed one of this segment.
+    pub(super) fn has_head_table_of(&self, no: SegmentNo) -> bool {
+        matches!(&self.head.table, Some((kept, Table::Sealed(_))) if *kept == no.0)
     }
 
     /// Lets go of the table of the first segment if nobody trimmed since the last call.

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use crate::config::Storage;
 use crate::index::{Deleted, SubjectId, SubjectState};
-use crate::ranges::Ranges;
 use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
@@ -28,6 +27,7 @@ use super::table_cache::TableCache;
 
 mod batch;
 mod close;
+mod follow;
 mod footer;
 mod head;
 mod lifetimes;
@@ -42,6 +42,8 @@ mod subjects;
 mod tidy;
 mod truncate;
 
+pub(crate) use follow::Fate;
+pub(in crate::stream) use follow::WARM;
 use footer::FooterChanges;
 use head::HeadTable;
 use lifetimes::Lifetimes;
@@ -74,15 +76,6 @@ pub(crate) struct NewRow<'a> {
     pub(crate) size: u64,
 }
 
-/// A message that was entered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Appended {
-    pub(crate) subject: SubjectId,
-    /// The subject's last message before it, and what that counts, where this is known without a
-    /// table.
-    pub(crate) before: Option<(Seq, u32)>,
-}
-
 /// A message that is to go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
@@ -110,22 +103,6 @@ pub struct Removed {
     pub messages: u64,
     /// Their stored bytes.
     pub bytes: u64,
-}
-
-/// Removal of messages, and how the log says it.
-#[derive(Debug, Default)]
-pub(in crate::stream) struct RemovalRecord {
-    pub(in crate::stream) removed: Removed,
-    /// The first sequence since, if messages were removed from the front.
-    pub(in crate::stream) first: Option<Seq>,
-    /// Sequences that were removed behind it.
-    pub(in crate::stream) rest: Ranges,
-}
-
-impl RemovalRecord {
-    pub(in crate::stream) fn is_nothing(&self) -> bool {
-        self.removed.messages == 0
-    }
 }
 
 /// A row of a segment's table.
@@ -236,9 +213,15 @@ impl Catalog {
     }
 
     /// Enters a message as the newest, into the active segment.
-    pub(crate) fn append(&mut self, row: &NewRow<'_>) -> Appended {
-        debug_assert!(row.seq > self.totals.last_seq, "sequences ascend");
+    pub(crate) fn append(&mut self, row: &NewRow<'_>) {
         let id = self.subjects.index.enter(row.subject);
+        self.append_of(row, id);
+    }
+
+    /// As [`Catalog::append`], of a message whose subject was looked up.
+    fn append_of(&mut self, row: &NewRow<'_>, id: SubjectId) {
+        debug_assert!(row.seq > self.totals.last_seq, "sequences ascend");
+        debug_assert!(self.subjects.index.text(id) == row.subject, "a message has the subject that it says");
         if row.seq > self.totals.last_seq + 1 && self.totals.messages > 0 {
             self.mark_deleted(self.totals.last_seq + 1..=row.seq - 1);
         }
@@ -252,14 +235,13 @@ impl Catalog {
         self.totals.last_seq = row.seq;
         self.totals.last_timestamp = row.timestamp;
         let size = u32::try_from(row.size).expect("messages are smaller than 4 GiB");
-        let before = self.subjects.index.appended(id, row.seq, size);
+        self.subjects.index.appended(id, row.seq, size);
         if let Some(at) = row.expires {
             self.lifetimes.note(row.seq, at);
             self.footer.expiries.push((row.seq, at));
         }
         self.segments.append_row(row, size, id);
         self.check();
-        Appended { subject: id, before }
     }
 
     /// Index in [`Catalog::segments`] of the segment that shows `seq`.
@@ -319,25 +301,11 @@ impl Catalog {
         })
     }
 
-    /// As [`Catalog::remove`], of a message whose subject is known.
+    /// Bytes that a message counts.
     ///
-    /// Perf: nothing but its size is looked up, and that lies anywhere: a key-value store removes
-    /// an old value with every new one (`myelin bench store --rows 'limit-1-*'`).
-    pub(crate) fn remove_of(&mut self, subject: SubjectId, seq: Seq) -> Result<Removed, ReadError> {
-        if !self.contains(seq) {
-            return Ok(Removed::default());
-        }
-        let size = self.size_of(seq)?;
-        Ok(self.take_out(seq, size.unwrap_or(0), Some(subject)))
-    }
-
-    /// Removes a message that is there and counts `size` bytes.
-    pub(crate) fn remove_known(&mut self, subject: SubjectId, (seq, size): (Seq, u32)) -> Removed {
-        debug_assert!(self.contains(seq), "it was said to be there");
-        self.take_out(seq, u64::from(size), Some(subject))
-    }
-
-    fn size_of(&self, seq: Seq) -> Result<Option<u64>, ReadError> {
+    /// Perf: nothing else is looked up, and that lies anywhere: a key-value store removes an old
+    /// value with every new one (`myelin bench store --rows 'limit-1-*'`).
+    pub(in crate::stream) fn size_of(&self, seq: Seq) -> Result<Option<u64>, ReadError> {
         let Some(at) = self.segments.find(seq) else { return Ok(None) };
         let segment = &self.segments.views[at].segment;
         let delta = seq - segment.first_seq;
@@ -452,6 +420,12 @@ impl Catalog {
         self.segments.retire_below(first);
     }
 
+    /// The first sequence behind a [`Catalog::trim`] to `first`.
+    pub(crate) fn first_behind(&self, first: Seq) -> Seq {
+        debug_assert!(first >= self.totals.first_seq, "nothing comes back");
+        if first > self.totals.last_seq { first } else { self.removed.deleted.next_live(first) }
+    }
+
     /// Removes all messages below `first`. A `first` behind the last sequence empties the stream
     /// and moves it on.
     pub(crate) fn trim(&mut self, first: Seq) -> Result<Removed, ReadError> {
@@ -527,7 +501,7 @@ impl Catalog {
     /// Removes the oldest message. The way of a stream at its limit: no search, one row of a table
     /// at hand. Whoever calls this calls [`Catalog::apply_head_removals`] before others see the
     /// catalog again.
-    pub(crate) fn remove_head(&mut self) -> Result<Removed, ReadError> {
+    fn remove_head(&mut self) -> Result<Removed, ReadError> {
         let seq = self.totals.first_seq;
         let found = self.head_row(seq)?;
         debug_assert!(self.totals.messages > 0, "only a message is removed");
@@ -545,23 +519,15 @@ impl Catalog {
     }
 
     /// Corrects what depends on the oldest message, once for many that were removed there.
-    pub(crate) fn apply_head_removals(&mut self) {
+    fn apply_head_removals(&mut self) {
         self.set_first(self.totals.first_seq);
         self.check_all();
     }
 
-    /// Corrects what the index says of a subject whose messages were lost to damage, or are known
-    /// better.
-    pub(crate) fn correct_subject(&mut self, id: SubjectId, state: SubjectState) {
+    /// Corrects what the index says of a subject whose ends are known better.
+    fn correct_subject(&mut self, id: SubjectId, state: SubjectState) {
         debug_assert!(state.count > 0, "a subject without messages has no state");
         self.subjects.index.set(id, state);
-    }
-
-    /// Sets the bytes of the only message, where more are counted: for messages that were lost to
-    /// damage.
-    pub(crate) fn correct_bytes(&mut self, bytes: u64) {
-        debug_assert!(self.totals.messages == 1, "one message has all the bytes");
-        self.totals.bytes = bytes;
     }
 
     /// Takes lifetimes that have ended, `limit` of them at most. Answers whether there are more.

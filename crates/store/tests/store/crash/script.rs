@@ -11,8 +11,9 @@ use myelin_store::cipher::CipherKind;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge, Reserve,
-    Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Durability, Filter, GroupPosition, Limits, Marker, Markers, Message, NewMessage,
+    Purge, Reserve, Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig,
+    Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -35,6 +36,9 @@ pub(super) struct Workload {
     pub(super) compression: Compression,
     pub(super) is_encrypted: bool,
     pub(super) rounds: Rounds,
+    /// Whether its streams lead groups whose other replicas are elsewhere: all is committed at
+    /// once.
+    pub(super) is_in_group: bool,
 }
 
 /// Streams in use besides the two of the direct script: enough for rounds to fill the journal's
@@ -53,7 +57,7 @@ enum Purpose {
 
 impl Workload {
     pub(super) fn new(durability: Durability, rounds: Rounds) -> Self {
-        Self { durability, compression: Compression::None, is_encrypted: false, rounds }
+        Self { durability, compression: Compression::None, is_encrypted: false, rounds, is_in_group: false }
     }
 
     fn open(&self, disk: &FaultyDisk, turn: u64) -> Result<(Store, StoreReport), String> {
@@ -138,6 +142,12 @@ pub(super) fn begun<T>(disk: &FaultyDisk, open: impl Fn(u64) -> Result<T, String
     }
 }
 
+/// Says that all entries of a stream's group are committed.
+fn commit(stream: &mut Stream) {
+    let _ = stream.take_decided();
+    stream.committed(stream.group().map_or(0, |position| position.index));
+}
+
 const NO_ROOM: &str = "no storage space";
 
 /// Looks at what is left twice, and holds the second look against the first. Answers whether a
@@ -174,7 +184,7 @@ impl Run<'_> {
         let twin = Twin::new(Storage::File, config.limits, 1);
         self.promises.streams.insert(name, Promise::new(config.durability, twin));
         let created = self.store.create_stream("A", name, b"", config, self.now);
-        let stream = match created {
+        let mut stream = match created {
             Ok(stream) => stream,
             Err(_) if !self.disk.is_off() => {
                 // A full disk, or one bad moment.
@@ -183,6 +193,11 @@ impl Run<'_> {
             }
             Err(_) => return Err(Over),
         };
+        if self.workload.is_in_group {
+            // If it fails, the stream goes on by itself.
+            let position = GroupPosition { epoch: 1, term: 1, ..GroupPosition::default() };
+            let _ = stream.join_group(position, self.now);
+        }
         let id = stream.id();
         let promise = self.promise(name);
         (promise.life, promise.id) = (Life::There, Some(id));
@@ -235,6 +250,7 @@ impl Run<'_> {
                 "there is room again, and {name} is full"
             );
         }
+        commit(stream);
         match result {
             Ok(()) if promise.durability == Durability::Written => promise.released = promise.newest(),
             Ok(()) => {}
@@ -475,7 +491,10 @@ impl Script for Workload {
             if promise.id.is_some_and(|id| id != found.id) {
                 continue;
             }
-            let Ok((stream, _)) = store.open_stream(found.id, self.config(name), 50_000) else { continue };
+            let Ok((mut stream, _)) = store.open_stream(found.id, self.config(name), 50_000) else {
+                continue;
+            };
+            commit(&mut stream);
             let Ok(shown) = Shown::of(&stream) else { continue };
             if let Ok(at) = promise.find(&shown, Loss::Power(Survival::None))
                 && promise.life != Life::Ending
@@ -524,7 +543,8 @@ impl Workload {
                 return Err(format!("{name} is there again"));
             }
             let opened = store.open_stream(found.id, self.config(name), 50_000);
-            let (stream, report) = opened.map_err(|error| format!("{name}: {error}"))?;
+            let (mut stream, report) = opened.map_err(|error| format!("{name}: {error}"))?;
+            commit(&mut stream);
             if report.is_damaged() {
                 return Err(format!("{name} is called damaged: {:?}", report.notices));
             }
@@ -551,6 +571,7 @@ impl Workload {
             let appended = stream.append(&[message], Admission::Granted, 60_000, &mut outcomes);
             appended.map_err(|error| words(&error))?;
             expected.push((found.id, outcomes[0]));
+            commit(&mut stream);
             stream.flush().map_err(|error| words(&error))?;
             store.journal().round_now(&|| 60_000).map_err(|error| words(&error))?;
             while let Some(job) = stream.next_job(60_000) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use myelin_stdx::rng::Rng;
-use myelin_store::{Filter, Seq, StreamReader, Wait};
+use myelin_store::{Filter, Seq, StreamReader, Timestamp, Wait};
 
 use super::operation::filters;
 use super::world::{World, agree};
@@ -41,28 +41,11 @@ impl World {
         }
         self.round()?;
         let reader = self.stream().reader();
-        let twin = &self.twin;
-        agree("released", reader.release().seq() >= twin.last_seq, true)?;
-        compare_messages(&reader, twin)?;
-        agree("deleted", reader.deleted(), twin.deleted())?;
-        for filter in filters() {
-            let look = Look { reader: &reader, twin, filter: &filter };
-            look.walk(0, twin.last_seq)?;
-            for _ in 0..3 {
-                look.from(rng.below(twin.last_seq + 4))?;
-                look.count(rng.below(twin.last_seq + 4), rng.below(twin.last_seq + 4))?;
-            }
-            look.last()?;
-        }
-        compare_subjects(&reader, twin, &mut rng)?;
-        compare_neighbours(&reader, twin, rng.below(twin.last_seq + 4), rng.below(twin.last_seq + 4))?;
-        for _ in 0..8 {
-            let time = 1000 + rng.below((self.now() - 990) as u64) as i64;
-            agree(
-                &format!("seq_at({time})"),
-                reader.seq_at(time).map_err(|error| error.to_string())?,
-                twin.seq_at(time),
-            )?;
+        compare_reader(&reader, &self.twin, &mut rng, self.now())?;
+        let now = self.now();
+        if let Some(follower) = &mut self.follower {
+            let compared = compare_reader(&follower.stream().reader(), &self.twin, &mut rng, now);
+            compared.map_err(|why| format!("the follower: {why}"))?;
         }
         self.compare_expiry()?;
         self.verify()
@@ -92,6 +75,33 @@ impl World {
             _ => Ok(()),
         }
     }
+}
+
+/// Compares all that a reader shows of a stream, which is released.
+fn compare_reader(reader: &StreamReader, twin: &Twin, rng: &mut Rng, now: Timestamp) -> Result<(), String> {
+    agree("released", reader.release().seq() >= twin.last_seq, true)?;
+    compare_messages(reader, twin)?;
+    agree("deleted", reader.deleted(), twin.deleted())?;
+    for filter in filters() {
+        let look = Look { reader, twin, filter: &filter };
+        look.walk(0, twin.last_seq)?;
+        for _ in 0..3 {
+            look.from(rng.below(twin.last_seq + 4))?;
+            look.count(rng.below(twin.last_seq + 4), rng.below(twin.last_seq + 4))?;
+        }
+        look.last()?;
+    }
+    compare_subjects(reader, twin, rng)?;
+    compare_neighbours(reader, twin, rng.below(twin.last_seq + 4), rng.below(twin.last_seq + 4))?;
+    for _ in 0..8 {
+        let time = 1000 + rng.below((now - 990) as u64) as i64;
+        agree(
+            &format!("seq_at({time})"),
+            reader.seq_at(time).map_err(|error| error.to_string())?,
+            twin.seq_at(time),
+        )?;
+    }
+    Ok(())
 }
 
 fn compare_messages(reader: &StreamReader, twin: &Twin) -> Result<(), String> {

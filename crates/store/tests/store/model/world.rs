@@ -10,11 +10,12 @@ use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, AppendResult, Compression, Done, Durability, Job, Limits, Marker, Markers, Message,
-    NewMessage, Purge, RemovalProgress, Removed, Reserve, Seq, Storage, Store, StoreOptions, Stream,
+    Admission, AppendResult, Compression, Done, Durability, GroupPosition, Job, Limits, Marker, Markers,
+    Message, NewMessage, Purge, RemovalProgress, Removed, Reserve, Seq, Storage, Store, StoreOptions, Stream,
     StreamConfig, Timestamp,
 };
 
+use super::follower::Follower;
 use super::operation::{self, Operation, Sent};
 use crate::twin::{Kept, Twin};
 
@@ -22,6 +23,10 @@ use crate::twin::{Kept, Twin};
 pub(crate) const VARIANTS: u64 = 16;
 /// How long a marker stays.
 const MARKER_LIFETIME: Timestamp = 40;
+
+/// Where the log of a group begins.
+pub(crate) const BEGINNING: GroupPosition =
+    GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
 
 /// Stream and its twin, to both of which each step is done.
 pub(crate) struct World {
@@ -37,6 +42,7 @@ pub(crate) struct World {
     seed: u64,
     /// `released` must not be beyond, in `Synced`.
     pub(crate) synced: Seq,
+    pub(crate) follower: Option<Follower>,
 }
 
 /// A piece of upkeep on its way.
@@ -95,14 +101,20 @@ impl World {
             opened: 0,
             seed,
             synced: config.first_seq.max(1) - 1,
+            follower: None,
         };
         world.begin();
+        if seed / VARIANTS % 4 == 3 {
+            let now = world.now;
+            world.stream().join_group(BEGINNING, now).expect("a healthy disk");
+            world.follower = Some(Follower::of(&config, seed, now));
+        }
         world
     }
 
     pub(crate) fn description(&self) -> String {
         let kind = self.keys.as_ref().map(|keys| keys.kind);
-        format!("{:?}, encryption {kind:?}", self.config)
+        format!("{:?}, encryption {kind:?}, in a group: {}", self.config, self.follower.is_some())
     }
 
     pub(crate) fn stream(&mut self) -> &mut Stream {
@@ -177,6 +189,15 @@ impl World {
         Ok(())
     }
 
+    /// A stream that was opened anew goes on in the log of its group; so does its follower, at
+    /// times.
+    fn resume_follower(&mut self, with_follower: bool) -> Result<(), String> {
+        let (Some(follower), Some(stream)) = (&mut self.follower, &mut self.stream) else { return Ok(()) };
+        let index = follower.stream().group().map_or(0, |group| group.index);
+        stream.committed(index);
+        if with_follower { follower.restart(self.now) } else { Ok(()) }
+    }
+
     pub(crate) fn round(&mut self) -> Result<(), String> {
         let Some(store) = &self.store else { return Ok(()) };
         let clock = self.now as u64;
@@ -186,7 +207,9 @@ impl World {
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        !self.is_memory() && self.config.durability == Durability::Synced
+        // In a group the commit is what is waited for.
+        let is_synced = !self.is_memory() && self.config.durability == Durability::Synced;
+        is_synced && self.follower.is_none()
     }
 
     pub(crate) fn run(&mut self, operation: &Operation) -> Result<(), String> {
@@ -241,6 +264,7 @@ impl World {
             Operation::Flush => self.stream().flush().map_err(|error| error.to_string())?,
             Operation::Restart { in_order } => {
                 self.restart(*in_order)?;
+                self.resume_follower(*in_order)?;
                 self.compare(self.seed)?;
             }
             Operation::Upkeep(jobs) => self.upkeep(*jobs)?,
@@ -248,6 +272,7 @@ impl World {
             Operation::EndJob => self.end_job()?,
             Operation::Compare(seed) => self.compare(*seed)?,
         }
+        self.lead()?;
         if !self.is_synced() {
             self.synced = self.twin.last_seq;
         }
@@ -255,6 +280,20 @@ impl World {
             self.compare(self.seed)?;
         }
         self.compare_totals()
+    }
+
+    /// Gives the follower what was decided, and commits it.
+    fn lead(&mut self) -> Result<(), String> {
+        let (Some(follower), Some(stream)) = (&mut self.follower, &mut self.stream) else { return Ok(()) };
+        for decided in stream.take_decided() {
+            if stream.release().is_released(stream.ticket()) {
+                return Err("what is not committed is released".into());
+            }
+            follower.append(&decided, self.now)?;
+            stream.committed(decided.entry.index);
+            follower.stream().committed(decided.entry.index);
+        }
+        agree("places in the log", follower.stream().group(), stream.group())
     }
 
     fn append(&mut self, messages: &[Sent], checked: bool) -> Result<(), String> {

@@ -1,0 +1,172 @@
+//! A stream whose log is the log of a group of replicas.
+//!
+//! Owns where the stream stands in that log: each batch is one entry of it, with an index, a term
+//! and a chain (`docs/formats/segment.md`). Whoever leads decides as a stream without a group does,
+//! and [`Stream::take_decided`] gives what the others need; they take it with
+//! [`Stream::append_decided`], which evaluates nothing. Elections, networks and what is committed
+//! are others' business: they tell.
+
+use crate::record::{self, Control, Entry, EntryBatch, LogEntry, canonical};
+use crate::{Seq, Timestamp};
+
+use super::append::DURABLE_STEP;
+use super::catalog::Fate;
+use super::errors::StoreError;
+use super::group_log::{DecidedEntry, GroupLog, GroupPosition};
+use super::remove::CONTROL_ROOM;
+use super::{Active, Stream};
+
+impl Stream {
+    /// Makes the stream's log the log of a group from here on: its next batch is the entry behind
+    /// `position`. Begins a segment, whose version earlier versions of this program do not read.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed.
+    pub fn join_group(&mut self, position: GroupPosition, now: Timestamp) -> Result<(), StoreError> {
+        self.check()?;
+        let before = self.group.replace(Box::new(GroupLog::new(position)));
+        let begun = if self.has_placeholder() { self.begin_first(now) } else { self.roll(now) };
+        if begun.is_err() {
+            self.group = before;
+        }
+        begun
+    }
+
+    /// Where the stream stands in the log of its group, if it has one.
+    #[must_use]
+    pub fn group(&self) -> Option<GroupPosition> {
+        self.group.as_ref().map(|group| group.position)
+    }
+
+    /// The log of the group is committed up to `index`, which is on enough replicas: what is up to
+    /// there is released.
+    pub fn committed(&mut self, index: u64) {
+        let Some(group) = &mut self.group else { return };
+        group.position.commit = group.position.commit.max(index);
+        self.shared.committed_to(index);
+    }
+
+    /// Has everything that is decided here from now on be decided in this term.
+    pub fn lead(&mut self, term: u64) {
+        if let Some(group) = &mut self.group {
+            group.position.term = group.position.term.max(term);
+        }
+    }
+
+    /// Entries that were decided here since the last call, in order: for the other replicas.
+    pub fn take_decided(&mut self) -> Vec<DecidedEntry> {
+        self.group.as_mut().map(|group| std::mem::take(&mut group.decided)).unwrap_or_default()
+    }
+
+    /// Appends an entry that was decided elsewhere, as it is: no limit, no clock and no random
+    /// number is asked. `now` is when the file was written.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed: it has no group, the entry is not the
+    /// next one, its chain or its records are not those of a leader ([`StoreError::NotNext`]), or
+    /// the disk is full.
+    pub fn append_decided(&mut self, decided: &DecidedEntry, now: Timestamp) -> Result<(), StoreError> {
+        self.check()?;
+        let DecidedEntry { entry, records } = decided;
+        let position = self.group().ok_or(StoreError::NotNext { expected: 0 })?;
+        let expected = position.index + 1;
+        if entry.index != expected || entry.chained(position.chain, records) != entry.chain {
+            return Err(StoreError::NotNext { expected });
+        }
+        let records = canonical::read(records).ok_or(StoreError::NotNext { expected })?;
+        // What a truncation leaves begins a segment.
+        if let [(Entry::Control(Control::Truncate { last }), _)] = &records[..] {
+            self.cut_behind(*last, now)?;
+        }
+        self.make_room_for_removal(room_for(&records), now)?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let offsets = self.encode_decided(entry, &records, now, &mut buffer);
+        let written = self.write(&buffer, now);
+        self.buffer = buffer;
+        let end = written?;
+        self.replay_decided(&records, &offsets)?;
+        if let Some(group) = &mut self.group {
+            group.position.pass(entry);
+        }
+        self.written(end);
+        Ok(())
+    }
+
+    /// Removes what is behind `last`, if there is anything, and begins a segment there.
+    fn cut_behind(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
+        if last >= self.shared.catalog().totals().last_seq {
+            return Ok(());
+        }
+        self.make_room_for_removal(CONTROL_ROOM, now)?;
+        self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
+        self.shared.release.truncated(last);
+        Ok(())
+    }
+
+    /// Makes the entries of this replica's file. Offsets of them, in order.
+    fn encode_decided(
+        &mut self,
+        entry: &LogEntry,
+        records: &[(Entry<'_>, Timestamp)],
+        now: Timestamp,
+        buffer: &mut Vec<u8>,
+    ) -> Vec<u32> {
+        let Active { segment, file } = self.active.clone();
+        let mut batch = EntryBatch::begin(buffer, file.end(), &segment.context);
+        batch.control(&Control::LogEntry(*entry), now);
+        if let Some(durable) = self.take_durable_mark(DURABLE_STEP) {
+            batch.control(&durable, now);
+        }
+        let encoded = records.iter().map(|(record, timestamp)| match record {
+            Entry::Message(message) => batch.message(message),
+            Entry::Control(control) => batch.control(control, *timestamp),
+            Entry::Erased { .. } => unreachable!("an erased message has no canonical form"),
+        });
+        let offsets = encoded.collect();
+        batch.finish();
+        offsets
+    }
+
+    fn replay_decided(
+        &mut self,
+        records: &[(Entry<'_>, Timestamp)],
+        offsets: &[u32],
+    ) -> Result<(), StoreError> {
+        let storage = self.config.storage;
+        let mut catalog = self.shared.catalog_mut();
+        let mut wrong = None;
+        for ((record, timestamp), offset) in records.iter().zip(offsets) {
+            match catalog.replay(record, u64::from(*offset), *timestamp, storage) {
+                Ok(Fate::Applied) => {}
+                Ok(Fate::PassedOver) => wrong = Some("a record cannot be where its leader put it".to_owned()),
+                Err(error) => wrong = Some(error.to_string()),
+            }
+        }
+        self.is_untidy |= catalog.tidy_after(records.len());
+        drop(catalog);
+        wrong.map_or(Ok(()), |why| Err(self.fail(&why)))
+    }
+
+    /// Bytes that the head of a batch takes, in a stream that has a group.
+    pub(super) fn room_for_log_entry(&self) -> u64 {
+        if self.group.is_some() { CONTROL_ROOM } else { 0 }
+    }
+
+    /// The head of the batch that says these controls, in a stream that has a group.
+    pub(super) fn decide_controls(&mut self, controls: &[Control<'_>], now: Timestamp) -> Option<LogEntry> {
+        let group = self.group.as_mut()?;
+        let mut records = Vec::new();
+        controls.iter().for_each(|control| canonical::write_control(control, now, &mut records));
+        group.decide(records)
+    }
+}
+
+fn room_for(records: &[(Entry<'_>, Timestamp)]) -> u64 {
+    let sizes = records.iter().map(|(record, _)| match record {
+        Entry::Message(message) => message.max_encoded_len(),
+        Entry::Control(control) => control.max_encoded_len(),
+        Entry::Erased { .. } => 0,
+    });
+    2 * CONTROL_ROOM + record::HEAD_BYTES as u64 + sizes.map(|size| size as u64).sum::<u64>()
+}
