@@ -86,6 +86,8 @@ pub(crate) struct Recovering<'a> {
     stated: Statement,
     /// Hole before the segment that comes next.
     hole: Option<loss::Hole>,
+    /// First sequence that nothing says was removed.
+    kept_from: Seq,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,
 }
@@ -102,6 +104,7 @@ pub(crate) fn open_stream(
     let stated = files.store_env.watermarks.statement(id);
     // A closure of its own has a lifetime of its own.
     let mut visit = |seq: Seq, headers: &[u8]| visitor(seq, headers);
+    let kept_from = catalog.totals().first_seq;
     let recovering = Recovering {
         id,
         files: &files,
@@ -112,6 +115,7 @@ pub(crate) fn open_stream(
         report: StreamReport::default(),
         stated,
         hole: None,
+        kept_from,
         corrected: RefCell::default(),
     };
     let Recovered { mut catalog, open, closed, manifest, mut report, last } = recovering.run()?;
@@ -181,6 +185,7 @@ impl Recovering<'_> {
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         let last = self.replay(covers, &newer)?;
         let last = self.miss_last(last);
+        self.forgive_removed();
         self.report.notices.append(&mut self.corrected.take());
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
