@@ -2,6 +2,7 @@
 
 mod assets;
 mod failure;
+mod lost;
 
 use serde::Serialize;
 
@@ -10,25 +11,42 @@ use crate::response::PageResponse;
 use crate::snapshot::{Health, SnapshotSource};
 use assets::Assets;
 use failure::{Failure, FailureKind};
+use lost::LostMessages;
 use myelin_wire::json::is_zero;
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/healthz");
     let options = HealthzOptions::read(query, source)?;
-    let failures = options.check(source);
+    let Checked { failures, lost } = options.check(source);
+    let lost = &lost[..];
     let Some(first) = failures.first() else {
-        return Ok(HealthReport { status: "ok", code: 200, error: None, errors: &[] }.answer(query));
+        return Ok(HealthReport { status: "ok", code: 200, error: None, errors: &[], lost }.answer(query));
     };
     let (code, word) = first.status();
     // Compat: with details the status is `error` whatever is wrong.
     let report = if options.details {
         source.warn(format!("Healthcheck failed: {} errors", failures.len()));
-        HealthReport { status: "error", code, error: None, errors: &failures }
+        HealthReport { status: "error", code, error: None, errors: &failures, lost }
     } else {
         source.warn(format!("Healthcheck failed: {}", quoted(&first.error)));
-        HealthReport { status: word, code, error: Some(&first.error), errors: &[] }
+        HealthReport { status: word, code, error: Some(&first.error), errors: &[], lost }
     };
     Ok(report.answer(query))
+}
+
+/// What was found.
+#[derive(Default)]
+struct Checked {
+    /// In the order in which they were found; only the first counts without details.
+    failures: Vec<Failure>,
+    /// What streams have lost that serve what is left. No failure: nothing brings it back but a backup.
+    lost: Vec<LostMessages>,
+}
+
+impl From<Vec<Failure>> for Checked {
+    fn from(failures: Vec<Failure>) -> Self {
+        Self { failures, ..Self::default() }
+    }
 }
 
 /// Options of the page.
@@ -60,24 +78,24 @@ impl<'a> HealthzOptions<'a> {
         Ok(Self { server_only, enabled_only, details, assets: Assets { account, stream, consumer } })
     }
 
-    /// Failures, in the order in which they were found; only the first counts without details.
-    fn check(&self, source: &dyn SnapshotSource) -> Vec<Failure> {
+    fn check(&self, source: &dyn SnapshotSource) -> Checked {
         if let Some(missing) = self.assets.unnamed() {
-            return vec![missing];
+            return vec![missing].into();
         }
         match source.health() {
-            Health::NotReady(text) => vec![Failure::new(FailureKind::Connection, text)],
-            Health::Ready => Vec::new(),
-            _ if self.server_only => Vec::new(),
+            Health::NotReady(text) => vec![Failure::new(FailureKind::Connection, text)].into(),
+            Health::Ready => Checked::default(),
+            _ if self.server_only => Checked::default(),
             Health::WithoutJetStream => {
-                vec![Failure::new(FailureKind::JetStream, "JetStream not enabled (10076)".to_owned())]
+                vec![Failure::new(FailureKind::JetStream, "JetStream not enabled (10076)".to_owned())].into()
             }
-            Health::WithJetStream if self.enabled_only => Vec::new(),
+            Health::WithJetStream if self.enabled_only => Checked::default(),
             Health::WithJetStream => {
-                let mut failures = self.assets.check(self.details, source);
+                let stored = self.assets.stored(source);
+                let mut failures = self.assets.check(&stored, self.details, source);
                 let waits = source.waits_for_room();
                 failures.extend(waits.map(|text| Failure::new(FailureKind::JetStream, text)));
-                failures
+                Checked { failures, lost: self.assets.lost(&stored) }
             }
         }
     }
@@ -93,6 +111,9 @@ struct HealthReport<'a> {
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "<[Failure]>::is_empty")]
     errors: &'a [Failure],
+    /// Ours beside theirs.
+    #[serde(skip_serializing_if = "<[LostMessages]>::is_empty")]
+    lost: &'a [LostMessages],
 }
 
 impl HealthReport<'_> {

@@ -4,6 +4,7 @@
 //! in files, are not found.
 
 use super::failure::{Failure, FailureKind};
+use super::lost::LostMessages;
 use crate::query::quoted;
 use crate::snapshot::{SnapshotSource, Standing, StoredAccount, StoredStream, StreamFailure};
 
@@ -28,12 +29,28 @@ impl Assets<'_> {
         Some(Failure::new(FailureKind::Request, text))
     }
 
+    /// What lies in the store, of the account that was asked for.
+    pub(super) fn stored(&self, source: &dyn SnapshotSource) -> Vec<StoredAccount> {
+        source.stored_accounts(some(self.account))
+    }
+
+    /// Messages that what was asked for has lost.
+    pub(super) fn lost(&self, stored: &[StoredAccount]) -> Vec<LostMessages> {
+        let valid = stored.iter().filter(|account| account.standing == Standing::Valid);
+        let streams = valid.flat_map(|account| self.wanted(account).map(move |stream| (account, stream)));
+        streams.filter_map(|(account, stream)| LostMessages::of(&account.name, stream)).collect()
+    }
+
     /// Failures of what was asked for.
     ///
     /// Compat: with details a missing asset hides everything else, without them it comes last.
-    pub(super) fn check(&self, details: bool, source: &dyn SnapshotSource) -> Vec<Failure> {
-        let stored = source.stored_accounts(some(self.account));
-        let missing = self.missing(&stored, source);
+    pub(super) fn check(
+        &self,
+        stored: &[StoredAccount],
+        details: bool,
+        source: &dyn SnapshotSource,
+    ) -> Vec<Failure> {
+        let missing = self.missing(stored, source);
         if details && missing.is_some() {
             return missing.into_iter().collect();
         }
@@ -48,15 +65,17 @@ impl Assets<'_> {
         };
         match account.standing {
             Standing::Valid => {
-                let streams = account.streams.iter();
-                let wanted =
-                    streams.filter(|stream| some(self.stream).is_none_or(|name| stream.name == name));
-                wanted.filter_map(|stream| broken(&account.name, stream)).collect()
+                self.wanted(account).filter_map(|stream| broken(&account.name, stream)).collect()
             }
             Standing::Expired if self.account.is_empty() => Vec::new(),
             Standing::Expired => unusable("is expired"),
             Standing::Unknown => unusable("could not be resolved"),
         }
+    }
+
+    /// The streams of an account that were asked for.
+    fn wanted<'s>(&'s self, account: &'s StoredAccount) -> impl Iterator<Item = &'s StoredStream> {
+        account.streams.iter().filter(|stream| some(self.stream).is_none_or(|name| stream.name == name))
     }
 
     /// The first of the names that leads nowhere. What is in an expired account is not looked for.

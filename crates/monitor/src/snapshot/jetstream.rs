@@ -224,6 +224,8 @@ pub struct StoredStream {
     pub name: String,
     /// Failure of the stream, if it has one.
     pub failure: Option<StreamFailure>,
+    /// Messages that it had stored and that a damaged disk took, as its `state.lost` counts them.
+    pub lost: u64,
 }
 
 /// Why a stream does not work.

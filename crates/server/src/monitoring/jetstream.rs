@@ -160,9 +160,11 @@ fn stored_streams(account: &AccountStreams) -> Vec<StoredStream> {
     let running = streams.iter().filter(|stream| stream.is_stored()).map(|stream| StoredStream {
         name: stream.name().to_owned(),
         failure: stream.failure().map(StreamFailure::Write),
+        lost: stream.lost_messages(),
     });
     let missing = account.unrestored().into_iter();
-    let missing = missing.map(|name| StoredStream { name, failure: Some(StreamFailure::NotRecovered) });
+    let failure = Some(StreamFailure::NotRecovered);
+    let missing = missing.map(|name| StoredStream { name, failure: failure.clone(), lost: 0 });
     let mut all: Vec<_> = running.chain(missing).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all

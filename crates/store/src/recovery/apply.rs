@@ -7,7 +7,7 @@ use crate::config::Storage;
 use crate::record::{Control, Entry};
 use crate::segment::Scanned;
 use crate::stream::{Catalog, Fate, segment_name};
-use crate::{ReadError, SegmentNo};
+use crate::{ReadError, SegmentNo, Seq};
 
 use super::group::GroupTail;
 use super::{Notice, Recovering};
@@ -18,13 +18,25 @@ pub(super) struct Applying<'a> {
     catalog: &'a mut Catalog,
     group: &'a mut GroupTail,
     entries: u64,
+    kept_from: Seq,
     passed: Passed,
     failure: Option<ReadError>,
 }
 
+/// What came of the entries of a segment.
+pub(super) struct Applied {
+    /// How many there were.
+    pub(super) entries: u64,
+    /// First sequence that nothing says was removed.
+    pub(super) kept_from: Seq,
+    /// What was passed over of them, or the first table that the catalog needed and could not read.
+    pub(super) passed: Result<Passed, ReadError>,
+}
+
 impl<'a> Applying<'a> {
-    pub(super) fn to(catalog: &'a mut Catalog, group: &'a mut GroupTail) -> Self {
-        Self { catalog, group, entries: 0, passed: Passed::default(), failure: None }
+    /// Nothing removed is known to lie at or behind `kept_from`.
+    pub(super) fn to(catalog: &'a mut Catalog, group: &'a mut GroupTail, kept_from: Seq) -> Self {
+        Self { catalog, group, entries: 0, kept_from, passed: Passed::default(), failure: None }
     }
 
     pub(super) fn entry(&mut self, scanned: &Scanned<'_>) {
@@ -34,19 +46,26 @@ impl<'a> Applying<'a> {
             self.group.pass(entry, self.catalog.totals().last_seq);
         }
         match self.catalog.replay(entry, *offset, *timestamp, Storage::File) {
-            Ok(Fate::Applied) => {}
+            Ok(Fate::Applied) => self.note_kept(entry),
             Ok(Fate::PassedOver) => self.passed.add(scanned),
             Err(error) => drop(self.failure.get_or_insert(error)),
         }
     }
 
-    /// How many there were, and what was passed over of them.
-    ///
-    /// # Errors
-    /// The first one: a table that the catalog needed.
-    pub(super) fn end(self) -> (u64, Result<Passed, ReadError>) {
-        let Self { entries, passed, failure, .. } = self;
-        (entries, failure.map_or(Ok(passed), Err))
+    /// Follows where the messages begin. What removes the first message says so in a `Trim`.
+    fn note_kept(&mut self, entry: &Entry<'_>) {
+        match entry {
+            Entry::Control(Control::Trim { first }) => self.kept_from = self.kept_from.max(*first),
+            Entry::Control(Control::Truncate { last }) => {
+                self.kept_from = self.kept_from.min(last.saturating_add(1));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn end(self) -> Applied {
+        let Self { entries, kept_from, passed, failure, .. } = self;
+        Applied { entries, kept_from, passed: failure.map_or(Ok(passed), Err) }
     }
 }
 

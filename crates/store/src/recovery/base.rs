@@ -16,6 +16,7 @@ impl Recovering<'_> {
     /// Takes over the state at the end of the segments that the manifest covers.
     pub(super) fn load_manifest(&mut self, manifest: &Manifest, found: &FoundFiles) -> Result<(), OpenError> {
         self.catalog.restore_totals(manifest);
+        self.kept_from = self.catalog.totals().first_seq;
         let mut has_come_back = false;
         for entry in &manifest.segments {
             let segments = self.catalog.segments().len();

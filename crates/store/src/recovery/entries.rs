@@ -95,7 +95,7 @@ impl Recovering<'_> {
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
         extent.to = end;
         extent.durable = end;
-        let mut applying = Applying::to(&mut self.catalog, &mut self.group);
+        let mut applying = Applying::to(&mut self.catalog, &mut self.group, self.kept_from);
         let visitor = &mut *self.visitor;
         walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Message(message) = &scanned.entry {
@@ -104,9 +104,10 @@ impl Recovering<'_> {
             applying.entry(&scanned);
         })
         .map_err(fault)?;
-        let (entries, passed) = applying.end();
-        self.report.entries += entries;
-        let passed = passed.map_err(unread)?;
+        let applied = applying.end();
+        self.report.entries += applied.entries;
+        self.kept_from = applied.kept_from;
+        let passed = applied.passed.map_err(unread)?;
         self.report_damaged(no, &scan.damaged, behind);
         self.report_passed(no, passed);
         let whole =
@@ -225,6 +226,7 @@ impl Recovering<'_> {
         if segment.first_seq <= self.catalog.totals().last_seq {
             // Sequences that begin again are the sign of a truncation.
             self.catalog.truncate(segment.first_seq - 1)?;
+            self.begin_again(segment.first_seq - 1);
         }
         self.catalog.begin_segment(segment);
         Ok(())

@@ -70,6 +70,24 @@ impl Recovering<'_> {
         }
     }
 
+    /// Sequences begin again behind `last`: what is lost of them is not what had been removed before.
+    pub(super) fn begin_again(&mut self, last: Seq) {
+        self.kept_from = self.kept_from.min(last.saturating_add(1));
+    }
+
+    /// Messages that had been removed before are not lost with their bytes.
+    ///
+    /// The catalog does not know where the stream began: its first message is the first that is
+    /// there, also where nothing but lost ones stood before it.
+    pub(super) fn forgive_removed(&mut self) {
+        let kept = self.kept_from;
+        debug_assert!(kept <= self.catalog.totals().first_seq, "nothing removed is there");
+        self.report.lost.retain(|lost| *lost.sequences.end() >= kept);
+        for lost in &mut self.report.lost {
+            lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
+        }
+    }
+
     pub(super) fn lose(&mut self, file: String, sequences: Option<RangeInclusive<Seq>>, bytes: u64) {
         if let Some(sequences) = sequences.filter(|sequences| !sequences.is_empty()) {
             self.report.lost.push(Lost { file, sequences, bytes });
@@ -87,15 +105,9 @@ pub(super) fn pass_over(
     now: Timestamp,
 ) -> Option<Seq> {
     let found = catalog.totals().last_seq;
-    // What was deleted before is not lost.
-    let kept = catalog.totals().first_seq;
     if report.is_damaged() && stated.last_seq > found {
         report.note(Notice::EndLost { sequences: found + 1..=stated.last_seq });
         catalog.skip_at(stated.last_seq, now);
-    }
-    report.lost.retain(|lost| *lost.sequences.end() >= kept);
-    for lost in &mut report.lost {
-        lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
     }
     let uncertain = catalog.totals().last_seq + 1..=stated.given_out(found);
     if !uncertain.is_empty() {

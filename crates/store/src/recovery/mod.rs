@@ -89,6 +89,8 @@ pub(crate) struct Recovering<'a> {
     stated: Statement,
     /// Hole before the segment that comes next.
     hole: Option<loss::Hole>,
+    /// First sequence that nothing says was removed.
+    kept_from: Seq,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,
     /// The log of the stream's group.
@@ -107,6 +109,7 @@ pub(crate) fn open_stream(
     let stated = files.store_env.watermarks.statement(id);
     // A closure of its own has a lifetime of its own.
     let mut visit = |seq: Seq, headers: &[u8]| visitor(seq, headers);
+    let kept_from = catalog.totals().first_seq;
     let recovering = Recovering {
         id,
         files: &files,
@@ -117,6 +120,7 @@ pub(crate) fn open_stream(
         report: StreamReport::default(),
         stated,
         hole: None,
+        kept_from,
         corrected: RefCell::default(),
         group: GroupTail::default(),
     };
@@ -201,6 +205,7 @@ impl Recovering<'_> {
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         let last = self.replay(covers, &newer)?;
         let last = self.miss_last(last);
+        self.forgive_removed();
         self.report.notices.append(&mut self.corrected.take());
         let Self { catalog, open, closed, report, group, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last, group })

@@ -34,16 +34,17 @@ impl Recovering<'_> {
         let segment = self.packed_segment(header, trailer).map_err(fault)?;
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
-        let mut applying = Applying::to(&mut self.catalog, &mut self.group);
+        let mut applying = Applying::to(&mut self.catalog, &mut self.group, self.kept_from);
         let mut sound = Sound::default();
         let mut enter = |scanned: Scanned<'_>| {
             sound.add(&segment, &scanned);
             applying.entry(&scanned);
         };
         let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
-        let (entries, passed) = applying.end();
-        self.report.entries += entries;
-        let passed = passed.map_err(unread)?;
+        let applied = applying.end();
+        self.report.entries += applied.entries;
+        self.kept_from = applied.kept_from;
+        let passed = applied.passed.map_err(unread)?;
         let last = match trailer {
             Some(trailer) => Some(trailer.summary.last_seq),
             None => self.last_before(behind, header.first_seq),

@@ -80,6 +80,7 @@ impl Recovering<'_> {
         self.catalog.forget_above(cut);
         self.catalog.hide_above(cut);
         self.catalog.apply_changes(header.first_seq, &changes);
+        self.kept_from = self.catalog.totals().first_seq;
         self.catalog.add_sealed(SegmentView {
             segment,
             first_seq: header.first_seq,

@@ -1,5 +1,7 @@
 //! Opening streams whose files are damaged.
 
+mod first;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -47,6 +47,11 @@ impl LiveStream {
         all.extend(self.reader().met_damage());
         shown(&all)
     }
+
+    /// Messages that `state.lost` in the stream's info tells of.
+    pub fn lost_messages(&self) -> u64 {
+        self.lost().map_or(0, |lost| (lost.msgs.len() as u64).saturating_add(lost.unlisted))
+    }
 }
 
 fn words(lost: &Lost, id: StreamId) -> String {

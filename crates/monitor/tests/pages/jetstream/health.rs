@@ -125,7 +125,7 @@ const ILL: &Expected = &[
 ];
 
 fn stream(name: &str, failure: Option<StreamFailure>) -> StoredStream {
-    StoredStream { name: name.to_owned(), failure }
+    StoredStream { name: name.to_owned(), failure, lost: 0 }
 }
 
 fn account(name: &str, standing: Standing, streams: Vec<StoredStream>) -> StoredAccount {
@@ -192,6 +192,27 @@ fn a_stream_that_cannot_write_is_reported_with_the_reason() {
     // The consumer is there, but nobody looks for it.
     let answer = source.ask("/healthz?account=A&stream=ONE&consumer=con&details=1");
     assert_eq!(answer.status, 404);
+}
+
+#[test]
+fn what_a_stream_has_lost_is_told_by_a_healthy_server() {
+    let hurt = |name: &str, lost| StoredStream { lost, ..stream(name, None) };
+    let others = vec![hurt("ONE", 2), hurt("TWO", 0)];
+    let source =
+        with(vec![account("A", Standing::Valid, others), account("B", Standing::Valid, vec![hurt("S", 7)])]);
+    let one = r#"{"account":"A","stream":"ONE","messages":2}"#;
+    let of_b = r#"{"account":"B","stream":"S","messages":7}"#;
+    let told = |lost: &[&str]| format!(r#"{{"status":"ok","lost":[{}]}}"#, lost.join(","));
+    check(
+        &source,
+        &[
+            ("", 200, &told(&[one, of_b])),
+            ("?details=1", 200, &told(&[one, of_b])),
+            ("?account=A", 200, &told(&[one])),
+            ("?account=A&stream=TWO", 200, OK),
+            ("?js-enabled-only=1", 200, OK),
+        ],
+    );
 }
 
 #[test]

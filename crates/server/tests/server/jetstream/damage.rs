@@ -86,8 +86,9 @@ fn goes_on(server: &Server, lost: std::ops::RangeInclusive<u64>) {
     let page = server.page("/jsz?accounts=1&streams=1");
     let shown = &page["account_details"][0]["stream_detail"][0]["state"]["lost"];
     assert_eq!(shown, &state["lost"], "{page}");
-    // Who serves what is left is healthy.
-    assert_eq!(server.page("/healthz"), json!({ "status": "ok" }));
+    // Who serves what is left is healthy, and tells.
+    let told = json!([{ "account": "$G", "stream": "S", "messages": missing.len() }]);
+    assert_eq!(server.page("/healthz"), json!({ "status": "ok", "lost": told }));
     assert_eq!(asker.publish("S.x", "behind")["seq"], MESSAGES + 1);
 }
 

@@ -193,6 +193,7 @@ pub(super) fn targets(root: &Path) -> Vec<Target> {
         ("segment, sealed, newest", "PLAIN", ".seg", Pick::BeforeLast),
         ("segment, packed", "PACKED", ".seg", Pick::First),
         ("segment, sealed, encrypted", "SECRET", ".seg", Pick::First),
+        ("segment, first, none sealed, encrypted", "YOUNG", ".seg", Pick::First),
         ("segment, active", "PLAIN", ".seg", Pick::Last),
         ("segment, active, `always`", "SYNCED", ".seg", Pick::Last),
         ("segment, active, encrypted", "SECRET", ".seg", Pick::Last),

@@ -19,7 +19,10 @@ use myelin_store::{
 use tempfile::TempDir;
 
 /// The streams, in the order in which they are made.
-pub(super) const STREAMS: [&str; 5] = ["PLAIN", "PACKED", "SYNCED", "OTHER", "SECRET"];
+pub(super) const STREAMS: [&str; 6] = ["PLAIN", "PACKED", "SYNCED", "OTHER", "SECRET", UNSEALED];
+
+/// The stream whose segments nobody seals, so that no manifest lists them.
+const UNSEALED: &str = "YOUNG";
 
 /// Time stands still.
 pub(super) const NOW: i64 = 1_000;
@@ -233,7 +236,7 @@ impl Working {
                 let truth = truth.entry(*name).or_default();
                 append(stream, truth);
                 last = stream.state().totals.last_seq;
-                if with_upkeep {
+                if with_upkeep && *name != UNSEALED {
                     upkeep(stream);
                 }
             }

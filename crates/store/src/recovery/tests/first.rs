@@ -1,0 +1,143 @@
+//! Loss where a stream begins, and neither a footer nor a manifest says with which message.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A stream whose segments are closed, and none is sealed.
+struct Written {
+    store: Store,
+    stream: Stream,
+    disk: Arc<FaultyDisk>,
+}
+
+impl Written {
+    fn new() -> Self {
+        let disk = Arc::new(FaultyDisk::new(9));
+        let store = open(&disk, 1);
+        let stream = store.create_stream("A", "S", b"", config(Compression::None), 1).unwrap();
+        Self { store, stream, disk }
+    }
+
+    /// A segment with so many messages.
+    fn segment(&mut self, messages: u64) {
+        (0..messages).for_each(|_| append_one(&mut self.stream));
+        self.stream.close_segment(0, 2).unwrap();
+    }
+
+    /// What is on the disk after a kill, with nothing in the journal that would write it again.
+    fn end(self) -> Left {
+        let Self { store, stream, disk } = self;
+        store.journal().round_now(&|| 3).unwrap();
+        store.write_watermarks().unwrap();
+        let id = stream.id();
+        drop((stream, store));
+        let disk = Arc::new(disk.kill());
+        drop(open(&disk, 2));
+        Left { disk, id }
+    }
+}
+
+struct Left {
+    disk: Arc<FaultyDisk>,
+    id: StreamId,
+}
+
+impl Left {
+    /// The file of the last segment that begins with this sequence.
+    fn segment_with(&self, first: Seq) -> PathBuf {
+        let directory = stream_directory(Path::new("/store"), self.id);
+        let names = self.disk.list(&directory).unwrap().into_iter().map(|entry| entry.name);
+        let segments = names.filter(|name| crate::stream::segment_number(name).is_some());
+        let first_of =
+            |path: &PathBuf| SegmentHeader::read(&*self.disk.open(path).unwrap()).unwrap().first_seq;
+        segments.map(|name| directory.join(name)).filter(|path| first_of(path) == first).max().unwrap()
+    }
+
+    /// What a start says is lost, and what it has.
+    fn start(&self) -> (Vec<Seq>, Vec<Seq>) {
+        let store = open(&self.disk, 3);
+        let (stream, report) = store.open_stream(self.id, config(Compression::None), 5).unwrap();
+        assert!(report.is_damaged());
+        let lost = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+        (lost, sequences(&stream))
+    }
+}
+
+fn seqs(range: std::ops::RangeInclusive<Seq>) -> Vec<Seq> {
+    range.collect()
+}
+
+#[test]
+fn a_first_segment_that_is_gone_is_told_as_lost() {
+    for how in ["removed", "emptied", "zeroed"] {
+        let mut written = Written::new();
+        written.segment(10);
+        written.segment(10);
+        written.segment(5);
+        let left = written.end();
+        let path = left.segment_with(1);
+        match how {
+            "removed" => left.disk.remove_file(&path).unwrap(),
+            "emptied" => left.disk.truncate(&path, 0).unwrap(),
+            _ => left.disk.open(&path).unwrap().write_at(&[0; HEADER_BYTES], 0).map(drop).unwrap(),
+        }
+        assert_eq!(left.start(), (seqs(1..=10), seqs(11..=25)), "{how}");
+    }
+}
+
+#[test]
+fn what_was_removed_of_a_first_segment_is_not_lost_with_it() {
+    for (first, lost) in [(1, seqs(1..=10)), (5, seqs(5..=10)), (10, seqs(10..=10)), (11, seqs(1..=0))] {
+        let mut written = Written::new();
+        written.segment(10);
+        append_one(&mut written.stream);
+        while written.stream.compact(first, 3, 2).unwrap().more {}
+        written.segment(9);
+        let left = written.end();
+        left.disk.remove_file(&left.segment_with(1)).unwrap();
+        assert_eq!(left.start(), (lost, seqs(11..=20)), "removed below {first}");
+    }
+}
+
+#[test]
+fn a_first_message_that_is_damaged_is_told_as_lost() {
+    let mut written = Written::new();
+    written.segment(10);
+    written.segment(5);
+    let left = written.end();
+    left.disk.flip_bit(&left.segment_with(1), HEADER_BYTES as u64 + 60, 3).unwrap();
+    assert_eq!(left.start(), (seqs(1..=1), seqs(2..=15)));
+}
+
+#[test]
+fn a_segment_behind_a_purge_that_is_gone_is_told_as_lost() {
+    for is_listed in [false, true] {
+        let mut written = Written::new();
+        written.segment(10);
+        while written.stream.compact(0, 100, 2).unwrap().more {}
+        if is_listed {
+            settle(&written.store, &mut written.stream);
+        }
+        written.stream.close_segment(0, 2).unwrap();
+        written.segment(10);
+        written.segment(5);
+        let left = written.end();
+        left.disk.remove_file(&left.segment_with(11)).unwrap();
+        assert_eq!(left.start(), (seqs(11..=20), seqs(21..=25)), "in a manifest: {is_listed}");
+    }
+}
+
+/// What was removed before a truncation says nothing of the messages that get its sequences.
+#[test]
+fn a_segment_with_sequences_that_begin_again_is_told_as_lost() {
+    let mut written = Written::new();
+    written.segment(20);
+    while written.stream.compact(0, 100, 2).unwrap().more {}
+    written.stream.truncate(12, 2).unwrap();
+    written.segment(10);
+    written.segment(5);
+    let left = written.end();
+    left.disk.remove_file(&left.segment_with(13)).unwrap();
+    assert_eq!(left.start(), (seqs(13..=22), seqs(23..=27)));
+}
