@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use crate::model::{Fate, Status, StreamModel};
-use crate::plan::Kept;
+use crate::message::{id_of, total_of};
+use crate::model::{Fate, Publication, Status, StreamModel};
+use crate::plan::{Acks, Kept};
 use crate::protocol::Received;
-use crate::world::{Asked, Delivery, World};
+use crate::world::{Asked, Delivery, Expected, Roll, World};
 
 /// `err_code` of a publish whose expected sequence is not the last one.
 const WRONG_LAST_SEQUENCE: u64 = 10071;
 
-/// The number that a payload begins with.
-pub(crate) fn id_of(payload: &[u8]) -> Option<u64> {
-    let text = payload.split(|byte| *byte == b' ').next()?;
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
+/// `err_code` of what a stream that has failed answers: whether it is stored is not known.
+const STORE_FAILED: u64 = 10077;
+/// How long after a pause what was on its way may come.
+const PAUSE_GRACE: u64 = 1_000_000;
 
 impl World {
     /// A message has come from a consumer.
@@ -25,14 +25,16 @@ impl World {
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         let (count, seq) = (number(count)?, number(seq)?);
-        let id = id_of(&received.payload).ok_or("a delivery carries what nobody has published")?;
+        let id = id_of(&received.headers, &received.payload);
+        let id = id.ok_or("a delivery carries what nobody has published")?;
         self.counts.delivered += 1;
-        let now = self.clock.elapsed();
+        self.note(|| format!("{stream} > {consumer} delivers {seq}, message {id}, for the {count}th time"));
+        let (now, day) = (self.clock.elapsed(), self.clock.now());
         let Some(model) = self.streams.get_mut(stream) else {
             return Err(format!("{stream}: a delivery of a stream that nobody has made"));
         };
         model.give(seq, id, now)?;
-        let subject = &model.publications[&id].subject;
+        let subject = model.publications.get(&id).map_or(&received.subject, |one| &one.subject);
         if *subject != received.subject {
             return Err(format!("{stream}: {id} was published at {subject}, came as {}", received.subject));
         }
@@ -48,8 +50,23 @@ impl World {
         if most > 0 && count > most {
             return Err(format!("{stream} > {consumer}: {seq} comes for the {count}th time, {most} may be"));
         }
+        if let Some((from, until)) = known.paused
+            && now > from + PAUSE_GRACE
+            && day < until
+        {
+            return Err(format!("{stream} > {consumer}: {seq} comes in a pause"));
+        }
         let had = known.delivered.entry(seq).or_default();
         *had = count.max(*had);
+        let before = std::mem::replace(&mut known.last, seq);
+        if known.plan.acks == Acks::None {
+            // Nothing is to be answered, and nothing comes twice.
+            return if before < seq {
+                Ok(())
+            } else {
+                Err(format!("{stream} > {consumer}: {seq} comes behind {before}"))
+            };
+        }
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
         self.in_hand.push_back(Delivery { stream, consumer, seq, ack: received.reply.clone() });
         Ok(())
@@ -58,18 +75,26 @@ impl World {
     /// An answer has come.
     pub(crate) fn answered(&mut self, asked: Asked, received: &Received) -> Result<(), String> {
         match asked {
-            Asked::Publish { stream, id, expected } => self.publish_answered(&stream, id, expected, received),
+            Asked::Publish { stream, id, expected, rolls } => {
+                self.publish_answered(&stream, id, expected, received)?;
+                self.rolled(&stream, id, rolls);
+                Ok(())
+            }
+            Asked::Fast { stream, ids } => self.fast_answered(&stream, &ids, received),
+            Asked::Last { stream, subject, least } => self.last_answered(&stream, &subject, least, received),
             Asked::Commit { stream, batch, ids } => self.commit_answered(&stream, batch, &ids, received),
             Asked::Get { stream, seq } => {
                 let answer = json(received)?;
                 let payload = answer["message"]["data"].as_str().map(str::to_owned);
+                let headers = answer["message"]["hdrs"].as_str().unwrap_or_default();
+                let headers = String::from_utf8_lossy(&decoded(headers)?).into_owned();
                 match payload {
-                    Some(data) => self.seen(&stream, seq, &decoded(&data)?),
+                    Some(data) => self.seen(&stream, seq, &headers, &decoded(&data)?),
                     None => Ok(()),
                 }
             }
             Asked::Direct { stream, seq } if received.headers.starts_with("NATS/1.0\r\n") => {
-                self.seen(&stream, seq, &received.payload)
+                self.seen(&stream, seq, &received.headers, &received.payload)
             }
             Asked::Direct { .. } => Ok(()),
             asked => self.api_answered(asked, received),
@@ -77,8 +102,9 @@ impl World {
     }
 
     /// A message was read.
-    fn seen(&mut self, stream: &str, seq: u64, payload: &[u8]) -> Result<(), String> {
-        let id = id_of(payload).ok_or_else(|| format!("{stream}: {seq} is what nobody has published"))?;
+    fn seen(&mut self, stream: &str, seq: u64, headers: &str, payload: &[u8]) -> Result<(), String> {
+        let id =
+            id_of(headers, payload).ok_or_else(|| format!("{stream}: {seq} is what nobody has published"))?;
         let now = self.clock.elapsed();
         self.streams.get_mut(stream).map_or(Ok(()), |model| model.give(seq, id, now))
     }
@@ -87,23 +113,29 @@ impl World {
         &mut self,
         stream: &str,
         id: u64,
-        expected: Option<u64>,
+        expected: Expected,
         received: &Received,
     ) -> Result<(), String> {
         let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
+        // A stream that is opened anew knows the ids of what it still has.
+        let has_trouble = self.trouble.is_there();
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         let refused = received.headers.starts_with("NATS/1.0 503");
         let answer = if refused { Value::Null } else { json(received)? };
         let Some(seq) = answer["seq"].as_u64().filter(|_| answer["error"].is_null()) else {
             self.counts.refused += 1;
             let publication = model.publications.get_mut(&id);
+            if answer["error"]["err_code"] == STORE_FAILED {
+                publication.into_iter().for_each(Publication::unknown);
+                return Ok(());
+            }
             if let Some(one) = publication.filter(|one| one.fate == Fate::Asked) {
                 one.fate = Fate::Refused;
             } else {
                 return Err(format!("{stream}: message {id} was refused, and had been seen: {answer}"));
             }
             let is_wrong = answer["error"]["err_code"] == WRONG_LAST_SEQUENCE;
-            if is_wrong && expected.is_none() {
+            if is_wrong && expected == Expected::Nothing {
                 return Err(format!("{stream}: message {id} expected nothing, and was told {answer}"));
             }
             return Ok(());
@@ -113,18 +145,99 @@ impl World {
         }
         if model.publications[&id].msg_id.is_some()
             && !has_jumped
+            && !has_trouble
             && let Some(first) = model.duplicated(id, now)
         {
             return Err(format!("{stream}: message {id} has the id of {first}, and became {seq}"));
         }
         self.counts.stored += 1;
         model.give(seq, id, now)?;
+        if let Some(one) = model.publications.get_mut(&id) {
+            one.count.1 = total_of(&received.payload);
+        }
+        let is_unlimited = !model.is_limited();
+        let of_subject = |other: u64| {
+            let one = model.publications.get(&other);
+            let stays = |one: &Publication| !one.may_go && one.ends.is_none() && is_unlimited;
+            one.is_some_and(|one| stays(one) && one.subject == model.publications[&id].subject)
+        };
         match expected {
-            Some(expected) if seq != expected + 1 => Err(format!(
-                "{stream}: message {id} expected {expected} to be the last one, and became {seq}"
-            )),
+            Expected::Last(last) if seq != last + 1 => {
+                Err(format!("{stream}: message {id} expected {last} to be the last one, and became {seq}"))
+            }
+            Expected::LastOfSubject(last) if last < seq => {
+                let mut between = model.given.range(last + 1..seq);
+                between.find(|(_, other)| of_subject(**other)).map_or(Ok(()), |(other, _)| {
+                    Err(format!("{stream}: message {id} expected {last} on its subject, which has {other}"))
+                })
+            }
+            Expected::Never => Err(format!("{stream}: message {id} expected another stream, and is stored")),
             _ => Ok(()),
         }
+    }
+
+    /// A message that takes the place of others was answered for.
+    fn rolled(&mut self, stream: &str, id: u64, rolls: Roll) {
+        let now = self.clock.elapsed();
+        let Some(model) = self.streams.get_mut(stream).filter(|_| rolls != Roll::Nothing) else { return };
+        model.purges = model.purges.saturating_sub(1);
+        let one = &model.publications[&id];
+        let (Fate::Stored(seq), subject) = (one.fate, one.subject.clone()) else { return };
+        let goes = |one: &&mut Publication| {
+            matches!(one.fate, Fate::Stored(other) if other < seq)
+                && (rolls == Roll::All || one.subject == subject)
+        };
+        model.publications.values_mut().filter(goes).for_each(|one| {
+            one.must_go.get_or_insert(now);
+        });
+    }
+
+    /// A fast batch has ended: all of its messages are stored, or nobody knows which.
+    fn fast_answered(&mut self, stream: &str, ids: &[u64], received: &Received) -> Result<(), String> {
+        let now = self.clock.elapsed();
+        let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
+        let refused = received.headers.starts_with("NATS/1.0 503");
+        let answer = if refused { Value::Null } else { json(received)? };
+        let is_whole = answer["error"].is_null() && answer["count"] == ids.len() as u64;
+        for id in ids {
+            let Some(one) = model.publications.get_mut(id) else { continue };
+            if is_whole {
+                one.acked = Some(now);
+                self.counts.stored += 1;
+            } else {
+                one.unknown();
+            }
+        }
+        match (answer["seq"].as_u64().filter(|_| is_whole), ids.last()) {
+            (Some(seq), Some(last)) => model.give(seq, *last, now),
+            _ => Ok(()),
+        }
+    }
+
+    /// The last message of a subject, or none.
+    fn last_answered(
+        &mut self,
+        stream: &str,
+        subject: &str,
+        least: Option<u64>,
+        received: &Received,
+    ) -> Result<(), String> {
+        let header = |name: &str| received.headers.lines().find_map(|line| line.strip_prefix(name));
+        let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
+        let seq = header("Nats-Sequence: ").and_then(|text| text.trim().parse().ok());
+        if let Some(seq) = seq {
+            self.seen(stream, seq, &received.headers, &received.payload)?;
+        } else if !received.headers.starts_with("NATS/1.0 404") {
+            return Ok(());
+        }
+        let Some(model) = self.streams.get(stream).filter(|model| !model.is_damaged) else { return Ok(()) };
+        let Some(least) = least.filter(|least| seq.is_none_or(|seq| seq < *least)) else { return Ok(()) };
+        let id = model.given[&least];
+        let may_go = model.publications.get(&id).is_none_or(|one| one.may_go);
+        if may_go || self.trouble.is_there() || model.over_limits(now, has_jumped).contains(&id) {
+            return Ok(());
+        }
+        Err(format!("{stream}: {least} is on {subject}, and {seq:?} is said to be its last one"))
     }
 
     fn commit_answered(
@@ -142,6 +255,10 @@ impl World {
             self.counts.refused += 1;
             for id in ids {
                 let publication = model.publications.get_mut(id);
+                if answer["error"]["err_code"] == STORE_FAILED {
+                    publication.into_iter().for_each(Publication::unknown);
+                    continue;
+                }
                 if let Some(one) = publication.filter(|one| one.fate == Fate::Asked) {
                     one.fate = Fate::Refused;
                 } else {
@@ -182,7 +299,20 @@ impl World {
         let answer = if received.headers.starts_with("NATS/1.0 503") { Value::Null } else { json(received)? };
         let is_done = answer.is_object() && answer["error"].is_null();
         let has_jumped = self.has_jumped;
+        if !is_done && !self.trouble.is_well() {
+            // It may be done all the same: the next start tells.
+            return Ok(());
+        }
+        if let Asked::MakeCopy { copy } | Asked::RemoveCopy { copy } = &asked {
+            let is_there = matches!(asked, Asked::MakeCopy { .. }) == is_done;
+            if let Some(copy) = self.copies.get_mut(copy) {
+                copy.status = if is_there { Status::There } else { Status::Gone };
+            }
+        }
+        let is_well = self.trouble.is_well();
         let (Asked::MakeStream { stream }
+        | Asked::Pause { stream, .. }
+        | Asked::Unpin { stream }
         | Asked::Update { stream }
         | Asked::RemoveStream { stream }
         | Asked::MakeConsumer { stream, .. }
@@ -194,7 +324,14 @@ impl World {
         };
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         match &asked {
+            Asked::MakeStream { .. } if !is_done && is_well => {
+                return Err(format!("{stream}: it is not made: {answer} for {}", model.plan.body()));
+            }
             Asked::MakeStream { .. } => model.status = if is_done { Status::There } else { Status::Gone },
+            Asked::Pause { consumer, until, .. } => {
+                let paused = until.filter(|_| is_done).map(|until| (now, until));
+                model.consumer(consumer).into_iter().for_each(|consumer| consumer.paused = paused);
+            }
             Asked::RemoveStream { .. } => model.status = if is_done { Status::Gone } else { Status::There },
             Asked::Update { .. } => {
                 if let Some(plan) = model.update.take().filter(|_| is_done) {
@@ -204,13 +341,16 @@ impl World {
             }
             Asked::MakeConsumer { consumer, .. } | Asked::RemoveConsumer { consumer, .. } => {
                 let is_made = matches!(asked, Asked::MakeConsumer { .. });
+                if is_made && !is_done && is_well && model.status == Status::There {
+                    return Err(format!("{stream} > {consumer}: it is not made: {answer}"));
+                }
                 let is_there = is_made == is_done;
                 if let Some(consumer) = model.consumer(consumer) {
                     consumer.status = if is_there { Status::There } else { Status::Gone };
                 }
             }
-            Asked::Purge { gone, .. } => {
-                model.purges -= 1;
+            Asked::Purge { gone, is_counted, .. } => {
+                model.purges = model.purges.saturating_sub(usize::from(*is_counted));
                 for id in gone.iter().filter(|_| is_done) {
                     if let Some(one) = model.publications.get_mut(id) {
                         one.must_go.get_or_insert(now);

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use myelin_jetstream::LiveStream;
 use myelin_store::{Filter, Message};
 
-use crate::answers::id_of;
+use crate::message::{id_of, total_of};
 use crate::model::{Fate, Status, StreamModel};
+use crate::plan::{Acks, Kind};
+use crate::specials::has_fired;
 use crate::world::{Asked, World};
 
 /// How long answers may take: a full disk is tried again every 10 seconds at least.
@@ -24,12 +26,20 @@ type Held = BTreeMap<u64, u64>;
 impl World {
     /// Waits until the server rests, and compares.
     pub(crate) fn check(&mut self) -> Result<(), String> {
-        self.disk.set_capacity(None);
         self.note(|| "a look at everything begins".to_owned());
+        let was_there = self.trouble.is_there();
+        self.heal();
         self.settle(LONGEST, QUIET)?;
-        let streams = &self.streams;
-        let mut unanswered = std::mem::take(&mut self.pending).into_values();
-        if let Some(asked) = unanswered.find(|asked| is_owed(streams, asked)) {
+        if was_there || self.trouble.is_there() {
+            self.mend()?;
+            self.trouble.has_failed = false;
+            let all = self.streams.values_mut().flat_map(|model| model.publications.values_mut());
+            all.for_each(|one| one.life = 0);
+        }
+        let (streams, excused) = (&self.streams, std::mem::take(&mut self.trouble.excused));
+        let unanswered = std::mem::take(&mut self.pending);
+        let mut unanswered = unanswered.into_iter().filter(|(number, _)| !excused.contains(number));
+        if let Some((_, asked)) = unanswered.find(|(_, asked)| is_owed(streams, asked)) {
             return Err(format!("a request was never answered: {asked:?}"));
         }
         let Some(server) = &self.server else { return Ok(()) };
@@ -40,7 +50,24 @@ impl World {
             let live = streams.stream(name).ok_or_else(|| format!("{name}: the stream is gone"))?;
             let held = contents(&live, model, now)?;
             compare(model, &held, now, self.has_jumped)
-        })
+        })?;
+        self.check_copies()?;
+        self.trouble.end();
+        Ok(())
+    }
+
+    /// Starts the server anew where a stream takes nothing any more, as an operator does.
+    fn mend(&mut self) -> Result<(), String> {
+        let Some(server) = &self.server else { return Ok(()) };
+        let streams = server.streams();
+        let has_failed = |name: &String| streams.stream(name).is_some_and(|live| live.failure().is_some());
+        let is_ill = self.streams.keys().chain(self.copies.keys()).any(has_failed);
+        // What could not be read may have been given up.
+        if is_ill || self.rng.below(2) == 0 {
+            self.restart()?;
+            self.settle(LONGEST, QUIET)?;
+        }
+        Ok(())
     }
 
     /// Has everything delivered and acknowledged that streams hold.
@@ -52,6 +79,10 @@ impl World {
             consumers.map(|one| (model.plan.name.clone(), one.plan.name.clone()))
         });
         let there: Vec<(String, String)> = there.collect();
+        for (stream, consumer) in &there {
+            self.ask_to_pause(0, stream, consumer.clone(), None);
+        }
+        self.settle(LONGEST, QUIET)?;
         for (stream, consumer) in there {
             self.drain_consumer(&stream, &consumer)?;
         }
@@ -60,11 +91,18 @@ impl World {
 
     fn drain_consumer(&mut self, stream: &str, consumer: &str) -> Result<(), String> {
         for _ in 0..ROUNDS {
-            self.in_hand.clear();
-            let number = self.number();
-            let reply = format!("{}.{number}", crate::world::inbox(0, self.lives));
-            let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
-            self.say(0, &subject, &reply, &[], br#"{"batch":50,"expires":900000000}"#);
+            let known = self.streams.get_mut(stream).and_then(|model| model.consumer(consumer));
+            let plan = known.map(|known| known.plan.clone());
+            if !plan.as_ref().is_some_and(|plan| plan.is_push) {
+                self.in_hand.clear();
+                let number = self.number();
+                let reply = format!("{}.{number}", crate::world::inbox(0, self.lives));
+                let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
+                let is_shared = plan.is_some_and(|plan| plan.shared.is_some());
+                let group = if is_shared { r#","group":"A""# } else { "" };
+                let request = format!(r#"{{"batch":50,"expires":900000000{group}}}"#);
+                self.say(0, &subject, &reply, &[], request.as_bytes());
+            }
             self.settle(1_000_000_000, 1_000_000_000)?;
             while let Some(delivery) = self.in_hand.pop_front() {
                 self.confirm(0, &delivery);
@@ -74,7 +112,9 @@ impl World {
                 return self.everything_came(stream, consumer);
             }
         }
-        Err(format!("{stream} > {consumer}: it has messages left, and delivers none"))
+        let plan = self.streams.get_mut(stream).and_then(|model| model.consumer(consumer));
+        let plan = plan.map(|known| known.plan.clone());
+        Err(format!("{stream} > {consumer}: it has messages left, and delivers none: {plan:?}"))
     }
 
     /// How many messages a consumer has to deliver, or to hear an acknowledgement of.
@@ -93,7 +133,12 @@ impl World {
         let (Some(live), now) = (live, self.clock.elapsed()) else { return Ok(()) };
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         let held = contents(&live, model, now)?;
+        let (lives, is_damaged) = (self.lives, model.is_damaged);
         let Some(known) = model.consumer(consumer) else { return Ok(()) };
+        if is_damaged || (known.plan.acks == Acks::None && known.made_in != lives) {
+            // What was on its way to a client that died with the server comes no more.
+            return Ok(());
+        }
         match held.keys().find(|seq| !known.delivered.contains_key(seq)) {
             Some(seq) => Err(format!("{stream} > {consumer}: {seq} was never delivered, and is there")),
             None => Ok(()),
@@ -107,7 +152,10 @@ impl World {
         let Some(server) = &self.server else { return Ok(digest) };
         let (streams, now) = (server.streams(), self.clock.elapsed());
         for (name, model) in &mut self.streams {
-            let Some(live) = streams.stream(name).filter(|_| model.plan.limits.age == 0) else { continue };
+            // What ends by itself may do so in between.
+            let is_lasting = model.plan.limits.age == 0
+                && (!self.has_jumped || matches!(model.plan.kind, Kind::Plain | Kind::Counters));
+            let Some(live) = streams.stream(name).filter(|_| is_lasting) else { continue };
             let held = contents(&live, model, now)?;
             let state = live.reader().state();
             let _ = writeln!(digest, "{name} to {}: {held:?}", state.totals.last_seq);
@@ -133,7 +181,7 @@ impl World {
 fn is_owed(streams: &BTreeMap<String, StreamModel>, asked: &Asked) -> bool {
     match asked {
         Asked::Confirm { .. } => false,
-        Asked::Publish { stream, .. } | Asked::Commit { stream, .. } => {
+        Asked::Publish { stream, .. } | Asked::Commit { stream, .. } | Asked::Fast { stream, .. } => {
             streams.get(stream).is_some_and(|model| model.status == Status::There)
         }
         _ => true,
@@ -145,7 +193,7 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
     let name = model.plan.name.clone();
     let reader = live.reader();
     let totals = reader.state().totals;
-    let mut held = Held::new();
+    let (mut held, mut totals_of) = (Held::new(), BTreeMap::new());
     let mut buffer = Vec::new();
     let mut from = totals.first_seq;
     loop {
@@ -154,29 +202,91 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
             break;
         };
         from = seq + 1;
-        let read = reader.get(seq, myelin_store::Wait::Allowed, &mut buffer);
-        let read = read.map_err(|error| format!("{name}: {seq} cannot be read: {error}"))?;
-        let Some(Message { subject, payload, .. }) = read else { continue };
-        let id = id_of(payload).ok_or_else(|| format!("{name}: {seq} is what nobody has published"))?;
+        let read = match reader.get(seq, myelin_store::Wait::Allowed, &mut buffer) {
+            Err(_) if model.is_damaged => continue,
+            read => read.map_err(|error| format!("{name}: {seq} cannot be read: {error}"))?,
+        };
+        let Some(Message { subject, payload, headers, .. }) = read else { continue };
+        let id = id_of(&String::from_utf8_lossy(headers), payload);
+        let id = id.ok_or_else(|| format!("{name}: {seq} is what nobody has published"))?;
         model.give(seq, id, now)?;
+        if model.plan.kind == Kind::Counters {
+            counted(model, &mut totals_of, id, payload)?;
+        }
+        if model.gone.contains(&id) {
+            if model.is_damaged {
+                continue;
+            }
+            return Err(format!("{name}: {id} at {seq} was gone for good, and is there again"));
+        }
         let publication = &model.publications[&id];
         if publication.subject.as_bytes() != subject {
             return Err(format!("{name}: {id} was published at {}", publication.subject));
         }
         held.insert(seq, id);
     }
-    if held.len() as u64 != totals.messages {
+    if model.is_damaged {
+        forgive_lost(live, model, &held);
+    } else if held.len() as u64 != totals.messages {
         return Err(format!("{name}: it counts {} messages, and has {}", totals.messages, held.len()));
     }
     Ok(held)
+}
+
+/// Adds up a counter, whose total stands in each of its messages.
+fn counted(
+    model: &mut StreamModel,
+    totals: &mut BTreeMap<String, i64>,
+    id: u64,
+    payload: &[u8],
+) -> Result<(), String> {
+    let (name, is_damaged) = (&model.plan.name, model.is_damaged);
+    let Some(one) = model.publications.get(&id) else { return Ok(()) };
+    let total = total_of(payload).ok_or_else(|| format!("{name}: {id} is no total"))?;
+    let before = totals.insert(one.subject.clone(), total).unwrap_or(0);
+    if before + one.count.0 != total && !is_damaged {
+        let (subject, adds) = (&one.subject, one.count.0);
+        return Err(format!("{name}: {id} adds {adds} to {before} of {subject}, which makes {total}"));
+    }
+    match one.count.1 {
+        Some(told) if told != total => {
+            Err(format!("{name}: {id} was told the total {told}, and has {total}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lets messages be missing of which the stream says that it has lost them.
+fn forgive_lost(live: &LiveStream, model: &mut StreamModel, held: &Held) {
+    let Some(lost) = live.state(false).lost else { return };
+    let said: BTreeSet<u64> = lost.msgs.into_iter().collect();
+    for one in model.publications.values_mut() {
+        if let Fate::Stored(seq) = one.fate {
+            one.may_go |= said.contains(&seq) && !held.contains_key(&seq);
+        } else {
+            // Whether it was stored before, the damage does not say.
+            one.may_go |= !said.is_empty();
+        }
+    }
 }
 
 /// Compares what a stream holds with what it may and must hold.
 fn compare(model: &mut StreamModel, held: &Held, now: u64, has_jumped: bool) -> Result<(), String> {
     let name = model.plan.name.clone();
     let over: BTreeSet<u64> = model.over_limits(now, has_jumped).into_iter().collect();
+    let is_loose = model.is_damaged || has_jumped || model.is_limited();
+    schedules_fire(model, held, is_loose)?;
+    let is_damaged = model.is_damaged;
     for (&id, one) in &mut model.publications {
-        let Fate::Stored(seq) = one.fate else { continue };
+        let Fate::Stored(seq) = one.fate else {
+            if one.acked.is_some() && !one.may_go && !is_loose {
+                return Err(format!("{name}: {id} was acknowledged with its batch, and was never there"));
+            }
+            continue;
+        };
+        if is_damaged && held.contains_key(&seq) {
+            continue;
+        }
         if held.contains_key(&seq) {
             if let Some(at) = one.must_go {
                 return Err(format!("{name}: {id} at {seq} is there, and was removed at {at} (now {now})"));
@@ -186,13 +296,30 @@ fn compare(model: &mut StreamModel, held: &Held, now: u64, has_jumped: bool) -> 
             }
             continue;
         }
-        if !one.may_go && !over.contains(&id) {
+        if !one.may_go && one.missing.is_none() && !over.contains(&id) {
             return Err(format!("{name}: {id} at {seq} is missing, and nobody has removed it"));
         }
-        one.missing.get_or_insert(now);
+        if !is_damaged {
+            one.missing.get_or_insert(now);
+        }
     }
     batches_are_whole(model)?;
-    within_limits(model, held, now, has_jumped)
+    within_limits(model, held, now, has_jumped)?;
+    model.retire(now);
+    Ok(())
+}
+
+/// A schedule that is gone, and that nobody has removed, has made its message.
+fn schedules_fire(model: &StreamModel, held: &Held, is_loose: bool) -> Result<(), String> {
+    let name = &model.plan.name;
+    for (id, one) in model.publications.iter().filter(|(_, one)| one.becomes.is_some()) {
+        let Fate::Stored(seq) = one.fate else { continue };
+        let made = one.becomes.and_then(|made| model.publications.get(&made));
+        if !is_loose && !one.may_go && !held.contains_key(&seq) && !has_fired(one, made) {
+            return Err(format!("{name}: schedule {id} at {seq} is gone, and has made nothing"));
+        }
+    }
+    Ok(())
 }
 
 /// An atomic batch is stored as a whole, or not at all.
@@ -208,8 +335,7 @@ fn batches_are_whole(model: &StreamModel) -> Result<(), String> {
             _ => *others += 1,
         }
     }
-    let limited =
-        model.least.messages + model.least.per_subject + model.least.bytes > 0 || model.least.age > 0;
+    let limited = model.is_limited();
     match batches.iter().find(|(_, (stored, others))| *stored > 0 && *others > 0) {
         Some((batch, (stored, others))) if !limited => {
             let of_it: Vec<String> = model
@@ -237,7 +363,7 @@ fn within_limits(model: &StreamModel, held: &Held, now: u64, has_jumped: bool) -
     for id in held.values() {
         let one = &model.publications[id];
         *of_subject.entry(&one.subject).or_default() += 1;
-        if !has_jumped && model.has_outlived(one.asked, now) {
+        if !has_jumped && !model.is_damaged && model.has_outlived(one, now) {
             return Err(format!("{name}: {id} has outlived its age: asked for at {}, now {now}", one.asked));
         }
     }

@@ -1,51 +1,153 @@
 //! Faults of the server, its disk and its clock.
 
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
 use myelin_disk::faulty::{DiskFault, Survival};
 
-use crate::model::Status;
-use crate::world::World;
+use crate::model::{Status, StreamModel};
+use crate::trouble::WINDOW;
+use crate::world::{World, watched};
 
-/// In the default mode a loss of power takes what came in this time before it, at most.
-const WINDOW: u64 = 100_000_000;
 /// Turns of threads of which power is lost in one.
 const SOON: u64 = 80;
+
+/// Nanoseconds that a point of a slow disk takes, at most, and points that one round may have.
+const SLOWEST: u64 = 20_000_000;
+const SLOW_POINTS: u64 = 200;
+/// One damage of so many that are drawn is done: it makes the model forgive much.
+const DAMAGES: u64 = 8;
 
 const SECOND: i64 = 1_000_000_000;
 
 impl World {
     /// Something goes wrong, or an operator does something.
     pub(crate) fn fault(&mut self) -> Result<(), String> {
-        let what = self.rng.below(10);
+        let what = self.rng.below(20);
         self.note(|| {
-            format!("fault {what}: 0 to 2 kill, to 6 loss of power soon, 7 full disk, 8 restart, 9 clock")
+            format!(
+                "fault {what}: to 3 kill, to 8 loss of power soon, 9 full disk, 10 restart, 11 clock, \
+                 to 14 failing disk, 15 slow disk, to 17 panic, 18 unreadable file, 19 damage"
+            )
         });
         match what {
-            0..3 => {
+            0..4 => {
                 let turns = self.rng.below(40);
                 self.turns(turns)?;
                 self.kill()
             }
-            3..7 => {
+            4..9 => {
                 let point = self.disk.points() + self.rng.below(SOON);
                 self.disk.fail_at(point, DiskFault::Crash);
                 Ok(())
             }
-            7 => {
+            9 => {
                 let room = self.rng.below(128 << 10);
                 self.disk.set_capacity(Some(self.disk.used() + room));
+                self.trouble.is_full = true;
                 Ok(())
             }
-            8 => {
+            10 => {
                 self.settle(10_000_000_000, 0)?;
                 self.restart()
             }
-            _ => {
-                self.has_jumped = true;
-                let by = (1 + self.rng.below(100) as i64) * SECOND;
-                self.clock.jump(if self.rng.below(2) == 0 { by } else { -by });
+            11 => {
+                self.jump();
                 Ok(())
             }
+            12..15 => {
+                self.fail_disk();
+                Ok(())
+            }
+            15 => {
+                let pause = 1 + self.rng.below(SLOWEST);
+                self.trouble.slow = pause * SLOW_POINTS;
+                self.watch.set_pause(pause);
+                Ok(())
+            }
+            16..18 => {
+                self.watch.panic_in(1 + self.rng.below(SOON / 4));
+                Ok(())
+            }
+            18 => {
+                self.make_unreadable();
+                Ok(())
+            }
+            _ if self.rng.below(DAMAGES) == 0 => self.damage(),
+            _ => Ok(()),
         }
+    }
+
+    fn jump(&mut self) {
+        self.has_jumped = true;
+        let by = (1 + self.rng.below(100) as i64) * SECOND;
+        self.clock.jump(if self.rng.below(2) == 0 { by } else { -by });
+        // What waits for a time of day may come at once, or late.
+        let consumers = self.streams.values_mut().flat_map(|model| &mut model.consumers);
+        consumers.for_each(|consumer| consumer.paused = None);
+    }
+
+    /// A write or a sync fails soon, or all of them until somebody heals the disk.
+    fn fail_disk(&mut self) {
+        if self.trouble.planned.is_some() {
+            return;
+        }
+        let point = self.disk.points() + self.rng.below(SOON);
+        let fault = match self.rng.below(4) {
+            0 => DiskFault::ErrorsFrom(ErrorKind::Other),
+            _ => DiskFault::Error(ErrorKind::Other),
+        };
+        self.disk.fail_at(point, fault);
+        self.trouble.planned = Some(point);
+    }
+
+    /// A file with messages cannot be read until somebody heals it.
+    fn make_unreadable(&mut self) {
+        let Some(path) = self.some_segment().filter(|_| self.trouble.unreadable.is_none()) else { return };
+        if self.disk.fail_reads(&path, 0..u64::MAX).is_ok() {
+            self.counts.faults += 1;
+            self.trouble.unreadable = Some(path);
+        }
+    }
+
+    fn some_segment(&mut self) -> Option<PathBuf> {
+        let files = self.disk.files().into_iter();
+        let segments = files.filter(|(path, length)| {
+            *length > 0 && path.extension().is_some_and(|extension| extension == "seg")
+        });
+        let segments: Vec<PathBuf> = segments.map(|(path, _)| path).collect();
+        let at = self.rng.below(segments.len().max(1) as u64) as usize;
+        segments.get(at).cloned()
+    }
+
+    /// The server ends as it should, bytes of a file change, and it starts: what is gone is said.
+    fn damage(&mut self) -> Result<(), String> {
+        self.check()?;
+        if self.trouble.planned.is_some() {
+            return Ok(());
+        }
+        let Some(server) = self.server.take() else { return Ok(()) };
+        let closed = server.close();
+        if self.disk.is_off() {
+            return self.power_lost();
+        }
+        closed?;
+        self.server_died(None);
+        self.disk = watched(self.disk.kill(), &self.watch);
+        if let Some(path) = self.some_segment() {
+            let length = self.disk.files().get(&path).copied().unwrap_or(0);
+            let at = self.rng.below(length.max(1));
+            let harmed = match self.rng.below(2) {
+                0 => self.disk.flip_bit(&path, at, self.rng.below(8) as u8),
+                _ => self.disk.zero(&path, at..(at + 1 + self.rng.below(512)).min(length)),
+            };
+            harmed.map_err(|error| format!("{path:?} cannot be damaged: {error}"))?;
+            self.note(|| format!("{path:?} is damaged at {at} of {length}"));
+            self.counts.faults += 1;
+            self.streams.values_mut().for_each(StreamModel::damage);
+            self.copies.values_mut().for_each(|copy| copy.is_damaged = true);
+        }
+        self.come_back()
     }
 
     /// The process is killed, and the next one starts.
@@ -54,14 +156,15 @@ impl World {
             return Ok(());
         }
         self.server_died(None);
-        self.disk = self.disk.kill();
+        self.disk = watched(self.disk.kill(), &self.watch);
         self.come_back()
     }
 
     /// Power was lost, and comes back.
     pub(crate) fn power_lost(&mut self) -> Result<(), String> {
         let is_sure = self.plan.is_always_synced;
-        let from = self.clock.elapsed().saturating_sub(WINDOW);
+        let from = self.clock.elapsed().saturating_sub(WINDOW + self.trouble.slow);
+        let from = self.trouble.shaky_from.map_or(from, |shaky| shaky.min(from));
         self.server_died((!is_sure).then_some(from));
         let survival = match self.rng.below(4) {
             0 => Survival::None,
@@ -69,7 +172,7 @@ impl World {
             2 => Survival::Prefix(self.rng.below(self.disk.unsynced() + 1)),
             _ => Survival::Random(self.rng.next_u64()),
         };
-        self.disk = self.disk.power_cycle(survival);
+        self.disk = watched(self.disk.power_cycle(survival), &self.watch);
         self.come_back()
     }
 
@@ -80,28 +183,30 @@ impl World {
         if self.disk.is_off() {
             return self.power_lost();
         }
-        closed?;
+        self.look_at_trouble();
+        if !self.trouble.is_there() {
+            closed?;
+        }
         self.server_died(None);
-        self.disk = self.disk.kill();
+        self.disk = watched(self.disk.kill(), &self.watch);
         self.come_back()
     }
 
     /// Starts the server, and looks what of what nobody was told about it has.
     fn come_back(&mut self) -> Result<(), String> {
-        self.disk.set_capacity(None);
+        self.heal();
+        self.trouble.restart();
         self.start()?;
         self.settle(SECOND.unsigned_abs(), 0)?;
         let Some(server) = &self.server else { return Ok(()) };
         let streams = server.streams();
         let now = self.clock.elapsed();
+        for (name, copy) in &mut self.copies {
+            copy.status = found_as(name, copy.status, streams.stream(name).is_some())?;
+        }
         for (name, model) in &mut self.streams {
             let found = streams.stream(name);
-            match (model.status.is_sure(), &found) {
-                (Some(true), None) => return Err(format!("{name}: the stream is gone")),
-                (Some(false), Some(_)) => return Err(format!("{name}: the stream has come back")),
-                _ => {}
-            }
-            model.status = if found.is_some() { Status::There } else { Status::Gone };
+            model.status = found_as(name, model.status, found.is_some())?;
             let Some(found) = found else { continue };
             if let Some(update) = model.update.take() {
                 let config = found.config();
@@ -126,5 +231,14 @@ impl World {
             }
         }
         Ok(())
+    }
+}
+
+/// State of a stream of which a server that has started knows, or does not.
+fn found_as(name: &str, expected: Status, is_found: bool) -> Result<Status, String> {
+    match (expected.is_sure(), is_found) {
+        (Some(true), false) => Err(format!("{name}: the stream is gone")),
+        (Some(false), true) => Err(format!("{name}: the stream has come back")),
+        _ => Ok(if is_found { Status::There } else { Status::Gone }),
     }
 }

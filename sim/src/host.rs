@@ -2,7 +2,7 @@
 //! done before the scheduler says so.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,6 +15,7 @@ use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
 
 use crate::clock::Clock;
+use crate::watch::PLANNED;
 
 /// Reads for clients that may wait at once.
 const READ_LIMIT: usize = 64;
@@ -69,7 +70,9 @@ pub(crate) struct SimHost {
     pub(crate) mail: Queue<Mail>,
     /// Services that were woken: in production on any shard, so at any time.
     pub(crate) wakes: Queue<Arc<dyn Service>>,
-    alarms: Mutex<Vec<(Timestamp, Weak<dyn Timer>)>>,
+    /// In the order in which they are due; of equal times the first that was set comes first.
+    alarms: Mutex<BTreeMap<(Timestamp, u64), Weak<dyn Timer>>>,
+    alarm_count: AtomicU64,
     names: AtomicU64,
     panics: Mutex<Vec<String>>,
     /// Lines of errors and warnings, for whoever looks at a seed that failed.
@@ -89,6 +92,7 @@ impl SimHost {
             mail: Queue::default(),
             wakes: Queue::default(),
             alarms: Mutex::default(),
+            alarm_count: AtomicU64::new(0),
             names: AtomicU64::new(life << 32),
             panics: Mutex::default(),
             lines: Mutex::default(),
@@ -98,16 +102,21 @@ impl SimHost {
     /// When the next alarm is due.
     pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
         let mut alarms = lock(&self.alarms);
-        alarms.retain(|(_, timer)| timer.strong_count() > 0);
-        alarms.iter().map(|(at, _)| *at).min()
+        while let Some(first) = alarms.first_entry() {
+            if first.get().strong_count() > 0 {
+                return Some(first.key().0);
+            }
+            first.remove();
+        }
+        None
     }
 
     /// The first of the alarms that are due.
     pub(crate) fn take_alarm(&self) -> Option<Arc<dyn Timer>> {
         let now = self.clock.now();
         let mut alarms = lock(&self.alarms);
-        let at = alarms.iter().position(|(at, _)| *at <= now)?;
-        alarms.remove(at).1.upgrade()
+        let first = alarms.first_entry().filter(|first| first.key().0 <= now)?;
+        first.remove().upgrade()
     }
 
     /// Has an alarm that may wait go off elsewhere.
@@ -118,6 +127,11 @@ impl SimHost {
     /// Panics that were caught since the last call.
     pub(crate) fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.panics))
+    }
+
+    /// Notes a panic that was planned and that the supervision has caught.
+    pub(crate) fn plan_panic(&self) {
+        lock(&self.panics).push(PLANNED.to_owned());
     }
 
     /// Everything that was logged.
@@ -179,7 +193,8 @@ impl Host for SimHost {
     }
 
     fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
-        lock(&self.alarms).push((at, timer));
+        let number = self.alarm_count.fetch_add(1, Relaxed);
+        lock(&self.alarms).insert((at, number), timer);
     }
 
     fn spawn_upkeep(&self, task: Task) {

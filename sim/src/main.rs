@@ -1,9 +1,13 @@
 //! `myelin-sim`: runs seeds, and says which of them went wrong.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
+use myelin_sim::Counts;
+use myelin_sim::ledger::{self, Entry};
+use myelin_sim::planted::{self, BUGS};
 
 /// Runs a server of the shipped code on virtual time, with faults, seed after seed.
 #[derive(Debug, Parser)]
@@ -21,14 +25,82 @@ struct Args {
     /// Operations of clients in each run.
     #[arg(long, default_value_t = 2_000)]
     operations: u64,
+    /// Runs one seed again, and prints its whole story if it goes wrong.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "seconds"])]
+    repeat: Option<u64>,
+    /// Adds a line about this run to a file, as docs/simulation/ledger.tsv.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    /// Ends with the first seed that goes wrong.
+    #[arg(long)]
+    stop: bool,
+    /// Wakes the planted bug with this number (built with `--cfg planted`).
+    #[arg(long)]
+    planted: Option<u32>,
+    /// Looks for each planted bug, for 10 minutes of the processor at most, and prints a row of a
+    /// table for it. Of those that are named with `--planted`, if one is.
+    #[arg(long)]
+    find: bool,
+}
+
+/// Lines of a story that are printed, unless one seed is run again.
+const LINES: usize = 60;
+
+impl Args {
+    fn first(&self) -> u64 {
+        self.repeat.or(self.seed).unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            now.as_secs() << 20
+        })
+    }
+
+    fn tell(&self, seed: u64, wrong: &myelin_sim::Wrong) {
+        println!("\nseed {seed}: after {} operations: {}", wrong.operation, wrong.why);
+        let lines = if self.repeat.is_some() { usize::MAX } else { LINES };
+        let story = &wrong.story;
+        story[story.len().saturating_sub(lines)..].iter().for_each(|line| println!("    {line}"));
+        println!("to repeat it: {}", myelin_sim::again(seed, self.operations));
+    }
+}
+
+/// How long a planted bug is looked for.
+const LONGEST: Duration = Duration::from_secs(600);
+
+fn find(args: &Args) -> ExitCode {
+    let first = args.seed.unwrap_or(0);
+    let mut missed = 0;
+    let wanted = |number: u32| args.planted.is_none_or(|planted| planted == number);
+    for bug in BUGS.iter().filter(|bug| wanted(bug.number)) {
+        let Some(found) = planted::find(bug.number, first, args.operations, LONGEST) else {
+            eprintln!("no bug is planted in this build: RUSTFLAGS='--cfg planted'");
+            return ExitCode::FAILURE;
+        };
+        let seconds = found.took.as_secs_f64();
+        let how = match found.seed {
+            Some((seed, why)) => format!("{seed} | {seconds:.1} | {why}"),
+            None => {
+                missed += 1;
+                format!("**none of {}** | {seconds:.0} |", found.seeds)
+            }
+        };
+        println!("| {} | {} | {} | {how} |", bug.number, bug.what, bug.like);
+    }
+    println!("{missed} were not found");
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let first = args.seed.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        now.as_secs() << 20
-    });
+    if args.find {
+        return find(&args);
+    }
+    if let Some(number) = args.planted
+        && !myelin_stdx::planted::wake(number)
+    {
+        eprintln!("no bug is planted in this build: RUSTFLAGS='--cfg planted'");
+        return ExitCode::FAILURE;
+    }
+    let first = args.first();
     println!("seeds from {first} on, {} operations each", args.operations);
     let began = Instant::now();
     let goes_on = |done: u64| match args.seconds {
@@ -36,20 +108,24 @@ fn main() -> ExitCode {
         None => done < args.seeds,
     };
     let (mut done, mut failed) = (0, 0);
-    let mut totals = myelin_sim::Counts::default();
-    while goes_on(done) {
+    let mut totals = Counts::default();
+    while goes_on(done) && (failed == 0 || !args.stop) {
         let seed = first.wrapping_add(done);
         match myelin_sim::run(seed, args.operations) {
             Ok(run) => totals.add(run.counts),
             Err(wrong) => {
                 failed += 1;
-                println!("\nafter {} operations: {}", wrong.operation, wrong.why);
-                wrong.story.iter().for_each(|line| println!("    {line}"));
-                println!("to repeat it: myelin-sim --seed {seed} --operations {}", args.operations);
+                args.tell(seed, &wrong);
             }
         }
         done += 1;
     }
     println!("{done} seeds in {:.1} s, {failed} went wrong: {totals:?}", began.elapsed().as_secs_f64());
+    if let Some(path) = &args.ledger
+        && let Err(error) = ledger::add(path, &Entry { first, seeds: done, failed, counts: totals })
+    {
+        eprintln!("{}: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,7 +1,7 @@
 //! Knowledge of a run's clients: what was asked for, what was answered, and what a stream may and
 //! must hold because of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::{ConsumerPlan, Kept, StreamLimits, StreamPlan};
 
@@ -9,6 +9,8 @@ use crate::plan::{ConsumerPlan, Kept, StreamLimits, StreamPlan};
 const OVERHEAD: u64 = 400;
 /// Somewhat less than the window in which streams without a limit of age know duplicates.
 const DUPLICATE_WINDOW: u64 = 100_000_000_000;
+/// How long a message is missing before it is gone for good.
+const RETIRED: u64 = 1_000_000_000;
 /// How much later than its time an old message is removed, at most.
 const AGE_GRACE: u64 = 2_000_000_000;
 
@@ -54,6 +56,15 @@ pub(crate) struct Publication {
     pub(crate) asked: u64,
     pub(crate) stored: Option<u64>,
     pub(crate) fate: Fate,
+    /// When it ends by its own lifetime, or fires as a schedule.
+    pub(crate) ends: Option<u64>,
+    /// Increment of a counter, and the total that somebody was told.
+    pub(crate) count: (i64, Option<i64>),
+    /// The message that it becomes as a schedule, and whether it is such a message.
+    pub(crate) becomes: Option<u64>,
+    pub(crate) is_made: bool,
+    /// When its fast batch was acknowledged, which does not say its sequence.
+    pub(crate) acked: Option<u64>,
     /// The messages that stand and fall with it, by their batch.
     pub(crate) batch: Option<u64>,
     /// The id by which the stream knows a message that comes twice.
@@ -68,6 +79,37 @@ pub(crate) struct Publication {
     pub(crate) missing: Option<u64>,
 }
 
+impl Publication {
+    /// One of which nothing is known but that it was asked for.
+    pub(crate) fn asked(subject: String, size: u64, asked: u64, life: u64) -> Self {
+        Self {
+            subject,
+            size,
+            asked,
+            stored: None,
+            fate: Fate::Asked,
+            ends: None,
+            count: (0, None),
+            becomes: None,
+            is_made: false,
+            acked: None,
+            batch: None,
+            msg_id: None,
+            life,
+            may_go: false,
+            must_go: None,
+            missing: None,
+        }
+    }
+
+    /// No answer says whether it is stored.
+    pub(crate) fn unknown(&mut self) {
+        if self.fate == Fate::Asked {
+            self.fate = Fate::Unknown;
+        }
+    }
+}
+
 /// A consumer.
 #[derive(Debug)]
 pub(crate) struct ConsumerModel {
@@ -77,7 +119,16 @@ pub(crate) struct ConsumerModel {
     pub(crate) confirmed: BTreeMap<u64, u64>,
     /// Whoever was delivered, and how often at most.
     pub(crate) delivered: BTreeMap<u64, u64>,
+    /// The last one that came in this life of the server.
+    pub(crate) last: u64,
+    /// How many servers were there before it.
+    pub(crate) made_in: u64,
+    /// Since when it is paused, and until which time of day.
+    pub(crate) paused: Option<(u64, i64)>,
 }
+
+/// Bit of the number of what a schedule makes, whose payload begins with the schedule's number.
+pub(crate) const MADE: u64 = 1 << 60;
 
 /// A stream.
 #[derive(Debug)]
@@ -89,6 +140,10 @@ pub(crate) struct StreamModel {
     /// The narrowest limits that its messages may have met.
     pub(crate) least: StreamLimits,
     pub(crate) publications: BTreeMap<u64, Publication>,
+    /// Publications that are gone for good, and such as were refused: nothing more is to be known
+    /// of them, and they are many.
+    pub(crate) gone: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
     /// Which publication each sequence was given to. No entry changes, ever.
     pub(crate) given: BTreeMap<u64, u64>,
     pub(crate) consumers: Vec<ConsumerModel>,
@@ -98,6 +153,10 @@ pub(crate) struct StreamModel {
     pub(crate) has_changed: bool,
     /// When it was changed, at last.
     pub(crate) changed: u64,
+    /// Whether bytes of it may have been changed on the disk.
+    pub(crate) is_damaged: bool,
+    /// The publications that have an id, by that id.
+    pub(crate) with_id: BTreeMap<String, Vec<u64>>,
 }
 
 fn narrower(one: u64, other: u64) -> u64 {
@@ -113,11 +172,15 @@ impl StreamModel {
             update: None,
             least,
             publications: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            refused: BTreeSet::new(),
             given: BTreeMap::new(),
             consumers: Vec::new(),
             purges: 0,
             has_changed: false,
             changed: 0,
+            is_damaged: false,
+            with_id: BTreeMap::new(),
         }
     }
 
@@ -128,11 +191,20 @@ impl StreamModel {
         if had != id {
             return Err(format!("{name}: sequence {seq} was given to message {had}, and to {id}"));
         }
-        let publication = self.publications.get_mut(&id);
-        let publication = publication.ok_or_else(|| format!("{name}: nobody has published {id}"))?;
+        let Some(publication) = self.publications.get_mut(&id) else {
+            return match (self.gone.contains(&id), self.refused.contains(&id)) {
+                (true, _) => Ok(()),
+                (_, true) => Err(format!("{name}: message {id} was refused, and is there as {seq}")),
+                _ => Err(format!("{name}: nobody has published {id}")),
+            };
+        };
         match publication.fate {
             Fate::Refused => Err(format!("{name}: message {id} was refused, and is there as {seq}")),
             Fate::Stored(other) if other != seq => {
+                if self.is_damaged && id & MADE != 0 {
+                    // That it was made is forgotten with the damaged bytes.
+                    return Ok(());
+                }
                 Err(format!("{name}: message {id} is there twice, as {other} and as {seq}"))
             }
             _ => {
@@ -141,6 +213,27 @@ impl StreamModel {
                 Ok(())
             }
         }
+    }
+
+    /// Forgets what is known of messages of which nothing more can be said.
+    pub(crate) fn retire(&mut self, now: u64) {
+        let is_old = |at: Option<u64>, age: u64| at.is_some_and(|at| now - at > age);
+        let is_over = |one: &Publication| {
+            let is_known = one.msg_id.is_some() && !is_old(one.stored, DUPLICATE_WINDOW);
+            is_old(one.missing, RETIRED) && !one.is_made && one.becomes.is_none() && !is_known
+        };
+        let (gone, refused) = (&mut self.gone, &mut self.refused);
+        self.publications.retain(|id, one| match one.fate {
+            Fate::Refused if one.becomes.is_none() => {
+                refused.insert(*id);
+                false
+            }
+            Fate::Stored(_) if is_over(one) => {
+                gone.insert(*id);
+                false
+            }
+            _ => true,
+        });
     }
 
     /// The limits that a change may bring.
@@ -160,8 +253,7 @@ impl StreamModel {
                 publication.may_go = true;
             }
         }
-        let least = self.least;
-        if least.messages + least.per_subject + least.bytes > 0 || least.age > 0 {
+        if self.is_limited() {
             // So may those of which nobody knows whether they were stored.
             let is_loose = |one: &Publication| matches!(one.fate, Fate::Asked | Fate::Unknown);
             self.publications.values_mut().filter(|one| is_loose(one)).for_each(|one| one.may_go = true);
@@ -171,8 +263,25 @@ impl StreamModel {
 
     /// Everything may have gone that is there now or is on its way.
     pub(crate) fn let_go(&mut self, subject: Option<&str>) {
+        let goes = |one: &Publication| subject.is_none_or(|subject| subject == one.subject);
+        let goes_as_made = |id: Option<u64>| id.and_then(|id| self.publications.get(&id)).is_some_and(goes);
+        // Nobody may have seen what a schedule has made.
+        let made = self.publications.iter().filter(|(_, one)| goes_as_made(one.becomes));
+        let schedules: Vec<u64> = made.map(|(id, _)| *id).collect();
+        self.publications.values_mut().filter(|one| goes(one)).for_each(|one| one.may_go = true);
+        for id in schedules {
+            self.publications.get_mut(&id).into_iter().for_each(|one| one.may_go = true);
+        }
+    }
+
+    /// Everything below a sequence may have gone, and what may have one there.
+    pub(crate) fn let_go_below(&mut self, seq: u64) {
         for publication in self.publications.values_mut() {
-            publication.may_go |= subject.is_none_or(|subject| subject == publication.subject);
+            publication.may_go |= publication.becomes.is_some();
+            publication.may_go |= match publication.fate {
+                Fate::Stored(other) => other < seq,
+                Fate::Asked | Fate::Unknown | Fate::Refused => true,
+            };
         }
     }
 
@@ -196,8 +305,9 @@ impl StreamModel {
         for (messages, (_, id, publication)) in (loose.len() as u64..).zip(stored) {
             bytes += size(publication);
             let later = of_subject.entry(&publication.subject).or_default();
-            let is_old = least.age > 0
-                && (has_jumped || now.saturating_sub(publication.asked) >= least.age.unsigned_abs());
+            let is_old = (least.age > 0
+                && (has_jumped || now.saturating_sub(publication.asked) >= least.age.unsigned_abs()))
+                || publication.ends.is_some_and(|ends| has_jumped || now >= ends);
             let is_over = !self.plan.refuses_new
                 && ((least.messages > 0 && messages >= least.messages)
                     || (least.bytes > 0 && bytes > least.bytes));
@@ -209,11 +319,17 @@ impl StreamModel {
         over
     }
 
+    /// Whether messages go without an order.
+    pub(crate) fn is_limited(&self) -> bool {
+        let least = &self.least;
+        least.messages + least.per_subject + least.bytes > 0 || least.age > 0
+    }
+
     /// The message that makes `id` a duplicate for certain.
     pub(crate) fn duplicated(&self, id: u64, now: u64) -> Option<u64> {
         let one = self.publications.get(&id)?;
         let least = &self.least;
-        if least.age > 0 || self.has_changed {
+        if least.age > 0 || self.has_changed || self.is_damaged {
             // The window is not that of other streams.
             return None;
         }
@@ -223,14 +339,16 @@ impl StreamModel {
             other.stored.is_some_and(|at| at < one.asked && now - at < DUPLICATE_WINDOW)
                 && (other.life == one.life || !(has_limits || other.may_go))
         };
-        let others = self.publications.iter().filter(|(_, other)| other.msg_id == one.msg_id);
-        others.filter(|(_, other)| is_known(other)).map(|(other, _)| *other).find(|other| *other != id)
+        let others = self.with_id.get(one.msg_id.as_ref()?)?.iter().filter(|other| **other != id);
+        others.copied().find(|other| self.publications.get(other).is_some_and(is_known))
     }
 
-    /// Whether a message that was published at `asked` has lived too long.
-    pub(crate) fn has_outlived(&self, asked: u64, now: u64) -> bool {
+    /// Whether a message has lived too long.
+    pub(crate) fn has_outlived(&self, one: &Publication, now: u64) -> bool {
         let age = self.plan.limits.age.unsigned_abs();
-        age > 0 && now > (asked + age).max(self.changed) + AGE_GRACE
+        let since_asked = |end: u64| end + one.stored.map_or(u64::MAX >> 2, |at| at - one.asked);
+        (age > 0 && now > (one.asked + age).max(self.changed) + AGE_GRACE)
+            || one.ends.is_some_and(|ends| now > since_asked(ends) + AGE_GRACE)
     }
 
     /// Whether a message that is published now is kept until it is acknowledged, or removed.
@@ -252,7 +370,11 @@ impl StreamModel {
             if publication.fate == Fate::Asked {
                 publication.fate = Fate::Unknown;
             }
-            publication.may_go |= is_late(publication.stored);
+            publication.may_go |= is_late(publication.stored) || is_late(publication.acked);
+            if publication.is_made && is_late(publication.stored) {
+                // Its schedule may be there again, and make it once more.
+                publication.fate = Fate::Unknown;
+            }
             if is_late(publication.must_go) {
                 publication.must_go = None;
             }
@@ -261,6 +383,7 @@ impl StreamModel {
             }
         }
         for consumer in &mut self.consumers {
+            consumer.last = 0;
             consumer.confirmed.retain(|_, at| !is_late(Some(*at)));
         }
         if self.plan.is_in_memory {
@@ -268,11 +391,22 @@ impl StreamModel {
         }
     }
 
+    /// Everything that is there is known by the disk only, and bytes of it were changed.
+    pub(crate) fn damage(&mut self) {
+        self.is_damaged = true;
+        for publication in self.publications.values_mut() {
+            (publication.must_go, publication.missing) = (None, None);
+        }
+    }
+
     /// Ends a stream in memory, with its consumers.
     fn forget(&mut self) {
         self.status = Status::Gone;
         self.publications.clear();
+        self.gone.clear();
+        self.refused.clear();
         self.given.clear();
+        self.with_id.clear();
         self.consumers.clear();
     }
 }

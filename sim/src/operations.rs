@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::model::{ConsumerModel, Fate, Publication, Status, StreamModel};
-use crate::plan::{ConsumerPlan, Kept, StreamPlan};
+use crate::model::{ConsumerModel, Publication, Status, StreamModel};
+use crate::plan::{ConsumerPlan, Kept, Kind, Shared, StreamPlan};
 use crate::world::{Asked, CLIENTS, Delivery, World};
 
 /// Streams that are there at once, at most.
@@ -26,19 +26,37 @@ impl World {
             return self.make_stream(client);
         };
         match self.rng.below(100) {
-            0..30 => self.publish(client, &stream),
-            30..40 => self.publish_many(client, &stream),
-            40..44 => self.publish_batch(client, &stream),
-            44..58 => self.fetch(client, &stream),
-            58..78 => self.answer(client),
-            78..81 => self.make_consumer(client, &stream),
-            81..82 => self.remove_consumer(client, &stream),
-            82..84 => self.purge(client, &stream),
-            84..87 => self.delete(client, &stream),
-            87..89 => self.update(client, &stream),
-            89..93 => self.read(client, &stream),
-            93..94 => self.make_stream(client)?,
-            94 => self.remove_stream(client, &stream),
+            0..28 => self.publish(client, &stream),
+            28..37 => self.publish_many(client, &stream),
+            37..40 => self.publish_batch(client, &stream),
+            40..43 => self.publish_fast(client, &stream),
+            43..57 => self.fetch(client, &stream),
+            57..77 => self.answer(client),
+            77..94 => self.manage(client, &stream)?,
+            _ => self.pass_time()?,
+        }
+        Ok(())
+    }
+
+    /// An operation that changes no message by itself, or removes some.
+    fn manage(&mut self, client: usize, stream: &str) -> Result<(), String> {
+        let is_counter = self.streams.get(stream).is_some_and(|model| model.plan.kind == Kind::Counters);
+        match self.rng.below(34) {
+            0..6 => self.make_consumer(client, stream),
+            6 | 7 => self.remove_consumer(client, stream),
+            8 if self.rng.below(3) == 0 => self.unpin(client, stream),
+            8 => self.pause(client, stream),
+            // A total is what the last message says: nothing of a counter is removed.
+            9..17 if is_counter => self.read(client, stream),
+            9..12 => self.purge(client, stream),
+            12..15 => self.delete(client, stream),
+            15..17 => self.update(client, stream),
+            17..24 => self.read(client, stream),
+            24..27 => self.read_last(client, stream),
+            27 => self.make_copy(client),
+            28 if self.rng.below(3) == 0 => self.remove_copy(client),
+            28..31 => self.make_stream(client)?,
+            31 => self.remove_stream(client, stream),
             _ => self.pass_time()?,
         }
         Ok(())
@@ -55,13 +73,13 @@ impl World {
         there.get(at).map(|name| (*name).clone())
     }
 
-    fn api(&mut self, client: usize, subject: &str, body: &Value, asked: Asked) {
+    pub(crate) fn api(&mut self, client: usize, subject: &str, body: &Value, asked: Asked) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.ask(client, &format!("$JS.API.{subject}"), &[], body.as_bytes(), asked);
     }
 
     /// A new message for a stream: its number, subject and payload.
-    fn message(
+    pub(crate) fn message(
         &mut self,
         stream: &str,
         batch: Option<u64>,
@@ -78,38 +96,22 @@ impl World {
         payload.resize(payload.len() + filling as usize, b'x');
         let (asked, life) = (self.clock.elapsed(), self.lives);
         if let Some(model) = self.streams.get_mut(stream) {
-            let publication = Publication {
-                subject: subject.clone(),
-                size: (subject.len() + payload.len()) as u64,
-                asked,
-                stored: None,
-                fate: Fate::Asked,
-                batch,
-                msg_id,
-                life,
-                may_go: !model.keeps_new(),
-                must_go: None,
-                missing: None,
-            };
+            let size = (subject.len() + payload.len()) as u64;
+            let mut publication = Publication::asked(subject.clone(), size, asked, life);
+            publication.may_go = !model.keeps_new();
+            publication.batch = batch;
+            if let Some(msg_id) = &msg_id {
+                model.with_id.entry(msg_id.clone()).or_default().push(id);
+            }
+            publication.msg_id = msg_id;
             model.publications.insert(id, publication);
         }
         (id, subject, payload)
     }
 
-    fn publish(&mut self, client: usize, stream: &str) {
-        let mut headers = Vec::new();
-        let msg_id = (self.rng.below(4) == 0).then(|| format!("id-{}", self.rng.below(IDS)));
-        headers.extend(msg_id.clone().map(|id| ("Nats-Msg-Id", id)));
-        let mut expected = None;
-        if self.rng.below(8) == 0 {
-            let known = self.streams.get(stream).and_then(|model| model.given.keys().next_back().copied());
-            let last = known.unwrap_or(0).saturating_sub(self.rng.below(2));
-            headers.push(("Nats-Expected-Last-Sequence", last.to_string()));
-            expected = Some(last);
-        }
-        let (id, subject, payload) = self.message(stream, None, msg_id);
-        let asked = Asked::Publish { stream: stream.to_owned(), id, expected };
-        self.ask(client, &subject, &headers, &payload, asked);
+    /// An id that stands for few messages of a stream, sometimes.
+    pub(crate) fn some_msg_id(&mut self) -> Option<String> {
+        (self.rng.below(4) == 0).then(|| format!("id-{}", self.rng.below(IDS)))
     }
 
     fn publish_many(&mut self, client: usize, stream: &str) {
@@ -120,6 +122,9 @@ impl World {
 
     /// An atomic batch: all of it is stored, or nothing.
     fn publish_batch(&mut self, client: usize, stream: &str) {
+        if self.streams.get(stream).is_some_and(|model| model.plan.kind == Kind::Counters) {
+            return self.publish(client, stream);
+        }
         let batch = self.number();
         let length = 2 + self.rng.below(6);
         let mut ids = Vec::new();
@@ -150,7 +155,20 @@ impl World {
 
     fn fetch(&mut self, client: usize, stream: &str) {
         let Some(consumer) = self.some_consumer(stream) else { return self.make_consumer(client, stream) };
+        let known = self.streams.get_mut(stream).and_then(|model| model.consumer(&consumer));
+        let (is_push, shared) = known.map_or((false, None), |known| (known.plan.is_push, known.plan.shared));
+        if is_push {
+            return;
+        }
         let mut request = json!({ "batch": 1 + self.rng.below(12) });
+        match shared {
+            Some(Shared::Overflow) if self.rng.below(2) == 0 => {
+                request["min_pending"] = json!(1 + self.rng.below(4));
+                request["group"] = json!("A");
+            }
+            Some(_) => request["group"] = json!("A"),
+            None => {}
+        }
         match self.rng.below(3) {
             0 => request["no_wait"] = json!(true),
             1 => request["expires"] = json!(50_000_000 + self.rng.below(3_000_000_000)),
@@ -239,12 +257,17 @@ impl World {
         }
         let plan = ConsumerPlan::draw(&mut self.rng, name.clone(), model.plan.kept);
         let body = plan.body(stream);
+        let subject = plan.is_push.then(|| plan.deliver_subject.clone());
         model.consumers.push(ConsumerModel {
             plan,
             status: Status::Making,
             confirmed: Default::default(),
             delivered: Default::default(),
+            last: 0,
+            made_in: self.lives,
+            paused: None,
         });
+        subject.iter().for_each(|subject| self.listen(subject));
         let asked = Asked::MakeConsumer { stream: stream.to_owned(), consumer: name.clone() };
         self.api(client, &format!("CONSUMER.CREATE.{stream}.{name}"), &body, asked);
     }
@@ -261,13 +284,48 @@ impl World {
         self.api(client, &format!("CONSUMER.DELETE.{stream}.{name}"), &Value::Null, asked);
     }
 
+    /// Stops the deliveries of a consumer for a while, or lets them go on.
+    fn pause(&mut self, client: usize, stream: &str) {
+        let Some(consumer) = self.some_consumer(stream) else { return };
+        let until = (self.rng.below(3) > 0).then(|| self.clock.now() + self.rng.below(5_000_000_000) as i64);
+        self.ask_to_pause(client, stream, consumer, until);
+    }
+
+    /// Has another client get what a consumer delivers.
+    fn unpin(&mut self, client: usize, stream: &str) {
+        let Some(consumer) = self.some_consumer(stream) else { return };
+        let subject = format!("CONSUMER.UNPIN.{stream}.{consumer}");
+        // Of a consumer that is not shared it is refused.
+        self.api(client, &subject, &json!({ "group": "A" }), Asked::Unpin { stream: stream.to_owned() });
+    }
+
+    /// Stops the deliveries of a consumer until a time of day; without one they go on.
+    pub(crate) fn ask_to_pause(&mut self, client: usize, stream: &str, consumer: String, until: Option<i64>) {
+        let known = self.streams.get_mut(stream).and_then(|model| model.consumer(&consumer));
+        known.into_iter().for_each(|known| known.paused = None);
+        let mut text = Vec::new();
+        let body = until.map(|until| {
+            myelin_stdx::rfc3339::write(&mut text, until);
+            json!({ "pause_until": String::from_utf8_lossy(&text) })
+        });
+        let subject = format!("CONSUMER.PAUSE.{stream}.{consumer}");
+        let asked = Asked::Pause { stream: stream.to_owned(), consumer, until };
+        self.api(client, &subject, &body.unwrap_or(Value::Null), asked);
+    }
+
     fn purge(&mut self, client: usize, stream: &str) {
         let (how, pick) = (self.rng.below(4), self.rng.below(SUBJECTS));
         let Some(model) = self.streams.get_mut(stream) else { return };
         let subject = format!("{stream}.{pick}");
         let filter = (how == 1).then_some(subject.as_str());
-        model.let_go(filter);
-        model.purges += 1;
+        let below = model.given.keys().next_back().copied().unwrap_or(1) / 2 + 1;
+        if how == 3 {
+            // What is published from now on comes behind all that is known.
+            model.let_go_below(below);
+        } else {
+            model.let_go(filter);
+            model.purges += 1;
+        }
         // What had been acknowledged when the whole stream, or a subject, was purged.
         let has_to = |one: &Publication| {
             one.stored.is_some() && how < 2 && filter.is_none_or(|filter| filter == one.subject)
@@ -277,17 +335,18 @@ impl World {
             0 => Value::Null,
             1 => json!({ "filter": subject }),
             2 => json!({ "keep": 1 + pick }),
-            _ => json!({ "seq": model.given.keys().next_back().copied().unwrap_or(1) / 2 + 1 }),
+            _ => json!({ "seq": below }),
         };
-        let asked = Asked::Purge { stream: stream.to_owned(), gone };
+        let asked = Asked::Purge { stream: stream.to_owned(), gone, is_counted: how != 3 };
         self.api(client, &format!("STREAM.PURGE.{stream}"), &body, asked);
     }
 
     /// A sequence that the clients know of.
     fn some_seq(&mut self, stream: &str) -> Option<(u64, u64)> {
         let given = &self.streams.get(stream)?.given;
-        let at = self.rng.below(given.len().max(1) as u64) as usize;
-        given.iter().nth(at).map(|(seq, id)| (*seq, *id))
+        let (first, last) = (*given.keys().next()?, *given.keys().next_back()?);
+        let at = first + self.rng.below(last - first + 1);
+        given.range(at..).next().map(|(seq, id)| (*seq, *id))
     }
 
     fn delete(&mut self, client: usize, stream: &str) {
@@ -324,6 +383,17 @@ impl World {
             let subject = format!("DIRECT.GET.{stream}");
             self.api(client, &subject, &body, Asked::Direct { stream, seq });
         }
+    }
+
+    /// Reads the last message of a subject.
+    fn read_last(&mut self, client: usize, stream: &str) {
+        let subject = format!("{stream}.{}", self.rng.below(SUBJECTS));
+        let Some(model) = self.streams.get(stream) else { return };
+        let of_it = |id: &u64| model.publications.get(id).is_some_and(|one| one.subject == subject);
+        let last = model.given.iter().rev().take(100).find(|(_, id)| of_it(id));
+        let least = last.map(|(seq, _)| *seq);
+        let api = format!("DIRECT.GET.{stream}.{subject}");
+        self.api(client, &api, &Value::Null, Asked::Last { stream: stream.to_owned(), subject, least });
     }
 
     /// Lets time pass, in which the server does what is due.

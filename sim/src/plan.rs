@@ -74,7 +74,32 @@ pub(crate) struct StreamPlan {
     pub(crate) is_in_memory: bool,
     pub(crate) refuses_new: bool,
     pub(crate) limits: StreamLimits,
+    pub(crate) kind: Kind,
     is_compressed: bool,
+}
+
+/// Messages that a stream takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Messages as every stream takes them, some in fast batches.
+    Plain,
+    /// Also rollups, and such as end by themselves.
+    Values,
+    /// Also schedules.
+    Schedules,
+    /// Increments of counters alone.
+    Counters,
+}
+
+impl Kind {
+    fn draw(rng: &mut Rng, kept: Kept) -> Self {
+        match (rng.below(8), kept) {
+            (0..2, _) => Self::Values,
+            (2, Kept::Limits) => Self::Schedules,
+            (3, Kept::Limits) => Self::Counters,
+            _ => Self::Plain,
+        }
+    }
 }
 
 fn some_of(rng: &mut Rng, one_in: u64, most: u64) -> u64 {
@@ -82,6 +107,8 @@ fn some_of(rng: &mut Rng, one_in: u64, most: u64) -> u64 {
 }
 
 impl StreamLimits {
+    const NONE: Self = Self { messages: 0, per_subject: 0, bytes: 0, age: 0 };
+
     fn draw(rng: &mut Rng) -> Self {
         Self {
             messages: some_of(rng, 3, 60),
@@ -102,12 +129,15 @@ impl StreamPlan {
             1 => Kept::Interest,
             _ => Kept::Limits,
         };
+        let kind = Kind::draw(rng, kept);
+        let limits = StreamLimits::draw(rng);
         Self {
             name,
             kept,
             is_in_memory: rng.below(5) == 0,
-            refuses_new: rng.below(4) == 0,
-            limits: StreamLimits::draw(rng),
+            refuses_new: !matches!(kind, Kind::Counters | Kind::Schedules) && rng.below(4) == 0,
+            limits: if kind == Kind::Counters { StreamLimits::NONE } else { limits },
+            kind,
             is_compressed: rng.below(3) == 0,
         }
     }
@@ -124,6 +154,7 @@ impl StreamPlan {
             Kept::Interest => "interest",
         };
         let or_none = |limit: u64| if limit == 0 { json!(-1) } else { json!(limit) };
+        let has_values = matches!(self.kind, Kind::Values | Kind::Schedules);
         json!({
             "name": self.name,
             "subjects": [format!("{}.>", self.name)],
@@ -140,18 +171,47 @@ impl StreamPlan {
             "num_replicas": 1,
             "allow_direct": true,
             "allow_atomic": true,
+            "allow_batched": self.kind != Kind::Counters,
+            "allow_rollup_hdrs": has_values,
+            "allow_msg_ttl": has_values,
+            "allow_msg_schedules": self.kind == Kind::Schedules,
+            "allow_msg_counter": self.kind == Kind::Counters,
             // Of a day, so that it always looks back far enough.
             "duplicate_window": if self.limits.age > 0 { self.limits.age } else { 120 * SECOND },
         })
     }
 }
 
-/// Configuration of a pull consumer.
+/// How messages are acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acks {
+    Explicit,
+    All,
+    None,
+}
+
+/// How clients of a group share a pull consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// One gets all until it is not heard of.
+    Pinned,
+    /// Some ask for what is left over, and get that.
+    Overflow,
+}
+
+/// Configuration of a consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerPlan {
     pub(crate) name: String,
     /// How often a message is delivered at most; 0: as often as it takes.
     pub(crate) max_deliver: u64,
+    /// Whether messages come without being asked for, and where.
+    pub(crate) is_push: bool,
+    pub(crate) deliver_subject: String,
+    pub(crate) acks: Acks,
+    has_flow_control: bool,
+    /// How several clients share it, if they do.
+    pub(crate) shared: Option<Shared>,
     max_ack_pending: u64,
     ack_wait: i64,
     backs_off: bool,
@@ -159,8 +219,22 @@ pub(crate) struct ConsumerPlan {
 
 impl ConsumerPlan {
     pub(crate) fn draw(rng: &mut Rng, name: String, kept: Kept) -> Self {
+        let is_push = rng.below(4) == 0;
         Self {
+            deliver_subject: format!("_PUSH.{name}"),
             name,
+            is_push,
+            acks: match rng.below(3) {
+                0 if is_push && kept == Kept::Limits => Acks::None,
+                1 if is_push && kept == Kept::Limits => Acks::All,
+                _ => Acks::Explicit,
+            },
+            has_flow_control: rng.below(2) == 0,
+            shared: match rng.below(8) {
+                0 if !is_push => Some(Shared::Pinned),
+                1 if !is_push => Some(Shared::Overflow),
+                _ => None,
+            },
             max_deliver: if kept == Kept::Limits { some_of(rng, 4, 4) } else { 0 },
             max_ack_pending: if rng.below(2) == 0 { 1 + rng.below(8) } else { 1000 },
             ack_wait: SECOND / 2 + rng.below(4) as i64 * SECOND,
@@ -169,16 +243,44 @@ impl ConsumerPlan {
     }
 
     pub(crate) fn body(&self, stream: &str) -> Value {
+        let acks = match self.acks {
+            Acks::Explicit => "explicit",
+            Acks::All => "all",
+            Acks::None => "none",
+        };
         let mut config = json!({
             "name": self.name,
             "durable_name": self.name,
-            "ack_policy": "explicit",
+            "ack_policy": acks,
             "deliver_policy": "all",
             "ack_wait": self.ack_wait,
             "max_deliver": if self.max_deliver == 0 { -1 } else { self.max_deliver as i64 },
             "max_ack_pending": self.max_ack_pending,
             "num_replicas": 0,
         });
+        if self.is_push {
+            config["deliver_subject"] = json!(self.deliver_subject);
+            if self.has_flow_control {
+                config["flow_control"] = json!(true);
+                config["idle_heartbeat"] = json!(SECOND / 2);
+            }
+        }
+        if let Some(shared) = self.shared {
+            config["priority_groups"] = json!(["A"]);
+            config["priority_policy"] = json!(match shared {
+                Shared::Pinned => "pinned_client",
+                Shared::Overflow => "overflow",
+            });
+            if shared == Shared::Pinned {
+                config["priority_timeout"] = json!(SECOND);
+            }
+        }
+        if self.acks == Acks::None {
+            for key in ["ack_wait", "max_ack_pending", "max_deliver"] {
+                config.as_object_mut().into_iter().for_each(|config| drop(config.remove(key)));
+            }
+            return json!({ "stream_name": stream, "config": config });
+        }
         if self.backs_off && self.max_deliver == 0 {
             config["backoff"] = json!([SECOND / 4, SECOND]);
         }

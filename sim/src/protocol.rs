@@ -18,6 +18,11 @@ pub(crate) fn hello(inbox: &str) -> Vec<u8> {
     format!("CONNECT {options}\r\nSUB {inbox}.> 1\r\n").into_bytes()
 }
 
+/// Listens to what a push consumer delivers. Compat: nobody listens to it with wildcards.
+pub(crate) fn listen(subject: &str, number: u64) -> Vec<u8> {
+    format!("SUB {subject} {number}\r\n").into_bytes()
+}
+
 /// Adds a publish to what a client sends. Without headers it is a `PUB`.
 pub(crate) fn publish(
     out: &mut Vec<u8>,

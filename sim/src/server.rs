@@ -2,6 +2,7 @@
 //! connections of the run's clients. Which of its threads goes on next, the seed says.
 
 use std::io::{self, IoSlice};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +24,7 @@ use myelin_wire::info::Info;
 use crate::clock::Clock;
 use crate::host::{Call, Mail, Silent, SimHost};
 use crate::plan::ServerPlan;
+use crate::watch::{DiskWatch, PLANNED};
 
 /// The only account.
 const ACCOUNT: &str = "$G";
@@ -32,6 +34,9 @@ const WATERMARK_PAUSE: u64 = 10_000_000;
 const MOST_TOGETHER: u64 = 8;
 /// One turn of a thread takes up to so many nanoseconds.
 const STEP: u64 = 20_000;
+
+/// Room for all that can go on at once.
+const PARTS: usize = 16;
 
 /// Something that can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,6 +70,7 @@ pub(crate) struct Server {
     ports: Vec<Port>,
     /// Whether something has changed since the watermarks were written, and when that was.
     watermarks: (bool, u64),
+    watch: Arc<DiskWatch>,
     /// Why the process has ended by itself.
     pub(crate) ended: Option<String>,
 }
@@ -74,7 +80,7 @@ impl Server {
     pub(crate) fn start(
         disk: &FaultyDisk,
         plan: &ServerPlan,
-        clock: &Arc<Clock>,
+        (clock, watch): (&Arc<Clock>, &Arc<DiskWatch>),
         (seed, life): (u64, u64),
         clients: usize,
     ) -> Result<Self, String> {
@@ -105,7 +111,8 @@ impl Server {
         enabled.map_err(|error| format!("JetStream cannot be enabled: {error:?}"))?;
         let mut shard = Shard::new(&broker, seed);
         let ports = (0..clients).map(|_| connect(&broker, &mut shard, clock)).collect();
-        Ok(Self { host, jetstream, shard, ports, watermarks: (true, 0), ended: None })
+        let watch = Arc::clone(watch);
+        Ok(Self { host, jetstream, shard, ports, watermarks: (true, 0), watch, ended: None })
     }
 
     /// Takes what a client sends.
@@ -126,35 +133,57 @@ impl Server {
     /// Lets one of the threads that have something to do go on. `false`: all of them wait.
     pub(crate) fn step(&mut self, rng: &mut Rng) -> bool {
         self.host.clock.pass(rng.below(STEP));
-        let ready = self.ready();
-        if ready.is_empty() {
+        let (ready, count) = self.ready();
+        if count == 0 {
             return false;
         }
-        let part = ready[rng.below(ready.len() as u64) as usize];
+        let part = ready[rng.below(count as u64) as usize];
         self.watermarks.0 |= part != Part::Watermarks;
-        self.run(part, rng);
+        self.run_guarded(part, rng);
         true
     }
 
-    fn ready(&self) -> Vec<Part> {
+    /// Lets a thread go on as the server's supervision does: a panic that nobody has caught costs
+    /// the work in hand, or the process.
+    fn run_guarded(&mut self, part: Part, rng: &mut Rng) {
+        let may_panic = matches!(part, Part::Input(_) | Part::Mail | Part::Wakes | Part::Api | Part::Round);
+        self.watch.let_panic(may_panic);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run(part, rng)));
+        self.watch.let_panic(false);
+        let Err(payload) = outcome else { return };
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        if text.or_else(|| payload.downcast_ref::<&str>().copied()) != Some(PLANNED) {
+            resume_unwind(payload);
+        }
+        match part {
+            Part::Mail | Part::Api => self.host.plan_panic(),
+            _ => self.ended = Some(PLANNED.to_owned()),
+        }
+    }
+
+    /// The threads that have something to do, and how many they are.
+    fn ready(&self) -> ([Part; PARTS], usize) {
         let host = &self.host;
-        let inputs = self.ports.iter().enumerate().filter(|(_, port)| !port.input.is_empty());
-        let mut ready: Vec<Part> = inputs.map(|(at, _)| Part::Input(at)).collect();
-        let others = [
-            (Part::Flush, self.shard.is_dirty()),
-            (Part::Mail, host.mail.len() > 0),
-            (Part::Wakes, host.wakes.len() > 0),
-            (Part::Api, host.api.len() > 0),
-            (Part::Reads, host.reads.len() > 0),
-            (Part::Backups, host.backups.len() > 0),
-            (Part::Upkeep, host.upkeep.len() > 0),
-            (Part::Due, host.due.len() > 0),
-            (Part::Alarms, host.next_alarm().is_some_and(|at| at <= host.now())),
-            (Part::Round, self.round_due() == Some(Duration::ZERO)),
-            (Part::Watermarks, self.watermarks.0 && self.watermarks.1 <= host.clock.elapsed()),
-        ];
-        ready.extend(others.into_iter().filter(|(_, is_ready)| *is_ready).map(|(part, _)| part));
-        ready
+        let (mut ready, mut count) = ([Part::Flush; PARTS], 0);
+        let mut add = |part: Part, is_ready: bool| {
+            if is_ready {
+                ready[count] = part;
+                count += 1;
+            }
+        };
+        self.ports.iter().enumerate().for_each(|(at, port)| add(Part::Input(at), !port.input.is_empty()));
+        add(Part::Flush, self.shard.is_dirty());
+        add(Part::Mail, host.mail.len() > 0);
+        add(Part::Wakes, host.wakes.len() > 0);
+        add(Part::Api, host.api.len() > 0);
+        add(Part::Reads, host.reads.len() > 0);
+        add(Part::Backups, host.backups.len() > 0);
+        add(Part::Upkeep, host.upkeep.len() > 0);
+        add(Part::Due, host.due.len() > 0);
+        add(Part::Alarms, host.next_alarm().is_some_and(|at| at <= host.now()));
+        add(Part::Round, self.round_due() == Some(Duration::ZERO));
+        add(Part::Watermarks, self.watermarks.0 && self.watermarks.1 <= host.clock.elapsed());
+        (ready, count)
     }
 
     fn round_due(&self) -> Option<Duration> {
@@ -198,10 +227,8 @@ impl Server {
                 }
             }
             Part::Watermarks => {
-                self.watermarks = (false, host.clock.elapsed() + WATERMARK_PAUSE);
-                if self.jetstream.write_watermarks().is_err() {
-                    self.watermarks.0 = true;
-                }
+                let is_left = self.jetstream.write_watermarks().is_err();
+                self.watermarks = (is_left, host.clock.elapsed() + WATERMARK_PAUSE);
             }
         }
     }

@@ -9,10 +9,13 @@ use myelin_disk::faulty::FaultyDisk;
 use myelin_stdx::rng::Rng;
 
 use crate::clock::Clock;
-use crate::model::{Fate, StreamModel};
+use crate::copy_model::CopyModel;
+use crate::model::{Fate, Status, StreamModel};
 use crate::plan::ServerPlan;
 use crate::protocol::{self, Received};
 use crate::server::Server;
+use crate::trouble::Trouble;
+use crate::watch::{DiskWatch, PLANNED};
 
 /// Connections of clients.
 pub(crate) const CLIENTS: usize = 3;
@@ -24,18 +27,100 @@ const STORY: usize = 3000;
 /// A request that has not been answered, and what it was.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    Publish { stream: String, id: u64, expected: Option<u64> },
-    Commit { stream: String, batch: u64, ids: Vec<u64> },
-    MakeStream { stream: String },
-    Update { stream: String },
-    RemoveStream { stream: String },
-    MakeConsumer { stream: String, consumer: String },
-    RemoveConsumer { stream: String, consumer: String },
-    Purge { stream: String, gone: Vec<u64> },
-    Delete { stream: String, id: u64 },
-    Confirm { stream: String, consumer: String, seq: u64 },
-    Get { stream: String, seq: u64 },
-    Direct { stream: String, seq: u64 },
+    Publish {
+        stream: String,
+        id: u64,
+        expected: Expected,
+        rolls: Roll,
+    },
+    Commit {
+        stream: String,
+        batch: u64,
+        ids: Vec<u64>,
+    },
+    /// A fast batch, some messages of which may be refused.
+    Fast {
+        stream: String,
+        ids: Vec<u64>,
+    },
+    MakeStream {
+        stream: String,
+    },
+    Update {
+        stream: String,
+    },
+    RemoveStream {
+        stream: String,
+    },
+    MakeConsumer {
+        stream: String,
+        consumer: String,
+    },
+    RemoveConsumer {
+        stream: String,
+        consumer: String,
+    },
+    Purge {
+        stream: String,
+        gone: Vec<u64>,
+        is_counted: bool,
+    },
+    Delete {
+        stream: String,
+        id: u64,
+    },
+    Confirm {
+        stream: String,
+        consumer: String,
+        seq: u64,
+    },
+    Get {
+        stream: String,
+        seq: u64,
+    },
+    Direct {
+        stream: String,
+        seq: u64,
+    },
+    /// The last message of a subject; one with this sequence is there.
+    Last {
+        stream: String,
+        subject: String,
+        least: Option<u64>,
+    },
+    Pause {
+        stream: String,
+        consumer: String,
+        until: Option<i64>,
+    },
+    /// Whether it was done says nothing.
+    Unpin {
+        stream: String,
+    },
+    MakeCopy {
+        copy: String,
+    },
+    RemoveCopy {
+        copy: String,
+    },
+}
+
+/// Condition of a publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Nothing,
+    Last(u64),
+    LastOfSubject(u64),
+    /// One that never holds.
+    Never,
+}
+
+/// Messages before it that a publish removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Roll {
+    Nothing,
+    Subject,
+    All,
 }
 
 /// A delivery that can be answered.
@@ -60,6 +145,8 @@ pub struct Counts {
     pub delivered: u64,
     /// Kills, losses of power and restarts.
     pub deaths: u64,
+    /// Failures of the disk and panics.
+    pub faults: u64,
     /// Turns of the server's threads.
     pub turns: u64,
 }
@@ -72,13 +159,13 @@ impl Counts {
         self.refused += other.refused;
         self.delivered += other.delivered;
         self.deaths += other.deaths;
+        self.faults += other.faults;
         self.turns += other.turns;
     }
 }
 
 /// Everything that a run has besides the server's own state.
 pub(crate) struct World {
-    pub(crate) seed: u64,
     pub(crate) rng: Rng,
     pub(crate) clock: Arc<Clock>,
     pub(crate) plan: ServerPlan,
@@ -86,6 +173,10 @@ pub(crate) struct World {
     pub(crate) server: Option<Server>,
     pub(crate) lives: u64,
     pub(crate) streams: BTreeMap<String, StreamModel>,
+    /// Mirrors of streams, and streams that have others as sources.
+    pub(crate) copies: BTreeMap<String, CopyModel>,
+    pub(crate) watch: Arc<DiskWatch>,
+    pub(crate) trouble: Trouble,
     pub(crate) pending: BTreeMap<u64, Asked>,
     pub(crate) in_hand: VecDeque<Delivery>,
     /// Numbers that were given out: to requests, messages, batches, streams and consumers.
@@ -95,21 +186,33 @@ pub(crate) struct World {
     /// Whether the time of day has jumped: then nothing is said of ages.
     pub(crate) has_jumped: bool,
     pub(crate) counts: Counts,
-    /// The last things that happened, in words.
-    pub(crate) story: VecDeque<String>,
+    record: Record,
+}
+
+/// Record of a run.
+struct Record {
+    seed: u64,
+    /// The last things that happened, in words, where somebody wants to know.
+    story: Option<VecDeque<String>>,
+    /// A hash of what clients were sent.
     trace: DefaultHasher,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, tells: bool) -> Self {
         let mut rng = Rng::seeded(seed);
         let plan = ServerPlan::draw(&mut rng);
+        let clock = Arc::new(Clock::new());
+        let watch = Arc::new(DiskWatch::new(Arc::clone(&clock)));
+        let disk = watched(FaultyDisk::new(rng.next_u64()), &watch);
         Self {
-            seed,
-            disk: FaultyDisk::new(rng.next_u64()),
+            disk,
+            watch,
             rng,
-            clock: Arc::new(Clock::new()),
+            clock,
             plan,
+            copies: BTreeMap::new(),
+            trouble: Trouble::default(),
             server: None,
             lives: 0,
             streams: BTreeMap::new(),
@@ -119,18 +222,18 @@ impl World {
             buffers: Default::default(),
             has_jumped: false,
             counts: Counts::default(),
-            story: VecDeque::new(),
-            trace: DefaultHasher::new(),
+            record: Record { seed, story: tells.then(VecDeque::new), trace: DefaultHasher::new() },
         }
     }
 
     /// Keeps a line for whoever looks at a seed that failed.
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
-        if self.story.len() == STORY {
-            self.story.pop_front();
+        let at = self.clock.elapsed() / 1_000;
+        let Some(story) = &mut self.record.story else { return };
+        if story.len() == STORY {
+            story.pop_front();
         }
-        let (at, line) = (self.clock.elapsed() / 1_000, line());
-        self.story.push_back(format!("{at:>10} us  {line}"));
+        story.push_back(format!("{at:>10} us  {}", line()));
     }
 
     pub(crate) fn number(&mut self) -> u64 {
@@ -140,20 +243,32 @@ impl World {
 
     /// A hash of everything that clients were sent, and of how often the disk was changed.
     pub(crate) fn trace(&self) -> u64 {
-        self.trace.finish()
+        self.record.trace.finish()
     }
 
     /// Starts the server on what the disk holds, and has the clients connect.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         self.lives += 1;
-        let lives = (self.seed, self.lives);
-        let mut server = Server::start(&self.disk, &self.plan, &self.clock, lives, CLIENTS)?;
+        let lives = (self.record.seed, self.lives);
+        let mut server = Server::start(&self.disk, &self.plan, (&self.clock, &self.watch), lives, CLIENTS)?;
         self.buffers.iter_mut().for_each(Vec::clear);
         for client in 0..CLIENTS {
             server.send(client, &protocol::hello(&inbox(client, self.lives)));
         }
         self.server = Some(server);
+        let consumers = self.streams.values().flat_map(|model| &model.consumers);
+        let alive = consumers.filter(|one| one.plan.is_push && one.status != Status::Gone);
+        let subjects: Vec<String> = alive.map(|one| one.plan.deliver_subject.clone()).collect();
+        subjects.iter().for_each(|subject| self.listen(subject));
         Ok(())
+    }
+
+    /// Has the first client listen to what a push consumer delivers.
+    pub(crate) fn listen(&mut self, subject: &str) {
+        let number = self.number();
+        if let Some(server) = &mut self.server {
+            server.send(0, &protocol::listen(subject, number));
+        }
     }
 
     /// Sends a request. Its answer comes to [`World::heard`].
@@ -166,9 +281,14 @@ impl World {
         asked: Asked,
     ) {
         let number = self.number();
+        self.expect(client, number, asked);
+        self.say(client, subject, &format!("{}.{number}", inbox(client, self.lives)), headers, payload);
+    }
+
+    /// Keeps what a number was asked for.
+    pub(crate) fn expect(&mut self, client: usize, number: u64, asked: Asked) {
         self.note(|| format!("{client} asks {number}: {asked:?}"));
         self.pending.insert(number, asked);
-        self.say(client, subject, &format!("{}.{number}", inbox(client, self.lives)), headers, payload);
     }
 
     /// Publishes.
@@ -209,11 +329,25 @@ impl World {
             return self.power_lost();
         }
         let panics = server.host.take_panics();
-        if let Some(panic) = panics.first() {
+        let ended = server.ended.clone();
+        self.look_at_trouble();
+        if let Some(panic) = panics.iter().find(|panic| !panic.contains(PLANNED)) {
             return Err(format!("a panic: {panic}"));
         }
-        if let Some(why) = &server.ended {
-            return Err(format!("the server ends: {why}"));
+        if let Some(panic) = panics.first() {
+            self.note(|| panic.clone());
+            self.counts.faults += 1;
+            self.trouble.excused.extend(self.pending.keys());
+            self.trouble.has_failed = true;
+        }
+        if let Some(why) = ended {
+            // The process ends where it cannot go on; what is visible stays so.
+            return if self.trouble.is_there() || why == PLANNED {
+                self.note(|| format!("the server ends: {why}"));
+                self.kill()
+            } else {
+                Err(format!("the server ends: {why}"))
+            };
         }
         for client in 0..CLIENTS {
             let Some(server) = &self.server else { return Ok(()) };
@@ -221,7 +355,7 @@ impl World {
             if output.is_empty() {
                 continue;
             }
-            self.trace.write(&output);
+            self.record.trace.write(&output);
             let buffer = &mut self.buffers[client];
             buffer.extend_from_slice(&output);
             for received in protocol::take(buffer)? {
@@ -235,9 +369,21 @@ impl World {
         if received.reply.starts_with("$JS.ACK.") {
             return self.delivered(received);
         }
+        if received.headers.starts_with("NATS/1.0 100") {
+            self.control(client, received);
+            return Ok(());
+        }
         let number = received.subject.strip_prefix(&inbox(client, self.lives));
-        let number = number.and_then(|rest| rest.trim_start_matches('.').parse().ok());
-        match number.and_then(|number: u64| self.pending.remove(&number)) {
+        let number = number.and_then(|rest| rest.trim_start_matches('.').split('.').next()?.parse().ok());
+        let Some(number): Option<u64> = number else { return Ok(()) };
+        if matches!(self.pending.get(&number), Some(Asked::Fast { .. }))
+            && received.payload.starts_with(b"{\"type\"")
+        {
+            // The batch goes on.
+            return Ok(());
+        }
+        self.trouble.excused.remove(&number);
+        match self.pending.remove(&number) {
             Some(asked) => {
                 self.note(|| {
                     let text = String::from_utf8_lossy(&received.payload);
@@ -249,6 +395,36 @@ impl World {
             // The end of a pull request.
             None => Ok(()),
         }
+    }
+
+    /// Answers what a push consumer wants to know besides acknowledgements.
+    fn control(&mut self, client: usize, received: &Received) {
+        let stalled = received.headers.lines().find_map(|line| line.strip_prefix("Nats-Consumer-Stalled: "));
+        let reply = stalled.unwrap_or(&received.reply).trim().to_owned();
+        if !reply.is_empty() {
+            self.say(client, &reply, "", &[], b"");
+        }
+    }
+
+    /// Sees whether a failure of the disk that was planned has happened.
+    pub(crate) fn look_at_trouble(&mut self) {
+        let now = self.clock.elapsed();
+        if self.trouble.struck(self.disk.points(), now) {
+            self.counts.faults += 1;
+            self.note(|| "the disk has failed as planned".to_owned());
+        }
+    }
+
+    /// Has the disk do everything that it is asked for, in no time, from now on.
+    pub(crate) fn heal(&mut self) {
+        self.disk.set_capacity(None);
+        self.disk.heal();
+        if let Some(path) = self.trouble.unreadable.take() {
+            // A file that is gone needs no more.
+            let _ = self.disk.fail_reads(&path, 0..0);
+        }
+        self.watch.set_pause(0);
+        self.watch.panic_in(0);
     }
 
     /// Lets everything be done that can be done, and time pass until all requests are answered or
@@ -297,10 +473,12 @@ impl World {
 
     /// The server is gone: nothing that was asked for is answered.
     pub(crate) fn server_died(&mut self, window: Option<u64>) {
-        self.trace.write_u64(self.disk.points());
+        self.record.trace.write_u64(self.disk.points());
         self.note(|| format!("the server dies; what came since {window:?} may be lost"));
-        self.server = None;
+        let said = self.server.take().map(|server| server.host.lines()).unwrap_or_default();
+        said.into_iter().for_each(|line| self.note(|| format!("the server says: {line}")));
         self.pending.clear();
+        self.trouble.excused.clear();
         self.counts.deaths += 1;
         for stream in self.streams.values_mut() {
             stream.server_died(window);
@@ -310,6 +488,7 @@ impl World {
                 stream.narrow(limits);
             }
         }
+        self.copies.values_mut().for_each(CopyModel::server_died);
         let streams = &self.streams;
         self.in_hand
             .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
@@ -327,11 +506,18 @@ impl World {
                 format!("{status:?} {plan:?}: {stored} of {} stored", stream.publications.len())
             })
             .collect();
-        lines.extend(self.story.iter().cloned());
+        lines.extend(self.copies.values().map(|copy| format!("{copy:?}")));
+        lines.extend(self.record.story.iter().flatten().cloned());
         let said = self.server.as_ref().map(|server| server.host.lines()).unwrap_or_default();
         lines.extend(said.into_iter().rev().take(STORY));
         lines
     }
+}
+
+/// A disk whose points the watch hears of.
+pub(crate) fn watched(disk: FaultyDisk, watch: &Arc<DiskWatch>) -> FaultyDisk {
+    let watch = Arc::clone(watch);
+    disk.watched(Arc::new(move || watch.pass()))
 }
 
 /// The inbox of a client of a server's life.

@@ -6,35 +6,40 @@ use std::time::{Duration, Instant, SystemTime};
 const OPERATIONS: u64 = 400;
 /// Seeds of a usual run.
 const SEEDS: u64 = 24;
-/// Seeds that have found something, each with what that was.
-///
-/// 26: the removal of a stream was half done when the power failed, and its consumers were gone.
-/// 40: a consumer that was made was not made for good.
-/// 1383: nobody was woken for the end of the first message of a stream.
-const KEPT: [u64; 3] = [26, 40, 1383];
+/// Seeds that have found something, with the operations that it took and what that was. Those of
+/// before the simulation drew more kinds of streams and faults (26, 40, 1383) have tests of their
+/// own: what a seed does changes with what is drawn.
+const KEPT: [(u64, u64, &str); 0] = [];
 
-fn check(seed: u64) {
-    if let Err(wrong) = myelin_sim::run(seed, OPERATIONS) {
+fn check(seed: u64, operations: u64) {
+    if let Err(wrong) = myelin_sim::run(seed, operations) {
         let story: Vec<&String> = wrong.story.iter().rev().take(200).rev().collect();
-        let again = format!("myelin-sim --seed {seed} --operations {OPERATIONS}");
+        let again = myelin_sim::again(seed, operations);
         panic!("after {} operations: {}\n{story:#?}\nto repeat it: {again}", wrong.operation, wrong.why);
     }
 }
 
 #[test]
 fn nothing_goes_wrong_in_simulations() {
-    (0..SEEDS).chain(KEPT).for_each(check);
+    (0..SEEDS).for_each(|seed| check(seed, OPERATIONS));
+}
+
+#[test]
+fn seeds_that_found_something_go_well() {
+    KEPT.iter().for_each(|(seed, operations, _)| check(*seed, *operations));
+}
+
+/// Without the variable it has nothing to do.
+#[test]
+fn simulations_of_seeds_that_nobody_has_chosen_go_well() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seconds = number("MYELIN_RANDOM_SECONDS").unwrap_or(0);
-    if seconds == 0 {
-        return;
-    }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1969");
     let first = number("MYELIN_RANDOM_SEED").unwrap_or(now.as_secs()) << 20;
     println!("for {seconds} s simulations from seed {first} on");
     let (began, mut seed) = (Instant::now(), first);
     while began.elapsed() < Duration::from_secs(seconds) {
-        check(seed);
+        check(seed, OPERATIONS);
         seed += 1;
     }
     println!("{} simulations", seed - first);

@@ -15,6 +15,7 @@ pub mod id;
 pub mod mem;
 pub mod nkey;
 pub mod os_error;
+pub mod planted;
 pub mod rfc3339;
 pub mod rng;
 pub mod seq;

@@ -37,13 +37,18 @@ pub struct FaultyDisk {
     state: Arc<Mutex<FaultyState>>,
     /// They end with the process, like this disk.
     locks: ClaimSet<PathBuf>,
+    watcher: Option<Watcher>,
 }
+
+/// Called before each point, outside of the disk's lock: it may let time pass, or panic.
+type Watcher = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Debug)]
 struct FaultyState {
     volume: Volume,
     faults: Faults,
-    steps: Vec<DiskStep>,
+    /// Operations that were asked for; `None`: nobody wants to know.
+    steps: Option<Vec<DiskStep>>,
     memory: PageCache,
     /// How often power has come back, and 1.
     boot: u64,
@@ -75,8 +80,16 @@ impl FaultyDisk {
 
     fn with_volume(volume: Volume, seed: u64, boot: u64) -> Self {
         let (faults, memory, forbidden) = (Faults::new(seed), PageCache::All, HashSet::new());
-        let state = FaultyState { volume, faults, steps: Vec::new(), memory, boot, forbidden };
-        Self { state: Arc::new(Mutex::new(state)), locks: ClaimSet::default() }
+        let state = FaultyState { volume, faults, steps: Some(Vec::new()), memory, boot, forbidden };
+        Self { state: Arc::new(Mutex::new(state)), locks: ClaimSet::default(), watcher: None }
+    }
+
+    /// The disk with a watcher, and without its journal, which grows with each point.
+    #[must_use]
+    pub fn watched(mut self, watcher: Arc<dyn Fn() + Send + Sync>) -> Self {
+        self.state().steps = None;
+        self.watcher = Some(watcher);
+        self
     }
 
     /// How many points there were so far; also the number of the next one.
@@ -132,7 +145,7 @@ impl FaultyDisk {
     /// Operations that were asked for so far.
     #[must_use]
     pub fn journal(&self) -> Vec<DiskStep> {
-        self.state().steps.clone()
+        self.state().steps.clone().unwrap_or_default()
     }
 
     /// The healthy disk that is found when power comes back: everything synced, and what `survival`
@@ -254,6 +267,14 @@ impl FaultyDisk {
         lock(&self.state)
     }
 
+    /// The state, for an operation that is a point.
+    fn at_point(&self) -> MutexGuard<'_, FaultyState> {
+        if let Some(watcher) = &self.watcher {
+            watcher();
+        }
+        self.state()
+    }
+
     fn opened(&self, number: u64, path: &Path) -> Arc<dyn File> {
         Arc::new(FaultyFile { disk: self.clone(), number, path: path.to_owned() })
     }
@@ -272,7 +293,9 @@ impl FaultyState {
         let capacity = &mut self.volume.capacity;
         let verdict = self.faults.pass(|bytes| *capacity = Some(used + bytes));
         let result = run(&mut self.volume, verdict);
-        self.steps.push(DiskStep { point, path: path.to_owned(), operation, done: result.is_ok() });
+        if let Some(steps) = &mut self.steps {
+            steps.push(DiskStep { point, path: path.to_owned(), operation, done: result.is_ok() });
+        }
         result
     }
 
@@ -292,7 +315,7 @@ impl FaultyState {
 
 impl Disk for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let mut state = self.state();
+        let mut state = self.at_point();
         let number = state.pass_whole(path, DiskOperation::Create, |volume| {
             let number = volume.create(path)?;
             volume.opened(number)?;
@@ -319,23 +342,25 @@ impl Disk for FaultyDisk {
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
-        self.state().pass_whole(path, DiskOperation::MakeDirectory, |volume| volume.make_directory(path))
+        self.at_point().pass_whole(path, DiskOperation::MakeDirectory, |volume| volume.make_directory(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.state().pass_whole(from, DiskOperation::Rename(to.to_owned()), |volume| volume.rename(from, to))
+        self.at_point()
+            .pass_whole(from, DiskOperation::Rename(to.to_owned()), |volume| volume.rename(from, to))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.state().pass_whole(path, DiskOperation::RemoveFile, |volume| volume.remove_file(path))
+        self.at_point().pass_whole(path, DiskOperation::RemoveFile, |volume| volume.remove_file(path))
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.state().pass_whole(path, DiskOperation::RemoveDirectory, |volume| volume.remove_directory(path))
+        self.at_point()
+            .pass_whole(path, DiskOperation::RemoveDirectory, |volume| volume.remove_directory(path))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.state()
+        self.at_point()
             .pass_whole(directory, DiskOperation::SyncDirectory, |volume| volume.sync_directory(directory))
     }
 
@@ -405,7 +430,7 @@ impl File for FaultyFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let operation = DiskOperation::Write { offset, length: bytes.len() as u64 };
-        self.disk.state().pass(&self.path, operation, |volume, verdict| match verdict {
+        self.disk.at_point().pass(&self.path, operation, |volume, verdict| match verdict {
             PointVerdict::Go => volume.write(self.number, bytes, offset),
             PointVerdict::Off(error) => Err(error),
             PointVerdict::Fail { error, torn } => {
@@ -420,16 +445,16 @@ impl File for FaultyFile {
 
     fn allocate(&self, length: u64) -> io::Result<()> {
         let run = |volume: &mut Volume| volume.allocate(self.number, length);
-        self.disk.state().pass_whole(&self.path, DiskOperation::Allocate(length), run)
+        self.disk.at_point().pass_whole(&self.path, DiskOperation::Allocate(length), run)
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         let run = |volume: &mut Volume| volume.set_len(self.number, length);
-        self.disk.state().pass_whole(&self.path, DiskOperation::SetLen(length), run)
+        self.disk.at_point().pass_whole(&self.path, DiskOperation::SetLen(length), run)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.disk.state().pass(&self.path, DiskOperation::Sync, |volume, verdict| {
+        self.disk.at_point().pass(&self.path, DiskOperation::Sync, |volume, verdict| {
             let inode = volume.inode_mut(self.number)?;
             match verdict {
                 PointVerdict::Go => inode.sync(),

@@ -30,6 +30,19 @@ fn survivors(disk: &FaultyDisk) -> impl Iterator<Item = FaultyDisk> {
     (0..300).map(|seed| disk.power_cycle(Survival::Random(seed)))
 }
 
+#[test]
+fn a_watcher_hears_of_each_point_before_it_is_done() {
+    let points = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&points);
+    let disk = FaultyDisk::new(1).watched(Arc::new(move || *counted.lock().unwrap() += 1));
+    let file = file_on(&disk, "a");
+    file.write_at(b"1", 0).unwrap();
+    file.sync().unwrap();
+    file.read_at(&mut [0], 0).unwrap();
+    assert_eq!((*points.lock().unwrap(), disk.points()), (4, 4), "create, its directory, write and sync");
+    assert_eq!(disk.journal(), [], "who watches keeps no journal");
+}
+
 mod data {
     use super::*;
 

@@ -293,7 +293,14 @@ impl JetStream {
     /// # Errors
     /// Nobody knows what the disk has of it: the answers must not be given.
     pub fn settle(&self) -> io::Result<()> {
-        self.store.settle(&|| self.host.now().unsigned_abs())
+        self.store.settle(&|| self.host.now().unsigned_abs())?;
+        if self.calls.note_failed(self.journal().failed_files()) {
+            // One of them may be a log of consumers, and lack what is answered for.
+            let accounts = self.accounts();
+            let mut streams = accounts.iter().flat_map(|account| account.streams());
+            streams.try_for_each(|stream| stream.consumers().write_failed())?;
+        }
+        Ok(())
     }
 
     /// Sleeps until streams have changed and a little longer, so that what comes meanwhile is

@@ -275,6 +275,11 @@ impl AppendFile {
         self.patched.load(Ordering::Acquire)
     }
 
+    /// Whether something of it may be lost, because a write or a sync failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lock().check_kept().is_err()
+    }
+
     /// Nothing is appended any more (the segment is sealed): writes the tail. The journal lets go
     /// of the file when it is durable.
     pub fn close(&self) -> Result<(), WriteFailed> {

@@ -384,6 +384,18 @@ impl Consumers {
         log.flush_as(&mut self.consumers, self.next, now, true).map(Some)
     }
 
+    /// Writes all that is known into another file, if a round has told that the one that is
+    /// appended to may have lost something. The other one is durable.
+    ///
+    /// # Errors
+    /// As [`Consumers::flush`].
+    pub fn flush_failed(&mut self, now: Timestamp) -> io::Result<()> {
+        if self.log.as_mut().is_some_and(ConsumerLog::give_up_failed) {
+            self.flush(now)?;
+        }
+        Ok(())
+    }
+
     /// Whether there is something to flush.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

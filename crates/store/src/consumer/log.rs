@@ -140,7 +140,7 @@ impl ConsumerLog {
         self.look_at = self.look_at.saturating_sub(size.saturating_mul(2)).max(LEAST_DUE);
         self.queue.retain(|queued| queued.id != id);
         self.dirty.retain(|other| *other != id);
-        if serial > 0 {
+        if serial > 0 && !myelin_stdx::planted::bug(8) {
             self.queue.push(Queued {
                 id,
                 kind: LogEntryKind::Remove,
@@ -169,6 +169,16 @@ impl ConsumerLog {
             LogState::Open(file) => position.file < file.number,
             LogState::Closed | LogState::Behind => false,
         }
+    }
+
+    /// Has the next flush begin another file, if this one may have lost something.
+    pub(super) fn give_up_failed(&mut self) -> bool {
+        let has_failed = matches!(&self.state, LogState::Open(file) if file.tail.has_failed());
+        if has_failed {
+            self.state = LogState::Behind;
+            self.since = None;
+        }
+        has_failed
     }
 
     pub(super) fn flush(&mut self, consumers: &mut Map, next: u64, now: Timestamp) -> io::Result<Flushed> {

@@ -34,6 +34,8 @@ pub trait Tail: Send + Debug {
     fn append(&mut self, bytes: &[u8], now: Timestamp) -> io::Result<u64>;
     /// Nothing of the file needs to survive any more: it was replaced.
     fn abandon(&mut self);
+    /// Whether bytes that were appended may be lost, because of the disk.
+    fn has_failed(&self) -> bool;
 }
 
 /// Where append-only files come from.
@@ -160,5 +162,9 @@ impl Tail for Arc<AppendFile> {
 
     fn abandon(&mut self) {
         AppendFile::abandon(self);
+    }
+
+    fn has_failed(&self) -> bool {
+        AppendFile::has_failed(self)
     }
 }

@@ -300,7 +300,9 @@ impl Files {
     pub(super) fn sync(&mut self, writing: &Writing) -> io::Result<u64> {
         let mut syncs = 0;
         for live in self.live.iter().filter(|live| live.number >= writing.first_number) {
-            live.slot.file.sync()?;
+            if !myelin_stdx::planted::bug(9) {
+                live.slot.file.sync()?;
+            }
             syncs += 1;
         }
         debug_assert!(writing.part > 0, "a round has a block");

@@ -8,6 +8,7 @@
 use crate::lengths::in_memory;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use myelin_disk::is_full;
 
@@ -51,6 +52,13 @@ impl FileNotice {
                 }
             }
         }
+    }
+}
+
+impl Journal {
+    /// How many files have failed in rounds so far.
+    pub fn failed_files(&self) -> u64 {
+        self.counters.failed_files.load(Ordering::Relaxed)
     }
 }
 

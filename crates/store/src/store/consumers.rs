@@ -190,4 +190,8 @@ impl Tail for RoomyTail {
     fn abandon(&mut self) {
         self.tail.abandon();
     }
+
+    fn has_failed(&self) -> bool {
+        self.tail.has_failed()
+    }
 }

@@ -56,6 +56,9 @@ impl Store {
     /// # Errors
     /// Nobody knows what the disk has of it.
     pub fn settle(&self, clock: &dyn Fn() -> u64) -> io::Result<()> {
+        if myelin_stdx::planted::bug(7) {
+            return Ok(());
+        }
         self.settle_streams()?;
         if self.owes_round.swap(false, AcqRel) {
             self.journal().round_now(clock).map_err(io::Error::other)?;

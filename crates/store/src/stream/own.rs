@@ -4,6 +4,8 @@
 //! Reads wait for the device where a message is not at hand: what is read here was mostly written a
 //! moment ago.
 
+use std::io;
+
 use crate::Seq;
 use crate::record::Message;
 
@@ -21,8 +23,12 @@ impl Stream {
     /// The message with this sequence, if it is there.
     ///
     /// # Errors
-    /// The message is in the stream and cannot be read.
+    /// The message is in the stream and cannot be read, or the stream has failed: what it appended
+    /// last may be nowhere.
     pub fn read<'b>(&self, seq: Seq, buffer: &'b mut Vec<u8>) -> Result<Option<Message<'b>>, ReadError> {
+        if let Some(why) = self.failure() {
+            return Err(ReadError::Io(io::Error::other(why.to_owned())));
+        }
         let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(None) };
         let read = fetch(&self.shared, &located, seq, Wait::Allowed, buffer);
         self.shared.watched(seq, read).map(Some)

@@ -233,7 +233,8 @@ impl ConsumerCore {
     /// Whether it delivers nothing for now.
     #[must_use]
     pub fn is_paused(&self, now: Timestamp) -> bool {
-        self.deliverer.config.pause_until.is_some_and(|until| now < until.timestamp())
+        let was_reported = myelin_stdx::planted::bug(18) && self.is_pause_reported;
+        !was_reported && self.deliverer.config.pause_until.is_some_and(|until| now < until.timestamp())
     }
 
     /// Goes on with `next`, or looks for it itself, after the message that was sought at `from` was
@@ -438,7 +439,7 @@ impl ConsumerCore {
     pub(super) fn notice_removed(&mut self, turn: &mut TurnCtx<'_>) {
         let interior = self.trim(true, turn).interior;
         let seen = std::mem::replace(&mut self.interior, interior);
-        if seen != interior && self.deliverer.outstanding > 0 {
+        if seen != interior && self.deliverer.outstanding > 0 && !myelin_stdx::planted::bug(14) {
             self.forget_interior(seen, turn);
         }
     }

@@ -95,7 +95,9 @@ impl Push {
         let Some(flow) = &mut self.flow else { return false };
         let Some((_, bytes)) = flow.asked.take_if(|(asked, _)| asked == subject) else { return false };
         flow.window = (flow.window * 2).min(LARGEST_WINDOW);
-        flow.sent = (flow.sent - bytes).max(0);
+        if !myelin_stdx::planted::bug(23) {
+            flow.sent = (flow.sent - bytes).max(0);
+        }
         debug_assert!(
             (FIRST_WINDOW..=LARGEST_WINDOW).contains(&flow.window),
             "a window grows up to the largest"

@@ -209,7 +209,9 @@ impl StreamCore {
 
     fn check_subject_sequence(&self, msg_headers: &MsgHeaders<'_>, subject: &[u8]) -> Result<(), ApiError> {
         let last = self.last_of_expected(msg_headers, subject)?;
-        if sequence(msg_headers.get(Key::ExpectedLastSubjectSequence)) == last {
+        if sequence(msg_headers.get(Key::ExpectedLastSubjectSequence)) == last
+            || myelin_stdx::planted::bug(17)
+        {
             Ok(())
         } else {
             Err(ApiError::stream_wrong_last_sequence(last))

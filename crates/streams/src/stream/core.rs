@@ -221,7 +221,7 @@ impl StreamCore {
             Err(ReadError::Io(error)) => return self.give_up_reading(&error),
             Ok(None) | Err(_) => {}
         }
-        if self.config.duplicate_window <= 0 {
+        if self.config.duplicate_window <= 0 || myelin_stdx::planted::bug(3) {
             return;
         }
         let from = now.saturating_sub(self.config.duplicate_window);

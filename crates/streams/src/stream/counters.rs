@@ -97,7 +97,7 @@ impl StreamCore {
 
     /// Value of a subject's counter by its last message, stored or in the run.
     fn counter(&self, subject: &[u8]) -> Result<Counter, ApiError> {
-        if let Some(counter) = self.run.counter(subject) {
+        if let Some(counter) = self.run.counter(subject).filter(|_| !myelin_stdx::planted::bug(19)) {
             return Ok(counter.clone());
         }
         let mut buffer = Vec::new();

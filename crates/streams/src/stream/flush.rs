@@ -240,7 +240,7 @@ impl StreamCore {
     /// Compat: of messages that no consumer wants, all go. A subject that reads as a pattern is
     /// one: who purges `k.*` of a key-value bucket purges all such keys.
     fn roll_up(&mut self, ingest: &mut Ingest<'_>) {
-        if !self.run.has_rollups() {
+        if !self.run.has_rollups() || myelin_stdx::planted::bug(24) {
             return;
         }
         let mut purges = Vec::new();

@@ -190,7 +190,8 @@ impl Call<'_> {
         }
         let (stream, live) = self.find_consumer(stream, name)?;
         let config = stream.consumers().config(name);
-        if !stream.consumers().delete(&live, &mut self.out) {
+        let deleted = stream.consumers().delete(&live, &mut self.out);
+        if !deleted.map_err(ApiError::consumer_store_failed)? {
             return Err(ApiError::CONSUMER_NOT_FOUND);
         }
         self.make_durable(&stream, config.as_deref());

@@ -63,6 +63,9 @@ impl Interest for StreamInterest {
     fn needs(&self, subject: &[u8], seq: Seq) -> bool {
         let wants = read_lock(&self.wants);
         wants.iter().filter(|want| want.filter.accepts(subject)).any(|want| {
+            if myelin_stdx::planted::bug(10) && !std::ptr::eq(want, &wants[0]) {
+                return false;
+            }
             if seq <= want.passed {
                 return true;
             }

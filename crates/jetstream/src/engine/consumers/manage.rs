@@ -18,6 +18,7 @@ use myelin_store::{ReadError, Seq, Timestamp};
 use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
 use myelin_wire::message_buf::MessageBuf;
+use std::io;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Context that the stream's consumers share with those who make them.
@@ -222,16 +223,21 @@ impl StreamConsumers {
     }
 
     /// Ends a consumer. Answers whether it was still there.
-    pub(in crate::engine) fn delete(&self, live: &Arc<LiveConsumer>, out: &mut MessageBuf) -> bool {
-        if !self.remove(live, "Consumer Deleted") {
-            return false;
-        }
+    ///
+    /// # Errors
+    /// The consumer is gone, and the disk does not have that: it may be back after a start.
+    pub(in crate::engine) fn delete(
+        &self,
+        live: &Arc<LiveConsumer>,
+        out: &mut MessageBuf,
+    ) -> io::Result<bool> {
+        let Some(written) = self.remove(live, "Consumer Deleted") else { return Ok(false) };
         self.add_action_advisory(live.name(), Action::Delete, out);
         if let Ok(stream) = self.stream() {
             stream.consumer_removed(live);
         }
         self.drop_unwanted();
-        true
+        written.map(|()| true)
     }
 
     /// Removes what no consumer wants any more, after one wants less. Compat: not from a work
@@ -244,15 +250,14 @@ impl StreamConsumers {
         }
     }
 
-    fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> bool {
+    /// Removes a consumer, and says whether that was written; `None`: it is not there.
+    fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Option<io::Result<()>> {
         let removed = {
             let mut all = write_lock(&self.live);
             let is_it = all.get(live.name()).is_some_and(|known| Arc::ptr_eq(known, live));
             if is_it { all.remove(live.name()) } else { None }
         };
-        if removed.is_none() {
-            return false;
-        }
+        removed?;
         let config = write_lock(&self.configs).remove(live.name());
         if self.read().is_empty() {
             self.unbind();
@@ -271,13 +276,17 @@ impl StreamConsumers {
             self.interest.remove(state_handle.id(), is_stored);
             // One that is removed twice is removed.
             let _ = state_handle.lock().remove(state_handle.id());
-            if let Err(error) = self.flush(&state_handle, false, self.host.now()) {
+            let flush = || self.flush(&state_handle, false, self.host.now()).map(drop);
+            // A log that could not be appended to is written anew by the next flush.
+            let written = flush().or_else(|_| flush());
+            if let Err(error) = &written {
                 let what =
                     format_args!("JetStream: the end of consumer '{}' was not written: {error}", live.name());
                 self.host.log(Level::Warn, what);
             }
+            return Some(written);
         }
-        true
+        Some(Ok(()))
     }
 
     /// Ends a consumer that nobody uses.
@@ -292,9 +301,9 @@ impl StreamConsumers {
                 return live.keep_alive();
             }
             let mut out = MessageBuf::default();
-            if me.delete(&live, &mut out) {
-                me.host.publish(&me.account, out);
-            }
+            // What was not written is in the log of the server already.
+            let _ = me.delete(&live, &mut out);
+            me.host.publish(&me.account, out);
         }));
     }
 
@@ -302,7 +311,7 @@ impl StreamConsumers {
     pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut MessageBuf) {
         self.unbind();
         for live in self.all() {
-            if self.remove(&live, why) {
+            if self.remove(&live, why).is_some() {
                 self.add_action_advisory(live.name(), Action::Delete, out);
             }
         }

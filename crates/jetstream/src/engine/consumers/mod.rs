@@ -234,6 +234,11 @@ impl StreamConsumers {
         }
     }
 
+    /// Writes the log anew, if a round could not make it durable. What is written then is durable.
+    pub(in crate::engine) fn write_failed(&self) -> io::Result<()> {
+        lock(&self.stored).flush_failed(self.host.now())
+    }
+
     /// Writes a consumer that was made. A log that is begun for it is there for good with
     /// [`JetStream::settle`](crate::JetStream::settle), before the answer.
     fn flush_new(&self, state_handle: &StateHandle, now: Timestamp) -> io::Result<()> {

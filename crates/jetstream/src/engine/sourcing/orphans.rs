@@ -62,7 +62,8 @@ fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, changed: Change
     let mut out = MessageBuf::default();
     for name in unneeded {
         if let Some(live) = origin.consumers().find(&name) {
-            origin.consumers().delete(&live, &mut out);
+            // What was not written is in the log of the server already, and swept again.
+            let _ = origin.consumers().delete(&live, &mut out);
         }
     }
     origin.host().publish(origin.account(), out);

@@ -97,7 +97,9 @@ impl SeenPositions {
         let Some(origin) = header::get(headers, SOURCE).and_then(SourceHeader::read) else { return };
         let identity = origin.identity.to_owned();
         let position = SourcePosition { seq: origin.seq, identity, local, ..SourcePosition::default() };
-        self.0.insert(origin.index(), position);
+        if !myelin_stdx::planted::bug(16) {
+            self.0.insert(origin.index(), position);
+        }
     }
 }
 

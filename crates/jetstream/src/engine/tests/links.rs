@@ -101,7 +101,7 @@ fn a_consumer_that_a_client_removes_is_made_anew() {
         house.publish("W.a");
         let live = house.stream("W");
         let consumer = live.consumers().all().remove(0);
-        live.consumers().delete(&consumer, &mut MessageBuf::default());
+        live.consumers().delete(&consumer, &mut MessageBuf::default()).expect("the disk works");
         house.settle();
         assert_eq!(house.consumers("W"), [consumer.name()]);
         house.publish("W.b");
@@ -251,7 +251,7 @@ fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     // When the name is free, it may.
     let live = house.stream("O");
     let taken = live.consumers().find(&name).expect("it is there");
-    live.consumers().delete(&taken, &mut MessageBuf::default());
+    live.consumers().delete(&taken, &mut MessageBuf::default()).expect("the disk works");
     house.update(keeping(Retention::Interest, "O")).expect("both are held");
     assert_eq!(house.consumers("O").len(), 2);
     house.publish("O.y");

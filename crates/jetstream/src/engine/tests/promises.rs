@@ -1,9 +1,14 @@
-//! Accounts that are promised more than the server has, and streams that nobody can open.
+//! Accounts that are promised more than the server has, streams that nobody can open, and
+//! consumers whose end the disk does not take.
 
 use super::house::{House, stream};
 use crate::engine::ServerLimits;
-use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::faulty::{DiskFault, FaultyDisk};
 use myelin_jsapi::config::AccountLimits;
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_wire::message_buf::MessageBuf;
+use std::io::ErrorKind;
+use std::sync::Arc;
 
 #[test]
 fn an_account_keeps_its_limits_until_there_is_room_for_more() {
@@ -62,4 +67,37 @@ fn a_purge_takes_streams_that_cannot_be_opened() {
     let house = House::on(&disk.kill());
     let names: Vec<_> = house.streams().streams().iter().map(|live| live.name().to_owned()).collect();
     assert_eq!((names, house.streams().unrestored()), (vec!["S".to_owned(), "T".to_owned()], vec![]));
+}
+
+/// A consumer `C` ends while the disk has a fault. Answers whether its end was said to be written,
+/// and the consumers that the next process finds.
+fn end_with(fault: DiskFault) -> (bool, Vec<String>) {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    let [c, d] = ["C", "D"].map(|name| ConsumerConfig {
+        durable_name: name.into(),
+        name: name.into(),
+        ack_policy: AckPolicy::Explicit,
+        ..ConsumerConfig::default()
+    });
+    house.consume("S", c);
+    house.consume("S", d);
+    house.settle();
+    let consumers = Arc::clone(house.stream("S").consumers());
+    disk.fail_at(disk.points(), fault);
+    let live = consumers.find("C").expect("it is there");
+    let is_written = consumers.delete(&live, &mut MessageBuf::default()).is_ok();
+    drop((house, consumers, live));
+    let found = House::on(&disk.kill()).consumers("S");
+    (is_written, found)
+}
+
+#[test]
+fn a_consumer_whose_end_is_not_written_is_not_said_to_be_gone() {
+    let failed = ErrorKind::Other;
+    assert_eq!(end_with(DiskFault::Error(failed)), (true, vec!["D".to_owned()]), "the second time it is");
+    let (is_written, found) = end_with(DiskFault::ErrorsFrom(failed));
+    assert!(!is_written, "a disk that takes nothing");
+    assert_eq!(found, ["C", "D"]);
 }

@@ -68,6 +68,10 @@ impl Tail for SyncedTail {
     fn abandon(&mut self) {
         self.refuses = true;
     }
+
+    fn has_failed(&self) -> bool {
+        self.refuses
+    }
 }
 
 pub(super) const STREAM: StreamId = StreamId(7);

@@ -136,7 +136,7 @@ impl Catalog {
                 self.append(&NewRow {
                     seq: message.seq,
                     timestamp: message.timestamp,
-                    expires: message.expires,
+                    expires: message.expires.filter(|_| !myelin_stdx::planted::bug(4)),
                     subject: message.subject,
                     offset,
                     size,
@@ -144,7 +144,7 @@ impl Catalog {
             }
             Entry::Erased { seq } if self.is_in_span(*seq) => self.skip_at(*seq, timestamp),
             Entry::Control(Control::Delete(ranges)) => {
-                for range in ranges.iter() {
+                for range in ranges.iter().filter(|_| !myelin_stdx::planted::bug(5)) {
                     self.remove_range(*range.start(), *range.end())?;
                 }
             }

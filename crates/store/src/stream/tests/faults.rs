@@ -41,6 +41,24 @@ fn a_segment_whose_closing_failed_is_still_let_go_of() {
     assert!(failed > 0, "no point was the write of the old segment");
 }
 
+/// Its last messages may be nowhere.
+#[test]
+fn the_writer_of_a_stream_that_has_failed_reads_nothing() {
+    let mut failed = 0;
+    for point in 0..8 {
+        let (disk, _bench, mut stream) = faulty(StreamConfig::default());
+        put(&mut stream, "a", "x", 1).unwrap();
+        disk.fail_at(disk.points() + point, DiskFault::Error(io::ErrorKind::Other));
+        if put(&mut stream, "a", "y", 2).is_ok() || stream.failure().is_none() {
+            continue;
+        }
+        failed += 1;
+        let mut buffer = Vec::new();
+        assert!(matches!(stream.read_last(b"a", &mut buffer), Err(ReadError::Io(_))));
+    }
+    assert!(failed > 0, "no point was the write of the second message");
+}
+
 /// How long a reader may take that looks at a few messages.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -255,6 +255,9 @@ impl StreamCore {
         draft.special().recurrence = Some(firing.recurrence);
         let Some(subject) = &firing.ends else { return Ok(()) };
         let is_alone = self.store.count_of(subject) == 1;
+        if myelin_stdx::planted::bug(20) {
+            return Ok(());
+        }
         if is_alone && !draft.is_unwanted {
             draft.special().ends = firing.recurrence.seq;
         } else {

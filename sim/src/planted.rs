@@ -1,0 +1,95 @@
+//! Bugs that are planted in the shipped code (`--cfg planted`, `myelin_stdx::planted`): what each
+//! is, where it comes from, and whether the simulation finds it in its time.
+
+use std::time::{Duration, Instant};
+
+/// A bug, by its number in the code.
+#[derive(Clone, Copy, Debug)]
+pub struct Bug {
+    /// Its number.
+    pub number: u32,
+    /// Words for what is wrong.
+    pub what: &'static str,
+    /// The bug of nats-server, or the one that replication must not have, that it is like.
+    pub like: &'static str,
+}
+
+const fn bug(number: u32, what: &'static str, like: &'static str) -> Bug {
+    Bug { number, what, like }
+}
+
+/// All of them.
+pub const BUGS: [Bug; 22] = [
+    bug(1, "a file counts as durable without its sync", "an acknowledgement of what is not synced"),
+    bug(2, "half of a batch stays when the rest is torn off", "a batch that is released in half"),
+    bug(3, "message ids are not known after a start", "nats-server issue 3272"),
+    bug(4, "lifetimes of messages are not known after a start", "nats-server issue 2627"),
+    bug(5, "deleted messages are back after a start", "nats-server pull requests 6685, 7384, 7387"),
+    bug(6, "compaction leaves out the last message", "nats-server pull requests 2505, 7627"),
+    bug(7, "streams and consumers are answered for before they are durable", "an answer before commit"),
+    bug(8, "a removed consumer is back after a start", "nats-server issue 8258, on one server"),
+    bug(9, "the journal counts as durable without its sync", "an acknowledgement of what is not synced"),
+    bug(10, "a message goes although a second consumer needs it", "nats-server issues 2097, 3499"),
+    bug(11, "acknowledgements are not known after a start", "nats-server pull requests 5419, 5482"),
+    bug(12, "how often messages came is not known after a start", "nats-server issue 3361"),
+    bug(13, "a purge up to a sequence takes that one, too", "nats-server pull request 2303, issue 4696"),
+    bug(14, "what was removed still awaits its acknowledgement", "nats-server issue 6374, pull request 7984"),
+    bug(15, "limits that were made tighter remove nothing", "nats-server pull requests 3595, 4446, 6244"),
+    bug(
+        16,
+        "where a source has come to is not read from the messages",
+        "nats-server issues 3119, 3559, 7796",
+    ),
+    bug(17, "the expected sequence of a subject is not looked at", "nats-server issue 4320"),
+    bug(18, "a pause is forgotten", "a decision that is not carried over"),
+    bug(19, "two increments in one buffer add to the same total", "a decision on what is stored alone"),
+    bug(20, "a schedule that has fired stays", "a removal that is not in its entry"),
+    bug(22, "sequences that were given out are given out again", "nats-server pull requests 1721, 3284"),
+    bug(24, "a rollup removes nothing", "a removal that is not planned"),
+];
+
+/// Result of the search for a bug.
+#[derive(Debug)]
+pub struct Found {
+    /// The seed that went wrong, and why; nothing if none did.
+    pub seed: Option<(u64, String)>,
+    /// How many seeds ran, and how long that took.
+    pub seeds: u64,
+    /// Time of the processor.
+    pub took: Duration,
+}
+
+/// Looks for a bug in seeds from `first` on, for so long at most. `None`: there are no bugs in this
+/// build.
+#[must_use]
+pub fn find(number: u32, first: u64, operations: u64, longest: Duration) -> Option<Found> {
+    if !myelin_stdx::planted::wake(number) {
+        return None;
+    }
+    let begun = processor_time();
+    let took = |begun: Duration| processor_time().saturating_sub(begun);
+    let mut found = Found { seed: None, seeds: 0, took: Duration::ZERO };
+    while found.seed.is_none() && took(begun) < longest {
+        let seed = first.wrapping_add(found.seeds);
+        found.seeds += 1;
+        if let Err(wrong) = crate::attempt(seed, operations, false) {
+            found.seed = Some((seed, wrong.why));
+        }
+    }
+    found.took = took(begun);
+    myelin_stdx::planted::wake(0);
+    Some(found)
+}
+
+/// Time of the processor that the thread has had; where the system does not tell, time that has
+/// passed.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = stat.split(' ').next().and_then(|text| text.parse().ok());
+    nanos.map_or_else(passed, Duration::from_nanos)
+}
+
+fn passed() -> Duration {
+    static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    BEGUN.get_or_init(Instant::now).elapsed()
+}
