@@ -62,7 +62,7 @@ fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, changed: Change
     let mut out = MessageBuf::default();
     for name in unneeded {
         if let Some(live) = origin.consumers().find(&name) {
-            origin.consumers().delete(&live, &mut out);
+            origin.consumers().delete_and_wait(&live, &mut out);
         }
     }
     origin.host().publish(origin.account(), out);
