@@ -12,10 +12,10 @@ use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watches};
-use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use myelin_subject::{Interest, Matched, Member, Sought};
 use myelin_wire::error::CloseReason;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -425,7 +425,7 @@ impl Account {
     /// Takes many out, which have ended together: other servers hear once how many members a queue
     /// group has left.
     pub(crate) fn unsubscribe_all(&self, subs: &[Arc<Subscription>], mut shard: Option<&mut ServiceShard>) {
-        let mut members: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
+        let mut members: BTreeMap<(&[u8], &[u8]), u32> = BTreeMap::new();
         for sub in subs {
             let removed = self.interest.remove(sub);
             self.has_gone(sub.subject(), removed);

@@ -5,7 +5,7 @@ use crate::account::Account;
 use crate::cluster::Cluster;
 use crate::imports::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -32,13 +32,13 @@ impl std::error::Error for SetupError {}
 /// Rules of authentication and accounts of one configuration. Never changes: it is replaced.
 pub(crate) struct AuthAndAccounts {
     pub(crate) auth: Arc<AuthConfig>,
-    accounts: HashMap<String, Arc<Account>>,
+    accounts: BTreeMap<String, Arc<Account>>,
     system_account: Option<String>,
     /// Of the server, the same for all directories of a broker.
     pub(crate) cluster: Arc<Cluster>,
     /// Accounts that were taken away and that somebody still holds: services, above all. One that
     /// comes back is the same.
-    gone: HashMap<String, Weak<Account>>,
+    gone: BTreeMap<String, Weak<Account>>,
     /// Ids are part of the keys of cached routes, so none is given twice.
     next_id: u32,
 }
@@ -57,10 +57,10 @@ impl AuthAndAccounts {
     ) -> Result<Self, SetupError> {
         let empty = Self {
             auth: Arc::new(AuthConfig::open()),
-            accounts: HashMap::new(),
+            accounts: BTreeMap::new(),
             system_account: system_account.map(str::to_owned),
             cluster: Arc::default(),
-            gone: HashMap::new(),
+            gone: BTreeMap::new(),
             next_id: 0,
         };
         Ok(empty.next(auth, accounts)?.take_effect())
@@ -73,7 +73,7 @@ impl AuthAndAccounts {
         auth: AuthConfig,
         accounts: &[AccountConfig],
     ) -> Result<StagedAuthAndAccounts, SetupError> {
-        let mut wanted = HashMap::with_capacity(accounts.len() + 2);
+        let mut wanted = BTreeMap::new();
         for config in accounts {
             if wanted.insert(config.name.as_str(), config.clone()).is_some() {
                 return Err(SetupError::DuplicateAccount(config.name.clone()));
@@ -90,7 +90,7 @@ impl AuthAndAccounts {
         }
         let mut auth_and_accounts = Self {
             auth: Arc::new(auth),
-            accounts: HashMap::with_capacity(wanted.len()),
+            accounts: BTreeMap::new(),
             system_account: self.system_account.clone(),
             cluster: Arc::clone(&self.cluster),
             gone: self.gone.clone(),

@@ -23,13 +23,13 @@ use crate::settings::Settings;
 use crate::traffic::{AllTraffic, ConnKind, Counters, RouteCounts, Traffic};
 use crate::unguessable::UniqueNames;
 use arc_swap::ArcSwap;
-use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::mem::Accountant;
 use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -53,7 +53,7 @@ pub struct Broker {
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
     /// By the name of an exporter, who has imported from it since the start.
-    importers: Mutex<HashMap<String, HashSet<String>>>,
+    importers: Mutex<BTreeMap<String, BTreeSet<String>>>,
     /// Source of what nobody can guess: nonces, keys, names.
     names: UniqueNames,
 }
@@ -83,8 +83,9 @@ impl Broker {
         entropy: Arc<dyn Entropy>,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, SetupError> {
-        let conn_shared = Arc::default();
+        let conn_shared = Arc::new(ConnShared::seeded(&*entropy));
         let auth_and_accounts = AuthAndAccounts::new(auth, accounts, system_account)?;
+        auth_and_accounts.cluster.set_seed(&*entropy);
         auth_and_accounts.cluster.set_name(&info.cluster);
         Ok(Arc::new(Self {
             cluster: Arc::clone(&auth_and_accounts.cluster),
@@ -205,7 +206,7 @@ impl Broker {
         let importers = {
             let mut importers = lock(&self.importers);
             for exporter in config.imports.iter().map(Import::account) {
-                importers.entry_ref(exporter).or_default().insert(config.name.clone());
+                importers.entry(exporter.to_owned()).or_default().insert(config.name.clone());
             }
             importers.get(account.name()).cloned().unwrap_or_default()
         };

@@ -3,6 +3,8 @@
 //! for the broker and all its accounts.
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use foldhash::fast::FixedState;
+use myelin_stdx::entropy::Entropy;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +20,9 @@ pub(crate) struct Cluster {
     websocket_urls: ArcSwap<Vec<String>>,
     /// The server has leaf nodes, or is one.
     has_leaf_nodes: AtomicBool,
+    /// Hash of subjects, which clients choose: a new link hears of them in its order. The seed
+    /// comes from outside.
+    hashing: OnceLock<FixedState>,
 }
 
 /// Terms by which accounts are spread over the links to a server.
@@ -51,6 +56,19 @@ pub(crate) struct InterestChange<'a> {
 }
 
 impl Cluster {
+    /// Has hashes follow from `entropy`. To be called before anything is announced.
+    pub(crate) fn set_seed(&self, entropy: &dyn Entropy) {
+        let mut seed = [0; 8];
+        entropy.fill(&mut seed);
+        let is_first = self.hashing.set(FixedState::with_seed(u64::from_le_bytes(seed))).is_ok();
+        debug_assert!(is_first, "nothing was hashed with another seed");
+    }
+
+    /// Hash of subjects that are announced.
+    pub(crate) fn hashing(&self) -> &FixedState {
+        self.hashing.get_or_init(FixedState::default)
+    }
+
     pub(crate) fn name(&self) -> Arc<String> {
         self.name.load_full()
     }

@@ -103,12 +103,6 @@ struct Subs {
     table: HashTable<Arc<Subscription>>,
 }
 
-/// The hash of sids. Clients choose them, so it is seeded.
-fn sid_hash(sid: &[u8]) -> u64 {
-    static SEED: OnceLock<foldhash::fast::RandomState> = OnceLock::new();
-    SEED.get_or_init(foldhash::fast::RandomState::default).hash_one(sid)
-}
-
 impl Conn {
     pub(crate) fn new(
         cid: u64,
@@ -416,24 +410,29 @@ impl Conn {
     }
 
     /// All subscriptions, for monitoring.
+    #[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
     pub fn subscriptions(&self) -> Vec<Arc<Subscription>> {
         lock(&self.subs).table.iter().cloned().collect()
     }
 
+    fn sid_hash(&self, sid: &[u8]) -> u64 {
+        self.commons.sids.hash_one(sid)
+    }
+
     pub(crate) fn subscription(&self, sid: &[u8]) -> Option<Arc<Subscription>> {
-        lock(&self.subs).table.find(sid_hash(sid), |s| s.sid() == sid).cloned()
+        lock(&self.subs).table.find(self.sid_hash(sid), |s| s.sid() == sid).cloned()
     }
 
     pub(crate) fn remember(&self, sub: Arc<Subscription>) {
         debug_assert!(self.subscription(sub.sid()).is_none(), "a sid names one subscription");
         debug_assert!(std::ptr::eq(&raw const **sub.conn(), self), "a subscription is its connection's own");
-        lock(&self.subs).table.insert_unique(sid_hash(sub.sid()), sub, |s| sid_hash(s.sid()));
+        lock(&self.subs).table.insert_unique(self.sid_hash(sub.sid()), sub, |s| self.sid_hash(s.sid()));
     }
 
     /// Forgets one subscription, which is still in the index; `false` when it had ended already.
     pub(crate) fn forget(&self, sub: &Arc<Subscription>) -> bool {
         let mut subs = lock(&self.subs);
-        let found = subs.table.find_entry(sid_hash(sub.sid()), |known| Arc::ptr_eq(known, sub));
+        let found = subs.table.find_entry(self.sid_hash(sub.sid()), |known| Arc::ptr_eq(known, sub));
         found.map(|entry| drop(entry.remove())).is_ok()
     }
 

@@ -5,6 +5,8 @@
 //! is given out again once nothing refers to the connection that had it (`conn.rs`).
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
+use myelin_stdx::entropy::Entropy;
 use myelin_stdx::mem::{Accountant, MemKind};
 use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,11 +17,21 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct ConnShared {
     pub(crate) slots: Slots,
     pub(crate) memory: Accountant,
+    /// Hash of sids. Clients choose them, so it has a seed, which comes from outside: equal seeds
+    /// give the subscriptions of a connection that ends equal orders.
+    pub(crate) sids: FixedState,
     /// Connections so far.
     conns: AtomicU64,
 }
 
 impl ConnShared {
+    /// State of a broker whose hashes follow from `entropy`.
+    pub(crate) fn seeded(entropy: &dyn Entropy) -> Self {
+        let mut seed = [0; 8];
+        entropy.fill(&mut seed);
+        Self { sids: FixedState::with_seed(u64::from_le_bytes(seed)), ..Self::default() }
+    }
+
     /// The client id of the next connection; the first one is 1.
     pub(crate) fn next_cid(&self) -> u64 {
         self.conns.fetch_add(1, Relaxed) + 1

@@ -57,6 +57,7 @@ impl ConnectionsElsewhere {
         } else {
             *by_server.entry_ref(server).or_default() = count;
         }
+        #[expect(clippy::disallowed_methods, reason = "a sum")]
         let sum = |of: fn(&ConnectionCount) -> u32| by_server.values().map(|count| of(count) as usize).sum();
         self.clients.store(sum(|count| count.clients), Relaxed);
         self.leaf_nodes.store(sum(|count| count.leaf_nodes), Relaxed);

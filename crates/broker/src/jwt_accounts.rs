@@ -20,7 +20,7 @@ use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_subject::WeightedDestination;
 use myelin_wire::error::CloseReason;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, SystemTime};
@@ -42,7 +42,7 @@ type Observer = Box<dyn Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync
 pub struct JwtAccounts {
     trust: Arc<Trust>,
     resolver: Arc<dyn Resolver>,
-    entries: RwLock<HashMap<String, JwtEntry>>,
+    entries: RwLock<BTreeMap<String, JwtEntry>>,
     /// Accounts that are no more, for as long as anybody holds them: one that comes back is the
     /// same.
     gone: Mutex<AbsentAccounts>,
@@ -50,7 +50,7 @@ pub struct JwtAccounts {
     /// their messages go.
     defaults: HashMap<String, Vec<(String, String)>>,
     /// By importer, when one of its activations begins or ends next.
-    turns: Mutex<HashMap<String, SystemTime>>,
+    turns: Mutex<BTreeMap<String, SystemTime>>,
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
     changing: Mutex<()>,
     observer: OnceLock<Observer>,
@@ -60,7 +60,7 @@ pub struct JwtAccounts {
 /// Accounts without a token, by key, for as long as anybody holds them.
 #[derive(Default)]
 struct AbsentAccounts {
-    held: HashMap<String, Weak<Account>>,
+    held: BTreeMap<String, Weak<Account>>,
     /// Entries from which on those that nobody holds are looked for.
     prune_at: usize,
 }
@@ -150,11 +150,11 @@ impl JwtAccounts {
         self.read().get(key).cloned()
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, JwtEntry>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, JwtEntry>> {
         read_lock(&self.entries)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, JwtEntry>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, JwtEntry>> {
         write_lock(&self.entries)
     }
 
@@ -346,7 +346,7 @@ impl Broker {
         let _one = lock(&trusted.changing);
         let due: Vec<String> = {
             let mut turns = lock(&trusted.turns);
-            let due = turns.extract_if(|_, turn| *turn <= now);
+            let due = turns.extract_if(.., |_, turn| *turn <= now);
             due.map(|(key, _)| key).collect()
         };
         let due = due.iter().filter_map(|key| trusted.entry(key));

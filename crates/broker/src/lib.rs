@@ -35,6 +35,8 @@
 //! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
 //!   events: `server_info.rs`.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::iter_over_hash_type))]
+
 mod abilities;
 mod account;
 mod auth_and_accounts;

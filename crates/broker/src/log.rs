@@ -63,6 +63,7 @@ impl RateLimit {
             return false;
         }
         if seen.len() >= REMEMBERED {
+            #[expect(clippy::disallowed_methods, reason = "each is looked at by itself")]
             seen.retain(|_, last| now.saturating_duration_since(*last) < interval);
         }
         seen.insert(statement.to_owned(), now);

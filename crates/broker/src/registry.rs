@@ -70,14 +70,17 @@ impl Registry {
 
     pub(crate) fn open(&self) -> Vec<Arc<Conn>> {
         let mut open = Vec::with_capacity(self.open.load(Relaxed));
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         self.parts.iter().for_each(|part| open.extend(lock(part).open.values().cloned()));
+        open.sort_unstable_by_key(|conn: &Arc<Conn>| conn.cid());
         open
     }
 
-    /// Traffic of the connections of each account, those that have ended included.
+    /// Traffic of the connections of each account, those that have ended included, by its name.
     ///
     /// Perf: each connection is looked at where it is. Collected before they were summed up, ten
     /// thousand took twice as long (docs/results/core.md, "Scrapes").
+    #[expect(clippy::disallowed_methods, reason = "sums, which are sorted")]
     pub(crate) fn traffic(&self) -> Vec<(String, PastTraffic)> {
         let mut sums: HashMap<String, PastTraffic> = HashMap::default();
         let mut add = |account: &str, moved: &PastTraffic| sums.entry_ref(account).or_default().join(moved);
@@ -89,7 +92,9 @@ impl Registry {
                 conn.with_details(|details| add(&details.account, &moved));
             }
         }
-        sums.into_iter().collect()
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        sums
     }
 
     pub(crate) fn closed(&self) -> Vec<Arc<ClosedConn>> {

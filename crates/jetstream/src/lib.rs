@@ -30,11 +30,14 @@
 //! # A request to the API
 //!
 //! `engine/api_service.rs`, the thread for the API, `engine/calls/` (a file per family), and a
-//! shard that publishes the answer. A request may take the stream's core into its own hands
-//! (`LiveStream::lock_core`), while publishes gather in the inbox of the turn; a purge gives it
-//! back between slices. A direct get is answered on its shard from the store's `Reader`
-//! (`engine/direct.rs`, `streams/src/read/`), slice by slice if there is much; only what is not in
-//! the page cache goes to a thread. A stream that fails is opened anew (`engine/live/repair.rs`).
+//! shard that publishes the answer. The thread waits for no disk: a call that has to is gone on
+//! with when what it waits for is released, written or synced (`engine/calls/pending.rs`,
+//! `engine/waits.rs`). A request may take the stream's core into its own hands
+//! (`LiveStream::lock_core`), while publishes gather in the inbox of the turn: never across a wait
+//! for the disk, and a purge gives it back between slices. A direct get is answered on its shard
+//! from the store's `Reader` (`engine/direct.rs`, `streams/src/read/`), slice by slice if there is
+//! much; only what is not in the page cache goes to a thread. A stream that fails is opened anew
+//! (`engine/live/repair.rs`).
 //!
 //! # Where to look
 //!
@@ -42,9 +45,11 @@
 //! - Mirrors and sources: `engine/sourcing/`, `streams/src/stream/copy.rs`.
 //! - Requests: `engine/calls/`. Backups and restores on the wire: `engine/backup/`.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::iter_over_hash_type))]
+
 mod engine;
 
 pub use engine::{
-    AccountStreams, ApiRequest, Backlog, CoreGuard, DirectGets, Host, JetStream, JetStreamSettings,
-    LiveConsumer, LiveStream, ServerLimits, StreamConsumers, Task, Timer,
+    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CoreGuard, DirectGets, Host, JetStream,
+    JetStreamSettings, LiveConsumer, LiveStream, ServerLimits, StreamConsumers, Task, Timer,
 };

@@ -24,6 +24,8 @@
 //! link is enough to begin: whoever dialled it dials the next when the first PONG has come, which
 //! shows that it was let in.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::iter_over_hash_type))]
+
 mod advertised;
 pub mod certificate;
 pub mod config;

@@ -10,7 +10,7 @@ use myelin_broker::{Conn, LinkScope};
 use myelin_stdx::sync::{lock, read_lock};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
@@ -199,9 +199,9 @@ pub(crate) struct Servers {
     /// Addresses of this server itself for its clients, and for those of WebSocket.
     pub(crate) own_urls: [Vec<String>; 2],
     /// Links of pools by the other server's id and by place.
-    pooled: HashMap<String, Vec<Option<Arc<LinkState>>>>,
+    pooled: BTreeMap<String, Vec<Option<Arc<LinkState>>>>,
     /// Links of accounts by account, then by the other server's id.
-    pub(crate) dedicated: HashMap<String, HashMap<String, Arc<LinkState>>>,
+    pub(crate) dedicated: BTreeMap<String, BTreeMap<String, Arc<LinkState>>>,
     /// Configured servers that have refused links for accounts, for they had no pool.
     without_pool: HashSet<RouteUrl>,
 }
@@ -217,9 +217,9 @@ impl Mesh {
             is_lame_duck: false,
             has_named: [false; 2],
             own_urls,
-            pooled: HashMap::new(),
+            pooled: BTreeMap::new(),
             without_pool: HashSet::new(),
-            dedicated: config.dedicated.iter().map(|account| (account.clone(), HashMap::new())).collect(),
+            dedicated: config.dedicated.iter().map(|account| (account.clone(), BTreeMap::new())).collect(),
         };
         Arc::new(Self {
             config: RwLock::new(Arc::new(config)),
@@ -291,7 +291,7 @@ impl Mesh {
     pub fn links(&self) -> Vec<Arc<LinkState>> {
         let state = self.state();
         let pooled = state.pooled.values().flatten().flatten();
-        pooled.chain(state.dedicated.values().flat_map(HashMap::values)).cloned().collect()
+        pooled.chain(state.dedicated.values().flat_map(BTreeMap::values)).cloned().collect()
     }
 
     /// Other servers to which there are links, by id and name.
@@ -545,7 +545,7 @@ impl Mesh {
         let others: Vec<_> = {
             let state = self.state();
             let own = account.as_ref().and_then(|account| state.dedicated.get(account));
-            let own: HashMap<_, _> = own.into_iter().flatten().collect();
+            let own: BTreeMap<_, _> = own.into_iter().flatten().collect();
             let first = |links: &Vec<Option<Arc<LinkState>>>| links.iter().flatten().next().cloned();
             let pooled = state.pooled.iter().filter(|(id, _)| !own.contains_key(id));
             let pooled = pooled.filter_map(|(id, links)| Some((id.clone(), first(links)?)));

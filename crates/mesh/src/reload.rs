@@ -7,7 +7,7 @@ use crate::config::{MeshConfig, RouteUrl};
 use crate::peers::{LinkState, Mesh};
 use myelin_stdx::sync::write_lock;
 use myelin_wire::error::CloseReason;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Mesh {
@@ -59,7 +59,7 @@ impl Mesh {
             }
             let gone = before.dedicated.iter().filter(|account| !next.dedicated.contains(account));
             gone.filter_map(|account| state.dedicated.remove(account))
-                .flat_map(HashMap::into_values)
+                .flat_map(BTreeMap::into_values)
                 .collect()
         };
         self.spread_accounts(next.pool_size);

@@ -56,6 +56,7 @@
 
 // What is on disk has numbers of other widths than memory: `lengths.rs`.
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::iter_over_hash_type))]
 
 pub mod base;
 pub mod cipher;

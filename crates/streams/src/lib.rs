@@ -19,7 +19,12 @@
 //! - Direct gets and message gets: `read/`, slice by slice if there is much.
 //! - Backups, restores, imports of nats-server's files: `backup/`. Formats: `natsfiles/src/`.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::iter_over_hash_type))]
+
 pub mod backup;
 pub mod consumer;
 pub mod read;
+mod role;
 pub mod stream;
+
+pub use role::ReplicaRole;

@@ -5,6 +5,7 @@
 mod assertions;
 mod circles;
 mod floors;
+mod hashed;
 mod paths;
 mod sizes;
 mod types;

@@ -112,6 +112,7 @@ fn service_names(from: &jwt::Import) -> (String, String) {
 
 /// Compat: what is wrong is passed over, and the rest holds.
 fn mappings(from: &HashMap<String, Vec<jwt::WeightedMapping>>) -> Mappings {
+    #[expect(clippy::disallowed_methods, reason = "they are sorted")]
     let mut sources: Vec<_> = from.iter().collect();
     sources.sort_unstable_by_key(|(source, _)| *source);
     let mut mappings = Mappings::default();

@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -75,9 +76,9 @@ impl RemoteRequests {
         let mut table = lock(table);
         if table.swept.is_none_or(|swept| asked.saturating_duration_since(swept) >= SWEEP_EVERY) {
             table.swept = Some(asked);
-            table
-                .by_reply
-                .retain(|_, request| asked.saturating_duration_since(request.asked) < request.threshold);
+            let requests = &mut table.by_reply;
+            #[expect(clippy::disallowed_methods, reason = "each is looked at by itself")]
+            requests.retain(|_, request| asked.saturating_duration_since(request.asked) < request.threshold);
         }
         if table.by_reply.len() < MOST {
             table.by_reply.insert(reply.into(), RemoteRequest { asked, threshold });
@@ -119,7 +120,7 @@ enum LatencyPart<F> {
 }
 
 /// Parts that wait for the other one, by the reply of their request; `F` is the requester's.
-pub(crate) struct LatencyParts<F>(Mutex<HashMap<Box<[u8]>, LatencyPart<F>>>);
+pub(crate) struct LatencyParts<F>(Mutex<BTreeMap<Box<[u8]>, LatencyPart<F>>>);
 
 impl<F> Default for LatencyParts<F> {
     fn default() -> Self {
@@ -163,7 +164,7 @@ impl<F> LatencyParts<F> {
     pub(crate) fn take_old(&self, now: Instant) -> Vec<F> {
         let mut parts = lock(&self.0);
         let is_old = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
-        let old = parts.extract_if(|_, part| match part {
+        let old = parts.extract_if(.., |_, part| match part {
             LatencyPart::First(_, since) | LatencyPart::Second(_, since) => is_old(*since),
         });
         old.filter_map(|(_, part)| match part {

@@ -198,13 +198,17 @@ impl Streams {
                 None => new.push(Arc::new(link)),
             }
         }
+        let mut all_gone = Vec::new();
+        #[expect(clippy::disallowed_methods, reason = "what is gone is sorted")]
         self.shadows.retain(|_, shadows| {
             let stays = |shadow: &Shadow| links.iter().any(|link| Arc::ptr_eq(link, &shadow.link));
             let (kept, gone): (Vec<_>, Vec<_>) = shadows.drain(..).partition(stays);
-            moved.extend(gone.into_iter().filter_map(remove));
+            all_gone.extend(gone);
             *shadows = kept;
             !shadows.is_empty()
         });
+        all_gone.sort_by(|one, other| one.stands.subject().cmp(other.stands.subject()));
+        moved.extend(all_gone.into_iter().filter_map(remove));
         links.extend(new.iter().cloned());
         self.links = links;
         new

@@ -10,6 +10,7 @@
 use super::latency_parts::is_measured;
 use super::measuring::Outcome;
 use crate::unguessable::Unguessable;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::id::BASE62;
@@ -83,11 +84,15 @@ impl<T> Default for AwaitedReplies<T> {
     }
 }
 
+/// Requests by their numbers, which nobody but this server chooses: a hash without a seed of its
+/// own gives equal histories equal orders.
+type ByNumber<T> = HashMap<u64, T, FixedState>;
+
 struct Space<T> {
     prefix: [u8; PREFIX],
     ids: Unguessable,
     drawn: AtomicU64,
-    parts: [Mutex<HashMap<u64, T>>; PARTS],
+    parts: [Mutex<ByNumber<T>>; PARTS],
     /// The part that the next sweep looks at.
     hand: AtomicUsize,
 }
@@ -108,7 +113,7 @@ impl<T> Space<T> {
         })
     }
 
-    fn part(&self, number: u64) -> &Mutex<HashMap<u64, T>> {
+    fn part(&self, number: u64) -> &Mutex<ByNumber<T>> {
         &self.parts[number as usize % PARTS]
     }
 
@@ -177,10 +182,8 @@ impl<T: AwaitsAnswer> AwaitedReplies<T> {
                 break (number, part);
             }
         };
-        if part.len() >= MOST
-            && let Some(other) = part.keys().next().copied()
-        {
-            part.remove(&other);
+        if part.len() >= MOST {
+            remove_any(&mut part);
         }
         part.insert(number, awaited);
         debug_assert!(part.len() <= MOST, "one request too many takes the place of another");
@@ -252,6 +255,7 @@ impl<T: AwaitsAnswer> AwaitedReplies<T> {
     }
 
     /// Up to `most` of them, with the subjects at which their answers are expected.
+    #[expect(clippy::disallowed_methods, reason = "the hash has no seed: see `ByNumber`")]
     pub(crate) fn list(&self, most: usize) -> Vec<(Vec<u8>, T)> {
         let Some(space) = self.0.get() else { return Vec::new() };
         let mut all = Vec::new();
@@ -283,8 +287,17 @@ impl<T: AwaitsAnswer> AwaitedReplies<T> {
     }
 }
 
+/// Makes room for another one.
+#[expect(clippy::disallowed_methods, reason = "the hash has no seed: see `ByNumber`")]
+fn remove_any<T>(part: &mut ByNumber<T>) {
+    if let Some(other) = part.keys().next().copied() {
+        part.remove(&other);
+    }
+}
+
 impl<T: AwaitsAnswer> Space<T> {
     /// See [`AwaitedReplies::sweep`]; answers how many it has looked at.
+    #[expect(clippy::disallowed_methods, reason = "the hash has no seed: see `ByNumber`")]
     fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<UnansweredRequest<T>>) -> usize {
         let mut note = |awaited: T, outcome| {
             if awaited.is_measured() {

@@ -24,7 +24,6 @@ pub(crate) struct Announced {
     pub(super) cluster: Arc<Cluster>,
     /// Made for the first subscription.
     parts: OnceLock<Box<[Mutex<InterestPart>]>>,
-    hasher: foldhash::fast::RandomState,
     /// Hash of the account's name, which gives its place in a pool.
     hash: u32,
     /// Links with leaf nodes and hubs.
@@ -42,7 +41,6 @@ impl Announced {
         Self {
             cluster,
             parts: OnceLock::new(),
-            hasher: Default::default(),
             hash: account_hash(account),
             leafs: ArcSwap::default(),
             loop_subject: OnceLock::new(),
@@ -103,8 +101,10 @@ impl Announced {
 
     /// The part of a key.
     pub(super) fn part(&self, key: &[u8]) -> &Mutex<InterestPart> {
-        let parts = self.parts.get_or_init(|| (0..PARTS).map(|_| Mutex::default()).collect());
-        &parts[self.hasher.hash_one(key) as usize % PARTS]
+        let hashing = self.cluster.hashing();
+        let part = |_| Mutex::new(InterestPart::new(hashing));
+        let parts = self.parts.get_or_init(|| (0..PARTS).map(part).collect());
+        &parts[hashing.hash_one(key) as usize % PARTS]
     }
 
     /// All parts that there are.

@@ -10,6 +10,7 @@
 use super::leaf_end::{LeafEnd, LeafRole};
 use super::remote_sub::RemoteSub;
 use crate::conn::Conn;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 use myelin_subject::Subscribed;
@@ -20,10 +21,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// By `subject`, or `subject queue`: subjects have no blanks.
-pub(super) type Counts = HashMap<Box<[u8]>, u32>;
+pub(super) type Counts = HashMap<Box<[u8]>, u32, FixedState>;
+
+/// Remote subscriptions, by subject and queue group.
+type RemoteSubs = HashMap<Box<[u8]>, SmallVec<[Arc<RemoteSub>; 1]>, FixedState>;
 
 /// One part of an account's interest.
-#[derive(Default)]
 pub(super) struct InterestPart {
     /// Clients and services of this server.
     pub(super) local: Counts,
@@ -32,12 +35,27 @@ pub(super) struct InterestPart {
 }
 
 /// Interest in the subjects of one part that only leaf nodes and hubs hear of.
-#[derive(Default)]
 pub(super) struct LeafPart {
     /// Subjects that the account imports or maps: that is done here for leaf nodes, as for clients.
     pub(super) only: Counts,
     /// Remote subscriptions, by subject and queue group.
-    pub(super) remote: HashMap<Box<[u8]>, SmallVec<[Arc<RemoteSub>; 1]>>,
+    pub(super) remote: RemoteSubs,
+}
+
+impl InterestPart {
+    /// A part without interest.
+    pub(super) fn new(hashing: &FixedState) -> Self {
+        Self { local: Counts::with_hasher(hashing.clone()), leaf: None }
+    }
+
+    /// Interest that only leaf nodes and hubs hear of, from now on.
+    pub(super) fn leaf_mut(&mut self) -> &mut LeafPart {
+        let hashing = self.local.hasher();
+        self.leaf.get_or_insert_with(|| {
+            let only = Counts::with_hasher(hashing.clone());
+            Box::new(LeafPart { only, remote: RemoteSubs::with_hasher(hashing.clone()) })
+        })
+    }
 }
 
 /// A change of what other servers want.
@@ -220,6 +238,7 @@ pub(super) fn write_for_route(
 }
 
 /// Subjects that only leaf nodes have.
+#[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
 pub(super) fn leaf_keys(part: &InterestPart) -> impl Iterator<Item = &[u8]> {
     part.leaf.iter().flat_map(|part| part.remote.keys().map(|key| &**key))
 }

@@ -29,6 +29,7 @@ impl LeafAnnouncing {
     }
 
     /// Tells it.
+    #[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
     pub fn run(self) {
         let (announced, conn) = (&self.account.announced, &self.conn);
         let Some(leaf) = conn.leaf() else { return };

@@ -120,7 +120,7 @@ impl Announced {
         // A link that comes or goes meanwhile must not be told what another was.
         let leafs = self.leafs.load_full();
         let before: SmallVec<[u32; 4]> = leafs.iter().map(|conn| sum(&part, &key, conn)).collect();
-        let only = &mut part.leaf.get_or_insert_default().only;
+        let only = &mut part.leaf_mut().only;
         let count = only.get(&key[..]).copied().unwrap_or(0);
         let count = if is_new { count + 1 } else { count.saturating_sub(1) };
         match count {
@@ -173,7 +173,7 @@ impl Announced {
             leafs.iter().filter(hears).map(|conn| (conn, sum(&part, &key, conn))).collect();
         // Perf: nor is anything added up for routes where there are none.
         let is_routed = self.cluster.terms().is_some() && is_announced_to_routes(sub);
-        let leaf_part = part.leaf.get_or_insert_default();
+        let leaf_part = part.leaf_mut();
         let of_origin = |part: &LeafPart| if is_routed { part.of_origin(&key, sub.origin()) } else { 0 };
         let routed = of_origin(leaf_part);
         leaf_part.change(&key, sub, change);
@@ -196,7 +196,7 @@ impl Announced {
         let mut part = lock(self.part(&key));
         // Whoever takes it out of the index comes here afterwards.
         if is_there() {
-            part.leaf.get_or_insert_default().change(&key, sub, RemoteChange::Added);
+            part.leaf_mut().change(&key, sub, RemoteChange::Added);
         }
     }
 

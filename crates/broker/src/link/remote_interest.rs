@@ -173,6 +173,7 @@ impl RemoteInterests {
         });
         self.last = None;
         for sources in &mut self.sources {
+            #[expect(clippy::disallowed_methods, reason = "each is looked at by itself")]
             sources.retain(|name, source| {
                 let is_used = Arc::strong_count(source) > 1;
                 freed += if is_used { 0 } else { EACH + name.len() };

@@ -26,7 +26,7 @@ use myelin_stdx::equal::equal;
 use myelin_subject::{EpochStamp, Matched};
 use myelin_wire::encode;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
@@ -665,7 +665,7 @@ type FrameKey = (Box<[u8]>, bool);
 
 /// Sorts plain subscriptions into cohorts of equal heads and the rest.
 fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohorts: &mut Cohorts) {
-    let mut alike: HashMap<FrameKey, Vec<Arc<Subscription>>> = HashMap::new();
+    let mut alike: BTreeMap<FrameKey, Vec<Arc<Subscription>>> = BTreeMap::new();
     let subject = std::mem::take(&mut route.name);
     for sub in subs {
         // Shadows of one subscription have one sid and one connection.

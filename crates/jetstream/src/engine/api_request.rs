@@ -5,6 +5,7 @@ use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;
 
 /// Request to the API, with the client that made it.
+#[derive(Clone)]
 pub struct ApiRequest {
     /// The account in which it asked.
     pub account: Arc<Account>,

@@ -24,7 +24,8 @@ pub trait Timer: Send + Sync {
     }
 }
 
-/// The embedder. None of these calls may wait.
+/// The embedder. None of these calls may wait, but for [`Host::spawn_sync`] where
+/// there are no threads.
 pub trait Host: Send + Sync {
     /// The time of day, in nanoseconds since 1970.
     fn now(&self) -> Timestamp;
@@ -62,6 +63,16 @@ pub trait Host: Send + Sync {
 
     /// Has `task` run on the thread that answers requests.
     fn spawn_api(&self, task: Task);
+
+    /// Has `task`, which waits for a disk, run on a thread that may wait and has nothing else to
+    /// do, in the order of calls. Here, and before this returns: for who has one thread only.
+    fn spawn_sync(&self, task: Task) {
+        task();
+    }
+
+    /// Has [`ApiCalls::resume`](super::ApiCalls::resume) called on the thread that answers
+    /// requests. Nothing to do for who has no [`ApiCalls`](super::ApiCalls).
+    fn resume_calls(&self) {}
 
     /// Has [`JetStream::repair`](super::JetStream::repair) called with the names of an account and
     /// of its stream on a thread that may wait.

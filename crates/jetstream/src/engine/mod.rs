@@ -17,6 +17,7 @@ mod settings;
 mod sourcing;
 #[cfg(test)]
 mod tests;
+mod waits;
 mod wakeup;
 
 use arc_swap::ArcSwap;
@@ -31,7 +32,7 @@ use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptio
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
 use settings::REPAIR;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
@@ -41,6 +42,7 @@ use std::time::Duration;
 pub use account::AccountStreams;
 use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
+pub use calls::{ApiCalls, CallGuard};
 use consumers::{CreateContext, LogListener, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
@@ -69,9 +71,9 @@ pub struct JetStream {
     pub(crate) store: Arc<Store>,
     pub(crate) host: Arc<dyn Host>,
     entropy: Arc<dyn Entropy>,
-    accounts: RwLock<HashMap<String, Arc<AccountStreams>>>,
+    accounts: RwLock<BTreeMap<String, Arc<AccountStreams>>>,
     /// Streams in the store whose accounts were not enabled yet.
-    found: Mutex<HashMap<String, Vec<FoundStream>>>,
+    found: Mutex<BTreeMap<String, Vec<FoundStream>>>,
     /// Budgets of all streams in memory and in files, against the limits of the server.
     pub(crate) memory: Arc<StorageBudget>,
     pub(crate) files: Arc<StorageBudget>,
@@ -113,7 +115,7 @@ impl JetStream {
         let store = StoreOptions { reserve, ..store };
         let (store, report) = Store::open(disk, store, Arc::clone(&entropy))?;
         log_report(&*host, &report);
-        let mut found: HashMap<String, Vec<FoundStream>> = HashMap::new();
+        let mut found: BTreeMap<String, Vec<FoundStream>> = BTreeMap::new();
         for stream in report.streams {
             found.entry(stream.meta.account.clone()).or_default().push(stream);
         }
@@ -190,7 +192,7 @@ impl JetStream {
         if limits.is_some() {
             let found = lock(&self.found).remove(account.name());
             let mut found = found.unwrap_or_default();
-            found.sort_by_key(|stream| stream.meta.created);
+            found.sort_by_key(|stream| (stream.meta.created, stream.id));
             found.into_iter().for_each(|stream| streams.restore(stream));
         }
         streams.set_limits(limits);
@@ -219,9 +221,7 @@ impl JetStream {
     /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.
     pub fn unopened(&self) -> Vec<String> {
         let found = lock(&self.found);
-        let mut names: Vec<_> = found.keys().cloned().collect();
-        names.sort();
-        names
+        found.keys().cloned().collect()
     }
 
     /// Removes the streams in the store whose account was not enabled yet, or without limits.
@@ -244,9 +244,7 @@ impl JetStream {
     /// All accounts that may use JetStream, by name.
     pub fn accounts(&self) -> Vec<Arc<AccountStreams>> {
         let accounts = read_lock(&self.accounts);
-        let mut all: Vec<_> = accounts.values().cloned().collect();
-        all.sort_by(|a, b| a.account().name().cmp(b.account().name()));
-        all
+        accounts.values().cloned().collect()
     }
 
     /// The journal, for the thread that runs its rounds.

@@ -6,8 +6,9 @@ use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Service};
-use myelin_jetstream::{ApiRequest, Host, JetStream, Task, Timer};
+use myelin_jetstream::{ApiCalls, ApiRequest, Host, JetStream, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
+use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
 use std::fmt;
@@ -15,12 +16,9 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
-
-/// Requests that share a sync, at most: so long the first of them waits for the others.
-const MOST_TOGETHER: usize = 64;
 
 /// Order to the API's thread.
 enum Call {
@@ -28,10 +26,12 @@ enum Call {
     /// Account and stream.
     Repair(String, String),
     Run(Task),
+    /// A request that waited can go on.
+    Resume,
     Stop,
 }
 
-/// Order to the threads that read, and that make and take in backups.
+/// Order to the threads that read, that make and take in backups, and that wait for syncs.
 enum ReadOrder {
     Run(Task),
     Stop,
@@ -97,10 +97,24 @@ pub(crate) struct Threads {
     limit: usize,
     reads: ThreadQueue<ReadOrder>,
     backups: ThreadQueue<ReadOrder>,
+    syncs: ThreadQueue<ReadOrder>,
+    /// The thread for those, which begins with the first of them.
+    sync_thread: SyncThread,
     upkeep: ThreadQueue<UpkeepOrder>,
     pub(super) due: ThreadQueue<Due>,
     alarms: Sender<alarms::AlarmOrder>,
     pub(super) is_stopping: AtomicBool,
+    me: Weak<Self>,
+}
+
+/// The thread that waits for syncs of the API.
+///
+/// Perf: it begins with the first order: a server whose streams and consumers stay as they are has
+/// one thread less.
+#[derive(Default)]
+pub(super) struct SyncThread {
+    orders: Mutex<Option<Receiver<ReadOrder>>>,
+    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The other ends, until the threads are started.
@@ -125,7 +139,8 @@ impl Threads {
         let ((calls, call_queue), (alarms, alarm_queue)) = (channel(), channel());
         let ((reads, read_queue), (backups, backup_queue)) = (ThreadQueue::new(), ThreadQueue::new());
         let ((upkeep, upkeep_queue), (due, due_queue)) = (ThreadQueue::new(), ThreadQueue::new());
-        let threads = Arc::new(Self {
+        let (syncs, sync_queue) = ThreadQueue::new();
+        let threads = Arc::new_cyclic(|me| Self {
             mailboxes,
             broker: Arc::clone(broker),
             log: Arc::clone(log),
@@ -134,10 +149,13 @@ impl Threads {
             limit,
             reads,
             backups,
+            syncs,
+            sync_thread: SyncThread { orders: Mutex::new(Some(sync_queue)), handle: Mutex::default() },
             upkeep,
             due,
             alarms,
             is_stopping: AtomicBool::new(false),
+            me: Weak::clone(me),
         });
         let queues = Queues {
             threads: Arc::clone(&threads),
@@ -162,6 +180,7 @@ impl Threads {
             ("JetStream API queue", counting(|threads| threads.waiting.load(Relaxed))),
             ("JetStream reads queue", counting(|threads| threads.reads.waiting())),
             ("JetStream backups queue", counting(|threads| threads.backups.waiting())),
+            ("JetStream syncs queue", counting(|threads| threads.syncs.waiting())),
             ("JetStream upkeep queue", counting(|threads| threads.upkeep.waiting())),
             ("JetStream due queue", counting(|threads| threads.due.waiting())),
         ]
@@ -172,6 +191,24 @@ impl Threads {
         self.due.put(Due::Ring(timer));
     }
 
+    /// Starts the thread for syncs, if it does not run yet. Without one what it was to do is not
+    /// done, and not answered.
+    fn begin_syncs(&self) {
+        let Some(orders) = lock(&self.sync_thread.orders).take() else { return };
+        let Some(me) = self.me.upgrade() else { return };
+        let syncing = move || read(&orders, SupervisedPart::JsSync, &me.syncs);
+        match supervise::thread(SupervisedPart::JsSync, syncing) {
+            Ok(handle) => *lock(&self.sync_thread.handle) = Some(handle),
+            Err(error) => self.log.error(format_args!("JetStream has no thread for syncs: {error}")),
+        }
+    }
+
+    /// Waits for the end of the thread for syncs, if it was ever started.
+    pub(super) fn join_syncs(&self) -> std::thread::Result<()> {
+        let handle = lock(&self.sync_thread.handle).take();
+        handle.map_or(Ok(()), JoinHandle::join)
+    }
+
     /// Tells all threads to end. The disk thread hears of it through the journal.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Relaxed);
@@ -179,6 +216,7 @@ impl Threads {
         let _ = self.calls.send(Call::Stop);
         self.reads.put(ReadOrder::Stop);
         self.backups.put(ReadOrder::Stop);
+        self.syncs.put(ReadOrder::Stop);
         self.upkeep.put(UpkeepOrder::Stop);
         self.due.put(Due::Stop);
         let _ = self.alarms.send(alarms::AlarmOrder::Stop);
@@ -217,78 +255,58 @@ impl Queues {
     }
 }
 
-fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>) {
-    let mut next = None;
-    while let Some(call) = next.take().or_else(|| calls.recv().ok()) {
-        match call {
-            Call::Answer(request) => next = answer_all(jetstream, threads, calls, request),
+/// Answers requests; waits for nothing but the next one, or for a turn.
+fn answer(jetstream: &Arc<JetStream>, threads: &Threads, orders: &Receiver<Call>) {
+    // What came of it is for the calls to see.
+    let guard = |work: &mut dyn FnMut()| {
+        let _ = supervise::guard(SupervisedPart::JsApi, work);
+    };
+    let mut calls = ApiCalls::new(jetstream, Box::new(guard));
+    loop {
+        let order = match orders.try_recv() {
+            Ok(order) => order,
+            // There is nothing else to do: what was made is made durable.
+            Err(_) => {
+                calls.flush();
+                send_answers(threads, &mut calls);
+                let Ok(order) = orders.recv() else { return };
+                order
+            }
+        };
+        match order {
+            Call::Answer(request) => calls.begin(request),
+            Call::Resume => calls.resume(),
             Call::Repair(account, stream) => {
                 // A panic was logged, and there is no answer to give.
                 let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));
             }
-            Call::Run(task) => run(jetstream, threads, task),
+            Call::Run(task) => {
+                if let Some(task) = calls.defer(task) {
+                    supervise::guard(SupervisedPart::JsApi, task);
+                }
+            }
             Call::Stop => return,
         }
+        send_answers(threads, &mut calls);
     }
 }
 
-/// Answers a request, and with it those that wait and share its sync: all are as durable as their
-/// answers say with one. Gives back a call of another kind that came meanwhile.
-fn answer_all(
-    jetstream: &Arc<JetStream>,
-    threads: &Threads,
-    calls: &Receiver<Call>,
-    first: ApiRequest,
-) -> Option<Call> {
-    let (mut request, mut answers, mut tasks) = (first, Vec::new(), Vec::new());
-    let other = loop {
-        let shares_sync = request.shares_sync();
-        let account = Arc::clone(&request.account);
-        let out = supervise::guard(SupervisedPart::JsApi, || jetstream.answer(&request));
-        answers.push((account, out.unwrap_or_default()));
-        if !shares_sync || answers.len() == MOST_TOGETHER {
-            break None;
-        }
-        match next_call(calls, &mut tasks) {
-            Some(Call::Answer(next)) if next.shares_sync() => request = next,
-            other => break other,
-        }
-    };
-    settle(jetstream, threads);
-    for (account, out) in answers {
+/// Sends answers that may leave, and does what was put off behind them.
+fn send_answers(threads: &Threads, calls: &mut ApiCalls) {
+    if let Some(error) = calls.failure() {
+        // Nobody knows what the disk has of it.
+        threads.log.error(format_args!(
+            "JetStream cannot make streams and consumers durable, the server ends: {error}"
+        ));
+        threads.log.flush();
+        std::process::exit(JOURNAL_FAILED);
+    }
+    while let Some((account, out)) = calls.next_answer() {
         threads.waiting.fetch_sub(1, Relaxed);
         threads.publish(&account, out);
     }
-    for task in tasks {
-        run(jetstream, threads, task);
-    }
-    other
-}
-
-/// Runs what a request, or another thread, has left to do. It may have made a consumer.
-fn run(jetstream: &JetStream, threads: &Threads, task: Task) {
-    supervise::guard(SupervisedPart::JsApi, task);
-    settle(jetstream, threads);
-}
-
-/// Makes durable what was made, or ends the server: nobody knows what the disk has of it.
-fn settle(jetstream: &JetStream, threads: &Threads) {
-    let Err(error) = jetstream.settle() else { return };
-    threads
-        .log
-        .error(format_args!("JetStream cannot make streams and consumers durable, the server ends: {error}"));
-    threads.log.flush();
-    std::process::exit(JOURNAL_FAILED);
-}
-
-/// The next call that waits. What a request has left to do comes behind its answer, and is kept in
-/// `tasks` until then.
-fn next_call(calls: &Receiver<Call>, tasks: &mut Vec<Task>) -> Option<Call> {
-    loop {
-        match calls.try_recv() {
-            Ok(Call::Run(task)) => tasks.push(task),
-            next => return next.ok(),
-        }
+    while let Some(task) = calls.next_task() {
+        supervise::guard(SupervisedPart::JsApi, task);
     }
 }
 
@@ -370,6 +388,15 @@ impl Host for Threads {
 
     fn spawn_api(&self, task: Task) {
         let _ = self.calls.send(Call::Run(task));
+    }
+
+    fn spawn_sync(&self, task: Task) {
+        self.begin_syncs();
+        self.syncs.put(ReadOrder::Run(task));
+    }
+
+    fn resume_calls(&self) {
+        let _ = self.calls.send(Call::Resume);
     }
 
     fn repair(&self, account: &str, stream: &str) {

@@ -1,10 +1,10 @@
 //! JetStream's threads, and what it needs from outside: time, the disk, the shards.
 //!
-//! Eight threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs
-//! the store's jobs, *api* answers requests, *reads* gets what is not in memory, *backups* makes
-//! and takes in backups, *alarms* knows when something is due, *due* works on it where that may
-//! wait, and *marks* states how far the streams have come. What they have for clients they post to
-//! a shard.
+//! Nine threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs
+//! the store's jobs, *api* answers requests, *sync* makes durable what they change, which *api*
+//! does not wait for, *reads* gets what is not in memory, *backups* makes and takes in backups,
+//! *alarms* knows when something is due, *due* works on it where that may wait, and *marks* states
+//! how far the streams have come. What they have for clients they post to a shard.
 //!
 //! Whether there is JetStream is `Current`: a reload that switches it off leaves its store open
 //! and at rest.
@@ -233,6 +233,9 @@ impl Running {
             if handle.join().is_err() {
                 log.error("a thread of JetStream has ended in a panic");
             }
+        }
+        if self.threads.join_syncs().is_err() {
+            log.error("a thread of JetStream has ended in a panic");
         }
         if let Err(error) = self.jetstream.close() {
             log.error(format_args!("JetStream could not write everything: {error}"));

@@ -179,6 +179,12 @@ impl Consumer {
     }
 }
 
+/// About how many bytes a fresh log holds.
+#[expect(clippy::disallowed_methods, reason = "a sum")]
+fn estimate(consumers: &HashMap<ConsumerId, Consumer, RandomState>) -> u64 {
+    consumers.values().map(Consumer::estimate).sum()
+}
+
 /// The consumers of one stream.
 #[derive(Debug)]
 pub struct Consumers {
@@ -347,20 +353,20 @@ impl Consumers {
         Ok(changed)
     }
 
-    /// Applies one change to every consumer: what becomes of the stream concerns all of them.
+    /// Applies one change to every consumer, in the order of their ids: what becomes of the stream
+    /// concerns all of them.
     pub fn apply_to_all(&mut self, delta: Delta) {
-        for (id, consumer) in &mut self.consumers {
-            match &mut self.log {
-                None => {
-                    consumer.apply(delta);
-                }
-                Some(log) => {
-                    if consumer.apply_logged(delta).1 {
-                        log.dirty(*id);
-                    }
-                }
-            }
+        for id in self.ids() {
+            self.apply_one(id, delta).expect("the consumer was just listed");
         }
+    }
+
+    /// Ids of all consumers, in order.
+    fn ids(&self) -> Vec<ConsumerId> {
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
+        let mut ids: Vec<ConsumerId> = self.consumers.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Appends what was changed since the last flush, in one write. Answers the position whose
@@ -418,7 +424,7 @@ impl Consumers {
     pub fn checkpoint_due(&mut self) -> bool {
         match &mut self.log {
             None => false,
-            Some(log) => log.checkpoint_due(|| self.consumers.values().map(Consumer::estimate).sum()),
+            Some(log) => log.checkpoint_due(|| estimate(&self.consumers)),
         }
     }
 
@@ -491,9 +497,9 @@ impl Consumers {
         self.names.get(name).copied()
     }
 
-    /// All consumers, in no order.
+    /// All consumers, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (ConsumerId, &Consumer)> {
-        self.consumers.iter().map(|(id, consumer)| (*id, consumer))
+        self.ids().into_iter().filter_map(|id| Some((id, self.consumers.get(&id)?)))
     }
 
     fn count_all(&self) {

@@ -376,6 +376,7 @@ impl ConsumerLog {
         let number = self.highest + 1;
         let header = self.new_header(number, next);
         let frame = LogContext::new(&header, self.place.cipher(&header));
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let mut rest: Vec<ConsumerId> = consumers.keys().copied().collect();
         rest.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
         debug_assert!(rest.is_sorted_by(|one, next| one > next), "each consumer is drawn once");
@@ -418,6 +419,7 @@ impl ConsumerLog {
         let number = rewrite.number;
         let path = self.place.directory.join(header::file_name(number));
         self.retire();
+        #[expect(clippy::disallowed_methods, reason = "each is changed by itself")]
         for (id, consumer) in consumers.iter_mut() {
             consumer.written();
             consumer.serial = serials.get(id).copied().unwrap_or(SERIAL_AFTER);

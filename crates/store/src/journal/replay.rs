@@ -5,7 +5,7 @@
 //! durable and is cut. What cannot be applied is reported, and the journal files that hold it are
 //! set aside, not written again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -188,7 +188,7 @@ impl JournalReplay {
             scan: &scan,
             report: &mut report,
             resolve,
-            targets: HashMap::new(),
+            targets: BTreeMap::new(),
             dropped: HashSet::new(),
             keep: std::mem::take(&mut sequence.keep),
         };
@@ -357,7 +357,7 @@ struct Applying<'a> {
     scan: &'a JournalScan,
     report: &'a mut ReplayReport,
     resolve: &'a mut dyn FnMut(&ReplayTarget) -> io::Result<Resolution>,
-    targets: HashMap<(FileId, u64), ReplayDestination>,
+    targets: BTreeMap<(FileId, u64), ReplayDestination>,
     dropped: HashSet<StreamId>,
     keep: HashSet<usize>,
 }
@@ -446,10 +446,8 @@ impl Applying<'_> {
     /// A file that cannot be synced keeps the whole journal: nobody knows which of its bytes are
     /// safe.
     fn sync(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        let mut directories = HashSet::new();
-        let mut targets: Vec<_> = self.targets.drain().collect();
-        targets.sort_by_key(|(key, _)| *key);
-        for ((file, generation), place) in targets {
+        let mut directories = BTreeSet::new();
+        for ((file, generation), place) in std::mem::take(&mut self.targets) {
             match place {
                 ReplayDestination::File { file: handle, directory, is_written } if is_written => {
                     handle.sync()?;

@@ -15,7 +15,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -85,11 +85,12 @@ struct RegisterState {
     synced: u64,
 }
 
+/// Streams in the order of their ids, in which they stand in a register that is written anew.
 #[derive(Debug, Default)]
 struct RegisteredStreams {
-    there: HashMap<StreamId, RegisteredStream>,
+    there: BTreeMap<StreamId, RegisteredStream>,
     /// Streams that were removed, as long as files of theirs may be left.
-    removed: HashSet<StreamId>,
+    removed: BTreeSet<StreamId>,
 }
 
 #[derive(Clone, Debug)]
@@ -241,6 +242,12 @@ impl Register {
     /// A stream that was noted does not count.
     pub(crate) fn forget(&self, id: StreamId) {
         self.streams().there.remove(&id);
+    }
+
+    /// Whether all that was noted is durable.
+    pub(crate) fn is_complete(&self) -> bool {
+        let state = self.state();
+        state.synced >= state.end
     }
 
     /// Makes durable what was noted.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, MutexGuard};
 
 use myelin_stdx::sync::lock;
@@ -47,6 +47,12 @@ impl Store {
     /// consumers' logs say.
     pub fn owe_round(&self) {
         self.owes_round.store(true, Release);
+    }
+
+    /// Whether [`Store::settle`] has something to make durable.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.owes_round.load(Acquire) || !self.store_env.register.is_complete()
     }
 
     /// Makes durable what [`Store::note_stream`] has made, and what a round [is

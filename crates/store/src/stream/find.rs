@@ -221,6 +221,7 @@ fn last_before(
     to: Seq,
     limit: usize,
 ) -> Result<Vec<Seq>, ReadError> {
+    #[expect(clippy::disallowed_methods, reason = "each is looked at by itself")]
     wanted.retain(|&id| catalog.index().state(id).first <= to);
     let mut seqs = Vec::new();
     let behind = catalog.segments().partition_point(|view| view.first_seq <= to);

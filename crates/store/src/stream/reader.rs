@@ -93,6 +93,12 @@ impl StreamReader {
         &self.shared.release
     }
 
+    /// Why the stream takes nothing any more, if it does not: nothing that waits is released then.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.shared.failure()
+    }
+
     /// Damage that readers have met since the stream was opened.
     #[must_use]
     pub fn met_damage(&self) -> Vec<Lost> {

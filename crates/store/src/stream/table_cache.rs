@@ -127,6 +127,7 @@ impl TableCache {
     }
 
     /// Lets go of the tables of a stream that is gone.
+    #[expect(clippy::disallowed_methods, reason = "all of a stream go, in whatever order")]
     pub(crate) fn forget_stream(&self, stream: StreamId) {
         let CachedTables { kept, bytes, unasked, .. } = &mut *self.lock();
         for (_, gone) in kept.extract_if(|(name, _), _| name.0 == stream) {
@@ -175,13 +176,18 @@ impl CachedTables {
         while self.bytes > budget && self.kept.len() > 1 && self.drop_oldest(|_| true) {}
         debug_assert!(self.bytes <= budget || self.kept.len() == 1, "tables stay within their budget");
         debug_assert!(
-            self.kept.len() > 64
-                || self.bytes == self.kept.values().map(|kept| kept.item.memory()).sum::<usize>(),
+            self.kept.len() > 64 || self.bytes == self.sum(),
             "the bytes of all tables are counted"
         );
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a sum")]
+    fn sum(&self) -> usize {
+        self.kept.values().map(|kept| kept.item.memory()).sum()
+    }
+
     /// Lets go of the longest unused of those that `may_go`. Answers whether there was one.
+    #[expect(clippy::disallowed_methods, reason = "no two were used at one tick")]
     fn drop_oldest(&mut self, may_go: impl Fn(&Kept) -> bool) -> bool {
         let those = self.kept.iter().filter(|(_, kept)| may_go(kept));
         let oldest = those.min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);

@@ -5,7 +5,7 @@
 //! it: a twin that borrowed the rules could not find a mistake in them. 16 bytes per message that
 //! was ever appended since the start of the walk, and the text of each subject once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hashbrown::HashMap;
@@ -59,7 +59,7 @@ pub(super) struct CountedStream {
     counts: Vec<u64>,
     texts: Vec<Box<[u8]>>,
     /// Subjects that changed since [`CountedStream::begin_segment`].
-    pub(super) touched: HashSet<u32>,
+    pub(super) touched: BTreeSet<u32>,
     /// Messages with a lifetime of their own.
     pub(super) expiries: BTreeMap<Seq, Timestamp>,
 }
@@ -76,7 +76,7 @@ impl CountedStream {
             numbers: HashMap::default(),
             counts: Vec::new(),
             texts: Vec::new(),
-            touched: HashSet::new(),
+            touched: BTreeSet::new(),
             expiries: BTreeMap::new(),
         }
     }

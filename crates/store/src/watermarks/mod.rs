@@ -17,7 +17,7 @@ mod format;
 mod marks;
 mod statement;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
@@ -66,10 +66,10 @@ struct WatermarkState {
     /// Slots of no stream.
     free: BTreeSet<usize>,
     /// Statements that were found, of streams that were not opened since.
-    found: HashMap<StreamId, Statement>,
+    found: BTreeMap<StreamId, Statement>,
     /// For streams without a slot.
     otherwise: Statement,
-    open: HashMap<StreamId, OpenStream>,
+    open: BTreeMap<StreamId, OpenStream>,
     /// Slots that the files do not have yet.
     unwritten: BTreeSet<usize>,
     must_write_head: bool,
@@ -374,9 +374,9 @@ impl WatermarkState {
             slots: read.slots,
             slot_of: BTreeMap::new(),
             free: BTreeSet::new(),
-            found: HashMap::new(),
+            found: BTreeMap::new(),
             otherwise: Statement::nothing(otherwise, mark),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             unwritten: BTreeSet::new(),
             must_write_head: true,
             has_begun: false,

@@ -51,7 +51,9 @@ impl<'a> AckKind<'a> {
 impl ConsumerCore {
     /// Does what an acknowledgement says.
     pub fn acknowledge(&mut self, ack: &AckSubject<'_>, msg: &MessageRef<'_>, turn: &mut TurnCtx<'_>) {
-        if matches!(self.deliverer.config.ack_policy, AckPolicy::None | AckPolicy::FlowControl) {
+        if matches!(self.deliverer.config.ack_policy, AckPolicy::None | AckPolicy::FlowControl)
+            || !self.role.leads()
+        {
             // Compat: nobody hears it.
             return;
         }
@@ -95,7 +97,7 @@ impl ConsumerCore {
 
     /// A pull request.
     pub fn ask(&mut self, reply: &[u8], body: &[u8], turn: &mut TurnCtx<'_>) {
-        if reply.is_empty() {
+        if reply.is_empty() || !self.role.leads() {
             return;
         }
         turn.place = self.place();

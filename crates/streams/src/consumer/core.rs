@@ -13,9 +13,10 @@ use super::push::{Push, is_listened_to};
 use super::redelivery::{Redelivery, ack_wait};
 use super::state_handle::StateHandle;
 use super::stream_scan::{Start, StreamScan, contains, filter_of};
+use crate::ReplicaRole;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
-use myelin_store::consumer::{self, AckRules, Applied, ConsumerState, Delta};
+use myelin_store::consumer::{self, AckRules, Applied, Delta};
 use myelin_store::{Filter, ReadError, Removals, Seq, StreamReader, Timestamp};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub struct ConsumerCore {
     pub(super) redelivery_buf: Vec<u8>,
     /// Whether the end of the pause is still to be told.
     is_pause_reported: bool,
+    pub(super) role: ReplicaRole,
 }
 
 /// Deliverer of messages, once they are found.
@@ -136,6 +138,10 @@ impl ConsumerCore {
         // have those sequences.
         init.state_handle.apply(Delta::CutAbove { seq: init.reader.state().totals.last_seq });
         forget_missing(&init.state_handle, &init.reader);
+        Self::begin_at_record(init, now)
+    }
+
+    fn begin_at_record(init: ConsumerInit, now: Timestamp) -> Self {
         let next = init.state_handle.read(|state| state.delivered().stream) + 1;
         Self::begin(init, Start { next, ..Start::default() }, now)
     }
@@ -155,7 +161,26 @@ impl ConsumerCore {
             largest: self.largest,
             seed,
         };
-        *self = Self::resume(init, now);
+        let role = self.role;
+        // What the stream shows of the record is a leader's to decide.
+        *self = if role.leads() { Self::resume(init, now) } else { Self::begin_at_record(init, now) };
+        self.role = role;
+    }
+
+    /// Role of this replica.
+    #[must_use]
+    pub fn role(&self) -> ReplicaRole {
+        self.role
+    }
+
+    /// Another role from now on: a follower knows nobody who waits, and a leader begins from the
+    /// record, as after a restart.
+    pub fn set_role(&mut self, role: ReplicaRole, stream: &str, seed: u64, now: Timestamp) {
+        if self.role == role {
+            return;
+        }
+        self.role = role;
+        self.reopen(stream, seed, now);
     }
 
     fn begin(init: ConsumerInit, start: Start, now: Timestamp) -> Self {
@@ -197,6 +222,7 @@ impl ConsumerCore {
             held_until: None,
             redelivery_buf: Vec::new(),
             is_pause_reported: true,
+            role: ReplicaRole::Leader,
         };
         core.is_pause_reported = !core.is_paused(now);
         if let DeliveryMode::Push(push) = &mut core.deliverer.mode {
@@ -296,6 +322,9 @@ impl ConsumerCore {
         self.scan.set_reader(reader);
         self.first = 0;
         self.deliverer.commit();
+        if !self.role.leads() {
+            return;
+        }
         let is_cut = self.deliverer.state_handle.apply(Delta::CutAbove { seq: last }) == Applied::Changed;
         if forget_missing(&self.deliverer.state_handle, self.scan.reader()) || is_cut {
             let scan = &self.scan;
@@ -437,6 +466,9 @@ impl ConsumerCore {
     /// The stream may have lost messages to its limits: nobody can acknowledge what is gone, and it
     /// keeps nothing back.
     pub(super) fn notice_removed(&mut self, turn: &mut TurnCtx<'_>) {
+        if !self.role.leads() {
+            return;
+        }
         let interior = self.trim(true, turn).interior;
         let seen = std::mem::replace(&mut self.interior, interior);
         if seen != interior && self.deliverer.outstanding > 0 && !myelin_stdx::planted::bug(14) {
@@ -526,6 +558,9 @@ impl ConsumerCore {
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
     #[must_use]
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        if !self.role.leads() {
+            return None;
+        }
         let config = &self.deliverer.config;
         let pause =
             (!self.is_pause_reported).then(|| config.pause_until.map(|until| until.timestamp())).flatten();
@@ -553,6 +588,9 @@ impl ConsumerCore {
 
     /// Does what is due besides deliveries.
     pub fn due(&mut self, turn: &mut TurnCtx<'_>) {
+        if !self.role.leads() {
+            return;
+        }
         turn.place = self.place();
         if self.held_until.is_some_and(|at| at <= turn.now) {
             self.held_until = None;
@@ -627,46 +665,6 @@ impl ConsumerCore {
     }
 }
 
-impl Deliverer {
-    pub(super) fn count_outstanding(&mut self) {
-        self.outstanding = self.state_handle.read(|state| state.pending().len() as u64);
-    }
-
-    /// Lists the messages before `end` that await their acknowledgement.
-    fn unacknowledged(&self, end: Seq) -> Vec<AckedDelivery> {
-        self.state_handle.read(|state| {
-            let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
-            pending.map(|(seq, pending)| lost(state, seq, &pending)).collect()
-        })
-    }
-
-    /// Lists those of these messages that await their acknowledgement.
-    fn unacknowledged_of(&self, seqs: &[Seq]) -> Vec<AckedDelivery> {
-        self.state_handle.read(|state| {
-            let pending = |seq: &Seq| Some(lost(state, *seq, &state.pending().get(*seq)?));
-            seqs.iter().filter_map(pending).collect()
-        })
-    }
-
-    /// Checks what the record says against what is remembered of it, when it knows of all
-    /// deliveries. A consumer that was removed has no record.
-    pub(super) fn check(&self) {
-        if cfg!(debug_assertions)
-            && let Some(state) = self.state_handle.lock().state(self.state_handle.id())
-        {
-            let (delivered, pending) = (state.delivered().consumer.0, state.pending().len() as u64);
-            debug_assert_eq!(self.next_delivery, delivered + 1, "deliveries are numbered without a gap");
-            debug_assert_eq!(self.outstanding, pending, "what awaits its acknowledgement is counted");
-        }
-    }
-
-    /// Has the record know what was delivered.
-    pub(super) fn commit(&mut self) {
-        self.state_handle.apply_all(&self.deltas);
-        self.deltas.clear();
-    }
-}
-
 /// Of what awaits its acknowledgement, forgets what is not in the stream: what was removed shortly
 /// before a crash may not be in the record. Answers whether there was any.
 fn forget_missing(state_handle: &StateHandle, reader: &StreamReader) -> bool {
@@ -679,11 +677,4 @@ fn forget_missing(state_handle: &StateHandle, reader: &StreamReader) -> bool {
     let deltas: Vec<Delta> = missing.map(|seq| Delta::Forget { seq }).collect();
     state_handle.apply_all(&deltas);
     !deltas.is_empty()
-}
-
-/// A delivery of a message that nobody can acknowledge any more.
-fn lost(state: &ConsumerState, seq: Seq, pending: &consumer::Pending) -> AckedDelivery {
-    // Compat: one that came again once counts like one that came for the first time.
-    let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
-    AckedDelivery { delivery: pending.delivery, seq, deliveries }
 }

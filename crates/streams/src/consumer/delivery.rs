@@ -85,6 +85,9 @@ enum Given {
 impl ConsumerCore {
     /// Delivers what there is to those who want it.
     pub fn deliver(&mut self, turn: &mut TurnCtx<'_>) -> DeliverOutcome {
+        if !self.role.leads() {
+            return DeliverOutcome::Rests;
+        }
         self.notice_removed(turn);
         turn.place = self.place();
         let seen = self.scan.reader().release().seq();

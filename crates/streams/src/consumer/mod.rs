@@ -9,8 +9,8 @@
 //! - `stream_scan`, `redelivery`: what nobody has seen, and what is to come again.
 //! - `pull`, `waiting`, `pin`, `push`: who gets a message. `pacing`: when. `acks`, `ack_subject`:
 //!   what an answer means.
-//! - `state_handle`: the state that must survive, in the log of the stream's consumers. `info`,
-//!   `status`, `effects`: what others see of it.
+//! - `state_handle`: the state that must survive, in the log of the stream's consumers;
+//!   `unacknowledged`: what of it awaits an answer. `info`, `status`, `effects`: what others see.
 
 mod ack_subject;
 mod acks;
@@ -28,6 +28,7 @@ mod status;
 mod stream_scan;
 #[cfg(test)]
 mod tests;
+mod unacknowledged;
 mod waiting;
 
 pub use ack_subject::account_hash;

@@ -117,6 +117,7 @@ impl Redelivery {
     /// Keeps those for which `keep` says so.
     pub(super) fn retain(&mut self, keep: impl Fn(Seq) -> bool) {
         if !self.queued.is_empty() {
+            #[expect(clippy::disallowed_methods, reason = "each is looked at by itself")]
             self.queued.retain(|seq, _| keep(*seq));
             self.tidy();
         }

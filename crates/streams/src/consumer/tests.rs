@@ -7,6 +7,7 @@ mod model;
 mod operation;
 mod pin;
 mod redelivery;
+mod role;
 mod spoken;
 mod turns;
 mod twin;

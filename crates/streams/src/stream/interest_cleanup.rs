@@ -85,7 +85,7 @@ impl StreamCore {
     /// Removes messages that a consumer has settled, unless another one needs them. For shards:
     /// what takes longer is left to [`StreamCore::run_due`].
     pub fn acknowledged(&mut self, seqs: &[Seq], now: Timestamp, effects: &mut Effects) {
-        if self.config.retention == Retention::Limits || seqs.is_empty() {
+        if self.config.retention == Retention::Limits || seqs.is_empty() || !self.role().leads() {
             return;
         }
         let due = self.next_due();
@@ -120,7 +120,7 @@ impl StreamCore {
 
     pub(super) fn begin_round(&mut self, now: Timestamp) {
         let cleanup = &mut self.cleanup;
-        if self.config.retention == Retention::Limits {
+        if self.config.retention == Retention::Limits || !self.settings.role.leads() {
             *cleanup = InterestCleanup::default();
         } else if cleanup.round.is_some() {
             // It goes on, so that it ends however often this is called.

@@ -20,6 +20,7 @@ mod dedupe;
 mod drops;
 mod effects;
 mod flush;
+mod follow;
 mod header_edit;
 mod interest;
 mod interest_cleanup;

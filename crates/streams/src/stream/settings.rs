@@ -3,6 +3,7 @@
 use super::batch::InFlight;
 use super::interest::{Interest, NoConsumers};
 use super::schedules::{NoScheduleIndex, ScheduleIndex};
+use crate::ReplicaRole;
 use myelin_store::Seq;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -37,6 +38,8 @@ pub struct StreamSettings {
     pub dedupe_bytes: usize,
     /// For hashes and for the random choices of subject transforms. Should be hard to guess.
     pub seed: u64,
+    /// Role with which it begins.
+    pub role: ReplicaRole,
 }
 
 impl Default for StreamSettings {
@@ -54,6 +57,7 @@ impl Default for StreamSettings {
             max_payload: usize::MAX,
             dedupe_bytes: DEDUPE_BYTES,
             seed: 0,
+            role: ReplicaRole::Leader,
         }
     }
 }

@@ -10,6 +10,7 @@ mod limits;
 mod publish;
 pub(super) mod release;
 mod republish;
+mod role;
 mod runs;
 mod schedule_index;
 mod schedules;

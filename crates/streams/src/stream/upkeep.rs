@@ -48,6 +48,9 @@ impl StreamCore {
     /// When to call [`StreamCore::due`]: never too late, perhaps too early.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
+        if !self.role().leads() {
+            return self.next_due_of_follower();
+        }
         let ids = self.ids.next_end().map(|end| end.saturating_add(IDS_GRACE));
         let (atomic, fast) = (self.batches.atomic.next_due(), self.batches.fast.next_due());
         let cleanup = self.cleanup.next_due();
@@ -64,6 +67,9 @@ impl StreamCore {
 
     /// Gives up batches that were left: what is due and needs no file.
     pub fn give_up_batches(&mut self, now: Timestamp, effects: &mut Effects) {
+        if !self.role().leads() {
+            return;
+        }
         effects.abandoned.extend(self.batches.atomic.due(now));
         self.batches.fast.due(now);
     }
@@ -71,6 +77,9 @@ impl StreamCore {
     /// Does a slice of what else is due, and may read from the disk for it: messages end, limits
     /// that were made tighter are enforced, ids are forgotten, what nobody needs goes.
     pub fn run_due(&mut self, now: Timestamp, effects: &mut Effects) {
+        if !self.role().leads() {
+            return self.run_due_of_follower(now, effects);
+        }
         self.ids.tidy(now, IDS_PER_SLICE);
         if self.next.expiry.is_some_and(|at| at <= now) {
             self.expire(now, effects);
@@ -80,13 +89,17 @@ impl StreamCore {
         }
         self.run_due_cleanup(now);
         self.run_due_schedules(now, effects);
+        self.give_memory_back(now);
+        self.charge();
+        self.released(effects);
+    }
+
+    pub(super) fn give_memory_back(&mut self, now: Timestamp) {
         if self.next.tidying.is_some_and(|at| at <= now) {
             self.tidy(now);
         }
         // Whoever calls this asks for a job next.
         self.next.job.take_if(|at| *at <= now);
-        self.charge();
-        self.released(effects);
     }
 
     fn tidy(&mut self, now: Timestamp) {
@@ -109,7 +122,7 @@ impl StreamCore {
     /// `lifetimes_until`: as [`lifetimes_until`](Self::lifetimes_until) said before the start.
     pub fn catch_up(&mut self, lifetimes_until: Seq, now: Timestamp) {
         self.seek_lifetimes(lifetimes_until, now);
-        if self.config.subject_delete_marker_ttl > 0 {
+        if self.config.subject_delete_marker_ttl > 0 || !self.role().leads() {
             return;
         }
         let mut effects = Effects::default();
@@ -145,7 +158,7 @@ impl StreamCore {
     ///
     /// Perf: two comparisons where nothing is late.
     pub(super) fn keep_up_expiry(&mut self, now: Timestamp, effects: &mut Effects) {
-        let Some(at) = self.next.expiry else { return };
+        let Some(at) = self.next.expiry.filter(|_| self.role().leads()) else { return };
         let came = self.came_since_expiry();
         if came < SLICE as u64 && at.saturating_add(EXPIRY_LATE) > now {
             return;
@@ -275,7 +288,7 @@ impl StreamCore {
         self.batches.update(&config);
         let (had_schedules, had_ttl) = (self.config.allow_msg_schedules, self.config.allow_msg_ttl);
         let was = std::mem::replace(&mut self.config, config).retention;
-        if self.config.allow_msg_schedules && !had_schedules {
+        if self.config.allow_msg_schedules && !had_schedules && self.role().leads() {
             // A stream that was a mirror may have some.
             self.load_schedules();
         }

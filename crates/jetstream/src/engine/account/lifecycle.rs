@@ -4,17 +4,18 @@
 use super::{AccountStreams, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OwnStream, StreamConsumers};
-use crate::engine::host::Timer;
+use crate::engine::host::{Host, Timer};
 use crate::engine::live::{LiveStream, ReleaseListener};
 use crate::engine::settings::REPAIR;
 use crate::engine::sourcing::{SeenPositions, SourceReaders, orphans};
+use crate::engine::waits::{Promised, once_more, promise};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{self, Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::Consumers;
-use myelin_store::{FoundStream, Notice, Seq, Stream, Timestamp};
+use myelin_store::{FoundStream, Notice, Seq, Stream, StreamId, Timestamp};
 use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
 use myelin_streams::stream::{self, StreamCore};
@@ -257,7 +258,7 @@ impl AccountStreams {
     }
 
     /// Gives a stream another configuration, which was checked.
-    pub(crate) fn update(
+    pub(crate) async fn update(
         &self,
         jetstream: &Arc<JetStream>,
         live: &Arc<LiveStream>,
@@ -271,7 +272,10 @@ impl AccountStreams {
             config.retention != Retention::Limits && live.config().retention == Retention::Limits;
         // From here on messages go unless somebody is known to want them.
         let held = if begins_to_lose { live.downstreams().make_source_consumer(live) } else { Ok(()) };
-        let updated = held.and_then(|()| self.update_core(jetstream, live, config));
+        let updated = match held {
+            Ok(()) => self.update_core(jetstream, live, config).await,
+            Err(error) => Err(error),
+        };
         live.sourcing().change(live, &live.config());
         if updated.is_err() && begins_to_lose {
             orphans::sweep(jetstream, live);
@@ -287,40 +291,39 @@ impl AccountStreams {
             orphans::sweep(jetstream, live);
             live.reconcile();
         }
-        self.run_due_now(live)?;
+        self.run_due_now(live).await?;
         if live.config().allow_msg_ttl && !old.allow_msg_ttl {
-            Self::keep_lifetimes(jetstream, live);
+            Self::keep_lifetimes(jetstream, live).await;
         }
         Ok(())
     }
 
-    /// Answers the configuration that it had.
-    fn update_core(
+    /// Answers the configuration that it had. The stream goes on while the disk takes the new one
+    /// down.
+    async fn update_core(
         &self,
         jetstream: &Arc<JetStream>,
         live: &Arc<LiveStream>,
         config: StreamConfig,
     ) -> Result<Arc<StreamConfig>, ApiError> {
-        let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
-        let (core, effects) = guard.parts();
-        let (id, old) = (core.store().id(), Arc::clone(core.config()));
-        let has_ttl_anew = config.allow_msg_ttl && !old.allow_msg_ttl;
-        let known = core.lifetimes_until();
-        let lifetimes_until = if has_ttl_anew { core.state().totals.last_seq } else { known };
-        let write = |config: &StreamConfig, lifetimes_until| {
-            let (created, config) = (live.created(), config.clone());
-            let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
-            jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
+        let (id, old, known) = {
+            let mut guard = live.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let (core, _) = guard.parts();
+            (core.store().id(), Arc::clone(core.config()), core.lifetimes_until())
         };
-        let has_file = config.storage == Storage::File;
-        if has_file {
-            write(&config, lifetimes_until)?;
-        }
-        if let Err(error) = core.update(Arc::new(config), self.host.now(), effects) {
+        // What comes while this is written down may have a lifetime, too, which nobody looks at
+        // yet: up to where that is so is said afterwards.
+        let has_ttl_anew = config.allow_msg_ttl && !old.allow_msg_ttl;
+        let lifetimes_until = if has_ttl_anew { Seq::MAX } else { known };
+        write_config(jetstream, (live, id), &config, lifetimes_until).await?;
+        let updated = {
+            let mut guard = live.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let (core, effects) = guard.parts();
+            core.update(Arc::new(config), self.host.now(), effects)
+        };
+        if let Err(error) = updated {
             // The next start must not find what was refused.
-            if has_file {
-                write(&old, known)?;
-            }
+            write_config(jetstream, (live, id), &old, known).await?;
             return Err(ApiError::stream_update(error));
         }
         Ok(old)
@@ -328,15 +331,13 @@ impl AccountStreams {
 
     /// Writes down up to which message lifetimes are to be looked for after a start, now that they
     /// were. What cannot be written costs the next start time, and nothing else.
-    fn keep_lifetimes(jetstream: &JetStream, live: &LiveStream) {
-        let Some(mut guard) = live.lock_core() else { return };
-        let (core, _) = guard.parts();
-        let (id, config) = (core.store().id(), StreamConfig::clone(core.config()));
-        if config.storage == Storage::File {
-            let (created, lifetimes_until) = (live.created(), core.lifetimes_until());
-            let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
-            let _ = jetstream.store.write_blob(id, &blob);
-        }
+    async fn keep_lifetimes(jetstream: &Arc<JetStream>, live: &Arc<LiveStream>) {
+        let (id, config, lifetimes_until) = {
+            let Some(mut guard) = live.lock_core() else { return };
+            let (core, _) = guard.parts();
+            (core.store().id(), Arc::clone(core.config()), core.lifetimes_until())
+        };
+        let _ = write_config(jetstream, (live, id), &config, lifetimes_until).await;
     }
 
     /// Does all that is due in a stream now, slice by slice: publishers need not wait for all of
@@ -344,7 +345,7 @@ impl AccountStreams {
     /// [`LiveStream::reconcile`].
     ///
     /// Compat: it is gone before the answer.
-    pub(in crate::engine) fn run_due_now(&self, live: &LiveStream) -> Result<(), ApiError> {
+    pub(in crate::engine) async fn run_due_now(&self, live: &LiveStream) -> Result<(), ApiError> {
         loop {
             let mut guard = live.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
             let now = self.host.now();
@@ -353,35 +354,71 @@ impl AccountStreams {
                 return Ok(());
             }
             core.due(now, effects);
+            drop(guard);
+            once_more().await;
         }
     }
 
     /// Removes a stream with its messages and its consumers; `out`: that they are gone is told.
-    pub(crate) fn delete(
+    pub(crate) async fn delete(
         &self,
         jetstream: &Arc<JetStream>,
         live: &Arc<LiveStream>,
         out: &mut MessageBuf,
     ) -> Result<(), ApiError> {
-        let Some(mut guard) = live.lock_core() else { return Err(ApiError::STREAM_NOT_FOUND) };
-        live.unbind();
-        let (core, _) = guard.parts();
-        if live.config().storage == Storage::File
-            && let Err(error) = jetstream.store.delete_stream(core.store_mut())
-        {
-            drop(guard);
-            live.bind();
-            return Err(ApiError::stream_delete(error));
-        }
+        let (store, doomed) = (Arc::clone(&jetstream.store), Arc::clone(live));
+        let deleted = on_sync_thread(&*self.host, move || {
+            // The core does not come back, unless the disk refuses.
+            let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            doomed.unbind();
+            let (core, _) = guard.parts();
+            if doomed.is_stored()
+                && let Err(error) = store.delete_stream(core.store_mut())
+            {
+                drop(guard);
+                doomed.bind();
+                return Err(ApiError::stream_delete(error));
+            }
+            drop(guard.into_core());
+            Ok(())
+        });
+        deleted.await.unwrap_or_else(|| Err(ApiError::stream_delete("a panic while it was deleted")))?;
         // Only now: a stream that could not be deleted keeps them.
-        live.consumers().end_all("Consumer Deleted", out);
-        drop(guard.into_core());
+        live.consumers().end_all("Consumer Deleted", out).await;
         self.write().remove(live.name());
         live.sourcing().end();
         orphans::sweep_origins(jetstream, &self.account, &live.config());
         live.downstreams().reconnect_all();
         Ok(())
     }
+}
+
+/// Does what waits for a disk where that keeps nobody waiting. Broken by a panic.
+fn on_sync_thread<R: Send + 'static>(
+    host: &dyn Host,
+    task: impl FnOnce() -> R + Send + 'static,
+) -> Promised<R> {
+    let (promise, promised) = promise();
+    host.spawn_sync(Box::new(move || promise.keep(task())));
+    promised
+}
+
+/// Writes down what a stream in files is like from now on.
+async fn write_config(
+    jetstream: &Arc<JetStream>,
+    (live, id): (&LiveStream, StreamId),
+    config: &StreamConfig,
+    lifetimes_until: Seq,
+) -> Result<(), ApiError> {
+    if config.storage == Storage::Memory {
+        return Ok(());
+    }
+    let (created, config) = (live.created(), config.clone());
+    let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
+    let store = Arc::clone(&jetstream.store);
+    let written = on_sync_thread(&*jetstream.host, move || store.write_blob(id, &blob));
+    let written = written.await.ok_or_else(|| ApiError::stream_update("a panic while it was written"))?;
+    written.map_err(ApiError::stream_update)
 }
 
 /// Binds a stream to its subjects, and has it work on what is due, and see to it that it is woken

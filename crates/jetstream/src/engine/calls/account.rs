@@ -4,7 +4,7 @@ use super::Call;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::AccountInfo;
 
-impl Call<'_> {
+impl Call {
     pub(super) fn account_info(&mut self) -> Result<AccountInfo, ApiError> {
         Ok(AccountInfo { info: Some(self.account.info(&self.jetstream.settings.domain)) })
     }

@@ -1,12 +1,13 @@
 //! `STREAM.SNAPSHOT` and `STREAM.RESTORE`.
 
-use super::{Call, CallResponse, client_info, with_service_account};
+use super::{Call, CallResponse, client_info, respond_to_any, with_service_account};
 use crate::engine::backup::{BackupContext, Restore, RestoreOrder, Snapshot, SnapshotOrder, has_room};
 use crate::engine::live::LiveStream;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::ClientInfo;
 use myelin_jsapi::advisory::backup as advisory;
+use myelin_jsapi::api::info::StreamState;
 use myelin_jsapi::api::request::{RestoreRequest, SnapshotRequest, is_empty};
 use myelin_jsapi::api::response::{StreamRestore, StreamSnapshot, granted};
 use myelin_jsapi::config;
@@ -14,13 +15,19 @@ use myelin_streams::backup::archive_writer::ArchiveWriter;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 
-impl Call<'_> {
+/// How often a moment is looked for in which all is released that a stream was given.
+const LOOKS: usize = 4;
+
+impl Call {
     /// The answer comes before the advisory, and both before the first piece.
-    pub(super) fn snapshot_stream(&mut self, name: &str) -> CallResponse {
-        let prepared = self.admit().and_then(|()| self.prepare_snapshot(name));
+    pub(super) async fn snapshot_stream(&mut self, name: &str) -> CallResponse {
+        let prepared = match self.admit() {
+            Ok(()) => self.prepare_snapshot(name).await,
+            Err(error) => Err(error),
+        };
         let (request, stream, answer, source) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return self.respond_to_any::<StreamSnapshot>(|_| Err(error)),
+            Err(error) => return respond_to_any::<StreamSnapshot>(Err(error)),
         };
         let context = self.context(name);
         let state = answer.state.clone().unwrap_or_default();
@@ -48,27 +55,48 @@ impl Call<'_> {
         CallResponse { body, is_error: false, is_audited: true, is_sent: true }
     }
 
-    fn prepare_snapshot(
+    async fn prepare_snapshot(
         &self,
         name: &str,
     ) -> Result<(SnapshotRequest, Arc<LiveStream>, StreamSnapshot, ArchiveWriter), ApiError> {
         if is_empty(self.body()) {
             return Err(ApiError::BAD_REQUEST);
         }
-        let stream = self.find(name)?;
+        let stream = self.find(name).await?;
         let request = SnapshotRequest::read(self.body(), self.is_strict())?;
-        let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        // Nothing is stored meanwhile: the numbers and what can be read are of one moment.
-        self.jetstream
-            .make_durable(guard.parts().0)
-            .map_err(|error| ApiError::stream_snapshot(error.description))?;
-        let state = stream.state(false);
-        let consumers = if request.no_consumers { Vec::new() } else { stream.consumers().states() };
-        let source = ArchiveWriter::new(&stream.reader(), &state, consumers, self.jetstream.host.now());
-        drop(guard);
+        let (state, source) = self.archive(&stream, !request.no_consumers).await?;
         let config = (*stream.config()).clone();
         let answer = StreamSnapshot { config: Some(config), state: Some(state) };
         Ok((request, stream, answer, source))
+    }
+
+    /// State of a stream and what writes its archive, both of one moment in which all that it was
+    /// given is released.
+    async fn archive(
+        &self,
+        stream: &Arc<LiveStream>,
+        with_consumers: bool,
+    ) -> Result<(StreamState, ArchiveWriter), ApiError> {
+        let refused = |error: ApiError| ApiError::stream_snapshot(error.description);
+        for looks in 0.. {
+            let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let core = guard.parts().0;
+            let (ticket, reader) = (core.store().ticket(), core.reader());
+            if !reader.release().is_released(ticket) {
+                if looks < LOOKS {
+                    drop(guard);
+                    stream.released_through(&reader, ticket).await.map_err(refused)?;
+                    continue;
+                }
+                // Who publishes without end leaves no such moment: nothing is stored meanwhile.
+                self.jetstream.make_durable(core).map_err(refused)?;
+            }
+            let state = stream.state(false);
+            let consumers = if with_consumers { stream.consumers().states() } else { Vec::new() };
+            let source = ArchiveWriter::new(&stream.reader(), &state, consumers, self.jetstream.host.now());
+            return Ok((state, source));
+        }
+        unreachable!("the last look makes the moment")
     }
 
     pub(super) fn restore_stream(&mut self, name: &str) -> Result<StreamRestore, ApiError> {
@@ -82,14 +110,17 @@ impl Call<'_> {
         if name.contains(['\\', '/']) {
             return Err(ApiError::STREAM_NAME_CONTAINS_PATH_SEPARATORS);
         }
-        let limits = self.account.all_limits(self.jetstream);
-        let config = config::restore(&request.config, &**self.account, &limits)?;
-        if !has_room(self.jetstream) {
+        let limits = self.account.all_limits(&self.jetstream);
+        let config = config::restore(&request.config, &*self.account, &limits)?;
+        if !has_room(&self.jetstream) {
             return Err(ApiError::stream_restore("too many streams are being restored"));
         }
         let context = self.context(name);
-        let wanted =
-            RestoreOrder { jetstream: Arc::clone(self.jetstream), account: Arc::clone(self.account), config };
+        let wanted = RestoreOrder {
+            jetstream: Arc::clone(&self.jetstream),
+            account: Arc::clone(&self.account),
+            config,
+        };
         let deliver_subject = Restore::begin(context, wanted, &mut self.out);
         Ok(StreamRestore { deliver_subject })
     }
@@ -106,7 +137,7 @@ impl Call<'_> {
 
     /// Client that asks, as advisories show it.
     pub(super) fn client(&self) -> Option<ClientInfo> {
-        let request = self.request;
+        let request = &*self.request;
         request.origin.as_deref().map(|conn| {
             let (server, cluster) = (&self.jetstream.settings.server_name, self.jetstream.host.cluster());
             let client = client_info(conn, server, cluster);

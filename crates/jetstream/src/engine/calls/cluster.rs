@@ -1,6 +1,6 @@
 //! Calls that only a cluster can do, and those that only the system account may make.
 
-use super::{Call, CallResponse};
+use super::{Call, CallResponse, respond_to_any};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{ApiResponse, refused};
 use myelin_wire::message_buf::MessageBuf;
@@ -37,7 +37,7 @@ impl ApiResponse for AccountPurge {
     const TYPE: &'static str = "io.nats.jetstream.api.v1.account_purge_response";
 }
 
-impl Call<'_> {
+impl Call {
     /// Compat: whoever is alone is told so before anything else is looked at.
     pub(super) fn needs_cluster<A: ApiResponse>(&self) -> CallResponse {
         CallResponse {
@@ -50,12 +50,12 @@ impl Call<'_> {
 
     /// Requests of the system account. Compat: what concerns clusters is not answered by a server
     /// alone.
-    pub(super) fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<CallResponse> {
+    pub(super) async fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<CallResponse> {
         let not_enabled = |body| CallResponse { body, is_error: true, is_audited: true, is_sent: false };
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
-            ["ACCOUNT", "PURGE", name] => self.respond_to_any(|call| call.purge_account(name)),
+            ["ACCOUNT", "PURGE", name] => respond_to_any(self.purge_account(name).await),
             ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })
@@ -63,15 +63,19 @@ impl Call<'_> {
 
     /// Deletes all streams of an account, also those that nobody serves: it may have no token any
     /// more, or they cannot be opened. Compat: one that does not exist is purged as well.
-    fn purge_account(&mut self, name: &str) -> Result<AccountPurge, ApiError> {
+    async fn purge_account(&mut self, name: &str) -> Result<AccountPurge, ApiError> {
         if name.contains(['/', '\\']) {
             return Err(ApiError::stream_general("account name can not contain path separators"));
         }
         if let Some(account) = self.jetstream.account(name) {
             for stream in account.streams() {
-                account.delete(self.jetstream, &stream, &mut MessageBuf::default())?;
+                match account.delete(&self.jetstream, &stream, &mut MessageBuf::default()).await {
+                    // Its account has deleted it meanwhile.
+                    Err(error) if error == ApiError::STREAM_NOT_FOUND => {}
+                    deleted => deleted?,
+                }
             }
-            account.delete_unrestored(self.jetstream)?;
+            account.delete_unrestored(&self.jetstream)?;
         }
         self.jetstream.delete_unopened(name)?;
         Ok(AccountPurge { initiated: true })

@@ -15,7 +15,7 @@ use myelin_jsapi::api::request::is_empty;
 use myelin_jsapi::api::response::Paging;
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::consumer::config::{
-    self, CheckContext, CreateConsumerRequest, CreateSubject, Created, Limits, with_versions,
+    self, CheckContext, CreateConsumerRequest, CreateSubject, Created, Limits, MatchedRequest, with_versions,
 };
 use myelin_wire::header;
 use std::sync::Arc;
@@ -23,66 +23,60 @@ use std::sync::Arc;
 /// Header that tells a stream from another one of its name.
 const IDENTITY: &str = "Nats-Stream-Identity";
 
-impl Call<'_> {
+impl Call {
     /// `None`: a request that means nothing.
-    pub(super) fn dispatch_of_consumers(&mut self, tokens: &[&str]) -> Option<CallResponse> {
+    pub(super) async fn dispatch_of_consumers(&mut self, tokens: &[&str]) -> Option<CallResponse> {
         if let Some(place) = CreateSubject::of(tokens) {
-            return Some(self.respond(|call| call.create_consumer(&place)));
+            return Some(self.respond(async |call| call.create_consumer(&place).await).await);
         }
         Some(match *tokens {
-            ["NAMES", stream] => self.respond(|call| call.consumer_names(stream)),
-            ["LIST", stream] => self.respond(|call| call.consumer_list(stream)),
-            ["INFO", stream, name] => self.respond(|call| call.consumer_info(stream, name)),
-            ["DELETE", stream, name] => self.respond(|call| call.delete_consumer(stream, name)),
-            ["PAUSE", stream, name] => self.respond(|call| call.pause_consumer(stream, name)),
-            ["UNPIN", stream, name] => self.respond(|call| call.unpin_consumer(stream, name)),
+            ["NAMES", stream] => self.respond(async |call| call.consumer_names(stream).await).await,
+            ["LIST", stream] => self.respond(async |call| call.consumer_list(stream).await).await,
+            ["INFO", stream, name] => self.respond(async |call| call.consumer_info(stream, name).await).await,
+            ["DELETE", stream, name] => {
+                self.respond(async |call| call.delete_consumer(stream, name).await).await
+            }
+            ["PAUSE", stream, name] => {
+                self.respond(async |call| call.pause_consumer(stream, name).await).await
+            }
+            ["UNPIN", stream, name] => {
+                self.respond(async |call| call.unpin_consumer(stream, name).await).await
+            }
             // Compat: only a consumer that exists answers.
             ["RESET", stream, name] => {
                 let live = self.account.stream(stream)?.consumers().find(name)?;
-                let response = self.respond(|call| call.reset_consumer(stream, &live));
+                let response = self.respond(async |call| call.reset_consumer(stream, &live).await).await;
                 CallResponse { is_error: false, is_audited: false, ..response }
             }
             _ => return None,
         })
     }
 
-    fn create_consumer(&mut self, place: &CreateSubject<'_>) -> Result<ConsumerCreate, ApiError> {
+    async fn create_consumer(&mut self, place: &CreateSubject<'_>) -> Result<ConsumerCreate, ApiError> {
         let wanted = CreateConsumerRequest::read(self.body(), self.is_strict())?.at(place)?;
-        let stream = self.find(place.stream)?;
+        let stream = self.find(place.stream).await?;
         let identity = (wanted.config.direct || wanted.config.sourcing).then(|| stream.identity());
         if let Some(identity) = &identity {
             self.check_identity(identity)?;
         }
-        let (config, consumers) = (stream.config(), Arc::clone(stream.consumers()));
-        let limits = Limits {
-            account: self.account.limits().unwrap_or_default(),
-            server: self.jetstream.limits().consumers,
-        };
-        let account = Arc::clone(self.account.account());
-        let has_interest = |subject: &str| account.has_interest(subject.as_bytes());
-        let context = CheckContext {
-            stream: &config,
-            consumers: &*consumers,
-            limits: &limits,
-            has_interest: &has_interest,
-        };
-        let host = Arc::clone(&self.jetstream.host);
-        let created = config::create(wanted, &context, &mut || short_name(&host.unique_id()))?;
-        let info = match created {
+        let consumers = Arc::clone(stream.consumers());
+        let info = match self.check_consumer(&stream, wanted)? {
             Created::New(wanted) => {
+                let config = stream.config();
                 let context = self.jetstream.create_context(&config);
-                let info = consumers.create(*wanted, &context, &mut self.out)?;
+                let live = consumers.create(*wanted, &context, &mut self.out)?;
+                let info = consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 self.make_durable(&stream, info.config.as_ref());
                 info
             }
             Created::Changed(wanted) => {
                 let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 if consumers.config(&wanted.name).is_none_or(|known| *known != *wanted) {
-                    let config = consumers.update(&live, *wanted)?;
+                    let config = consumers.update(&live, *wanted).await?;
                     self.make_durable(&stream, Some(&config));
                 }
-                self.begin_again(&stream, &live)?;
-                consumers.info(&live).ok_or(ApiError::CONSUMER_NOT_FOUND)?
+                self.begin_again(&stream, &live).await?;
+                consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?
             }
         };
         // Compat: whenever it is asked for, changed or not.
@@ -93,14 +87,33 @@ impl Call<'_> {
         Ok(ConsumerCreate { info: Some(shown(info)) })
     }
 
+    /// Checks what a request would make of the stream's consumers, if it may.
+    fn check_consumer(&self, stream: &LiveStream, wanted: MatchedRequest) -> Result<Created, ApiError> {
+        let config = stream.config();
+        let limits = Limits {
+            account: self.account.limits().unwrap_or_default(),
+            server: self.jetstream.limits().consumers,
+        };
+        let account = self.account.account();
+        let has_interest = |subject: &str| account.has_interest(subject.as_bytes());
+        let context = CheckContext {
+            stream: &config,
+            consumers: &**stream.consumers(),
+            limits: &limits,
+            has_interest: &has_interest,
+        };
+        let host = &self.jetstream.host;
+        config::create(wanted, &context, &mut || short_name(&host.unique_id()))
+    }
+
     /// Another server that copies a stream by this consumer asks for it when it has lost something:
     /// all that is not acknowledged is delivered once more.
-    fn begin_again(&self, stream: &LiveStream, live: &Arc<LiveConsumer>) -> Result<(), ApiError> {
+    async fn begin_again(&self, stream: &LiveStream, live: &Arc<LiveConsumer>) -> Result<(), ApiError> {
         let config = stream.consumers().config(live.name());
         if config.is_none_or(|config| !config.sourcing || config.is_own) {
             return Ok(());
         }
-        stream.consumers().reset(live, 0)?;
+        stream.consumers().reset(live, 0).await?;
         self.make_durable(stream, None);
         Ok(())
     }
@@ -131,42 +144,45 @@ impl Call<'_> {
     }
 
     /// How a consumer stands, as answers about one say it.
-    fn info_of(&self, stream: &LiveStream, live: &LiveConsumer) -> Result<Info, ApiError> {
-        stream.consumers().info(live).map(shown).ok_or(ApiError::CONSUMER_NOT_FOUND)
+    async fn info_of(&self, stream: &LiveStream, live: &LiveConsumer) -> Result<Info, ApiError> {
+        stream.consumers().ask_info(live).await.map(shown).ok_or(ApiError::CONSUMER_NOT_FOUND)
     }
 
-    fn find_consumer(
+    async fn find_consumer(
         &self,
         stream: &str,
         name: &str,
     ) -> Result<(Arc<LiveStream>, Arc<LiveConsumer>), ApiError> {
-        let stream = self.find(stream)?;
+        let stream = self.find(stream).await?;
         let live = stream.consumers().find(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         Ok((stream, live))
     }
 
-    fn consumer_names(&mut self, stream: &str) -> Result<ConsumerNames, ApiError> {
+    async fn consumer_names(&mut self, stream: &str) -> Result<ConsumerNames, ApiError> {
         let request = ConsumersRequest::read(self.body(), self.is_strict())?;
-        let (paging, page) = self.page_of_consumers(stream, request, NAMES_LIMIT)?;
+        let (paging, page) = self.page_of_consumers(stream, request, NAMES_LIMIT).await?;
         Ok(ConsumerNames { paging, consumers: page.iter().map(|live| live.name().to_owned()).collect() })
     }
 
-    fn consumer_list(&mut self, stream: &str) -> Result<ConsumerList, ApiError> {
+    async fn consumer_list(&mut self, stream: &str) -> Result<ConsumerList, ApiError> {
         let request = ConsumersRequest::read(self.body(), self.is_strict())?;
-        let (paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT)?;
-        let stream = self.find(stream)?;
-        let consumers = page.iter().filter_map(|live| stream.consumers().info(live)).collect();
+        let (paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT).await?;
+        let stream = self.find(stream).await?;
+        let mut consumers = Vec::with_capacity(page.len());
+        for live in &page {
+            consumers.extend(stream.consumers().ask_info(live).await);
+        }
         Ok(ConsumerList { paging, consumers, ..ConsumerList::default() })
     }
 
     /// The consumers that a request is about, by name; without direct ones.
-    fn page_of_consumers(
+    async fn page_of_consumers(
         &self,
         stream: &str,
         request: ConsumersRequest,
         limit: usize,
     ) -> Result<(Paging, Vec<Arc<LiveConsumer>>), ApiError> {
-        let stream = self.find(stream)?;
+        let stream = self.find(stream).await?;
         let consumers = stream.consumers();
         let mut all = consumers.all();
         all.retain(|live| consumers.config(live.name()).is_some_and(|config| !config.direct));
@@ -176,21 +192,21 @@ impl Call<'_> {
         Ok((Paging { total, offset, limit }, page))
     }
 
-    fn consumer_info(&mut self, stream: &str, name: &str) -> Result<ConsumerInfo, ApiError> {
+    async fn consumer_info(&mut self, stream: &str, name: &str) -> Result<ConsumerInfo, ApiError> {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
-        let (stream, live) = self.find_consumer(stream, name)?;
-        Ok(ConsumerInfo { info: Some(self.info_of(&stream, &live)?) })
+        let (stream, live) = self.find_consumer(stream, name).await?;
+        Ok(ConsumerInfo { info: Some(self.info_of(&stream, &live).await?) })
     }
 
-    fn delete_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerDelete, ApiError> {
+    async fn delete_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerDelete, ApiError> {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
-        let (stream, live) = self.find_consumer(stream, name)?;
+        let (stream, live) = self.find_consumer(stream, name).await?;
         let config = stream.consumers().config(name);
-        let deleted = stream.consumers().delete(&live, &mut self.out);
+        let deleted = stream.consumers().delete(&live, &mut self.out).await;
         if !deleted.map_err(ApiError::consumer_store_failed)? {
             return Err(ApiError::CONSUMER_NOT_FOUND);
         }
@@ -198,35 +214,40 @@ impl Call<'_> {
         Ok(ConsumerDelete { success: true })
     }
 
-    fn pause_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerPause, ApiError> {
+    async fn pause_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerPause, ApiError> {
         let request = ConsumerPauseRequest::read(self.body(), self.is_strict())?;
-        let (stream, live) = self.find_consumer(stream, name)?;
+        let (stream, live) = self.find_consumer(stream, name).await?;
         let consumers = stream.consumers();
         let known = consumers.config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         let paused = config::pause(&known, request.pause_until);
         let until = paused.pause_until;
-        let config = consumers.update(&live, paused)?;
+        let config = consumers.update(&live, paused).await?;
         self.make_durable(&stream, Some(&config));
         let now = self.jetstream.host.now();
         let left = until.map_or(0, |until| until.timestamp().saturating_sub(now)).max(0);
         Ok(ConsumerPause { paused: left > 0, pause_until: until.unwrap_or_default(), pause_remaining: left })
     }
 
-    fn unpin_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerUnpin, ApiError> {
+    async fn unpin_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerUnpin, ApiError> {
         let request = ConsumerUnpinRequest::read(self.body())?;
-        let (stream, live) = self.find_consumer(stream, name)?;
+        let (stream, live) = self.find_consumer(stream, name).await?;
         let config = stream.consumers().config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         if !config.priority_groups.contains(&request.group) {
             return Err(ApiError::CONSUMER_INVALID_PRIORITY_GROUP);
         }
-        live.act(move |core, turn| core.unpin(&request.group, turn)).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        let unpinned = live.act_soon(move |core, turn| core.unpin(&request.group, turn)).await;
+        unpinned.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         Ok(ConsumerUnpin {})
     }
 
-    fn reset_consumer(&mut self, stream: &str, live: &Arc<LiveConsumer>) -> Result<ConsumerReset, ApiError> {
+    async fn reset_consumer(
+        &mut self,
+        stream: &str,
+        live: &Arc<LiveConsumer>,
+    ) -> Result<ConsumerReset, ApiError> {
         let request = ConsumerResetRequest::read(self.body())?;
-        let stream = self.find(stream)?;
-        let (reset_seq, info) = stream.consumers().reset(live, request.seq)?;
+        let stream = self.find(stream).await?;
+        let (reset_seq, info) = stream.consumers().reset(live, request.seq).await?;
         self.make_durable(&stream, None);
         if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
             self.add_identity_header(&stream.identity());

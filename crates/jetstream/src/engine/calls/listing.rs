@@ -11,7 +11,7 @@ use myelin_jsapi::config::with_versions;
 use myelin_streams::read::{SUBJECTS_PER_PAGE, subject_page};
 use std::sync::Arc;
 
-impl Call<'_> {
+impl Call {
     pub(super) fn stream_names(&mut self) -> Result<StreamNames, ApiError> {
         let request = StreamsRequest::names(self.body(), self.is_strict())?;
         let (paging, streams) = self.page(&request, NAMES_LIMIT);
@@ -43,9 +43,9 @@ impl Call<'_> {
         (Paging { total, offset, limit }, streams)
     }
 
-    pub(super) fn stream_info(&mut self, name: &str) -> Result<StreamInfo, ApiError> {
+    pub(super) async fn stream_info(&mut self, name: &str) -> Result<StreamInfo, ApiError> {
         let request = StreamInfoRequest::read(self.body(), self.is_strict())?;
-        let stream = self.find(name)?;
+        let stream = self.find(name).await?;
         let mut info = self.info(&stream, request.deleted_details);
         info.domain.clone_from(&self.jetstream.settings.domain);
         let (name, leader) = (self.jetstream.host.cluster(), self.jetstream.settings.server_name.clone());
@@ -65,20 +65,19 @@ impl Call<'_> {
 
     /// A stream by the name in the subject, as whoever has published to it without an
     /// acknowledgement expects it.
-    pub(super) fn find(&self, name: &str) -> Result<Arc<LiveStream>, ApiError> {
+    pub(super) async fn find(&self, name: &str) -> Result<Arc<LiveStream>, ApiError> {
         let stream = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
-        self.state_mark(&stream);
+        self.state_mark(&stream).await;
         Ok(stream)
     }
 
     /// Has the mark of a stream stated for which messages wait: the first ones do, for a moment.
     /// Where messages are synced before they are released, they wait for more than that.
-    fn state_mark(&self, stream: &LiveStream) {
+    async fn state_mark(&self, stream: &LiveStream) {
         let reader = stream.reader();
         if !self.jetstream.settings.sync_always && reader.release().seq() < reader.state().totals.last_seq {
-            let now = self.jetstream.host.now().unsigned_abs();
-            // A round that fails tells the streams that it concerns.
-            let _ = self.jetstream.journal().round_now(&|| now);
+            // One that has failed shows what it has.
+            let _ = stream.released_through(&reader, reader.release().last_ticket()).await;
         }
     }
 

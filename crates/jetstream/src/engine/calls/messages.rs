@@ -1,6 +1,7 @@
 //! `STREAM.MSG.GET` and `STREAM.MSG.DELETE`.
 
 use super::{Call, CallResponse};
+use crate::engine::LiveStream;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{MessageDeleteRequest, MessageGetRequest};
 use myelin_jsapi::api::response::{MessageDelete, MessageGet, StoredMessage, granted, refused};
@@ -8,17 +9,17 @@ use myelin_jsapi::config::Storage;
 use myelin_jsapi::get_request::GetRequest;
 use myelin_jsapi::json::Moment;
 use myelin_store::segment::Totals;
-use myelin_store::{Seq, Wait};
+use myelin_store::{Seq, StreamReader, Ticket, Wait};
 use myelin_streams::read::{self, GetRefused};
 
 /// How often a message that is being replaced is looked for: each look waits for the one that was
 /// on its way.
 const TRIES: usize = 8;
 
-impl Call<'_> {
-    pub(super) fn delete_message(&mut self, name: &str) -> Result<MessageDelete, ApiError> {
+impl Call {
+    pub(super) async fn delete_message(&mut self, name: &str) -> Result<MessageDelete, ApiError> {
         let request = MessageDeleteRequest::read(self.body(), self.is_strict())?;
-        let stream = self.find(name)?;
+        let stream = self.find(name).await?;
         let config = stream.config();
         if config.sealed {
             return Err(ApiError::STREAM_SEALED);
@@ -26,10 +27,23 @@ impl Call<'_> {
         if config.deny_delete {
             return Err(ApiError::stream_msg_delete_failed("message delete not permitted"));
         }
+        let (reader, ticket) = self.remove_message(&stream, &request, config.storage)?;
+        stream.released_through(&reader, ticket).await?;
+        stream.consumers().forget_removed(true);
+        Ok(MessageDelete { success: true })
+    }
+
+    /// Removes a message. Answers what has to be released before that counts.
+    fn remove_message(
+        &self,
+        stream: &LiveStream,
+        request: &MessageDeleteRequest,
+        storage: Storage,
+    ) -> Result<(StreamReader, Ticket), ApiError> {
         let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        check_seq(request.seq, &guard.parts().0.state().totals, config.storage)?;
-        let now = self.jetstream.host.now();
         let (core, effects) = guard.parts();
+        check_seq(request.seq, &core.state().totals, storage)?;
+        let now = self.jetstream.host.now();
         let removed = match request.no_erase {
             true => core.delete(request.seq, now, effects),
             false => core.erase(request.seq, now, effects),
@@ -37,15 +51,16 @@ impl Call<'_> {
         if !removed.map_err(ApiError::stream_msg_delete_failed)? {
             return Err(ApiError::sequence_not_found(request.seq));
         }
-        self.jetstream.make_durable(core)?;
-        drop(guard);
-        stream.consumers().forget_removed(true);
-        Ok(MessageDelete { success: true })
+        Ok((core.reader(), core.store().ticket()))
     }
 
     /// Compat: a message that was got is neither counted nor told to the audit; an error is.
-    pub(super) fn get_message(&mut self, name: &str) -> CallResponse {
-        match self.admit().and_then(|()| self.read_message(name)) {
+    pub(super) async fn get_message(&mut self, name: &str) -> CallResponse {
+        let read = match self.admit() {
+            Ok(()) => self.read_message(name).await,
+            Err(error) => Err(error),
+        };
+        match read {
             Ok(body) => CallResponse { body, is_error: false, is_audited: false, is_sent: false },
             Err(error) => CallResponse {
                 body: refused::<MessageGet<'_>>(&error),
@@ -56,7 +71,7 @@ impl Call<'_> {
         }
     }
 
-    fn read_message(&self, name: &str) -> Result<Vec<u8>, ApiError> {
+    async fn read_message(&self, name: &str) -> Result<Vec<u8>, ApiError> {
         let request = MessageGetRequest::read(self.body(), self.is_strict())?;
         let request = GetRequest {
             seq: request.seq,
@@ -66,7 +81,7 @@ impl Call<'_> {
             no_headers: request.no_hdr,
             ..GetRequest::default()
         };
-        let stream = self.find(name)?;
+        let stream = self.find(name).await?;
         let mut buffer = Vec::new();
         for _ in 0..TRIES {
             match read::message_get(&stream.reader(), &request, Wait::Allowed, &mut buffer) {
@@ -75,8 +90,12 @@ impl Call<'_> {
             }
             // What is being stored right now is there when the turn is over, and synced where that
             // counts.
-            let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-            self.jetstream.make_durable(guard.parts().0)?;
+            let (reader, ticket) = {
+                let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+                let core = guard.parts().0;
+                (core.reader(), core.store().ticket())
+            };
+            stream.released_through(&reader, ticket).await?;
         }
         match read::message_get(&stream.reader(), &request, Wait::Allowed, &mut buffer) {
             Ok(message) => {

@@ -1,14 +1,19 @@
-//! Calls: what each request to the API does, on a thread that may wait.
+//! Calls: what each request to the API does, on the thread of the API, which does not wait for
+//! them.
 //!
-//! One file per family. A call answers with the bytes of its response; here it is found out which
-//! call a subject means, counted, and told to whoever listens for the audit.
+//! One file per family. A call answers with the bytes of its response, now or when what it waits
+//! for has come: `pending` keeps those that wait, and their order. Here it is found out which call
+//! a subject means, counted, and told to whoever listens for the audit.
 
 mod account;
 mod backup;
 mod cluster;
 mod consumers;
+mod keys;
 mod listing;
 mod messages;
+mod order;
+mod pending;
 mod purge;
 mod streams;
 
@@ -23,17 +28,24 @@ use myelin_broker::Conn;
 use myelin_store::Timestamp;
 use myelin_wire::header;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::UNIX_EPOCH;
 
 /// Where audits are published.
 const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 
+pub use pending::{ApiCalls, CallGuard};
+
+/// A call that is under way: what there is to be said in its account comes of it.
+type CallFuture = Pin<Box<dyn Future<Output = MessageBuf>>>;
+
 /// One request and where it is to be done.
-pub(super) struct Call<'a> {
-    jetstream: &'a Arc<JetStream>,
-    account: &'a Arc<AccountStreams>,
-    request: &'a ApiRequest,
+pub(super) struct Call {
+    jetstream: Arc<JetStream>,
+    account: Arc<AccountStreams>,
+    request: Arc<ApiRequest>,
     /// Where it is asked, with the API's own prefix whatever the domain.
     subject: String,
     /// The answer's headers, where there are any.
@@ -54,89 +66,98 @@ struct CallResponse {
 }
 
 impl JetStream {
-    /// Does what a request asks for. What there is to be said is for the request's account, in this
-    /// order, once [`JetStream::settle`] has returned.
+    /// Does what a request asks for, and the journal's rounds that it waits for: for who has one
+    /// thread only. What there is to be said is for the request's account, in this order, once
+    /// [`JetStream::settle`] has returned.
     pub fn answer(self: &Arc<Self>, request: &ApiRequest) -> MessageBuf {
-        let Some(account) = self.account(request.account.name()) else { return MessageBuf::default() };
-        let mut call = Call {
-            jetstream: self,
-            account: &account,
-            request,
-            subject: String::new(),
-            headers: Vec::new(),
-            out: MessageBuf::default(),
-        };
+        let mut call = self.call(Arc::new(request.clone()));
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(out) = call.as_mut().poll(&mut context) {
+                return out;
+            }
+            if self.journal().round_now(&|| self.host.now().unsigned_abs()).is_err() {
+                // Streams were told of it; what they do not answer is not answered.
+                let last = call.as_mut().poll(&mut context);
+                return if let Poll::Ready(out) = last { out } else { MessageBuf::default() };
+            }
+        }
+    }
+
+    /// Begins to do what a request asks for.
+    fn call(self: &Arc<Self>, request: Arc<ApiRequest>) -> CallFuture {
+        let jetstream = Arc::clone(self);
+        Box::pin(async move {
+            let Some(account) = jetstream.account(request.account.name()) else {
+                return MessageBuf::default();
+            };
+            let (subject, headers, out) = (String::new(), Vec::new(), MessageBuf::default());
+            Call { jetstream, account, request, subject, headers, out }.run().await
+        })
+    }
+}
+
+impl Call {
+    async fn run(mut self) -> MessageBuf {
         // Compat: a request that means nothing gets no answer.
-        let Some(response) = call.dispatch() else { return call.out };
-        if !request.reply.is_empty() && !response.is_sent {
-            let headers = &call.headers;
-            call.out.push(MessageRef {
-                subject: &request.reply,
-                headers,
+        let Some(response) = self.dispatch().await else { return self.out };
+        if !self.request.reply.is_empty() && !response.is_sent {
+            self.out.push(MessageRef {
+                subject: &self.request.reply,
+                headers: &self.headers,
                 payload: &response.body,
                 ..MessageRef::default()
             });
         }
         if response.is_audited {
-            account.count_call(response.is_error);
-            call.audit(&response.body);
+            self.account.count_call(response.is_error);
+            self.audit(&response.body);
         }
-        call.out
+        self.out
     }
-}
 
-impl Call<'_> {
-    fn dispatch(&mut self) -> Option<CallResponse> {
+    async fn dispatch(&mut self) -> Option<CallResponse> {
         let subject = String::from_utf8_lossy(&self.request.subject).into_owned();
         let rest = subject.split_once(".API.").map(|(_, rest)| rest)?;
         self.subject = format!("$JS.API.{rest}");
         let tokens: Vec<&str> = rest.split('.').collect();
         if self.account.account().is_system() {
-            return self.dispatch_of_system(&tokens);
+            return self.dispatch_of_system(&tokens).await;
         }
         Some(match tokens[..] {
-            ["INFO"] => self.respond(Self::account_info),
-            ["STREAM", "NAMES"] => self.respond(Self::stream_names),
-            ["STREAM", "LIST"] => self.respond(Self::stream_list),
-            ["STREAM", "CREATE", name] => self.respond(|call| call.create_stream(name)),
-            ["STREAM", "UPDATE", name] => self.respond(|call| call.update_stream(name)),
-            ["STREAM", "INFO", name] => self.respond(|call| call.stream_info(name)),
-            ["STREAM", "DELETE", name] => self.respond(|call| call.delete_stream(name)),
-            ["STREAM", "SNAPSHOT", name] => self.snapshot_stream(name),
-            ["STREAM", "RESTORE", name] => self.respond(|call| call.restore_stream(name)),
-            ["STREAM", "PURGE", name] => self.respond(|call| call.purge_stream(name)),
-            ["STREAM", "MSG", "DELETE", name] => self.respond(|call| call.delete_message(name)),
-            ["STREAM", "MSG", "GET", name] => self.get_message(name),
+            ["INFO"] => self.respond(async |call| call.account_info()).await,
+            ["STREAM", "NAMES"] => self.respond(async |call| call.stream_names()).await,
+            ["STREAM", "LIST"] => self.respond(async |call| call.stream_list()).await,
+            ["STREAM", "CREATE", name] => self.respond(async |call| call.create_stream(name).await).await,
+            ["STREAM", "UPDATE", name] => self.respond(async |call| call.update_stream(name).await).await,
+            ["STREAM", "INFO", name] => self.respond(async |call| call.stream_info(name).await).await,
+            ["STREAM", "DELETE", name] => self.respond(async |call| call.delete_stream(name).await).await,
+            ["STREAM", "SNAPSHOT", name] => self.snapshot_stream(name).await,
+            ["STREAM", "RESTORE", name] => self.respond(async |call| call.restore_stream(name)).await,
+            ["STREAM", "PURGE", name] => self.respond(async |call| call.purge_stream(name).await).await,
+            ["STREAM", "MSG", "DELETE", name] => {
+                self.respond(async |call| call.delete_message(name).await).await
+            }
+            ["STREAM", "MSG", "GET", name] => self.get_message(name).await,
             ["STREAM", "LEADER", "STEPDOWN", _] => self.needs_cluster::<LeaderStepDown>(),
             ["STREAM", "PEER", "REMOVE", _] => self.needs_cluster::<RemovePeer>(),
             ["STREAM", "PEER", "EVACUATE", _] => self.needs_cluster::<EvacuatePeer>(),
             ["STREAM", "CANCEL_MOVE", _] => self.needs_cluster::<CancelMove>(),
-            ["CONSUMER", ref rest @ ..] => return self.dispatch_of_consumers(rest),
+            ["CONSUMER", ref rest @ ..] => return self.dispatch_of_consumers(rest).await,
             _ => return None,
         })
     }
 
     /// Does the call unless there is a reason to refuse any.
-    fn respond<A: ApiResponse>(
+    async fn respond<A: ApiResponse>(
         &mut self,
-        act: impl FnOnce(&mut Self) -> Result<A, ApiError>,
+        act: impl AsyncFnOnce(&mut Self) -> Result<A, ApiError>,
     ) -> CallResponse {
-        self.respond_to_any(|call| call.admit().and_then(|()| act(call)))
-    }
-
-    /// Does the call, whoever asks.
-    fn respond_to_any<A: ApiResponse>(
-        &mut self,
-        act: impl FnOnce(&mut Self) -> Result<A, ApiError>,
-    ) -> CallResponse {
-        match act(self) {
-            Ok(answer) => {
-                CallResponse { body: granted(&answer), is_error: false, is_audited: true, is_sent: false }
-            }
-            Err(error) => {
-                CallResponse { body: refused::<A>(&error), is_error: true, is_audited: true, is_sent: false }
-            }
-        }
+        let outcome = match self.admit() {
+            Ok(()) => act(self).await,
+            Err(error) => Err(error),
+        };
+        respond_to_any(outcome)
     }
 
     fn admit(&self) -> Result<(), ApiError> {
@@ -175,7 +196,7 @@ impl Call<'_> {
         if !self.account.account().has_interest(AUDIT) {
             return;
         }
-        let request = self.request;
+        let request = Arc::clone(&self.request);
         let server = &self.jetstream.settings.server_name;
         let client = self.client();
         let id = self.jetstream.host.unique_id();
@@ -193,6 +214,18 @@ impl Call<'_> {
         let subject = advisory.subject.as_bytes();
         if self.account.account().has_interest(subject) {
             self.out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });
+        }
+    }
+}
+
+/// Response that a call has come to, whoever asks.
+fn respond_to_any<A: ApiResponse>(outcome: Result<A, ApiError>) -> CallResponse {
+    match outcome {
+        Ok(answer) => {
+            CallResponse { body: granted(&answer), is_error: false, is_audited: true, is_sent: false }
+        }
+        Err(error) => {
+            CallResponse { body: refused::<A>(&error), is_error: true, is_audited: true, is_sent: false }
         }
     }
 }

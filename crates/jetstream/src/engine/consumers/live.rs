@@ -9,6 +9,7 @@ use super::wakeups::FilterEntry;
 use super::{ConsumerTurn, StreamConsumers};
 use crate::engine::host::{Host, Timer};
 use crate::engine::ordered_outbox::OrderedOutbox;
+use crate::engine::waits::{Promised, promise};
 use crate::engine::wakeup::{self, Wakeup};
 use myelin_broker::{Account, Binding, Reach, Service, ServiceBatch, ServiceShard, Watch, Watcher};
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -23,7 +24,6 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release, SeqCst};
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -235,10 +235,19 @@ impl LiveConsumer {
         &self,
         act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
     ) -> Option<R> {
-        let (receiver, _) = self.submit_act(act);
+        self.act_soon(act).wait()
+    }
+
+    /// Does something with the core, now or as soon as whoever has its turn gets to it. `None`: a
+    /// panic ended it.
+    pub(in crate::engine) fn act_soon<R: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
+    ) -> Promised<R> {
+        let (promised, _) = self.submit_act(act);
         // A shard delivers, and sends what there is to say.
         self.wake();
-        receiver.recv().ok()
+        promised
     }
 
     /// Has something done with the core on a shard that holds no turn: whoever has the consumer's
@@ -251,29 +260,26 @@ impl LiveConsumer {
         self.submit(ConsumerWork::Act(Box::new(act)), shard);
     }
 
-    /// Does something with the core that leaves nothing new to deliver, and waits until it is done.
-    /// `None`: a panic ended it.
-    pub(in crate::engine) fn query<R: Send + 'static>(
+    /// Does something with the core that leaves nothing new to deliver, now or as soon as whoever
+    /// has its turn gets to it. `None`: a panic ended it.
+    pub(in crate::engine) fn query_soon<R: Send + 'static>(
         &self,
         query: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
-    ) -> Option<R> {
-        let (receiver, is_all) = self.submit_act(query);
+    ) -> Promised<R> {
+        let (promised, is_all) = self.submit_act(query);
         if !is_all {
             self.wake();
         }
-        receiver.recv().ok()
+        promised
     }
 
     /// Answers where the result comes, and whether that was all that was done here.
     fn submit_act<R: Send + 'static>(
         &self,
         act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R + Send + 'static,
-    ) -> (Receiver<R>, bool) {
-        let (sender, receiver) = sync_channel(1);
-        let act: Act = Box::new(move |core, turn| {
-            // Who asked may be gone.
-            let _ = sender.send(act(core, turn));
-        });
+    ) -> (Promised<R>, bool) {
+        let (promise, promised) = promise();
+        let act: Act = Box::new(move |core, turn| promise.keep(act(core, turn)));
         let mut after = DeliveryResult::default();
         let mut is_all = true;
         let mut outcome = self
@@ -293,7 +299,7 @@ impl LiveConsumer {
             // What a shard had left here, too.
             owner.settled_off_shard(std::mem::take(&mut after.settled));
         }
-        (receiver, is_all && after.worked <= 1 && !after.must_send)
+        (promised, is_all && after.worked <= 1 && !after.must_send)
     }
 
     /// Has a shard look at it soon.

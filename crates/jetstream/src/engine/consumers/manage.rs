@@ -5,6 +5,7 @@ use super::live::LiveConsumer;
 use super::reserved_names::is_position;
 use super::schedule_index::is_schedule_index;
 use super::wakeups::FilterEntry;
+use crate::engine::waits::{Promised, block_on};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::Action;
@@ -15,6 +16,7 @@ use myelin_jsapi::consumer::config::{ConsumerConfig, OtherConsumers};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
+use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
 use myelin_wire::message_buf::MessageBuf;
@@ -82,14 +84,13 @@ impl StreamConsumers {
         })
     }
 
-    /// Makes a consumer whose configuration was checked; answers how it stands before it has
-    /// delivered anything.
+    /// Makes a consumer whose configuration was checked.
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
         config: ConsumerConfig,
         context: &CreateContext<'_>,
         out: &mut MessageBuf,
-    ) -> Result<ConsumerInfo, ApiError> {
+    ) -> Result<Arc<LiveConsumer>, ApiError> {
         let now = self.host.now();
         let config = Arc::new(config);
         let is_stored = !config.mem_storage && !config.direct;
@@ -112,7 +113,7 @@ impl StreamConsumers {
         if !config.direct {
             self.add_action_advisory(&config.name, Action::Create, out);
         }
-        self.info(&live).ok_or_else(gone)
+        Ok(live)
     }
 
     /// Takes a core into service.
@@ -154,6 +155,14 @@ impl StreamConsumers {
         }
     }
 
+    /// Another role from now on. Only for threads that may wait.
+    pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
+        for live in self.all() {
+            let (stream, seed, now) = (self.stream.to_string(), self.seed(), self.host.now());
+            live.act(move |core, _| core.set_role(role, &stream, seed, now));
+        }
+    }
+
     /// Where a consumer is asked for messages.
     fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
         // Compat: one that pushes answers too, that it does.
@@ -176,15 +185,26 @@ impl StreamConsumers {
         config.filters().map(|filter| self.wakeups.add(filter, live)).collect()
     }
 
+    /// As [`update`](Self::update), for threads that may wait.
+    pub(in crate::engine) fn update_and_wait(
+        &self,
+        live: &Arc<LiveConsumer>,
+        config: ConsumerConfig,
+    ) -> Result<Arc<ConsumerConfig>, ApiError> {
+        block_on(self.update(live, config))
+    }
+
     /// Gives a consumer another configuration, which was checked. Returns it.
-    pub(in crate::engine) fn update(
+    pub(in crate::engine) async fn update(
         &self,
         live: &Arc<LiveConsumer>,
         config: ConsumerConfig,
     ) -> Result<Arc<ConsumerConfig>, ApiError> {
         let config = Arc::new(config);
-        let (state_handle, created) =
-            live.query(|core, _| (core.state_handle().clone(), core.created())).ok_or_else(gone)?;
+        let (state_handle, created) = live
+            .query_soon(|core, _| (core.state_handle().clone(), core.created()))
+            .await
+            .ok_or_else(gone)?;
         let (id, is_stored) = (state_handle.id(), state_handle.is_of(&self.stored));
         let note = |config: &ConsumerConfig| {
             let blob = Stored::new(created, config).encode();
@@ -197,9 +217,10 @@ impl StreamConsumers {
             return Err(ApiError::consumer_create(error));
         }
         self.interest.set(id, is_stored, &config);
-        let mut configs = write_lock(&self.configs);
-        let before = configs.insert(config.name.clone(), Arc::clone(&config));
-        drop(configs);
+        let before = {
+            let mut configs = write_lock(&self.configs);
+            configs.insert(config.name.clone(), Arc::clone(&config))
+        };
         let wants_other = before.as_ref().is_none_or(|before| filter_of(before) != filter_of(&config));
         let old = live.set_filter_entries(self.filter_entries(&config, live));
         old.iter().for_each(|entry| self.wakeups.remove(entry));
@@ -207,12 +228,12 @@ impl StreamConsumers {
         let (me, waits) = (Weak::clone(&self.me), Arc::clone(live));
         let was_all = before.is_none_or(|before| filter_of(&before).is_all());
         let wanted = Arc::clone(&config);
-        let updated = live.act(move |core, turn| {
+        let updated = live.act_soon(move |core, turn| {
             core.update(wanted, turn);
             // It waits for what its filter was, in the list of those.
             me.upgrade().into_iter().for_each(|me| me.forget_waiting(&waits, was_all));
         });
-        updated.ok_or_else(gone)?;
+        updated.await.ok_or_else(gone)?;
         if let Ok(stream) = self.stream() {
             stream.consumer_changed(live);
         }
@@ -222,16 +243,28 @@ impl StreamConsumers {
         Ok(config)
     }
 
-    /// Ends a consumer. Answers whether it was still there.
+    /// As [`delete`](Self::delete), for threads that may wait.
     ///
     /// # Errors
-    /// The consumer is gone, and the disk does not have that: it may be back after a start.
-    pub(in crate::engine) fn delete(
+    /// As there.
+    pub(in crate::engine) fn delete_and_wait(
         &self,
         live: &Arc<LiveConsumer>,
         out: &mut MessageBuf,
     ) -> io::Result<bool> {
-        let Some(written) = self.remove(live, "Consumer Deleted") else { return Ok(false) };
+        block_on(self.delete(live, out))
+    }
+
+    /// Ends a consumer. Answers whether it was still there.
+    ///
+    /// # Errors
+    /// The consumer is gone, and the disk does not have that: it may be back after a start.
+    pub(in crate::engine) async fn delete(
+        &self,
+        live: &Arc<LiveConsumer>,
+        out: &mut MessageBuf,
+    ) -> io::Result<bool> {
+        let Some(written) = self.remove(live, "Consumer Deleted").await else { return Ok(false) };
         self.add_action_advisory(live.name(), Action::Delete, out);
         if let Ok(stream) = self.stream() {
             stream.consumer_removed(live);
@@ -251,7 +284,7 @@ impl StreamConsumers {
     }
 
     /// Removes a consumer, and says whether that was written; `None`: it is not there.
-    fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Option<io::Result<()>> {
+    async fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Option<io::Result<()>> {
         let removed = {
             let mut all = write_lock(&self.live);
             let is_it = all.get(live.name()).is_some_and(|known| Arc::ptr_eq(known, live));
@@ -262,10 +295,11 @@ impl StreamConsumers {
         if self.read().is_empty() {
             self.unbind();
         }
-        let state_handle = live.act(move |core, turn| {
+        let state_handle = live.act_soon(move |core, turn| {
             core.end(why, turn);
             core.state_handle().clone()
         });
+        let state_handle = state_handle.await;
         live.retire();
         if let Some(config) = config {
             self.forget_waiting(live, filter_of(&config).is_all());
@@ -302,16 +336,16 @@ impl StreamConsumers {
             }
             let mut out = MessageBuf::default();
             // What was not written is in the log of the server already.
-            let _ = me.delete(&live, &mut out);
+            let _ = me.delete_and_wait(&live, &mut out);
             me.host.publish(&me.account, out);
         }));
     }
 
     /// Ends all consumers with their stream.
-    pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut MessageBuf) {
+    pub(in crate::engine) async fn end_all(&self, why: &'static str, out: &mut MessageBuf) {
         self.unbind();
         for live in self.all() {
-            if self.remove(&live, why).is_some() {
+            if self.remove(&live, why).await.is_some() {
                 self.add_action_advisory(live.name(), Action::Delete, out);
             }
         }
@@ -327,7 +361,7 @@ impl StreamConsumers {
     /// The stream keeps messages for another reason.
     pub(in crate::engine) fn set_retention(&self, retention: Retention) {
         for live in self.all() {
-            live.act(move |core, _| core.set_retention(retention));
+            drop(live.act_soon(move |core, _| core.set_retention(retention)));
         }
     }
 
@@ -364,7 +398,7 @@ impl StreamConsumers {
     /// nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
-            live.act(move |core, turn| core.forget_removed(are_told, turn));
+            drop(live.act_soon(move |core, turn| core.forget_removed(are_told, turn)));
         }
     }
 
@@ -375,20 +409,25 @@ impl StreamConsumers {
             let Some(config) = self.config(live.name()) else { continue };
             let mut filters = config.filters().peekable();
             if filters.peek().is_some() && filters.all(|filter| is_subset(filter.as_bytes(), pattern)) {
-                live.act(move |core, turn| core.skip_through(through, turn));
+                drop(live.act_soon(move |core, turn| core.skip_through(through, turn)));
             }
         }
     }
 
     /// How a consumer stands. Waits for its turn; only for threads that may.
     pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
+        self.ask_info(live).wait()
+    }
+
+    /// How a consumer stands, as soon as whoever has its turn says so.
+    pub(in crate::engine) fn ask_info(&self, live: &LiveConsumer) -> Promised<ConsumerInfo> {
         let stream = self.stream.to_string();
-        live.query(move |core, turn| core.info(&stream, turn))
+        live.query_soon(move |core, turn| core.info(&stream, turn))
     }
 
     /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before
     /// it does.
-    pub(in crate::engine) fn reset(
+    pub(in crate::engine) async fn reset(
         &self,
         live: &LiveConsumer,
         seq: Seq,
@@ -397,7 +436,7 @@ impl StreamConsumers {
         let config = self.config(live.name()).ok_or_else(gone)?;
         let keeps = self.stream()?.config().retention == Retention::WorkQueue;
         let (interest, stored) = (Arc::clone(&self.interest), Arc::clone(&self.stored));
-        let reset = live.act(move |core, turn| {
+        let reset = live.act_soon(move |core, turn| {
             let seq = core.reset_place(seq).map_err(ApiError::consumer_invalid_reset)?;
             let noted = if keeps { Some(note_passed(core, &config, seq)?) } else { None };
             // Before the new beginning, as in the log: else what is passed over looks settled.
@@ -407,7 +446,7 @@ impl StreamConsumers {
             core.reset(seq);
             Ok::<_, ApiError>((seq, core.info(&stream, turn), noted))
         });
-        let (seq, info, noted) = reset.ok_or_else(gone)??;
+        let (seq, info, noted) = reset.await.ok_or_else(gone)??;
         if let Some((_, config)) = noted {
             let mut configs = write_lock(&self.configs);
             configs.insert(config.name.clone(), config);

@@ -177,12 +177,12 @@ impl StreamConsumers {
         let mut found = Vec::new();
         for live in self.all() {
             let Some(config) = self.config(live.name()).filter(|config| !config.direct) else { continue };
-            let state = live.query(|core, _| {
+            let state = live.query_soon(|core, _| {
                 let state_handle = core.state_handle();
                 let states = state_handle.lock();
                 states.get(state_handle.id()).map(|consumer| consumer.state().clone())
             });
-            if let Some(state) = state.flatten() {
+            if let Some(state) = state.wait().flatten() {
                 found.push(((*config).clone(), state));
             }
         }

@@ -11,9 +11,10 @@ use myelin_stdx::turn::{Submitted, Turn};
 use myelin_streams::stream::StreamCore;
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 /// Where the core is, as the holder of the turn sees it.
 pub(super) enum CoreSlot {
@@ -30,6 +31,8 @@ pub(super) struct CoreCell {
     returned: Mutex<Option<Box<StreamCore>>>,
     /// Whether the core does not come back.
     is_gone: AtomicBool,
+    /// Nanoseconds for which it was lent at most.
+    longest_lent: AtomicU64,
 }
 
 impl CoreCell {
@@ -39,6 +42,7 @@ impl CoreCell {
             turn: Turn::new(CoreSlot::Here(Box::new(core))),
             returned: Mutex::new(None),
             is_gone: AtomicBool::new(false),
+            longest_lent: AtomicU64::new(0),
         }
     }
 
@@ -66,6 +70,16 @@ impl CoreCell {
     pub(super) fn end(&self) {
         self.is_gone.store(true, Release);
         debug_assert!(lock(&self.returned).is_none(), "a core that was taken for ever is not given back");
+    }
+
+    /// Notes for how long the core was lent.
+    pub(super) fn note_lent(&self, took: Duration) {
+        self.longest_lent.fetch_max(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// For how long the core was lent at most.
+    pub(super) fn longest_lent(&self) -> Duration {
+        Duration::from_nanos(self.longest_lent.load(Relaxed))
     }
 
     /// Gives the core back. The next holder of the turn finds it, and somebody must see to it that

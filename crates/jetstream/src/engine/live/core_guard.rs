@@ -4,6 +4,7 @@ use super::LiveStream;
 use super::turn::{StreamWork, TurnResult};
 use myelin_streams::stream::{Effects, StreamCore};
 use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
 
 /// Guard of a stream's core, for a thread that may wait. The core goes back when this is dropped,
 /// and its effects happen then.
@@ -11,23 +12,31 @@ pub struct CoreGuard<'a> {
     stream: &'a LiveStream,
     core: Option<Box<StreamCore>>,
     effects: Effects,
+    since: Instant,
 }
 
 impl LiveStream {
+    /// For how long the core was in the hands of another thread at most: so long publishes have
+    /// waited.
+    pub fn longest_lent(&self) -> Duration {
+        self.core.longest_lent()
+    }
+
     /// Takes the core out of the turn. Waits for whoever holds it; only for threads that may.
     /// `None` when the stream is gone.
     pub fn lock_core(&self) -> Option<CoreGuard<'_>> {
         let (sender, receiver) = sync_channel(1);
         self.submit_and_wait(StreamWork::LendCore(sender));
         let core = receiver.recv().ok()?;
-        Some(CoreGuard { stream: self, core: Some(core), effects: Effects::default() })
+        let since = self.scope.host.instant();
+        Some(CoreGuard { stream: self, core: Some(core), effects: Effects::default(), since })
     }
 }
 
 impl CoreGuard<'_> {
     /// The core, and where its effects go.
     pub fn parts(&mut self) -> (&mut StreamCore, &mut Effects) {
-        (self.core.as_deref_mut().expect("it is there until the loan ends"), &mut self.effects)
+        (self.core.as_deref_mut().expect("it is there until the core goes back"), &mut self.effects)
     }
 
     /// Ends the stream: the core does not come back, and what waits for it finds nothing.
@@ -50,6 +59,7 @@ impl Drop for CoreGuard<'_> {
             stream.end_turn(&mut after);
             stream.view.update(&core);
             stream.direct.set_reader(core.reader());
+            stream.core.note_lent(stream.scope.host.instant().saturating_duration_since(self.since));
             stream.core.give_back(core);
         } else {
             stream.end_turn(&mut after);

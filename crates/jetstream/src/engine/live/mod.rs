@@ -22,6 +22,7 @@ mod health;
 mod ingress;
 mod lost;
 mod own_stream;
+mod release_waits;
 mod repair;
 mod reports;
 mod scope;
@@ -41,13 +42,16 @@ use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
+use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::{Lost, OnRelease, Seq, StreamId, StreamReader, Ticket, Timestamp};
+use myelin_streams::ReplicaRole;
 use myelin_streams::read::{Readable, contents};
 use myelin_streams::stream::{StreamCore, refuse_overload};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use release_waits::ReleaseWaits;
 use reports::RateLimitedReports;
 use scope::{StreamScope, identity};
 use sourcing::SourcingMarks;
@@ -77,6 +81,7 @@ pub struct LiveStream {
     /// Wakeup by [`StreamWork::Released`] and by what is due.
     wakeup: Wakeup,
     health: StreamHealth,
+    release_waits: ReleaseWaits,
     reports: RateLimitedReports,
     outbox: OrderedOutbox,
     direct: Arc<DirectGets>,
@@ -117,6 +122,7 @@ impl LiveStream {
             ingress: Ingress::new(backlog),
             wakeup: Wakeup::default(),
             health: StreamHealth::default(),
+            release_waits: ReleaseWaits::default(),
             reports: RateLimitedReports::default(),
             outbox: OrderedOutbox::default(),
             direct: DirectGets::new(account, host, readable),
@@ -237,6 +243,16 @@ impl LiveStream {
         self.config().storage == Storage::File
     }
 
+    /// Waits until what was done to it up to `ticket` counts as stored, as `reader` tells, which is
+    /// of the log that gave the ticket.
+    pub(in crate::engine) async fn released_through(
+        &self,
+        reader: &StreamReader,
+        ticket: Ticket,
+    ) -> Result<(), ApiError> {
+        self.release_waits.released_through(reader, ticket).await
+    }
+
     /// Why it takes no messages any more, if it does not.
     pub fn failure(&self) -> Option<String> {
         self.health.failure()
@@ -249,6 +265,9 @@ impl LiveStream {
 
     /// Receives what its subjects match from now on, and nothing else.
     pub(super) fn bind(&self) {
+        if !self.view.leads() {
+            return;
+        }
         let config = self.config();
         let Some(me) = self.me.upgrade() else { return };
         let service: Arc<dyn Service> = me;
@@ -266,6 +285,27 @@ impl LiveStream {
         }
         // A message that meets an old one and a new one is for one service, which is called once.
         self.ingress.rebind(&self.scope.account, new);
+    }
+
+    /// Another role from now on: a follower is bound to nothing, and its consumers neither. Only
+    /// for threads that may wait. Nothing in production makes a stream follow yet.
+    pub fn set_role(self: &Arc<Self>, role: ReplicaRole) {
+        if !role.leads() {
+            self.view.set_role(role);
+            self.unbind();
+            self.consumers.suspend();
+            self.sourcing.suspend();
+        }
+        let Some(mut guard) = self.lock_core() else { return };
+        let (core, effects) = guard.parts();
+        core.set_role(role, self.scope.host.now(), effects);
+        drop(guard);
+        self.consumers.set_role(role);
+        if role.leads() {
+            self.consumers.resume();
+            self.bind();
+            self.sourcing.begin(self, &self.config());
+        }
     }
 
     /// Answers direct gets that are for its origin, as a mirror may.
@@ -398,6 +438,7 @@ impl ReleaseListener {
     fn wake(&self) {
         if let Some(stream) = self.stream() {
             stream.wake();
+            stream.release_waits.wake();
         }
     }
 

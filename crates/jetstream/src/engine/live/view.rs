@@ -6,7 +6,10 @@ use arc_swap::ArcSwap;
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
 use myelin_store::{Seq, StreamReader};
+use myelin_streams::ReplicaRole;
 use myelin_streams::stream::StreamCore;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
 /// A stream's configuration and a reader of its log.
@@ -15,18 +18,32 @@ pub(super) struct StreamView {
     /// Perf: a lock that is never held for longer than a copy. Each turn looks at it: an `ArcSwap`
     /// would cost more there.
     reader: Mutex<StreamReader>,
+    /// Whether it decides, and hears what is published and asked.
+    leads: AtomicBool,
 }
 
 impl StreamView {
     /// The view of a core.
     pub(super) fn of(core: &StreamCore) -> Self {
-        Self { config: ArcSwap::new(Arc::clone(core.config())), reader: Mutex::new(core.reader()) }
+        let leads = AtomicBool::new(core.role().leads());
+        Self { config: ArcSwap::new(Arc::clone(core.config())), reader: Mutex::new(core.reader()), leads }
     }
 
     /// Shows what the core has now.
     pub(super) fn update(&self, core: &StreamCore) {
         self.config.store(Arc::clone(core.config()));
         self.set_reader(core.reader());
+        self.set_role(core.role());
+    }
+
+    /// Shows another role.
+    pub(super) fn set_role(&self, role: ReplicaRole) {
+        self.leads.store(role.leads(), Release);
+    }
+
+    /// Whether it decides.
+    pub(super) fn leads(&self) -> bool {
+        self.leads.load(Acquire)
     }
 
     /// Shows another log.

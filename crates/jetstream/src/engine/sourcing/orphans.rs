@@ -63,7 +63,7 @@ fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, changed: Change
     for name in unneeded {
         if let Some(live) = origin.consumers().find(&name) {
             // What was not written is in the log of the server already, and swept again.
-            let _ = origin.consumers().delete(&live, &mut out);
+            let _ = origin.consumers().delete_and_wait(&live, &mut out);
         }
     }
     origin.host().publish(origin.account(), out);

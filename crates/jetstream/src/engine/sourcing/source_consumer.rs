@@ -217,7 +217,7 @@ impl SourceConsumer {
             Created::Changed(config) => {
                 let live = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 if consumers.config(&name).is_none_or(|known| *known != *config) {
-                    consumers.update(&live, *config)?;
+                    consumers.update_and_wait(&live, *config)?;
                 }
             }
         }
@@ -233,10 +233,11 @@ impl SourceConsumer {
 
     /// Position and filter of the consumer. From now on nothing is pushed. Waits for its turn.
     pub(super) fn place(&self) -> Option<(Seq, Filter)> {
-        self.consumer.query(|core, turn| {
+        let place = self.consumer.query_soon(|core, turn| {
             core.set_read(true, turn);
             (core.acknowledged_through(), core.filter().clone())
-        })
+        });
+        place.wait()
     }
 
     /// Messages up to `through` were stored here before; the consumer may not know. Only for

@@ -2,6 +2,7 @@
 //! else.
 
 use super::house::{House, stream};
+use crate::engine::waits::block_on;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
@@ -51,7 +52,8 @@ fn who_waits_for_a_cold_counter_is_not_waited_for() {
     let (streams, live, jetstream) = (house.streams(), house.stream("C"), Arc::clone(&house.jetstream));
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let updated = streams.update(&jetstream, &live, StreamConfig { max_msgs: 100, ..counters() });
+        let config = StreamConfig { max_msgs: 100, ..counters() };
+        let updated = block_on(streams.update(&jetstream, &live, config));
         sender.send(updated)
     });
     let updated = receiver.recv_timeout(Duration::from_secs(10)).expect("it does not wait for the disk");

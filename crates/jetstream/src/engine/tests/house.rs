@@ -1,12 +1,14 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
+use crate::engine::waits::block_on;
 use crate::engine::{
     AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task,
     Timer,
 };
 use myelin_auth::AuthConfig;
 use myelin_broker::{Account, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard};
+use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, StreamSource};
@@ -33,7 +35,7 @@ const BEGAN: Timestamp = 1_700_000_000_000_000_000;
 /// Work that was asked of the host and not done.
 #[derive(Default)]
 pub(super) struct TestHost {
-    now: AtomicI64,
+    pub(super) now: AtomicI64,
     names: AtomicU64,
     pub(super) tasks: Mutex<VecDeque<Task>>,
     pub(super) reads: Mutex<VecDeque<Task>>,
@@ -50,6 +52,29 @@ pub(super) struct TestHost {
     is_prompt: AtomicBool,
     /// By how much the clock that only goes forward is ahead of the process's.
     pub(super) ahead: Mutex<Duration>,
+    /// Where the process's clock stands, if it does.
+    stands: Mutex<Option<Instant>>,
+    /// Whether what waits for a disk is done when somebody says so, not where it is asked for.
+    pub(super) has_sync_thread: AtomicBool,
+    pub(super) syncs: Mutex<VecDeque<Task>>,
+}
+
+impl fmt::Debug for TestHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestHost").finish_non_exhaustive()
+    }
+}
+
+impl TestHost {
+    /// From now on time passes only where somebody [sleeps](Self::sleep).
+    pub(super) fn stand_still(&self) {
+        *lock(&self.stands) = Some(Instant::now());
+    }
+
+    /// Lets time pass for whoever looks at the clock that only goes forward.
+    pub(super) fn sleep(&self, time: Duration) {
+        *lock(&self.ahead) += time;
+    }
 }
 
 impl Host for TestHost {
@@ -58,7 +83,7 @@ impl Host for TestHost {
     }
 
     fn instant(&self) -> Instant {
-        Instant::now() + *lock(&self.ahead)
+        lock(&self.stands).unwrap_or_else(Instant::now) + *lock(&self.ahead)
     }
 
     fn wake(&self, service: Arc<dyn Service>) {
@@ -96,6 +121,13 @@ impl Host for TestHost {
         match self.is_prompt.load(Relaxed) {
             true => task(),
             false => lock(&self.tasks).push_back(task),
+        }
+    }
+
+    fn spawn_sync(&self, task: Task) {
+        match self.has_sync_thread.load(Relaxed) {
+            true => lock(&self.syncs).push_back(task),
+            false => task(),
         }
     }
 
@@ -220,6 +252,30 @@ impl House {
     }
 
     fn begin(disk: &FaultyDisk, options: StoreOptions, seed: u64, is_prompt: bool) -> Self {
+        let host = Arc::<TestHost>::default();
+        host.is_prompt.store(is_prompt, Relaxed);
+        let house = Self::open(Arc::new(disk.clone()), &host, (options, settings()), seed);
+        host.is_prompt.store(false, Relaxed);
+        house.settled()
+    }
+
+    /// On any disk and with a host of the test's.
+    pub(super) fn hosted(disk: Arc<dyn Disk>, host: &Arc<TestHost>, sync_always: bool) -> Self {
+        let settings = JetStreamSettings { sync_always, ..settings() };
+        Self::open(disk, host, (StoreOptions::new("/store"), settings), 7).settled()
+    }
+
+    fn settled(mut self) -> Self {
+        self.settle();
+        self
+    }
+
+    fn open(
+        disk: Arc<dyn Disk>,
+        host: &Arc<TestHost>,
+        (options, settings): (StoreOptions, JetStreamSettings),
+        seed: u64,
+    ) -> Self {
         let broker = Broker::new(
             Default::default(),
             AuthConfig::open(),
@@ -231,21 +287,16 @@ impl House {
         );
         let broker = broker.expect("nothing is configured");
         let account = broker.account("$G").expect("it is there in any case");
-        let host = Arc::<TestHost>::default();
         let jetstream = JetStream::open(
-            settings(),
-            Arc::new(disk.clone()),
+            settings,
+            disk,
             options,
             Arc::new(SeededEntropy::new(seed)),
-            Arc::clone(&host) as Arc<dyn Host>,
+            Arc::clone(host) as Arc<dyn Host>,
         );
         let jetstream = jetstream.expect("the store can be opened");
-        host.is_prompt.store(is_prompt, Relaxed);
         jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
-        host.is_prompt.store(false, Relaxed);
-        let mut house = Self { shard: Shard::new(&broker, seed), host, account, jetstream };
-        house.settle();
-        house
+        Self { shard: Shard::new(&broker, seed), host: Arc::clone(host), account, jetstream }
     }
 
     pub(super) fn streams(&self) -> Arc<AccountStreams> {
@@ -270,14 +321,15 @@ impl House {
 
     pub(super) fn update(&mut self, config: StreamConfig) -> Result<(), ApiError> {
         let (streams, live) = (self.streams(), self.stream(&config.name));
-        let updated = streams.update(&self.jetstream, &live, config);
+        let updated = block_on(streams.update(&self.jetstream, &live, config));
         self.settle();
         updated
     }
 
     pub(super) fn delete(&mut self, name: &str) {
         let (streams, live) = (self.streams(), self.stream(name));
-        streams.delete(&self.jetstream, &live, &mut MessageBuf::default()).expect("it can be deleted");
+        block_on(streams.delete(&self.jetstream, &live, &mut MessageBuf::default()))
+            .expect("it can be deleted");
         self.settle();
     }
 

@@ -101,7 +101,7 @@ fn a_consumer_that_a_client_removes_is_made_anew() {
         house.publish("W.a");
         let live = house.stream("W");
         let consumer = live.consumers().all().remove(0);
-        live.consumers().delete(&consumer, &mut MessageBuf::default()).expect("the disk works");
+        live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default()).expect("the disk works");
         house.settle();
         assert_eq!(house.consumers("W"), [consumer.name()]);
         house.publish("W.b");
@@ -118,16 +118,16 @@ fn nothing_is_copied_while_the_consumer_is_paused() {
     assert_eq!(config.name, "JS_SRC_N6lXlrSF", "as nats-server calls it");
     let until = |at: i64| ConsumerConfig { pause_until: Some(Moment::from(at)), ..(*config).clone() };
     let hour = house.host.now() + 3600 * SECOND;
-    live.consumers().update(&consumer, until(hour)).expect("it may");
+    live.consumers().update_and_wait(&consumer, until(hour)).expect("it may");
     house.publish("W.c");
     assert_eq!((house.contents("W").0, house.contents("S").0), (1, 2));
     // It ends when it is time, and when a client says so.
     house.pass(3600 * SECOND);
     assert_eq!((house.contents("W").0, house.contents("S").0), (0, 3));
-    live.consumers().update(&consumer, until(hour + 3600 * SECOND)).expect("it may");
+    live.consumers().update_and_wait(&consumer, until(hour + 3600 * SECOND)).expect("it may");
     house.publish("W.d");
     assert_eq!(house.contents("W").0, 1);
-    live.consumers().update(&consumer, (*config).clone()).expect("it may");
+    live.consumers().update_and_wait(&consumer, (*config).clone()).expect("it may");
     house.settle();
     assert_eq!((house.contents("W").0, house.contents("S").0), (0, 4));
 }
@@ -251,7 +251,7 @@ fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     // When the name is free, it may.
     let live = house.stream("O");
     let taken = live.consumers().find(&name).expect("it is there");
-    live.consumers().delete(&taken, &mut MessageBuf::default()).expect("the disk works");
+    live.consumers().delete_and_wait(&taken, &mut MessageBuf::default()).expect("the disk works");
     house.update(keeping(Retention::Interest, "O")).expect("both are held");
     assert_eq!(house.consumers("O").len(), 2);
     house.publish("O.y");

@@ -1,6 +1,7 @@
 //! Refusals of a disk become refusals to clients, and nothing else changes.
 
 use super::house::{House, copy, source, stream};
+use crate::engine::waits::block_on;
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
@@ -28,7 +29,7 @@ fn a_stream_that_cannot_be_deleted_keeps_its_consumers() {
         let (streams, live) = (house.streams(), house.stream("S"));
         disk.fail_at(disk.points() + ahead, DiskFault::Error(ErrorKind::Other));
         let mut out = MessageBuf::default();
-        if streams.delete(&house.jetstream, &live, &mut out).is_ok() {
+        if block_on(streams.delete(&house.jetstream, &live, &mut out)).is_ok() {
             continue;
         }
         refused += 1;

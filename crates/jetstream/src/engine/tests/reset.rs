@@ -2,6 +2,7 @@
 //! whoever goes back.
 
 use super::house::{House, stream};
+use crate::engine::waits::block_on;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
@@ -24,7 +25,7 @@ fn queue(disk: &FaultyDisk, messages: usize) -> House {
 fn reset(house: &mut House, seq: u64) -> u64 {
     let live = house.stream("W");
     let consumer = live.consumers().find("C").expect("it is there");
-    let (seq, _) = live.consumers().reset(&consumer, seq).expect("it may");
+    let (seq, _) = block_on(live.consumers().reset(&consumer, seq)).expect("it may");
     house.settle();
     seq
 }
@@ -87,7 +88,7 @@ fn an_update_keeps_what_was_passed_over() {
     let consumer = live.consumers().find("C").expect("it is there");
     let config = live.consumers().config("C").expect("it is there");
     let other = ConsumerConfig { description: "other".into(), ..(*config).clone() };
-    live.consumers().update(&consumer, other).expect("it may");
+    live.consumers().update_and_wait(&consumer, other).expect("it may");
     drop((live, consumer));
     house = again(house, &mut disk, false);
     assert_eq!(house.contents("W").0, 3);
@@ -106,8 +107,8 @@ fn a_reset_that_is_refused_changes_nothing() {
         opt_start_seq: 2,
         ..(*config).clone()
     };
-    live.consumers().update(&consumer, bounded).expect("it may");
-    live.consumers().reset(&consumer, 1).expect_err("below where it begins");
+    live.consumers().update_and_wait(&consumer, bounded).expect("it may");
+    block_on(live.consumers().reset(&consumer, 1)).expect_err("below where it begins");
     assert_eq!(live.consumers().config("C").expect("it is there").passed, 2);
     drop((live, consumer));
     house = again(house, &mut disk, false);

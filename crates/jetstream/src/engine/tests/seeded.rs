@@ -8,6 +8,7 @@ use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::MessageRef;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -67,10 +68,56 @@ fn run_with(seed: u64) -> Seen {
     }
     house.delete("C");
     house.pass(5 * SECOND);
+    live_on(&mut house, pull);
+    drop(house);
+    // What a start writes anew, and in which order it opens what it finds, is in no order of a
+    // hash.
+    let disk = disk.kill();
+    let mut house = House::seeded(&disk, seed);
+    let _ = house.account.bind(b"to.*", Arc::clone(&recorder) as Arc<dyn Service>);
+    house.pass(5 * SECOND);
+    house.say("S.a.last", "", "payload");
+    house.settle();
     let messages = lock(&recorder.0).clone();
     let mut files = BTreeMap::new();
     collect(&disk, Path::new("/store"), &mut files);
     (messages, files)
+}
+
+/// Lets there be what stands in tables: streams without a message, schedules, consumers that share
+/// a log, and some of all that are gone.
+fn live_on(house: &mut House, pull: impl Fn(&str) -> ConsumerConfig) {
+    for n in 0..12 {
+        house.create(stream(&format!("E{n}")));
+    }
+    house.delete("E5");
+    house.delete("E7");
+    for n in 0..8 {
+        house.consume("S", pull(&format!("more{n}")));
+    }
+    house.create(StreamConfig { allow_msg_schedules: true, allow_rollup_hdrs: true, ..stream("T") });
+    for n in 0..12 {
+        let headers = format!(
+            "NATS/1.0\r\nNats-Schedule: @every {}s\r\nNats-Schedule-Target: T.fired.{n}\r\n\r\n",
+            1 + n % 3
+        );
+        let subject = format!("T.schedule.{n}");
+        house.send(MessageRef {
+            subject: subject.as_bytes(),
+            headers: headers.as_bytes(),
+            payload: b"fired",
+            ..MessageRef::default()
+        });
+    }
+    house.settle();
+    (0..12).for_each(|_| house.pass(SECOND / 2));
+    assert!(house.contents("T").1 > 30, "schedules have fired: {:?}", house.contents("T"));
+    for n in 0..8 {
+        let next = format!("$JS.API.CONSUMER.MSG.NEXT.S.more{n}");
+        house.say(&next, "to.more", r#"{"batch":5,"no_wait":true}"#);
+        house.settle();
+    }
+    house.pass(5 * SECOND);
 }
 
 fn collect(disk: &FaultyDisk, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {

@@ -26,7 +26,7 @@ fn durable(filter: &str) -> ConsumerConfig {
 fn update(house: &mut House, config: ConsumerConfig) {
     let live = house.stream("S");
     let consumer = live.consumers().find("C").expect("it was made");
-    live.consumers().update(&consumer, config).expect("it may");
+    live.consumers().update_and_wait(&consumer, config).expect("it may");
     house.settle();
 }
 

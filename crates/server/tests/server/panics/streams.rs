@@ -6,7 +6,7 @@ use crate::jetstream::{Asker, Home, publish};
 use serde_json::{Value, json};
 
 pub(super) const CASES: &[&str] =
-    &["js-marks", "js-upkeep", "js-reads", "js-backups", "js-api", "js-alarms", "js-due"];
+    &["js-marks", "js-upkeep", "js-reads", "js-backups", "js-api", "js-sync", "js-alarms", "js-due"];
 
 /// Does something the first time only.
 fn once(mut act: impl FnMut()) -> impl FnMut() {
@@ -95,6 +95,21 @@ fn requests_reads_and_backups_go_on_after_panics() {
     let has_piece = (0..2).any(|_| asker.raw.message().subject == "pieces2");
     assert!(has_piece, "another backup comes");
     assert_eq!(stage.panics(), 3);
+}
+
+#[test]
+fn a_change_is_refused_where_nobody_knows_what_was_written() {
+    let home = Home::new();
+    let stage = Stage::start(home.setup(""));
+    let mut asker = Asker::connect(&stage.server);
+    asker.create("S", &json!({}));
+    let mut answer = Value::Null;
+    stage
+        .strike("js-sync", |_| answer = asker.api("STREAM.UPDATE.S", &json!({ "name": "S", "max_msgs": 1 })));
+    assert!(answer["error"]["description"].as_str().is_some_and(|why| why.contains("a panic")), "{answer}");
+    let answer = asker.api("STREAM.UPDATE.S", &json!({ "name": "S", "max_msgs": 2 }));
+    assert_eq!(answer["config"]["max_msgs"], 2, "{answer}");
+    assert_eq!(stage.panics(), 1);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::consumer::{
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 
-const SECOND: i64 = 1_000_000_000;
+pub(super) const SECOND: i64 = 1_000_000_000;
 
 /// Everybody listens, and is behind or not.
 #[derive(Default)]
@@ -38,14 +38,14 @@ impl Env for Clients {
     }
 }
 
-struct Bench {
-    core: ConsumerCore,
-    effects: Effects,
+pub(super) struct Bench {
+    pub(super) core: ConsumerCore,
+    pub(super) effects: Effects,
     clients: Clients,
-    now: i64,
+    pub(super) now: i64,
 }
 
-fn stream(subjects: &[&str]) -> Stream {
+pub(super) fn stream(subjects: &[&str]) -> Stream {
     let mut stream = Stream::in_memory(StreamConfig::default(), 1, 1);
     let message = |subject: &&'static str| NewMessage {
         subject: subject.as_bytes(),
@@ -60,7 +60,7 @@ fn stream(subjects: &[&str]) -> Stream {
     stream
 }
 
-fn config() -> ConsumerConfig {
+pub(super) fn config() -> ConsumerConfig {
     ConsumerConfig {
         name: "C".into(),
         ack_policy: AckPolicy::Explicit,
@@ -85,7 +85,7 @@ fn init(stream: &Stream, config: ConsumerConfig, state_handle: StateHandle) -> C
 }
 
 impl Bench {
-    fn new(stream: &Stream, config: ConsumerConfig) -> Self {
+    pub(super) fn new(stream: &Stream, config: ConsumerConfig) -> Self {
         let consumers = Arc::new(Mutex::new(Consumers::in_memory()));
         let id = consumers.lock().unwrap().create("C", rules(&config), b"").unwrap();
         let init = init(stream, config, StateHandle::new(&consumers, id));
@@ -96,12 +96,12 @@ impl Bench {
         Self { core, effects: Effects::default(), clients: Clients::default(), now: SECOND }
     }
 
-    fn turn<R>(&mut self, act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R) -> R {
+    pub(super) fn turn<R>(&mut self, act: impl FnOnce(&mut ConsumerCore, &mut TurnCtx<'_>) -> R) -> R {
         act(&mut self.core, &mut TurnCtx::new(self.now, &mut self.clients, &mut self.effects))
     }
 
     /// Messages that come after so many nanoseconds to who asks like this.
-    fn ask(&mut self, pause: i64, body: &str) -> Vec<Seq> {
+    pub(super) fn ask(&mut self, pause: i64, body: &str) -> Vec<Seq> {
         self.now += pause;
         self.effects = Effects::default();
         self.turn(ConsumerCore::due);

@@ -9,7 +9,7 @@
 //! time that is not behind the stream's last message, which may be gone itself, is taken for one
 //! that was served, for the stream was at work then.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myelin_store::{Filter, Message, ReadError, Seq, Timestamp, Wait};
@@ -31,9 +31,9 @@ struct FoundSchedule {
 /// Search for schedules in messages.
 #[derive(Default)]
 struct ScheduleSearch {
-    found: HashMap<Seq, FoundSchedule>,
+    found: BTreeMap<Seq, FoundSchedule>,
     /// When schedules are due that the index may have.
-    moved: HashMap<Seq, Timestamp>,
+    moved: BTreeMap<Seq, Timestamp>,
     messages: u64,
 }
 
@@ -41,7 +41,7 @@ impl StreamCore {
     /// Finds the schedules of the log, as after a restart.
     pub(in crate::stream) fn load_schedules(&mut self) {
         self.schedules = ScheduleTable::default();
-        if !self.rules.allows_schedules {
+        if !self.rules.allows_schedules || !self.role().leads() {
             return;
         }
         let end = self.settings.found_end.take().unwrap_or(self.store.state().totals.last_seq);

@@ -1,0 +1,53 @@
+//! Messages that await their acknowledgement: how many there are and which, as the record has them.
+
+use super::core::Deliverer;
+use super::effects::AckedDelivery;
+use myelin_store::Seq;
+use myelin_store::consumer::{self, ConsumerState};
+
+impl Deliverer {
+    pub(super) fn count_outstanding(&mut self) {
+        self.outstanding = self.state_handle.read(|state| state.pending().len() as u64);
+    }
+
+    /// Lists the messages before `end` that await their acknowledgement.
+    pub(super) fn unacknowledged(&self, end: Seq) -> Vec<AckedDelivery> {
+        self.state_handle.read(|state| {
+            let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
+            pending.map(|(seq, pending)| lost(state, seq, &pending)).collect()
+        })
+    }
+
+    /// Lists those of these messages that await their acknowledgement.
+    pub(super) fn unacknowledged_of(&self, seqs: &[Seq]) -> Vec<AckedDelivery> {
+        self.state_handle.read(|state| {
+            let pending = |seq: &Seq| Some(lost(state, *seq, &state.pending().get(*seq)?));
+            seqs.iter().filter_map(pending).collect()
+        })
+    }
+
+    /// Checks what the record says against what is remembered of it, when it knows of all
+    /// deliveries. A consumer that was removed has no record.
+    pub(super) fn check(&self) {
+        if cfg!(debug_assertions)
+            && let Some(state) = self.state_handle.lock().state(self.state_handle.id())
+        {
+            let (delivered, pending) = (state.delivered().consumer.0, state.pending().len() as u64);
+            debug_assert_eq!(self.next_delivery, delivered + 1, "deliveries are numbered without a gap");
+            debug_assert_eq!(self.outstanding, pending, "what awaits its acknowledgement is counted");
+        }
+    }
+
+    /// Has the record know what was delivered.
+    pub(super) fn commit(&mut self) {
+        self.state_handle.apply_all(&self.deltas);
+        self.deltas.clear();
+    }
+}
+
+/// A delivery of a message that nobody can acknowledge any more.
+fn lost(state: &ConsumerState, seq: Seq, pending: &consumer::Pending) -> AckedDelivery {
+    // Compat: one that came again once counts like one that came for the first time.
+    let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+    AckedDelivery { delivery: pending.delivery, seq, deliveries }
+}

@@ -1,0 +1,144 @@
+//! A replica that follows does nothing of its own accord, and all of it when it leads again.
+
+use std::sync::Arc;
+
+use myelin_store::{Admission, NewMessage, Wait};
+use myelin_wire::message_buf::MessageRef;
+
+use super::interest::{Consumers, interested};
+use super::schedules::{SECOND, TO_A, plan, subjects};
+use super::upkeep::pass;
+use super::{Bench, block, config, msg};
+use crate::ReplicaRole;
+use myelin_jsapi::config::{Retention, StreamConfig};
+
+impl Bench {
+    fn set_role(&mut self, role: ReplicaRole) {
+        self.core.set_role(role, self.now, &mut self.effects);
+        assert!(self.effects.due_changed, "who wakes the stream has to know");
+        self.effects.clear();
+        assert_eq!(self.core.role(), role);
+    }
+
+    /// Stores a message as a leader elsewhere has decided, with a time of that one's clock.
+    fn apply(&mut self, subject: &str, headers: &[&str], timestamp: i64) {
+        let block = block(headers);
+        let (subject, headers) = (subject.as_bytes(), block.as_bytes());
+        let message = NewMessage { subject, headers, payload: b"x", timestamp, ..NewMessage::default() };
+        let store = self.core.store_mut();
+        store.append(&[message], Admission::Granted, timestamp, &mut Vec::new()).unwrap();
+        let (seq, mut buffer) = (self.last(), Vec::new());
+        let reader = self.core.reader();
+        let message = reader.get(seq, Wait::Allowed, &mut buffer).unwrap().expect("it was just stored");
+        self.core.applied(&message);
+    }
+}
+
+#[test]
+fn nothing_ends_by_the_clock_of_a_follower() {
+    let limits = StreamConfig { max_age: 10 * SECOND, allow_msg_ttl: true, ..config() };
+    let mut bench = Bench::new(limits);
+    pass(&mut bench, 0);
+    bench.publish("a", &[], "x");
+    bench.publish("b", &["Nats-TTL: 2"], "x");
+    bench.set_role(ReplicaRole::Follower);
+    assert_eq!(bench.core.next_due(), None, "nobody has to wake it");
+    bench.now += 60 * SECOND;
+    bench.core.due(bench.now, &mut bench.effects);
+    bench.core.catch_up(0, bench.now);
+    assert_eq!(bench.core.state().totals.messages, 2);
+    bench.set_role(ReplicaRole::Leader);
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 0);
+}
+
+#[test]
+fn a_follower_enforces_no_limit() {
+    let mut bench = Bench::new(config());
+    bench.msgs(&[msg("a", ""); 100]);
+    bench.set_role(ReplicaRole::Follower);
+    let tighter = Arc::new(StreamConfig { max_msgs: 10, ..config() });
+    bench.core.update(tighter, bench.now, &mut bench.effects).unwrap();
+    bench.core.due(bench.now, &mut bench.effects);
+    assert_eq!((bench.core.state().totals.messages, bench.core.next_due()), (100, None));
+    bench.set_role(ReplicaRole::Leader);
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 10);
+}
+
+#[test]
+fn a_follower_fires_no_schedule() {
+    let scheduling = StreamConfig { allow_msg_schedules: true, allow_rollup_hdrs: true, ..config() };
+    let mut bench = Bench::new(scheduling);
+    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
+    bench.set_role(ReplicaRole::Follower);
+    // What another leader has published meanwhile is a schedule, too.
+    let pattern = "Nats-Schedule: @every 20s";
+    bench.apply("s.b", &[pattern, "Nats-Schedule-Target: t.b"], bench.now + 1);
+    bench.now += 15 * SECOND;
+    bench.core.due(bench.now, &mut bench.effects);
+    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b"]);
+    bench.set_role(ReplicaRole::Leader);
+    pass(&mut bench, 0);
+    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 t.a"], "it is due since it was a follower");
+    pass(&mut bench, 6 * SECOND);
+    let fired = |target: &str| subjects(&bench).iter().filter(|stored| stored.ends_with(target)).count();
+    assert_eq!((fired("t.a"), fired("t.b")), (2, 1), "{:?}", subjects(&bench));
+}
+
+#[test]
+fn a_follower_removes_nothing_that_is_settled() {
+    let consumers = Consumers::want(&[">"]);
+    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    let mut bench = Bench::with(config, interested(&consumers));
+    pass(&mut bench, 0);
+    bench.msgs(&[msg("a", ""); 3]);
+    bench.set_role(ReplicaRole::Follower);
+    consumers.settle([1, 2]);
+    bench.core.acknowledged(&[1, 2], bench.now, &mut bench.effects);
+    bench.core.reconcile(bench.now, &mut bench.effects);
+    bench.core.due(bench.now, &mut bench.effects);
+    assert_eq!((bench.core.state().totals.messages, bench.core.next_due()), (3, None));
+    bench.set_role(ReplicaRole::Leader);
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 1, "nobody has to say again what is settled");
+}
+
+#[test]
+fn a_follower_gives_up_no_batch() {
+    let mut bench = Bench::new(StreamConfig { allow_atomic: true, ..config() });
+    let headers = block(&["Nats-Batch-Id: b", "Nats-Batch-Sequence: 1"]);
+    bench.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("a", "r") }]);
+    bench.set_role(ReplicaRole::Follower);
+    bench.now += 3600 * SECOND;
+    bench.core.due(bench.now, &mut bench.effects);
+    assert!(bench.effects.abandoned.is_empty());
+    assert_eq!(bench.core.next_due(), None);
+    bench.set_role(ReplicaRole::Leader);
+    bench.core.due(bench.now, &mut bench.effects);
+    assert_eq!(bench.effects.abandoned.len(), 1);
+}
+
+#[test]
+fn message_ids_follow_what_is_applied_by_its_own_time() {
+    let mut bench = Bench::new(config());
+    bench.publish("a", &["Nats-Msg-Id: own"], "x");
+    bench.set_role(ReplicaRole::Follower);
+    let began = bench.now;
+    bench.apply("a", &["Nats-Msg-Id: early"], began + SECOND);
+    bench.apply("a", &["Nats-Msg-Id: late"], began + 100 * SECOND);
+    // Its own clock, which is far ahead, makes it forget nothing.
+    bench.now = began + 3600 * SECOND;
+    bench.core.due(bench.now, &mut bench.effects);
+    assert_eq!(bench.core.known_ids().count, 3);
+    bench.apply("a", &["Nats-Msg-Id: later"], began + 122 * SECOND);
+    assert_eq!(bench.core.known_ids().count, 2, "by the time of what is applied two are over");
+    bench.now = began + 130 * SECOND;
+    bench.set_role(ReplicaRole::Leader);
+    let duplicate = |seq: u64| format!(r#"{{"stream":"S","seq":{seq},"duplicate": true}}"#);
+    assert_eq!(bench.publish("a", &["Nats-Msg-Id: late"], "x"), duplicate(3));
+    assert_eq!(bench.publish("a", &["Nats-Msg-Id: later"], "x"), duplicate(4));
+    assert_eq!(bench.publish("a", &["Nats-Msg-Id: own"], "x"), r#"{"stream":"S","seq":5}"#);
+    let expected = bench.publish("a", &["Nats-Expected-Last-Msg-Id: own"], "x");
+    assert_eq!(expected, r#"{"stream":"S","seq":6}"#);
+}
