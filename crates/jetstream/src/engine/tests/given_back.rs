@@ -68,7 +68,9 @@ fn consumers_that_are_deleted_while_they_wait_leave_nothing() {
         let live = house.stream("S");
         let consumer = live.consumers().find(&name).expect("it was just made");
         gone.push(std::sync::Arc::downgrade(&consumer));
-        assert!(live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default()).expect("the disk works"));
+        assert!(
+            live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default()).expect("the disk works")
+        );
         drop(consumer);
         house.settle();
     }
@@ -96,7 +98,9 @@ fn acknowledgements_have_a_receiver_while_there_are_consumers() {
         assert_eq!(has_receiver(&house), [true, true]);
         let live = house.stream("S");
         let consumer = live.consumers().find(if is_left { "c" } else { "d" }).expect("it was made");
-        assert!(live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default()).expect("the disk works"));
+        assert!(
+            live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default()).expect("the disk works")
+        );
     }
     assert_eq!(has_receiver(&house), [false, false]);
 }

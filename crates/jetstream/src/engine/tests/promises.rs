@@ -87,7 +87,7 @@ fn end_with(fault: DiskFault) -> (bool, Vec<String>) {
     let consumers = Arc::clone(house.stream("S").consumers());
     disk.fail_at(disk.points(), fault);
     let live = consumers.find("C").expect("it is there");
-    let is_written = consumers.delete(&live, &mut MessageBuf::default()).is_ok();
+    let is_written = consumers.delete_and_wait(&live, &mut MessageBuf::default()).is_ok();
     drop((house, consumers, live));
     let found = House::on(&disk.kill()).consumers("S");
     (is_written, found)
