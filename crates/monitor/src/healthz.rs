@@ -34,12 +34,12 @@ pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageR
     Ok(report.answer(query))
 }
 
-/// What was found.
+/// Outcome of a check.
 #[derive(Default)]
 struct Checked {
-    /// In the order in which they were found; only the first counts without details.
+    /// Failures in the order in which they were found; only the first counts without details.
     failures: Vec<Failure>,
-    /// What streams have lost that serve what is left. No failure: nothing brings it back but a backup.
+    /// Losses of streams that serve what is left: no failures, for only a backup brings them back.
     lost: Vec<LostMessages>,
 }
 
@@ -111,7 +111,7 @@ struct HealthReport<'a> {
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "<[Failure]>::is_empty")]
     errors: &'a [Failure],
-    /// Ours beside theirs.
+    /// Losses, which are ours beside theirs.
     #[serde(skip_serializing_if = "<[LostMessages]>::is_empty")]
     lost: &'a [LostMessages],
 }

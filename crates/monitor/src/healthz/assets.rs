@@ -29,7 +29,7 @@ impl Assets<'_> {
         Some(Failure::new(FailureKind::Request, text))
     }
 
-    /// What lies in the store, of the account that was asked for.
+    /// Accounts in the store, or the one that was asked for.
     pub(super) fn stored(&self, source: &dyn SnapshotSource) -> Vec<StoredAccount> {
         source.stored_accounts(some(self.account))
     }

@@ -1,4 +1,4 @@
-//! What streams have lost with a damaged disk: health names them, and is well.
+//! Losses of streams whose disk was damaged: health names them, and is well.
 
 use serde::Serialize;
 

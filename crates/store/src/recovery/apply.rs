@@ -23,18 +23,18 @@ pub(super) struct Applying<'a> {
     failure: Option<ReadError>,
 }
 
-/// What came of the entries of a segment.
+/// Outcome of a segment's entries.
 pub(super) struct Applied {
-    /// How many there were.
+    /// Number of entries.
     pub(super) entries: u64,
     /// First sequence that nothing says was removed.
     pub(super) kept_from: Seq,
-    /// What was passed over of them, or the first table that the catalog needed and could not read.
+    /// Entries that were passed over, or the error of the first table that could not be read.
     pub(super) passed: Result<Passed, ReadError>,
 }
 
 impl<'a> Applying<'a> {
-    /// Nothing removed is known to lie at or behind `kept_from`.
+    /// Begins with a log of which nothing at or behind `kept_from` is known to be removed.
     pub(super) fn to(catalog: &'a mut Catalog, group: &'a mut GroupTail, kept_from: Seq) -> Self {
         Self { catalog, group, entries: 0, kept_from, passed: Passed::default(), failure: None }
     }
@@ -87,6 +87,13 @@ impl Passed {
 }
 
 impl Recovering<'_> {
+    /// Takes over where the messages begin. Answers which entries were passed over.
+    pub(super) fn take_applied(&mut self, applied: Applied) -> Result<Passed, ReadError> {
+        self.report.entries += applied.entries;
+        self.kept_from = applied.kept_from;
+        applied.passed
+    }
+
     /// One notice for a segment, however many entries there are.
     pub(super) fn report_passed(&mut self, no: SegmentNo, passed: Passed) {
         if passed.count > 0 {

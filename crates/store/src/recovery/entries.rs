@@ -105,9 +105,7 @@ impl Recovering<'_> {
         })
         .map_err(fault)?;
         let applied = applying.end();
-        self.report.entries += applied.entries;
-        self.kept_from = applied.kept_from;
-        let passed = applied.passed.map_err(unread)?;
+        let passed = self.take_applied(applied).map_err(unread)?;
         self.report_damaged(no, &scan.damaged, behind);
         self.report_passed(no, passed);
         let whole =

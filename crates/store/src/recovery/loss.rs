@@ -70,7 +70,7 @@ impl Recovering<'_> {
         }
     }
 
-    /// Sequences begin again behind `last`: what is lost of them is not what had been removed before.
+    /// Notes that sequences begin again behind `last`: of the new ones none was removed.
     pub(super) fn begin_again(&mut self, last: Seq) {
         self.kept_from = self.kept_from.min(last.saturating_add(1));
     }

@@ -42,9 +42,7 @@ impl Recovering<'_> {
         };
         let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
         let applied = applying.end();
-        self.report.entries += applied.entries;
-        self.kept_from = applied.kept_from;
-        let passed = applied.passed.map_err(unread)?;
+        let passed = self.take_applied(applied).map_err(unread)?;
         let last = match trailer {
             Some(trailer) => Some(trailer.summary.last_seq),
             None => self.last_before(behind, header.first_seq),

@@ -25,7 +25,7 @@ impl Written {
         self.stream.close_segment(0, 2).unwrap();
     }
 
-    /// What is on the disk after a kill, with nothing in the journal that would write it again.
+    /// Kills the process, and leaves nothing in the journal that would write files again.
     fn end(self) -> Left {
         let Self { store, stream, disk } = self;
         store.journal().round_now(&|| 3).unwrap();
@@ -54,7 +54,7 @@ impl Left {
         segments.map(|name| directory.join(name)).filter(|path| first_of(path) == first).max().unwrap()
     }
 
-    /// What a start says is lost, and what it has.
+    /// Starts; answers which sequences are told as lost, and which are there.
     fn start(&self) -> (Vec<Seq>, Vec<Seq>) {
         let store = open(&self.disk, 3);
         let (stream, report) = store.open_stream(self.id, config(Compression::None), 5).unwrap();
@@ -128,7 +128,7 @@ fn a_segment_behind_a_purge_that_is_gone_is_told_as_lost() {
     }
 }
 
-/// What was removed before a truncation says nothing of the messages that get its sequences.
+/// Removals before a truncation say nothing of the messages that get their sequences.
 #[test]
 fn a_segment_with_sequences_that_begin_again_is_told_as_lost() {
     let mut written = Written::new();
