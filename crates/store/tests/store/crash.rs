@@ -22,12 +22,12 @@ use script::{Rounds, Workload};
 
 /// Every fault at every point, and a second loss of power at every point of every recovery: with
 /// `MYELIN_CRASH_DEEP`, which takes half an hour. Without it fewer ways to survive a loss of power,
-/// and a second one at some points of each recovery, others each time.
+/// and a second one at some points of each recovery and after some, others each time.
 fn enumerate(name: &'static str, workload: &impl Script) {
     let mut plan = Enumeration::new(name, 7);
     if std::env::var_os("MYELIN_CRASH_DEEP").is_none() {
         (plan.prefixes, plan.randoms) = (1, 1);
-        plan.recovery_step = 29;
+        (plan.recovery_step, plan.after_step) = (29, 3);
     }
     let began = std::time::Instant::now();
     let summary = plan.run(workload).unwrap_or_else(|failure| panic!("{failure}"));

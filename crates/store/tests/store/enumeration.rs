@@ -98,6 +98,9 @@ pub(crate) struct Enumeration {
     /// At every how many points of a recovery it is lost; where it begins rotates, so that all of
     /// them have their turn.
     pub(crate) recovery_step: u64,
+    /// After every how many ways to end it is lost once more, where the process went on after its
+    /// fault: which ways those are rotates, if points have no multiple of so many.
+    pub(crate) after_step: u64,
 }
 
 impl Enumeration {
@@ -110,7 +113,16 @@ impl Enumeration {
             DiskFault::FullAfter(0),
             DiskFault::FullAfter(8192),
         ];
-        Self { name, seed, faults, prefixes: 4, randoms: 4, crash_recovery: true, recovery_step: 1 }
+        Self {
+            name,
+            seed,
+            faults,
+            prefixes: 4,
+            randoms: 4,
+            crash_recovery: true,
+            recovery_step: 1,
+            after_step: 1,
+        }
     }
 
     /// Tries everything, until something goes wrong.
@@ -204,7 +216,8 @@ impl<S: Script> Run<'_, S> {
             let case = Case { fault, loss, again: None };
             self.settle(disk, promises, case)?;
             summary.checks += 1;
-            if self.plan.crash_recovery {
+            let is_crash = matches!(fault, Some((_, DiskFault::Crash)));
+            if self.plan.crash_recovery && (is_crash || summary.checks.is_multiple_of(self.plan.after_step)) {
                 summary.nested += self.crash_the_recovery(disk, promises, case)?;
             }
         }
