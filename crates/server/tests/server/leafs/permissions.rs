@@ -1,5 +1,5 @@
 //! Permissions of a link that the hub has dialled: those of the user as whom it is logged in at its
-//! leaf node.
+//! leaf node. Answers, for which clients need none.
 
 use super::Site;
 use crate::eventually;
@@ -53,6 +53,35 @@ fn permissions_hold_for_a_hub_that_dials() {
             assert!(got.iter().all(|message| message.subject == "sub.a"), "{kinds:?}: {got:?}");
             !got.is_empty()
         });
+    }
+}
+
+/// Compat: `allow_responses` is for clients; a leaf node does not send what the rest of its
+/// permissions does not allow.
+#[test]
+fn answers_need_permissions_of_their_own() {
+    let rules = "publish: [\"up.>\"], subscribe: [\"svc\"], allow_responses: true";
+    let users = format!(
+        "accounts {{ A {{ users: [{{user: a, password: a, permissions {{ {rules} }}}}, \
+         {{user: c, password: c}}] }} }}"
+    );
+    for kinds in MIXES {
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", &users) else { continue };
+        let remotes = format!("remotes: [{{ url: \"nats://a:a@127.0.0.1:{}\" }}]", hub.port);
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, "") else { continue };
+        leaf.linked(1);
+        let (mut asks, mut service) = (free_client(&hub), leaf.client());
+        asks.send("SUB answers 1\r\nSUB up.> 2\r\n");
+        asks.barrier();
+        service.send("SUB svc 1\r\n");
+        service.barrier();
+        eventually("a request reaches the service", || {
+            asks.send("PUB svc answers 2\r\nhi\r\n");
+            asks.barrier();
+            !service.barrier().is_empty()
+        });
+        service.send("PUB answers 3\r\nyes\r\nPUB up.behind 0\r\n\r\n");
+        assert_eq!(asks.message().subject, "up.behind", "{kinds:?}");
     }
 }
 
