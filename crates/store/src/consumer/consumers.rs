@@ -349,18 +349,22 @@ impl Consumers {
 
     /// Applies one change to every consumer: what becomes of the stream concerns all of them.
     pub fn apply_to_all(&mut self, delta: Delta) {
+        let mut dirty = Vec::new();
         for (id, consumer) in &mut self.consumers {
-            match &mut self.log {
+            match &self.log {
                 None => {
                     consumer.apply(delta);
                 }
-                Some(log) => {
+                Some(_) => {
                     if consumer.apply_logged(delta).1 {
-                        log.dirty(*id);
+                        dirty.push(*id);
                     }
                 }
             }
         }
+        // The order of a map is not that of the log.
+        dirty.sort_unstable();
+        self.log.iter_mut().for_each(|log| dirty.iter().for_each(|id| log.dirty(*id)));
     }
 
     /// Appends what was changed since the last flush, in one write. Answers the position whose

@@ -5,7 +5,7 @@
 //! durable and is cut. What cannot be applied is reported, and the journal files that hold it are
 //! set aside, not written again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -446,7 +446,7 @@ impl Applying<'_> {
     /// A file that cannot be synced keeps the whole journal: nobody knows which of its bytes are
     /// safe.
     fn sync(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        let mut directories = HashSet::new();
+        let mut directories = BTreeSet::new();
         let mut targets: Vec<_> = self.targets.drain().collect();
         targets.sort_by_key(|(key, _)| *key);
         for ((file, generation), place) in targets {

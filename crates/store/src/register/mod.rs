@@ -15,7 +15,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,9 +86,9 @@ struct RegisterState {
 
 #[derive(Debug, Default)]
 struct RegisteredStreams {
-    there: HashMap<StreamId, RegisteredStream>,
+    there: BTreeMap<StreamId, RegisteredStream>,
     /// Streams that were removed, as long as files of theirs may be left.
-    removed: HashSet<StreamId>,
+    removed: BTreeSet<StreamId>,
 }
 
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! An entry counts if either copy has it. Of copies with different numbers only the newer one
 //! counts: the other was about to be replaced by it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -21,11 +21,11 @@ use super::format::{self, HEADER_BYTES, HeaderFault, RegisterEntry, RegisterHead
 #[derive(Debug, Default)]
 pub(crate) struct RegisterContents {
     /// Statements about each stream that was not removed.
-    pub(super) streams: HashMap<StreamId, Vec<u8>>,
+    pub(super) streams: BTreeMap<StreamId, Vec<u8>>,
     /// First bytes of the first log of a stream's consumers.
-    pub(super) logs: HashMap<StreamId, Vec<u8>>,
+    pub(super) logs: BTreeMap<StreamId, Vec<u8>>,
     /// Streams that were removed.
-    pub(crate) removed: HashSet<StreamId>,
+    pub(crate) removed: BTreeSet<StreamId>,
     /// Faults of a copy that the other one makes up for.
     pub(crate) healed: Vec<(&'static str, String)>,
     /// Faults that take entries away.
