@@ -30,6 +30,7 @@ impl World {
         self.counts.delivered += 1;
         self.note(|| format!("{stream} > {consumer} delivers {seq}, message {id}, for the {count}th time"));
         let (now, day) = (self.clock.elapsed(), self.clock.now());
+        let has_trouble = self.trouble.is_there();
         let Some(model) = self.streams.get_mut(stream) else {
             return Err(format!("{stream}: a delivery of a stream that nobody has made"));
         };
@@ -41,7 +42,7 @@ impl World {
         let Some(known) = model.consumer(consumer) else {
             return Err(format!("{stream}: a delivery of {consumer}, which nobody has made"));
         };
-        if known.confirmed.contains_key(&seq) {
+        if known.confirmed.contains_key(&seq) && !has_trouble {
             return Err(format!(
                 "{stream} > {consumer}: {seq} comes again, and its acknowledgement was confirmed"
             ));
@@ -179,12 +180,15 @@ impl World {
     /// A message that takes the place of others was answered for.
     fn rolled(&mut self, stream: &str, id: u64, rolls: Roll) {
         let now = self.clock.elapsed();
+        // Compat: a stream that fails in between, and is opened anew, keeps what was before it.
+        let is_sure = !self.trouble.is_there();
         let Some(model) = self.streams.get_mut(stream).filter(|_| rolls != Roll::Nothing) else { return };
         model.purges = model.purges.saturating_sub(1);
         let one = &model.publications[&id];
         let (Fate::Stored(seq), subject) = (one.fate, one.subject.clone()) else { return };
         let goes = |one: &&mut Publication| {
-            matches!(one.fate, Fate::Stored(other) if other < seq)
+            is_sure
+                && matches!(one.fate, Fate::Stored(other) if other < seq)
                 && (rolls == Roll::All || one.subject == subject)
         };
         model.publications.values_mut().filter(goes).for_each(|one| {

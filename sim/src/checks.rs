@@ -33,8 +33,7 @@ impl World {
         if was_there || self.trouble.is_there() {
             self.mend()?;
             self.trouble.has_failed = false;
-            let all = self.streams.values_mut().flat_map(|model| model.publications.values_mut());
-            all.for_each(|one| one.life = 0);
+            self.streams.values_mut().for_each(StreamModel::had_trouble);
         }
         let (streams, excused) = (&self.streams, std::mem::take(&mut self.trouble.excused));
         let unanswered = std::mem::take(&mut self.pending);

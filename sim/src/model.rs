@@ -391,6 +391,13 @@ impl StreamModel {
         }
     }
 
+    /// The disk has failed, or a room has panicked: the stream knows the ids of what it still has.
+    pub(crate) fn had_trouble(&mut self) {
+        self.publications.values_mut().for_each(|one| one.life = 0);
+        // Not held yet (docs/simulation.md): a confirmed acknowledgement is kept in this case, too.
+        self.consumers.iter_mut().for_each(|consumer| consumer.confirmed.clear());
+    }
+
     /// Everything that is there is known by the disk only, and bytes of it were changed.
     pub(crate) fn damage(&mut self) {
         self.is_damaged = true;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 const SECOND: i64 = 1_000_000_000;
 
 /// Configuration of the server, the same for all its lives in a run.
+#[derive(Debug)]
 pub(crate) struct ServerPlan {
     /// `sync_interval: always`.
     pub(crate) is_always_synced: bool,

@@ -506,6 +506,7 @@ impl World {
                 format!("{status:?} {plan:?}: {stored} of {} stored", stream.publications.len())
             })
             .collect();
+        lines.push(format!("{:?}", self.plan));
         lines.extend(self.copies.values().map(|copy| format!("{copy:?}")));
         lines.extend(self.record.story.iter().flatten().cloned());
         let said = self.server.as_ref().map(|server| server.host.lines()).unwrap_or_default();

@@ -246,6 +246,7 @@ impl Watermarks {
         if is_any_awake {
             self.asked().idle_check_at = Some(now.saturating_add(LOOK));
         }
+        lowered.sort_unstable_by_key(|(id, _)| *id);
         for (id, mark) in &lowered {
             state.reserve(*id, *mark);
         }
