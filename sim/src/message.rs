@@ -1,4 +1,4 @@
-//! What a message says of itself: the number that its publisher gave it, and totals of counters.
+//! Marks of a message: the number that its publisher gave it, and totals of counters.
 
 use serde_json::Value;
 

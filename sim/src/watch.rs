@@ -1,4 +1,4 @@
-//! What happens at a point of the disk besides its own faults: time passes, where the disk is slow,
+//! Events at a point of the disk besides its own faults: time passes, where the disk is slow,
 //! or the room that asked panics.
 
 use std::sync::Arc;
