@@ -358,16 +358,17 @@ impl<'a> Deciding<'a> {
         };
         // Wherever a message of the stream is looked for from here on, this one is passed over.
         self.decision.scratch.singles.insert(seq);
-        self.remove_old(DecidedRemoval { seq, size, whose, next: None });
+        let plan = match whose {
+            Whose::Subject(id) if self.limits.messages_per_subject.is_some() => Some(self.plan_of_id(id)),
+            _ => None,
+        };
+        self.remove_old(DecidedRemoval { seq, size, whose, next: None }, plan);
         Ok(())
     }
 
-    /// Takes a message of the stream away, one by one.
-    fn remove_old(&mut self, removal: DecidedRemoval) {
-        if let Whose::Subject(id) = removal.whose
-            && self.limits.messages_per_subject.is_some()
-        {
-            let at = self.plan_of_id(id);
+    /// Takes a message of the stream away, one by one, whose subject has this plan.
+    fn remove_old(&mut self, removal: DecidedRemoval, plan: Option<usize>) {
+        if let Some(at) = plan {
             self.decision.scratch.plans[at].forget_old(removal.seq);
         }
         if self.has_total_limits() {
@@ -423,7 +424,8 @@ impl<'a> Deciding<'a> {
             };
             if plan.old == 1 && plan.last_size > 0 && plan.first <= plan.last {
                 let (seq, size) = (plan.last, plan.last_size);
-                self.remove_old(DecidedRemoval { seq, size, whose: Whose::Subject(id), next: None });
+                let whose = Whose::Subject(id);
+                self.remove_old(DecidedRemoval { seq, size, whose, next: None }, Some(at));
                 continue;
             }
             let lost = self.lost_of(&plan)?;
@@ -475,7 +477,7 @@ impl<'a> Deciding<'a> {
         let next_row = || self.decision.rows.get(plan.first_row as usize).map(|row| row.seq);
         let next = leaving.and_then(|leaving| leaving.next.or_else(next_row));
         let next = next.filter(|next| !self.is_single(*next));
-        self.remove_old(DecidedRemoval { seq: first, size, whose: Whose::Subject(id), next });
+        self.remove_old(DecidedRemoval { seq: first, size, whose: Whose::Subject(id), next }, Some(at));
         self.decision.scratch.plans[at].begin_with(first, next);
         Ok(())
     }
@@ -529,7 +531,7 @@ impl<'a> Deciding<'a> {
     }
 
     /// The oldest message that stays, where `is_single` says which went one by one.
-    fn find_head(&mut self, is_single: impl Fn(Seq) -> bool) -> Oldest {
+    fn find_head(&mut self, mut is_single: impl FnMut(Seq) -> bool) -> Oldest {
         let next = self.decision.next;
         while self.head < next && self.catalog.totals().messages > 0 {
             self.head = self.catalog.deleted().next_live(self.head);
@@ -556,7 +558,12 @@ impl<'a> Deciding<'a> {
         let mut singles: Vec<Seq> = self.decision.removals.iter().map(|removal| removal.seq).collect();
         singles.sort_unstable();
         if self.has_trimmed || singles.first().is_some_and(|seq| *seq <= self.head) || self.count == 0 {
-            self.find_head(|seq| singles.binary_search(&seq).is_ok());
+            // Heads ascend, and so do these.
+            let mut rest = singles.iter().peekable();
+            self.find_head(|seq| {
+                while rest.next_if(|single| **single < seq).is_some() {}
+                rest.peek() == Some(&&seq)
+            });
         }
         let first = if self.count == 0 { self.next } else { self.head };
         let Decision { gone, deleted, .. } = &mut *self.decision;
