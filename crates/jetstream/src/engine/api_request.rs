@@ -22,10 +22,18 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Whether it is to make a stream or a consumer, or to delete one: such requests share a sync.
+    /// Whether it changes streams or consumers: such requests share a sync.
     pub fn shares_sync(&self) -> bool {
-        const VERBS: [&[u8]; 4] =
-            [b".STREAM.CREATE.", b".CONSUMER.CREATE.", b".CONSUMER.DURABLE.CREATE.", b".CONSUMER.DELETE."];
+        const VERBS: [&[u8]; 8] = [
+            b".STREAM.CREATE.",
+            b".STREAM.UPDATE.",
+            b".STREAM.DELETE.",
+            b".CONSUMER.CREATE.",
+            b".CONSUMER.DURABLE.CREATE.",
+            b".CONSUMER.DELETE.",
+            b".CONSUMER.PAUSE.",
+            b".CONSUMER.RESET.",
+        ];
         VERBS.iter().any(|verb| self.subject.windows(verb.len()).any(|part| part == *verb))
     }
 

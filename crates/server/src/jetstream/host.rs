@@ -203,20 +203,22 @@ impl Threads {
         }
     }
 
-    /// Waits for the end of the thread for syncs, if it was ever started.
-    pub(super) fn join_syncs(&self) -> std::thread::Result<()> {
+    /// Ends the thread for syncs, if it was ever started, and waits for it. The thread that has
+    /// syncs run must have ended.
+    pub(super) fn end_syncs(&self) -> std::thread::Result<()> {
+        self.syncs.put(ReadOrder::Stop);
         let handle = lock(&self.sync_thread.handle).take();
         handle.map_or(Ok(()), JoinHandle::join)
     }
 
-    /// Tells all threads to end. The disk thread hears of it through the journal.
+    /// Tells all threads to end, but for that for [syncs](Self::end_syncs). The disk thread hears of
+    /// it through the journal.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Relaxed);
         // Those that have ended need not be told.
         let _ = self.calls.send(Call::Stop);
         self.reads.put(ReadOrder::Stop);
         self.backups.put(ReadOrder::Stop);
-        self.syncs.put(ReadOrder::Stop);
         self.upkeep.put(UpkeepOrder::Stop);
         self.due.put(Due::Stop);
         let _ = self.alarms.send(alarms::AlarmOrder::Stop);
@@ -275,7 +277,11 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, orders: &Receiver<Call>
         };
         match order {
             Call::Answer(request) => calls.begin(request),
-            Call::Resume => calls.resume(),
+            Call::Resume => {
+                calls.resume();
+                // Long work wakes itself again before there is ever nothing else to do.
+                calls.flush();
+            }
             Call::Repair(account, stream) => {
                 // A panic was logged, and there is no answer to give.
                 let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));

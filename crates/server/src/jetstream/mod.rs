@@ -234,7 +234,7 @@ impl Running {
                 log.error("a thread of JetStream has ended in a panic");
             }
         }
-        if self.threads.join_syncs().is_err() {
+        if self.threads.end_syncs().is_err() {
             log.error("a thread of JetStream has ended in a panic");
         }
         if let Err(error) = self.jetstream.close() {

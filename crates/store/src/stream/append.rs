@@ -84,8 +84,11 @@ impl Stream {
     ) -> Result<(), StoreError> {
         let StreamConfig { limits, storage, .. } = &self.config;
         let catalog = self.shared.catalog();
-        Deciding::on(&catalog, limits, *storage, admission, messages, decision).decide(outcomes)?;
+        let decided =
+            Deciding::on(&catalog, limits, *storage, admission, messages, decision).decide(outcomes);
         drop(catalog);
+        // The stream is opened anew, and the log says why: what cannot be read would refuse every batch.
+        decided.map_err(|error| self.fail(&error.to_string()))?;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         self.encode(messages, now, &mut buffer, decision);
@@ -264,7 +267,10 @@ fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
         .filter(|m| record::fits(m.subject.len(), m.headers.len(), m.payload.len()))
         .map(|m| {
             let gap = if m.seq == 0 { 0 } else { CONTROL };
-            gap + RANGE + record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) as u64
+            let ended = if m.ends == 0 { 0 } else { RANGE };
+            gap + ended
+                + RANGE
+                + record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) as u64
         });
     let surplus = if limits.messages_per_subject.is_some() { SURPLUS * RANGE } else { 0 };
     sizes.sum::<u64>() + CONTROLS + surplus

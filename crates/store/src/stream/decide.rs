@@ -27,6 +27,7 @@ use super::new_message::{Admission, AppendResult, GAP_MAX, NewMessage};
 pub(super) const SURPLUS: u64 = 64;
 
 /// Budget of what a batch may still evict: as much as it adds, and [`SURPLUS`] messages.
+#[derive(Clone, Copy)]
 struct EvictionBudget {
     messages: u64,
     bytes: u64,
@@ -143,7 +144,10 @@ impl<'a> Deciding<'a> {
         debug_assert!(message.seq == 0 || message.seq == seq, "a message gets the sequence that it asks for");
         self.add(at, seq, plan, size);
         if (1..seq).contains(&message.ends) {
+            // What the publisher ends takes nothing of what limits may evict.
+            let allowance = self.allowance;
             self.remove_ended(message.ends)?;
+            self.allowance = allowance;
         }
         if plan != NONE {
             self.evict_of_subject(plan as usize)?;
@@ -520,6 +524,9 @@ impl<'a> Deciding<'a> {
                 self.head = seq + 1;
                 self.taken(size as u32);
             }
+            // Where damage took messages that are still counted, there is nothing to remove for them.
+            Oldest::Row(at) if at >= self.decision.rows.len() => self.count = 0,
+            Oldest::Row(at) if at + 1 == self.decision.rows.len() && self.count > 1 => self.count = 1,
             Oldest::Row(at) => {
                 let DecidedRow { seq, size, .. } = self.decision.rows[at];
                 self.forget_row(at);

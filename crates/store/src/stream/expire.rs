@@ -186,10 +186,7 @@ impl Stream {
         let seqs: Vec<Seq> = ended.iter().map(|one| one.seq).collect();
         let decided = match self.shared.catalog().decide_removal(&seqs) {
             Ok(decided) => decided,
-            Err(error) => {
-                self.put_back(&seqs, now);
-                return Err(error.into());
-            }
+            Err(error) => return Err(self.fail(&error.to_string())),
         };
         let gone = Ranges::from_unsorted(seqs);
         let mut markers = self.markers(ended, now);

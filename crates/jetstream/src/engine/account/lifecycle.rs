@@ -288,6 +288,10 @@ impl AccountStreams {
         self.write().insert(live);
         orphans::sweep_origins(jetstream, &self.account, &old);
         live.bind();
+        if *lock(&self.is_suspended) {
+            // The account has lost JetStream while this was written down.
+            suspend_stream(live);
+        }
         let retention = live.config().retention;
         if retention != old.retention {
             live.consumers().set_retention(retention);
@@ -320,6 +324,11 @@ impl AccountStreams {
         let has_ttl_anew = config.allow_msg_ttl && !old.allow_msg_ttl;
         let lifetimes_until = if has_ttl_anew { Seq::MAX } else { known };
         write_config(jetstream, (live, id), &config, lifetimes_until).await?;
+        if self.read().taken().is_taken_by_other(&config.name, &config.subjects) {
+            // A stream was restored meanwhile, which waits for no other call.
+            write_config(jetstream, (live, id), &old, known).await?;
+            return Err(ApiError::STREAM_SUBJECT_OVERLAP);
+        }
         let updated = {
             let mut guard = live.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
             let (core, effects) = guard.parts();

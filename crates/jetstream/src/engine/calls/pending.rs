@@ -103,7 +103,11 @@ impl ApiCalls {
         self.last += 1;
         let place =
             CallPlace { number: self.last, conn: request.origin.as_ref().map_or(0, |conn| conn.cid()) };
-        let keys = keys_of(&request);
+        let mut keys = keys_of(&request);
+        if let Some(first) = self.order.holds_up(place.conn).and_then(|number| self.pending.get(&number)) {
+            let more = first.keys.iter().filter(|key| !keys.contains(key)).cloned().collect::<Vec<_>>();
+            keys.extend(more);
+        }
         let request = Arc::new(request);
         let mut call = None;
         if !keys.iter().any(|key| self.lines.contains_key(key)) {
@@ -164,6 +168,12 @@ impl ApiCalls {
     /// The next task that was [put off](Self::defer) and is to be done now, behind the answers.
     pub fn next_task(&mut self) -> Option<Task> {
         self.tasks.pop_front()
+    }
+
+    /// Answers that are kept because of others before them.
+    #[cfg(test)]
+    pub(in crate::engine) fn kept_answers(&self) -> usize {
+        self.order.kept()
     }
 
     /// Why nobody knows what the disk has of what was made, if that is so: the server must end.

@@ -320,7 +320,7 @@ impl StreamConsumers {
             }
             return Some(written);
         }
-        Some(Ok(()))
+        Some(Err(io::Error::other("a panic while the consumer ended")))
     }
 
     /// Ends a consumer that nobody uses.

@@ -187,6 +187,25 @@ impl Slow {
 }
 
 #[test]
+fn of_a_connection_that_asks_on_behind_a_call_that_waits_few_answers_are_kept() {
+    let mut slow = Slow::new(false);
+    slow.house.make(stream("S"));
+    (0..3500).for_each(|n| slow.house.say(&format!("S.{n}"), "", "payload"));
+    slow.ask("STREAM.PURGE.S", "");
+    let asked = 500;
+    (0..asked).for_each(|_| slow.ask("INFO", ""));
+    assert!(slow.answers.is_empty(), "answers leave in the order of the requests");
+    assert_eq!(slow.calls.kept_answers(), 64);
+    let mut looks = 0..10_000;
+    while slow.answers.len() <= asked && looks.next().is_some() {
+        slow.work();
+        slow.wait_for_disk();
+    }
+    assert_eq!(slow.answers.len(), asked + 1);
+    assert_eq!((slow.answers[0].0.as_str(), slow.calls.kept_answers()), ("STREAM.PURGE.S", 0));
+}
+
+#[test]
 fn publishers_go_on_while_consumers_are_made_and_streams_purged_changed_and_removed() {
     for sync_always in [false, true] {
         let mut slow = Slow::new(sync_always);
