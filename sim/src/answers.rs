@@ -13,6 +13,8 @@ const WRONG_LAST_SEQUENCE: u64 = 10071;
 
 /// `err_code` of what a stream that has failed answers: whether it is stored is not known.
 const STORE_FAILED: u64 = 10077;
+/// How long after a confirmation another delivery may come, which may have been on its way.
+const ON_ITS_WAY: u64 = 100_000_000;
 /// How long after a pause what was on its way may come.
 const PAUSE_GRACE: u64 = 1_000_000;
 
@@ -42,7 +44,8 @@ impl World {
         let Some(known) = model.consumer(consumer) else {
             return Err(format!("{stream}: a delivery of {consumer}, which nobody has made"));
         };
-        if known.confirmed.contains_key(&seq) && !has_trouble {
+        let is_on_its_way = |at: &u64| now <= at + ON_ITS_WAY;
+        if known.confirmed.get(&seq).is_some_and(|at| !is_on_its_way(at)) && !has_trouble {
             return Err(format!(
                 "{stream} > {consumer}: {seq} comes again, and its acknowledgement was confirmed"
             ));
