@@ -101,6 +101,12 @@ impl ApiCalls {
     /// Begins with a request.
     pub fn begin(&mut self, request: ApiRequest) {
         self.last += 1;
+        // Whoever asks without end keeps no answer waiting for good.
+        if let Some(Unsettled::Answer(first, _)) = self.unsettled.front()
+            && self.last - first.number >= MOST_TOGETHER as u64
+        {
+            self.flush();
+        }
         let place =
             CallPlace { number: self.last, conn: request.origin.as_ref().map_or(0, |conn| conn.cid()) };
         let mut keys = keys_of(&request);

@@ -307,3 +307,17 @@ fn calls_about_one_stream_come_one_after_the_other_and_answers_in_the_order_of_r
     ];
     assert_eq!(answers, expected);
 }
+
+#[test]
+fn whoever_asks_without_end_keeps_no_answer_waiting_for_good() {
+    let mut slow = Slow::new(false);
+    slow.house.make(stream("S"));
+    slow.work();
+    slow.ask("CONSUMER.DURABLE.CREATE.S.C", r#"{"stream_name":"S","config":{"durable_name":"C"}}"#);
+    assert!(lock(&slow.house.host.syncs).is_empty(), "others may share its sync");
+    (0..100).for_each(|_| slow.ask("INFO", ""));
+    assert_eq!(lock(&slow.house.host.syncs).len(), 1, "there was always something else to do");
+    slow.wait_for_disk();
+    slow.work();
+    assert_eq!(slow.answers.len(), 101);
+}
