@@ -191,6 +191,9 @@ fn of_a_connection_that_asks_on_behind_a_call_that_waits_few_answers_are_kept() 
     let mut slow = Slow::new(false);
     slow.house.make(stream("S"));
     (0..3500).for_each(|n| slow.house.say(&format!("S.{n}"), "", "payload"));
+    slow.work();
+    slow.wait_for_disk();
+    slow.work();
     slow.ask("STREAM.PURGE.S", "");
     let asked = 500;
     (0..asked).for_each(|_| slow.ask("INFO", ""));
@@ -317,7 +320,10 @@ fn whoever_asks_without_end_keeps_no_answer_waiting_for_good() {
     assert!(lock(&slow.house.host.syncs).is_empty(), "others may share its sync");
     (0..100).for_each(|_| slow.ask("INFO", ""));
     assert_eq!(lock(&slow.house.host.syncs).len(), 1, "there was always something else to do");
-    slow.wait_for_disk();
-    slow.work();
-    assert_eq!(slow.answers.len(), 101);
+    let mut syncs = 0..3;
+    while slow.answers.len() < 101 && syncs.next().is_some() {
+        slow.wait_for_disk();
+        slow.work();
+    }
+    assert_eq!(slow.answers.len(), 101, "those that came meanwhile have the next one");
 }
