@@ -211,8 +211,8 @@ impl Threads {
         handle.map_or(Ok(()), JoinHandle::join)
     }
 
-    /// Tells all threads to end, but for that for [syncs](Self::end_syncs). The disk thread hears of
-    /// it through the journal.
+    /// Tells all threads to end, but for that of [syncs](Self::end_syncs). The disk thread hears
+    /// of it through the journal.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Relaxed);
         // Those that have ended need not be told.

@@ -87,7 +87,7 @@ impl Stream {
         let decided =
             Deciding::on(&catalog, limits, *storage, admission, messages, decision).decide(outcomes);
         drop(catalog);
-        // The stream is opened anew, and the log says why: what cannot be read would refuse every batch.
+        // It is opened anew, and the log says why: a table that cannot be read refuses every batch.
         decided.map_err(|error| self.fail(&error.to_string()))?;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();

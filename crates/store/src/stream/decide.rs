@@ -524,7 +524,7 @@ impl<'a> Deciding<'a> {
                 self.head = seq + 1;
                 self.taken(size as u32);
             }
-            // Where damage took messages that are still counted, there is nothing to remove for them.
+            // Where damage took messages that are counted, there is nothing to remove for them.
             Oldest::Row(at) if at >= self.decision.rows.len() => self.count = 0,
             Oldest::Row(at) if at + 1 == self.decision.rows.len() && self.count > 1 => self.count = 1,
             Oldest::Row(at) => {
