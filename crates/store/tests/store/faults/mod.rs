@@ -103,6 +103,7 @@ fn run(case: &Case, images: &Images, folder: &Path) -> Option<Outcome> {
     };
     let plain = |words: &String| words.replace(&format!("{}/", root.display()), "");
     let start = first.words.iter().chain(&first.refused).map(plain).collect();
+    let check = Check { findings: check.findings.iter().map(plain).collect(), ..check };
     Some(Outcome { case: case.clone(), verdict, start, check, mends })
 }
 
