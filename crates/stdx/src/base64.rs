@@ -1,5 +1,5 @@
 //! Base64 as RFC 4648 has it, with padding: bytes in JSON, certificates, headers of HTTP. Keys and
-//! tokens have none ([`base_n`](crate::base_n)).
+//! tokens have none ([`base_n`]).
 
 use crate::base_n::{self, BASE64};
 

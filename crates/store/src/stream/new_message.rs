@@ -5,15 +5,16 @@ use crate::{Seq, Timestamp};
 
 use super::errors::AppendRefusal;
 
-/// Sequences that one message of a batch may pass over. More need a call of [`Stream::skip`], which
-/// begins a segment where it must.
+/// Sequences that one message of a batch may pass over. More need a call of
+/// [`Stream::skip`](crate::Stream::skip), which begins a segment where it must.
 pub const GAP_MAX: u64 = 1 << 20;
 
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
     /// The sequence that it must get, at most [`GAP_MAX`] behind the next one: those between are
-    /// passed over in the same batch, as [`Stream::skip`] does. 0 for the next one.
+    /// passed over in the same batch, as [`Stream::skip`](crate::Stream::skip) does. 0 for the next
+    /// one.
     pub seq: Seq,
     /// When it was accepted. Times should not decrease: one that does is treated as about that of
     /// its neighbours by [`StreamReader::seq_at`](super::StreamReader::seq_at) and limits of age.
