@@ -1,19 +1,17 @@
 //! Where what comes over a link goes on to behind an import.
 
 use super::leafs::{interest, linked};
+use super::links::routed;
 use super::net::{Net, Peer, login, user};
 use super::sink::FakeSink;
-use crate::cluster::LinkTerms;
-use crate::conn_details::Endpoint;
 use crate::imports::{
     AccountConfig, Export, Import, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
+use crate::link::Link;
 use crate::link::leaf_end::{LeafDialler, LeafRole};
-use crate::link::{Link, LinkScope};
 use myelin_auth::{AuthConfig, Method, Users};
 use myelin_wire::peer::parser::{self, Parsed, PeerInterest, PeerLimits, PeerOp};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// A link and what is written to it.
 struct Wire {
@@ -39,12 +37,7 @@ impl Wire {
     }
 
     fn route(net: &Net) -> Self {
-        net.broker.form_cluster(LinkTerms { pool_size: 1, dedicated: Vec::new() });
-        let sink = FakeSink::default();
-        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
-        let conn = net.broker.connect_link(endpoint, Box::new(sink.clone()));
-        let mut link = Link::new(&net.broker, &conn);
-        link.begin(LinkScope::All, true).expect("no account is needed").run();
+        let (link, sink) = routed(net);
         Self { link, sink, is_leaf: false }
     }
 

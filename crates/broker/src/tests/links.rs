@@ -16,6 +16,17 @@ use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+/// A link with another server of the cluster whose handshake is over, and what is written to it.
+pub(super) fn routed(net: &Net) -> (Link, FakeSink) {
+    net.broker.form_cluster(LinkTerms { pool_size: 1, dedicated: Vec::new() });
+    let sink = FakeSink::default();
+    let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
+    let conn = net.broker.connect_link(endpoint, Box::new(sink.clone()));
+    let mut link = Link::new(&net.broker, &conn);
+    link.begin(LinkScope::All, true).expect("no account is needed").run();
+    (link, sink)
+}
+
 /// A link whose handshake is over, and what is written to it.
 struct Wire {
     link: Link,
@@ -24,12 +35,7 @@ struct Wire {
 
 impl Wire {
     fn new(net: &Net) -> Self {
-        net.broker.form_cluster(LinkTerms { pool_size: 1, dedicated: Vec::new() });
-        let sink = FakeSink::default();
-        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
-        let conn = net.broker.connect_link(endpoint, Box::new(sink.clone()));
-        let mut link = Link::new(&net.broker, &conn);
-        link.begin(LinkScope::All, true).expect("no account is needed").run();
+        let (link, sink) = routed(net);
         Self { link, sink }
     }
 
