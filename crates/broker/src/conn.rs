@@ -112,7 +112,7 @@ impl Conn {
         commons: &Arc<ConnShared>,
     ) -> Arc<Self> {
         let tls = match &mut origin {
-            Origin::WebSocket(websocket_origin) => websocket_origin.tls.take(),
+            Origin::WebSocket(websocket_origin) => websocket_origin.tls.take().map(Box::new),
             Origin::Client | Origin::Link(_) => None,
         };
         Arc::new(Self {
@@ -341,7 +341,7 @@ impl Conn {
 
     /// Notes what a handshake has agreed on.
     pub fn note_tls(&self, tls: TlsDetails) {
-        self.update_details(|details| details.tls = Some(tls));
+        self.update_details(|details| details.tls = Some(Box::new(tls)));
     }
 
     pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {

@@ -41,7 +41,7 @@ pub struct ConnDetails {
     /// The last measured round trip.
     pub rtt: Option<Duration>,
     /// TLS parameters of the handshake, if there was one.
-    pub tls: Option<TlsDetails>,
+    pub tls: Option<Box<TlsDetails>>,
 }
 
 /// TLS under a connection.

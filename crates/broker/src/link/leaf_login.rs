@@ -84,7 +84,7 @@ impl LeafLogin {
             Decision::Final(outcome) => return Checked::Final(outcome),
             Decision::AskCallout(question) => question,
         };
-        let tls = self.conn.with_details(|details| details.tls.as_ref().map(TlsDetails::for_callout));
+        let tls = self.conn.with_details(|details| details.tls.as_deref().map(TlsDetails::for_callout));
         match PendingCallout::new(&self.broker, question, ClientInfo { tls, ..self.client_info }) {
             Ok(asking) => Checked::AskCallout(Box::new(asking)),
             Err(reject) => Checked::Final(Err(reject)),

@@ -151,7 +151,7 @@ impl Session {
         let (version, suite) = (tls.version, &tls.cipher_suite);
         self.log(Level::Debug, format_args!("TLS handshake complete"));
         self.log(Level::Debug, format_args!("TLS version {version}, cipher suite {suite}"));
-        self.conn.update_details(|details| details.tls = Some(tls));
+        self.conn.update_details(|details| details.tls = Some(Box::new(tls)));
         self.timers.expect_connect_from(shard.settings(), now, &self.conn);
     }
 
@@ -325,7 +325,7 @@ impl Session {
         if rules.callout.is_none() && rules.trust().is_none() {
             return ClientInfo::default();
         }
-        let tls = self.conn.with_details(|details| details.tls.as_ref().map(TlsDetails::for_callout));
+        let tls = self.conn.with_details(|details| details.tls.as_deref().map(TlsDetails::for_callout));
         ClientInfo {
             id: self.conn.cid(),
             name: self.connect.name.clone(),

@@ -144,18 +144,28 @@ pub(super) fn open(
 }
 
 /// Serves a link to its end, which is an orderly one also after a panic.
-async fn serve(mut task: LinkTask) {
-    let life = supervise::guarded(SupervisedPart::Link, pin!(task.live())).await;
-    let reason = life.unwrap_or(CloseReason::InternalError);
-    let ended = supervise::guarded(SupervisedPart::Link, pin!(task.finish(reason))).await;
-    if ended.is_none() {
-        task.abandon(reason);
+///
+/// What a link does once, at its beginning and its end, is boxed: it should not enlarge it while it lives.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn has room for its argument twice: as it came, and moved"
+)]
+fn serve(mut task: LinkTask) -> impl Future<Output = ()> {
+    async move {
+        let life = supervise::guarded(SupervisedPart::Link, pin!(task.live())).await;
+        let reason = life.unwrap_or(CloseReason::InternalError);
+        let mut end = Box::pin(task.finish(reason));
+        let ended = supervise::guarded(SupervisedPart::Link, end.as_mut()).await;
+        drop(end);
+        if ended.is_none() {
+            task.abandon(reason);
+        }
     }
 }
 
 impl LinkTask {
     async fn live(&mut self) -> CloseReason {
-        if let Err(reason) = self.begin().await {
+        if let Err(reason) = Box::pin(self.begin()).await {
             return reason;
         }
         self.run().await

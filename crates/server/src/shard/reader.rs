@@ -206,19 +206,29 @@ fn begin(
 
 /// Serves a connection to its end, which is an orderly one also after a panic: that costs this
 /// connection and no other.
-async fn serve(mut reader: ConnTask, verdict: SessionStatus, preamble: Option<Box<Preamble>>) {
-    let life = supervise::guarded(SupervisedPart::Connection, pin!(reader.live(verdict, preamble))).await;
-    let reason = life.unwrap_or_else(|| {
-        let what = format_args!("is closed: its task has panicked");
-        reader.local.broker.log_for(Level::Error, &reader.link.conn, what);
-        CloseReason::InternalError
-    });
-    // Boxed: the end of a connection should not enlarge it while it lives.
-    let mut end = Box::pin(reader.finish(reason));
-    let ended = supervise::guarded(SupervisedPart::Connection, end.as_mut()).await;
-    drop(end);
-    if ended.is_none() {
-        reader.let_go();
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn has room for its argument twice: as it came, and moved"
+)]
+fn serve(
+    mut reader: ConnTask,
+    verdict: SessionStatus,
+    preamble: Option<Box<Preamble>>,
+) -> impl Future<Output = ()> {
+    async move {
+        let life = supervise::guarded(SupervisedPart::Connection, pin!(reader.live(verdict, preamble))).await;
+        let reason = life.unwrap_or_else(|| {
+            let what = format_args!("is closed: its task has panicked");
+            reader.local.broker.log_for(Level::Error, &reader.link.conn, what);
+            CloseReason::InternalError
+        });
+        // Boxed: the end of a connection should not enlarge it while it lives.
+        let mut end = Box::pin(reader.finish(reason));
+        let ended = supervise::guarded(SupervisedPart::Connection, end.as_mut()).await;
+        drop(end);
+        if ended.is_none() {
+            reader.let_go();
+        }
     }
 }
 
