@@ -85,7 +85,7 @@ impl Link {
             return Err(LeafFault::Loop);
         }
         let is_free = [LOOP_DETECTION, b"$GR.", b"_GR_."].iter().any(|prefix| subject.starts_with(prefix));
-        if !is_free && myelin_subject::is_literal(subject) && !leaf.may_be_asked(subject) {
+        if !is_free && !leaf.may_be_asked(subject) && myelin_subject::is_literal(subject) {
             let subject = lossy(subject);
             let line = format_args!("Permissions Violation for Subscription to {subject:?}");
             let kind = "Permissions Violation for Subscription";
