@@ -12,6 +12,8 @@ mod domain_buckets;
 mod host;
 mod live;
 mod ordered_outbox;
+mod removals;
+mod reservations;
 mod resources;
 mod settings;
 mod sourcing;
@@ -31,6 +33,8 @@ use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
+use removals::Removals;
+use reservations::{HeldBytes, Reservations, reserved};
 use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +46,7 @@ use std::time::Duration;
 pub use account::AccountStreams;
 use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
-pub use calls::{ApiCalls, CallGuard};
+pub use calls::{ApiCalls, CallGuard, CallScope};
 use consumers::{CreateContext, LogListener, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
@@ -92,6 +96,9 @@ pub struct JetStream {
     pub(crate) restores: Arc<backup::Restores>,
     /// Accounts that are promised more than the server has left.
     refused: Mutex<RefusedAccounts>,
+    /// Bytes that streams of all accounts have reserved.
+    reservations: Arc<Reservations>,
+    removals: Arc<Removals>,
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -138,6 +145,8 @@ impl JetStream {
             has_unreadable: !report.unreadable.is_empty(),
             restores: Arc::default(),
             refused: Mutex::default(),
+            reservations: Arc::default(),
+            removals: Arc::default(),
         }))
     }
 
@@ -419,10 +428,19 @@ impl JetStream {
 
     /// Bytes that streams of all accounts have reserved, in memory and in files.
     pub fn reserved(&self) -> [i64; 2] {
-        self.accounts()
-            .iter()
-            .map(|account| account.reserved())
-            .fold([0, 0], |[memory, files], [m, f]| [memory.saturating_add(m), files.saturating_add(f)])
+        self.reservations.get()
+    }
+
+    /// Holds what a stream reserves, beyond what it reserves with the configuration that it has.
+    fn hold(&self, config: &StreamConfig, before: Option<&StreamConfig>) -> Result<HeldBytes, ApiError> {
+        let limits = self.limits();
+        let most = [limits.max_memory, limits.max_store].map(saturated);
+        let had = before.map_or([0; 2], reserved);
+        let held = self.reservations.hold(had, reserved(config), most);
+        held.ok_or(match config.storage {
+            Storage::Memory => ApiError::MEMORY_RESOURCES_EXCEEDED,
+            Storage::File => ApiError::STORAGE_RESOURCES_EXCEEDED,
+        })
     }
 
     /// Context in which consumers of a stream with this configuration are made.

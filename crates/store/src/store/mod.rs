@@ -20,6 +20,7 @@ mod lifecycle;
 mod metas;
 mod misplaced;
 mod registered;
+mod removed_files;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,8 @@ use crate::watermarks::{self, Watermarks};
 use crate::{Storage, StreamId, Timestamp};
 
 pub(crate) use directories::Directories;
+pub use lifecycle::RemovalRefused;
+pub use removed_files::RemovedFiles;
 pub(crate) use identity::{COPY, number};
 pub(crate) use misplaced::{find as find_misplaced, set_all_aside, set_lock_aside};
 pub(crate) use registered::{hide_removed, notices as register_notices, restore as restore_registered};

@@ -1,12 +1,20 @@
 //! Order of answers: those to one connection leave in the order in which it has asked.
 
+use crate::engine::host::Task;
 use myelin_broker::Account;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Messages that a call has to say, and the account for them.
-pub(super) type Answer = (Arc<Account>, MessageBuf);
+/// Answer of a call.
+pub(super) struct Answer {
+    /// The account for its messages.
+    pub(super) account: Arc<Account>,
+    /// All that the call has to say.
+    pub(super) out: MessageBuf,
+    /// What is to be done when that is on its way.
+    pub(super) then: Vec<Task>,
+}
 
 /// A call, and the connection that has asked: 0 for services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

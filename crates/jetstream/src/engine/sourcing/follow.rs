@@ -224,7 +224,9 @@ fn token(jetstream: &JetStream) -> String {
 impl Follower for SourceReader {
     fn answered(&self, origin: Arc<RemoteOrigin>, answer: Result<RemoteConsumer, RemoteRefusal>) {
         let Some(me) = self.me.upgrade() else { return };
-        self.host.spawn_api(Box::new(move || me.enter(&origin, answer)));
+        let Some(stream) = self.stream.upgrade() else { return };
+        let scope = CallScope::Stream(self.account.name().into(), stream.name().into());
+        self.host.spawn_api(scope, Box::new(move || me.enter(&origin, answer)));
     }
 }
 

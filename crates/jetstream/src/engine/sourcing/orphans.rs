@@ -8,7 +8,7 @@
 
 use super::origin::{self, FoundOrigin};
 use super::source_consumer::{SourceConsumerName, owner};
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::Account;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -137,11 +137,13 @@ impl JetStream {
             return;
         }
         let me = Arc::downgrade(self);
-        self.host.spawn_api(Box::new(move || {
+        let sweep = move || {
             let Some(me) = me.upgrade() else { return };
             let found = std::mem::take(&mut *lock(&me.linked));
             let left = sweep_found(&me, found);
             lock(&me.linked).extend(left);
-        }));
+        };
+        // It looks at the streams that copy these, too.
+        self.host.spawn_api(CallScope::Server, Box::new(sweep));
     }
 }

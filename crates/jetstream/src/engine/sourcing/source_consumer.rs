@@ -212,7 +212,9 @@ impl SourceConsumer {
         match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
             Created::New(config) => {
                 let context = jetstream.create_context(stream);
-                consumers.create(*config, &context, &mut out)?;
+                let live = consumers.create(*config, &context, &mut out)?;
+                let wake = move || live.wake_behind();
+                jetstream.host.spawn_api(CallScope::Nothing, Box::new(wake));
             }
             Created::Changed(config) => {
                 let live = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
