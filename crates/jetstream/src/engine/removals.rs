@@ -24,7 +24,8 @@ impl Removals {
             return files.remove_all();
         }
         self.waiting.fetch_add(files.len(), Relaxed);
-        Removal { of: Arc::clone(self), host: Arc::clone(host), counted: files.len(), files }.continue_later();
+        Removal { of: Arc::clone(self), host: Arc::clone(host), counted: files.len(), files }
+            .continue_later();
     }
 }
 

@@ -54,11 +54,11 @@ use crate::watermarks::{self, Watermarks};
 use crate::{Storage, StreamId, Timestamp};
 
 pub(crate) use directories::Directories;
-pub use lifecycle::RemovalRefused;
-pub use removed_files::RemovedFiles;
 pub(crate) use identity::{COPY, number};
+pub use lifecycle::RemovalRefused;
 pub(crate) use misplaced::{find as find_misplaced, set_all_aside, set_lock_aside};
 pub(crate) use registered::{hide_removed, notices as register_notices, restore as restore_registered};
+pub use removed_files::RemovedFiles;
 pub(crate) use replay::run as replay_journal;
 
 /// How a store is opened.

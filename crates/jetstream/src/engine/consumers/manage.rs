@@ -325,19 +325,22 @@ impl StreamConsumers {
     pub(super) fn end_unused(&self, live: Arc<LiveConsumer>) {
         let Some(me) = self.me.upgrade() else { return };
         let scope = CallScope::Stream(self.account.name().into(), Box::from(&*self.stream));
-        self.host.spawn_api(scope, Box::new(move || {
-            let is_unused = live.act(|core, turn| {
-                core.due(turn);
-                std::mem::take(&mut turn.effects.is_over)
-            });
-            if is_unused != Some(true) {
-                return live.keep_alive();
-            }
-            let mut out = MessageBuf::default();
-            // What was not written is in the log of the server already.
-            let _ = me.delete_and_wait(&live, &mut out);
-            me.host.publish(&me.account, out);
-        }));
+        self.host.spawn_api(
+            scope,
+            Box::new(move || {
+                let is_unused = live.act(|core, turn| {
+                    core.due(turn);
+                    std::mem::take(&mut turn.effects.is_over)
+                });
+                if is_unused != Some(true) {
+                    return live.keep_alive();
+                }
+                let mut out = MessageBuf::default();
+                // What was not written is in the log of the server already.
+                let _ = me.delete_and_wait(&live, &mut out);
+                me.host.publish(&me.account, out);
+            }),
+        );
     }
 
     /// Ends all consumers with their stream.

@@ -13,7 +13,7 @@ use super::remote_origin::{Follower, RemoteOrigin, RemoteSearch, Wanted};
 use super::remote_request::{Asking, RemoteConsumer, RemoteRefusal, RemoteRequest};
 use super::source_consumer::deliver_prefix;
 use super::source_reader::SourceReader;
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::{ServiceShard, Watcher};
 use myelin_stdx::sync::lock;
 use myelin_streams::stream::StreamCore;

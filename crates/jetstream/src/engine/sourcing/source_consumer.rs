@@ -9,7 +9,7 @@
 use super::origin::sign;
 use super::render::index_name;
 use crate::engine::consumers::LiveConsumer;
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::ServiceShard;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{StreamConfig, StreamSource};

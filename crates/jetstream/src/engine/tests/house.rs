@@ -3,11 +3,13 @@
 
 use crate::engine::waits::block_on;
 use crate::engine::{
-    AccountStreams, ApiRequest, Backlog, CallScope, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task,
-    Timer,
+    AccountStreams, ApiRequest, Backlog, CallScope, Host, JetStream, JetStreamSettings, LiveStream,
+    ServerLimits, Task, Timer,
 };
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, AccountConfig, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard};
+use myelin_broker::{
+    Account, AccountConfig, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard,
+};
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
