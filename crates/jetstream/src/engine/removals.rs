@@ -24,20 +24,20 @@ impl Removals {
             return files.remove_all();
         }
         self.waiting.fetch_add(files.len(), Relaxed);
-        Removal { of: Arc::clone(self), host: Arc::clone(host), counted: files.len(), files }
+        FileRemoval { of: Arc::clone(self), host: Arc::clone(host), counted: files.len(), files }
             .continue_later();
     }
 }
 
 /// A removal, which counts for as long as it is there.
-struct Removal {
+struct FileRemoval {
     of: Arc<Removals>,
     host: Arc<dyn Host>,
     counted: usize,
     files: RemovedFiles,
 }
 
-impl Removal {
+impl FileRemoval {
     fn continue_later(self) {
         let host = Arc::clone(&self.host);
         host.spawn_upkeep(Box::new(move || self.remove_some()));
@@ -54,7 +54,7 @@ impl Removal {
     }
 }
 
-impl Drop for Removal {
+impl Drop for FileRemoval {
     fn drop(&mut self) {
         self.of.waiting.fetch_sub(self.counted, Relaxed);
     }

@@ -19,7 +19,7 @@ pub(super) struct HeldBytes {
     bytes: Bytes,
 }
 
-/// What a stream reserves.
+/// Bytes that a stream reserves.
 pub(super) fn reserved(config: &StreamConfig) -> [i128; 2] {
     let mut bytes = Bytes::default();
     bytes[place(config.storage)] = i128::from(config.reserved());

@@ -165,7 +165,7 @@ impl Store {
     /// [retired](Store::retire_stream); the next start does not find it.
     ///
     /// # Errors
-    /// It is not stated.
+    /// The removal is not stated.
     pub fn state_removed(&self, id: StreamId) -> Result<(), RemovalRefused> {
         let StoreEnv { register, entropy, headroom, .. } = &*self.store_env;
         register.state_removed(id, &**entropy, headroom).map_err(|(error, is_there)| RemovalRefused {

@@ -402,8 +402,8 @@ impl AccountStreams {
     }
 }
 
-/// Removes what a stream has. Its core is nobody's while the disk takes that down, and does not come
-/// back then.
+/// Removes all that a stream has. Its core is nobody's while the disk takes that down, and does not
+/// come back then.
 fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
     let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     doomed.unbind();

@@ -14,7 +14,7 @@ pub(super) struct StreamTable {
     taken: TakenSubjects,
     /// Bytes reserved in memory and in files. Wider than one limit: the sum of many may be.
     reserved: [i128; 2],
-    /// Those of all accounts.
+    /// Reservations of all accounts.
     of_all: Arc<Reservations>,
 }
 

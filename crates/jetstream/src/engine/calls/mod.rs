@@ -43,12 +43,12 @@ pub use pending::{ApiCalls, CallGuard};
 /// A call that is under way.
 type CallFuture = Pin<Box<dyn Future<Output = CallOutput>>>;
 
-/// What comes of a call.
+/// Outcome of a call.
 #[derive(Default)]
 struct CallOutput {
-    /// What there is to be said in its account.
+    /// Messages for its account.
     out: MessageBuf,
-    /// What is to be done when that is on its way.
+    /// Tasks to be done when these are on their way.
     then: Vec<Task>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Call {
     /// Messages of the call. Compat: that a stream has changed comes before the answer, the audit
     /// after it.
     out: MessageBuf,
-    /// What the call leads to, behind its answer: clients want to know the name of a consumer
+    /// Consequences of the call, behind its answer: clients want to know the name of a consumer
     /// before its messages come.
     then: Vec<Task>,
 }

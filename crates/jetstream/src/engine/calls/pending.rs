@@ -7,7 +7,7 @@
 //! that thread waits in the same lines, and for the answers before it.
 
 use super::keys::{CallKey, CallScope, key_of_server};
-use super::order::{Answer, AnswerOrder, CallPlace};
+use super::order::{AccountAnswer, AnswerOrder, CallPlace};
 use super::{CallFuture, CallOutput};
 use crate::engine::host::{Host, Task};
 use crate::engine::waits::{Promised, promise};
@@ -63,7 +63,7 @@ enum PendingWork {
 }
 
 enum Unsettled {
-    Answer(CallPlace, Answer),
+    Answer(CallPlace, AccountAnswer),
     Task(CallScope, Task),
 }
 
@@ -213,7 +213,7 @@ impl ApiCalls {
 
     /// The next answer that may leave, and the account for it.
     pub fn next_answer(&mut self) -> Option<(Arc<Account>, MessageBuf)> {
-        let Answer { account, out, then } = self.order.next_ready()?;
+        let AccountAnswer { account, out, then } = self.order.next_ready()?;
         self.tasks.extend(then.into_iter().map(|task| (Vec::new(), task)));
         Some((account, out))
     }
@@ -299,7 +299,7 @@ impl ApiCalls {
 
     fn finish(&mut self, place: CallPlace, request: &ApiRequest, output: CallOutput, is_new: bool) {
         let CallOutput { out, then } = output;
-        let answer = Answer { account: Arc::clone(&request.account), out, then };
+        let answer = AccountAnswer { account: Arc::clone(&request.account), out, then };
         // What another has made may be what this one has found.
         if self.jetstream.store.owes() || (self.sync.is_some() && request.shares_sync()) {
             if is_new {
