@@ -369,15 +369,19 @@ fn what_others_leave_to_the_api_waits_for_calls_about_the_same() {
 }
 
 #[test]
-fn the_purge_of_an_account_waits_for_calls_about_its_streams() {
+fn the_purge_of_an_account_has_all_its_streams_to_itself() {
     let mut slow = Slow::new(false);
     slow.house.make(stream("S"));
     slow.work();
     slow.change("S");
     let system = Arc::clone(&slow.house.system);
     slow.ask_in(&system, "ACCOUNT.PURGE.$G", "");
+    slow.ask("STREAM.CREATE.N", &text(&stream("N")));
+    slow.work();
+    assert!(slow.house.streams().stream("N").is_none(), "it is made when the purge is through");
     slow.answer_all();
     assert!(slow.answers[0].1.contains(r#""max_msgs":7"#), "{:?}", slow.answers);
     assert!(slow.answers[1].1.contains(r#""initiated":true"#), "{:?}", slow.answers);
-    assert!(slow.house.streams().stream("S").is_none());
+    let streams = slow.house.streams();
+    assert!(streams.stream("S").is_none() && streams.stream("N").is_some());
 }
