@@ -8,7 +8,9 @@ use bytes::Bytes;
 use myelin_auth::AuthConfig;
 use myelin_broker::{Account, Broker, Conn, Endpoint, Level, Log, Service, Session, Shard, Transport};
 use myelin_disk::memory::MemoryDisk;
-use myelin_jetstream::{ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer};
+use myelin_jetstream::{
+    ApiRequest, Backlog, CallScope, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer,
+};
 use myelin_jsapi::config::AccountLimits;
 use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_stdx::sync::lock;
@@ -264,7 +266,7 @@ impl Host for Waiting {
         self.spawn_read(task);
     }
 
-    fn spawn_api(&self, task: Task) {
+    fn spawn_api(&self, _: CallScope, task: Task) {
         self.spawn_read(task);
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use myelin_broker::{Account, Level, Log, Service};
-use myelin_jetstream::{ApiRequest, Host, Task, Timer};
+use myelin_jetstream::{ApiRequest, CallScope, Host, Task, Timer};
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
@@ -184,7 +184,7 @@ impl Host for SimHost {
         self.backups.put(task);
     }
 
-    fn spawn_api(&self, task: Task) {
+    fn spawn_api(&self, _: CallScope, task: Task) {
         self.api.put(Call::Run(task));
     }
 

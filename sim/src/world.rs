@@ -518,7 +518,7 @@ impl World {
 /// A disk whose points the watch hears of.
 pub(crate) fn watched(disk: FaultyDisk, watch: &Arc<DiskWatch>) -> FaultyDisk {
     let watch = Arc::clone(watch);
-    disk.watched(Arc::new(move || watch.pass()))
+    disk.watched(Arc::new(move |_| watch.pass()))
 }
 
 /// The inbox of a client of a server's life.

@@ -50,6 +50,6 @@
 mod engine;
 
 pub use engine::{
-    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CoreGuard, DirectGets, Host, JetStream,
-    JetStreamSettings, LiveConsumer, LiveStream, ServerLimits, StreamConsumers, Task, Timer,
+    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, Host,
+    JetStream, JetStreamSettings, LiveConsumer, LiveStream, ServerLimits, StreamConsumers, Task, Timer,
 };

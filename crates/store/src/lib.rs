@@ -101,7 +101,7 @@ pub use jobs::{Done, Job};
 pub use myelin_stdx::entropy;
 pub use record::Message;
 pub use recovery::{Lost, Notice, OpenError, ReplayVisitor, StreamReport};
-pub use store::{FoundStream, Reserve, Store, StoreOptions, StoreReport};
+pub use store::{FoundStream, RemovalRefused, RemovedFiles, Reserve, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, AppendRefusal, AppendResult, Cursor, DecidedEntry, Expired, Filter, FoundMessage, GAP_MAX,
     GroupPosition, LogEnd, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Purge, ReadError, Release,

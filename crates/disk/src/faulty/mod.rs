@@ -41,7 +41,7 @@ pub struct FaultyDisk {
 }
 
 /// Called before each point, outside of the disk's lock: it may let time pass, or panic.
-type Watcher = Arc<dyn Fn() + Send + Sync>;
+type Watcher = Arc<dyn Fn(&DiskOperation) + Send + Sync>;
 
 #[derive(Debug)]
 struct FaultyState {
@@ -86,7 +86,7 @@ impl FaultyDisk {
 
     /// The disk with a watcher, and without its journal, which grows with each point.
     #[must_use]
-    pub fn watched(mut self, watcher: Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub fn watched(mut self, watcher: Arc<dyn Fn(&DiskOperation) + Send + Sync>) -> Self {
         self.state().steps = None;
         self.watcher = Some(watcher);
         self
@@ -267,12 +267,30 @@ impl FaultyDisk {
         lock(&self.state)
     }
 
-    /// The state, for an operation that is a point.
-    fn at_point(&self) -> MutexGuard<'_, FaultyState> {
+    /// Passes one point, as [`FaultyState::pass`].
+    fn pass<T>(
+        &self,
+        path: &Path,
+        operation: DiskOperation,
+        run: impl FnOnce(&mut Volume, PointVerdict) -> io::Result<T>,
+    ) -> io::Result<T> {
         if let Some(watcher) = &self.watcher {
-            watcher();
+            watcher(&operation);
         }
-        self.state()
+        self.state().pass(path, operation, run)
+    }
+
+    /// As [`FaultyDisk::pass`], for operations that are done wholly or not at all.
+    fn pass_whole<T>(
+        &self,
+        path: &Path,
+        operation: DiskOperation,
+        run: impl FnOnce(&mut Volume) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.pass(path, operation, |volume, verdict| match verdict {
+            PointVerdict::Go => run(volume),
+            PointVerdict::Fail { error, .. } | PointVerdict::Off(error) => Err(error),
+        })
     }
 
     fn opened(&self, number: u64, path: &Path) -> Arc<dyn File> {
@@ -298,25 +316,11 @@ impl FaultyState {
         }
         result
     }
-
-    /// As [`FaultyState::pass`], for operations that are done wholly or not at all.
-    fn pass_whole<T>(
-        &mut self,
-        path: &Path,
-        operation: DiskOperation,
-        run: impl FnOnce(&mut Volume) -> io::Result<T>,
-    ) -> io::Result<T> {
-        self.pass(path, operation, |volume, verdict| match verdict {
-            PointVerdict::Go => run(volume),
-            PointVerdict::Fail { error, .. } | PointVerdict::Off(error) => Err(error),
-        })
-    }
 }
 
 impl Disk for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let mut state = self.at_point();
-        let number = state.pass_whole(path, DiskOperation::Create, |volume| {
+        let number = self.pass_whole(path, DiskOperation::Create, |volume| {
             let number = volume.create(path)?;
             volume.opened(number)?;
             Ok(number)
@@ -342,26 +346,23 @@ impl Disk for FaultyDisk {
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
-        self.at_point().pass_whole(path, DiskOperation::MakeDirectory, |volume| volume.make_directory(path))
+        self.pass_whole(path, DiskOperation::MakeDirectory, |volume| volume.make_directory(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.at_point()
-            .pass_whole(from, DiskOperation::Rename(to.to_owned()), |volume| volume.rename(from, to))
+        self.pass_whole(from, DiskOperation::Rename(to.to_owned()), |volume| volume.rename(from, to))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.at_point().pass_whole(path, DiskOperation::RemoveFile, |volume| volume.remove_file(path))
+        self.pass_whole(path, DiskOperation::RemoveFile, |volume| volume.remove_file(path))
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.at_point()
-            .pass_whole(path, DiskOperation::RemoveDirectory, |volume| volume.remove_directory(path))
+        self.pass_whole(path, DiskOperation::RemoveDirectory, |volume| volume.remove_directory(path))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.at_point()
-            .pass_whole(directory, DiskOperation::SyncDirectory, |volume| volume.sync_directory(directory))
+        self.pass_whole(directory, DiskOperation::SyncDirectory, |volume| volume.sync_directory(directory))
     }
 
     fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
@@ -430,7 +431,7 @@ impl File for FaultyFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let operation = DiskOperation::Write { offset, length: bytes.len() as u64 };
-        self.disk.at_point().pass(&self.path, operation, |volume, verdict| match verdict {
+        self.disk.pass(&self.path, operation, |volume, verdict| match verdict {
             PointVerdict::Go => volume.write(self.number, bytes, offset),
             PointVerdict::Off(error) => Err(error),
             PointVerdict::Fail { error, torn } => {
@@ -445,16 +446,16 @@ impl File for FaultyFile {
 
     fn allocate(&self, length: u64) -> io::Result<()> {
         let run = |volume: &mut Volume| volume.allocate(self.number, length);
-        self.disk.at_point().pass_whole(&self.path, DiskOperation::Allocate(length), run)
+        self.disk.pass_whole(&self.path, DiskOperation::Allocate(length), run)
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         let run = |volume: &mut Volume| volume.set_len(self.number, length);
-        self.disk.at_point().pass_whole(&self.path, DiskOperation::SetLen(length), run)
+        self.disk.pass_whole(&self.path, DiskOperation::SetLen(length), run)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.disk.at_point().pass(&self.path, DiskOperation::Sync, |volume, verdict| {
+        self.disk.pass(&self.path, DiskOperation::Sync, |volume, verdict| {
             let inode = volume.inode_mut(self.number)?;
             match verdict {
                 PointVerdict::Go => inode.sync(),

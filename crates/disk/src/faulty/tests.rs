@@ -34,7 +34,7 @@ fn survivors(disk: &FaultyDisk) -> impl Iterator<Item = FaultyDisk> {
 fn a_watcher_hears_of_each_point_before_it_is_done() {
     let points = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&points);
-    let disk = FaultyDisk::new(1).watched(Arc::new(move || *counted.lock().unwrap() += 1));
+    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| *counted.lock().unwrap() += 1));
     let file = file_on(&disk, "a");
     file.write_at(b"1", 0).unwrap();
     file.sync().unwrap();

@@ -1,6 +1,7 @@
 //! Host: what JetStream needs from whoever embeds it: time, threads, and a way to the shards.
 
 use super::api_request::ApiRequest;
+use super::calls::CallScope;
 use myelin_broker::{Account, Level, Service};
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
@@ -61,8 +62,10 @@ pub trait Host: Send + Sync {
     /// in the order of calls.
     fn spawn_backup(&self, task: Task);
 
-    /// Has `task` run on the thread that answers requests.
-    fn spawn_api(&self, task: Task);
+    /// Has `task` run on the thread that answers requests, when no call has a part of its scope:
+    /// by [`ApiCalls::spawn`](super::ApiCalls::spawn). Who answers one call after the other runs it
+    /// between two.
+    fn spawn_api(&self, scope: CallScope, task: Task);
 
     /// Has `task`, which waits for a disk, run on a thread that may wait and has nothing else to
     /// do, in the order of calls. Here, and before this returns: for who has one thread only.

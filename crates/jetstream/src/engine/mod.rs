@@ -12,6 +12,8 @@ mod domain_buckets;
 mod host;
 mod live;
 mod ordered_outbox;
+mod removals;
+mod reservations;
 mod resources;
 mod settings;
 mod sourcing;
@@ -31,18 +33,19 @@ use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
+use removals::Removals;
+use reservations::{HeldBytes, reserved};
 use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 pub use account::AccountStreams;
 use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
-pub use calls::{ApiCalls, CallGuard};
+pub use calls::{ApiCalls, CallGuard, CallScope};
 use consumers::{CreateContext, LogListener, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
@@ -59,9 +62,6 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(50);
 /// looked at where nothing has.
 const WATERMARK_PAUSE: Duration = Duration::from_millis(40);
 const LONGEST_WATERMARK_SLEEP: Duration = Duration::from_millis(250);
-
-/// Accounts whose limits the server cannot grant, by name.
-type RefusedAccounts = BTreeMap<String, (Arc<Account>, AccountLimits)>;
 
 /// JetStream as a whole: the store, the accounts that may use it, and their streams.
 pub struct JetStream {
@@ -81,17 +81,13 @@ pub struct JetStream {
     pub(crate) in_flight: Arc<InFlight>,
     /// Requests to the API, and those that were answered by an error.
     pub(crate) calls: ApiCounters,
-    /// Whether some stream may not have found what it copies.
-    is_seeking: AtomicBool,
-    /// Streams that were opened and have consumers for others that copy them: it is to be seen
-    /// whether these are there.
-    linked: Mutex<Vec<Weak<LiveStream>>>,
+    unlinked: sourcing::Unlinked,
     /// Whether the store holds streams of which not even the names can be read.
     pub(crate) has_unreadable: bool,
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
-    /// Accounts that are promised more than the server has left.
-    refused: Mutex<RefusedAccounts>,
+    promises: resources::Promises,
+    removals: Arc<Removals>,
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -133,11 +129,11 @@ impl JetStream {
             accounts: RwLock::default(),
             found: Mutex::new(found),
             calls: ApiCounters::default(),
-            is_seeking: AtomicBool::new(false),
-            linked: Mutex::default(),
+            unlinked: sourcing::Unlinked::default(),
             has_unreadable: !report.unreadable.is_empty(),
             restores: Arc::default(),
-            refused: Mutex::default(),
+            promises: resources::Promises::default(),
+            removals: Arc::default(),
         }))
     }
 
@@ -167,7 +163,7 @@ impl JetStream {
         account: &Arc<Account>,
         limits: Option<AccountLimits>,
     ) -> Result<(), ApiError> {
-        let mut refused = lock(&self.refused);
+        let mut refused = lock(&self.promises.refused);
         let granted = self.grant(account, limits.as_ref());
         if let (Err(error), Some(limits)) = (&granted, limits.clone()) {
             let name = account.name();
@@ -210,7 +206,7 @@ impl JetStream {
     /// An account is gone: nothing of its streams hears or tells anything, until it is
     /// [enabled](Self::enable) again.
     pub fn disable(&self, account: &str) {
-        lock(&self.refused).remove(account);
+        lock(&self.promises.refused).remove(account);
         if let Some(streams) = self.account(account) {
             streams.set_limits(None);
             streams.suspend_or_resume();
@@ -386,7 +382,7 @@ impl JetStream {
 
     /// Streams are there that were not: others may wait to copy them.
     pub(crate) fn seek_origins(&self) {
-        if !self.is_seeking.swap(false, AcqRel) {
+        if !self.unlinked.is_seeking.swap(false, AcqRel) {
             return;
         }
         for account in self.accounts() {
@@ -396,7 +392,7 @@ impl JetStream {
 
     /// A stream is about to look for one that it copies.
     fn note_seeking(&self) {
-        self.is_seeking.store(true, Release);
+        self.unlinked.is_seeking.store(true, Release);
     }
 
     /// Opens a stream anew that has failed, once. One that was deleted needs no repair, nor does
@@ -419,10 +415,19 @@ impl JetStream {
 
     /// Bytes that streams of all accounts have reserved, in memory and in files.
     pub fn reserved(&self) -> [i64; 2] {
-        self.accounts()
-            .iter()
-            .map(|account| account.reserved())
-            .fold([0, 0], |[memory, files], [m, f]| [memory.saturating_add(m), files.saturating_add(f)])
+        self.promises.reservations.get()
+    }
+
+    /// Holds what a stream reserves, beyond what it reserves with the configuration that it has.
+    fn hold(&self, config: &StreamConfig, before: Option<&StreamConfig>) -> Result<HeldBytes, ApiError> {
+        let limits = self.limits();
+        let most = [limits.max_memory, limits.max_store].map(saturated);
+        let had = before.map_or([0; 2], reserved);
+        let held = self.promises.reservations.hold(had, reserved(config), most);
+        held.ok_or(match config.storage {
+            Storage::Memory => ApiError::MEMORY_RESOURCES_EXCEEDED,
+            Storage::File => ApiError::STORAGE_RESOURCES_EXCEEDED,
+        })
     }
 
     /// Context in which consumers of a stream with this configuration are made.

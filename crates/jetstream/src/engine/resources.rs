@@ -5,20 +5,32 @@
 //! What streams have reserved by `max_bytes` counts by itself, and not beside what their accounts
 //! are promised. A limit of -1 promises nothing.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use myelin_broker::Account;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::AccountLimits;
 
 use super::JetStream;
+use super::reservations::Reservations;
 use myelin_stdx::sync::{lock, read_lock};
+
+/// Bytes of the server that others may count on.
+#[derive(Default)]
+pub(super) struct Promises {
+    /// Accounts whose limits the server cannot grant, by name: they are promised more than it has
+    /// left.
+    pub(super) refused: Mutex<BTreeMap<String, (Arc<Account>, AccountLimits)>>,
+    /// Bytes that streams of all accounts have reserved.
+    pub(super) reservations: Arc<Reservations>,
+}
 
 impl JetStream {
     /// Tries again to let those accounts use JetStream that were refused: others may have given
     /// something up.
     pub fn enable_refused(self: &Arc<Self>) {
-        let waiting: Vec<_> = lock(&self.refused).values().cloned().collect();
+        let waiting: Vec<_> = lock(&self.promises.refused).values().cloned().collect();
         for (account, limits) in waiting {
             if self.grant(&account, Some(&limits)).is_ok() {
                 // Refused again if another account was quicker, and in the log then.

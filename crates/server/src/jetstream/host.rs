@@ -6,7 +6,7 @@ use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Service};
-use myelin_jetstream::{ApiCalls, ApiRequest, Host, JetStream, Task, Timer};
+use myelin_jetstream::{ApiCalls, ApiRequest, CallScope, Host, JetStream, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
@@ -25,7 +25,7 @@ enum Call {
     Answer(ApiRequest),
     /// Account and stream.
     Repair(String, String),
-    Run(Task),
+    Run(CallScope, Task),
     /// A request that waited can go on.
     Resume,
     Stop,
@@ -286,18 +286,14 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, orders: &Receiver<Call>
                 // A panic was logged, and there is no answer to give.
                 let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));
             }
-            Call::Run(task) => {
-                if let Some(task) = calls.defer(task) {
-                    supervise::guard(SupervisedPart::JsApi, task);
-                }
-            }
+            Call::Run(scope, task) => calls.spawn(scope, task),
             Call::Stop => return,
         }
         send_answers(threads, &mut calls);
     }
 }
 
-/// Sends answers that may leave, and does what was put off behind them.
+/// Sends answers that may leave, and does what there is to do behind them.
 fn send_answers(threads: &Threads, calls: &mut ApiCalls) {
     if let Some(error) = calls.failure() {
         // Nobody knows what the disk has of it.
@@ -307,12 +303,14 @@ fn send_answers(threads: &Threads, calls: &mut ApiCalls) {
         threads.log.flush();
         std::process::exit(JOURNAL_FAILED);
     }
-    while let Some((account, out)) = calls.next_answer() {
-        threads.waiting.fetch_sub(1, Relaxed);
-        threads.publish(&account, out);
-    }
-    while let Some(task) = calls.next_task() {
-        supervise::guard(SupervisedPart::JsApi, task);
+    loop {
+        while let Some((account, out)) = calls.next_answer() {
+            threads.waiting.fetch_sub(1, Relaxed);
+            threads.publish(&account, out);
+        }
+        if !calls.run_task() {
+            return;
+        }
     }
 }
 
@@ -392,8 +390,8 @@ impl Host for Threads {
         self.backups.put(ReadOrder::Run(task));
     }
 
-    fn spawn_api(&self, task: Task) {
-        let _ = self.calls.send(Call::Run(task));
+    fn spawn_api(&self, scope: CallScope, task: Task) {
+        let _ = self.calls.send(Call::Run(scope, task));
     }
 
     fn spawn_sync(&self, task: Task) {

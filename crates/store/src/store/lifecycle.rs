@@ -1,7 +1,6 @@
 //! How streams come and go: an entry of the register each, before there are files and after.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, MutexGuard};
 
@@ -19,6 +18,7 @@ use crate::watermarks::OpenedStream;
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
 use super::Store;
+use super::removed_files::RemovedFiles;
 
 impl Store {
     /// Makes a stream. It is there for good when this returns.
@@ -150,9 +150,43 @@ impl Store {
     /// says that it was deleted, the disk does not say which: the next start finds all of it or
     /// nothing.
     pub fn delete_stream(&self, stream: &mut Stream) -> Result<(), OpenError> {
-        self.delete(stream.id(), &mut || stream.abandon())?;
-        self.gone().push(stream.reader());
+        if let Err(refused) = self.state_removed(stream.id()) {
+            if !refused.is_there {
+                self.abandon_stream(stream);
+            }
+            return Err(refused.error);
+        }
+        self.retire_stream(stream).remove_all();
         Ok(())
+    }
+
+    /// States that a stream is removed: the first step of [`Store::delete_stream`], which alone
+    /// waits for a sync. Whoever has the stream may go on with it until it is
+    /// [retired](Store::retire_stream); the next start does not find it.
+    ///
+    /// # Errors
+    /// The removal is not stated.
+    pub fn state_removed(&self, id: StreamId) -> Result<(), RemovalRefused> {
+        let StoreEnv { register, entropy, headroom, .. } = &*self.store_env;
+        register.state_removed(id, &**entropy, headroom).map_err(|(error, is_there)| RemovalRefused {
+            error: OpenError::new("a stream to delete", error),
+            is_there,
+        })
+    }
+
+    /// Ends a stream of which nobody knows whether it is stated to be removed.
+    pub fn abandon_stream(&self, stream: &mut Stream) {
+        stream.abandon();
+    }
+
+    /// Ends a stream that is [stated](Store::state_removed) to be removed. Its files are left to
+    /// the caller.
+    pub fn retire_stream(&self, stream: &mut Stream) -> RemovedFiles {
+        // From here on nothing needs its files.
+        stream.abandon();
+        let files = self.retire(stream.id());
+        self.gone().push(stream.reader());
+        files
     }
 
     /// Streams that were deleted and that nobody else has any more: to be dropped on a thread that
@@ -175,41 +209,29 @@ impl Store {
     /// The stream is open; or as [`Store::delete_stream`].
     pub fn delete_unopened(&self, id: StreamId) -> Result<(), OpenError> {
         let _claim = self.claim(id, StreamPart::Messages)?;
-        self.delete(id, &mut || {})
-    }
-
-    /// Removes a stream; `abandon` is called when its files are not to be used any more.
-    fn delete(&self, id: StreamId, abandon: &mut dyn FnMut()) -> Result<(), OpenError> {
-        let directory = stream_directory(&self.root, id);
-        let doomed = directory.with_extension("tmp");
-        let StoreEnv { register, entropy, headroom, .. } = &*self.store_env;
-        register.state_removed(id, &**entropy, headroom).map_err(|(error, is_there)| {
-            if !is_there {
-                abandon();
-            }
-            OpenError::new("a stream to delete", error)
-        })?;
-        // From here on nothing needs its files.
-        abandon();
-        // A journal that has failed says so to everybody.
-        let _ = self.store_env.journal.drop_stream(id);
-        self.store_env.slots.forget_stream(id);
-        self.store_env.blocks.forget_stream(id);
-        self.store_env.watermarks.remove(id);
-        // What cannot be removed now is removed at the next start.
-        let _ = self.remove_content(&directory, &doomed);
+        self.state_removed(id).map_err(|refused| refused.error)?;
+        self.retire(id).remove_all();
         Ok(())
     }
 
-    /// Removes the files of a stream, under a name by which nobody finds it.
-    fn remove_content(&self, directory: &Path, doomed: &Path) -> io::Result<()> {
-        let disk = &*self.store_env.disk;
-        disk.rename(directory, doomed)?;
-        for entry in disk.list(doomed)? {
-            // It was opened under its old name.
-            self.store_env.handles.forget(&directory.join(&entry.name));
-            disk.remove_file(&doomed.join(&entry.name))?;
-        }
-        disk.remove_directory(doomed)
+    /// Forgets a stream that is stated to be removed.
+    fn retire(&self, id: StreamId) -> RemovedFiles {
+        let store_env = &self.store_env;
+        // A journal that has failed says so to everybody.
+        let _ = store_env.journal.drop_stream(id);
+        store_env.slots.forget_stream(id);
+        store_env.blocks.forget_stream(id);
+        store_env.watermarks.remove(id);
+        RemovedFiles::hide(store_env, stream_directory(&self.root, id))
     }
+}
+
+/// Refusal of a removal.
+#[derive(Debug)]
+pub struct RemovalRefused {
+    /// Why.
+    pub error: OpenError,
+    /// Whether the stream is there as it was. Otherwise the disk does not say, and it must not be
+    /// used any more.
+    pub is_there: bool,
 }

@@ -20,6 +20,7 @@ mod lifecycle;
 mod metas;
 mod misplaced;
 mod registered;
+mod removed_files;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -54,8 +55,10 @@ use crate::{Storage, StreamId, Timestamp};
 
 pub(crate) use directories::Directories;
 pub(crate) use identity::{COPY, number};
+pub use lifecycle::RemovalRefused;
 pub(crate) use misplaced::{find as find_misplaced, set_all_aside, set_lock_aside};
 pub(crate) use registered::{hide_removed, notices as register_notices, restore as restore_registered};
+pub use removed_files::RemovedFiles;
 pub(crate) use replay::run as replay_journal;
 
 /// How a store is opened.

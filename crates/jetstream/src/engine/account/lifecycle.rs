@@ -103,6 +103,7 @@ impl AccountStreams {
                 "a stream of this name is in the store and could not be restored",
             ));
         }
+        let _held = jetstream.hold(&config, None)?;
         let settings = stream::storage_config(&config, jetstream.settings.sync_always);
         let mut store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
@@ -150,6 +151,10 @@ impl AccountStreams {
         if let Err(error) = config::join(&built.config, &**self, &limits) {
             return Err((built.undo(), error.into()));
         }
+        let _held = match jetstream.hold(&built.config, None) {
+            Ok(held) => held,
+            Err(error) => return Err((built.undo(), error.into())),
+        };
         let listener = Arc::default();
         if built.config.storage == Storage::File {
             // Its log is opened anew by who hears of its rounds.
@@ -268,6 +273,8 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         config: StreamConfig,
     ) -> Result<(), ApiError> {
+        // Other accounts change theirs while this is written down.
+        let _held = jetstream.hold(&config, Some(&live.config()))?;
         if config.mirror.is_none() && live.config().mirror.is_some() {
             // From here on its sequences are its own.
             live.sourcing().end();
@@ -382,22 +389,8 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         out: &mut MessageBuf,
     ) -> Result<(), ApiError> {
-        let (store, doomed) = (Arc::clone(&jetstream.store), Arc::clone(live));
-        let deleted = on_sync_thread(&*self.host, move || {
-            // The core does not come back, unless the disk refuses.
-            let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-            doomed.unbind();
-            let (core, _) = guard.parts();
-            if doomed.is_stored()
-                && let Err(error) = store.delete_stream(core.store_mut())
-            {
-                drop(guard);
-                doomed.bind();
-                return Err(ApiError::stream_delete(error));
-            }
-            drop(guard.into_core());
-            Ok(())
-        });
+        let (server, doomed) = (Arc::clone(jetstream), Arc::clone(live));
+        let deleted = on_sync_thread(&*self.host, move || end_stream(&server, &doomed));
         deleted.await.unwrap_or_else(|| Err(ApiError::stream_delete("a panic while it was deleted")))?;
         // Only now: a stream that could not be deleted keeps them.
         live.consumers().end_all("Consumer Deleted", out).await;
@@ -407,6 +400,33 @@ impl AccountStreams {
         live.downstreams().reconnect_all();
         Ok(())
     }
+}
+
+/// Removes all that a stream has. Its core is nobody's while the disk takes that down, and does not
+/// come back then.
+fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
+    let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+    doomed.unbind();
+    let mut files = None;
+    if doomed.is_stored() {
+        let id = guard.parts().0.store().id();
+        drop(guard);
+        let stated = jetstream.store.state_removed(id);
+        guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        let store = guard.parts().0.store_mut();
+        if let Err(refused) = stated {
+            if !refused.is_there {
+                jetstream.store.abandon_stream(store);
+            }
+            drop(guard);
+            doomed.bind();
+            return Err(ApiError::stream_delete(refused.error));
+        }
+        files = Some(jetstream.store.retire_stream(store));
+    }
+    drop(guard.into_core());
+    files.into_iter().for_each(|files| jetstream.removals.add(&jetstream.host, files));
+    Ok(())
 }
 
 /// Does what waits for a disk where that keeps nobody waiting. Broken by a panic.

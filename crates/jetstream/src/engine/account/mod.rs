@@ -83,7 +83,7 @@ impl AccountStreams {
             files: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_storage))),
             limits: RwLock::new(limits),
             calls: ApiCounters::default(),
-            streams: RwLock::default(),
+            streams: RwLock::new(StreamTable::new(&jetstream.promises.reservations)),
             api_bindings: Mutex::default(),
             unrestored: Mutex::default(),
             is_suspended: Mutex::default(),

@@ -4,16 +4,18 @@
 //! at all the others.
 
 use crate::engine::live::LiveStream;
+use crate::engine::reservations::{Reservations, place, reserved};
 use myelin_jsapi::config::{Storage, StreamConfig, TakenSubjects};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-#[derive(Default)]
 pub(super) struct StreamTable {
     by_name: BTreeMap<String, TableEntry>,
     taken: TakenSubjects,
     /// Bytes reserved in memory and in files. Wider than one limit: the sum of many may be.
     reserved: [i128; 2],
+    /// Reservations of all accounts.
+    of_all: Arc<Reservations>,
 }
 
 struct TableEntry {
@@ -23,6 +25,11 @@ struct TableEntry {
 }
 
 impl StreamTable {
+    pub(super) fn new(of_all: &Arc<Reservations>) -> Self {
+        let (by_name, taken, of_all) = (BTreeMap::new(), TakenSubjects::default(), Arc::clone(of_all));
+        Self { by_name, taken, reserved: [0; 2], of_all }
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<Arc<LiveStream>> {
         Some(Arc::clone(&self.by_name.get(name)?.live))
     }
@@ -48,20 +55,26 @@ impl StreamTable {
 
     /// Enters a stream, or one that has another configuration.
     pub(super) fn insert(&mut self, live: &Arc<LiveStream>) {
-        self.remove(live.name());
         let config = live.config();
+        let now = reserved(&config);
+        let before = self.take(live.name());
+        self.of_all.replace(before, now);
+        self.reserved = [0, 1].map(|at| self.reserved[at] + now[at]);
         self.taken.add(live.name(), &config.subjects);
-        self.reserved[place(config.storage)] += i128::from(config.reserved());
         self.by_name.insert(live.name().to_owned(), TableEntry { live: Arc::clone(live), config });
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        let Some(TableEntry { config, .. }) = self.by_name.remove(name) else { return };
-        self.taken.remove(name, &config.subjects);
-        self.reserved[place(config.storage)] -= i128::from(config.reserved());
+        let before = self.take(name);
+        self.of_all.replace(before, [0; 2]);
     }
-}
 
-fn place(storage: Storage) -> usize {
-    usize::from(storage == Storage::File)
+    /// Takes a stream out. Answers what it had reserved, which all accounts count still.
+    fn take(&mut self, name: &str) -> [i128; 2] {
+        let Some(TableEntry { config, .. }) = self.by_name.remove(name) else { return [0; 2] };
+        self.taken.remove(name, &config.subjects);
+        let bytes = reserved(&config);
+        self.reserved = [0, 1].map(|at| self.reserved[at] - bytes[at]);
+        bytes
+    }
 }

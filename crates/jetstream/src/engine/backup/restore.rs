@@ -7,7 +7,7 @@
 
 use super::{BackupContext, friendly};
 use crate::engine::host::{Host, Timer};
-use crate::engine::{AccountStreams, JetStream};
+use crate::engine::{AccountStreams, CallScope, JetStream};
 use myelin_broker::{Binding, Level, Service, ServiceBatch, ServiceShard, Span};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{Action as Told, backup as advisory, stream_action};
@@ -321,7 +321,10 @@ impl Restore {
             }
         };
         if let Some(me) = self.me.upgrade() {
-            self.host().spawn_api(Box::new(move || me.conclude(target, &reply, made, (bytes, is_told))));
+            let scope =
+                CallScope::Streams(self.context.account.name().into(), self.context.stream.as_str().into());
+            let conclude = move || me.conclude(target, &reply, made, (bytes, is_told));
+            self.host().spawn_api(scope, Box::new(conclude));
         }
     }
 

@@ -9,10 +9,9 @@ use myelin_jsapi::advisory::ClientInfo;
 use myelin_jsapi::advisory::backup as advisory;
 use myelin_jsapi::api::info::StreamState;
 use myelin_jsapi::api::request::{RestoreRequest, SnapshotRequest, is_empty};
-use myelin_jsapi::api::response::{StreamRestore, StreamSnapshot, granted};
+use myelin_jsapi::api::response::{StreamRestore, StreamSnapshot};
 use myelin_jsapi::config;
 use myelin_streams::backup::archive_writer::ArchiveWriter;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 
 /// How often a moment is looked for in which all is released that a stream was given.
@@ -31,16 +30,11 @@ impl Call {
         };
         let context = self.context(name);
         let state = answer.state.clone().unwrap_or_default();
-        let body = granted(&answer);
-        let mut out = MessageBuf::default();
-        if !self.request.reply.is_empty() {
-            out.push(MessageRef { subject: &self.request.reply, payload: &body, ..MessageRef::default() });
-        }
+        let mut response = respond_to_any(Ok(answer));
         let client = context.client.as_ref();
-        context.add_advisory(&mut out, |header| {
+        context.add_advisory(&mut response.behind, |header| {
             advisory::snapshot_create(header, stream.name(), &state, client)
         });
-        context.host.publish(&context.account, out);
         let account = self.account.account().name();
         let line = format_args!("Starting snapshot for stream '{account} > {name}'");
         self.jetstream.host.log(Level::Info, line);
@@ -51,8 +45,8 @@ impl Call {
             bytes: state.bytes,
             stream: Arc::downgrade(&stream),
         };
-        Snapshot::begin(context, &order, source);
-        CallResponse { body, is_error: false, is_audited: true, is_sent: true }
+        self.then.push(Box::new(move || drop(Snapshot::begin(context, &order, source))));
+        response
     }
 
     async fn prepare_snapshot(

@@ -40,18 +40,13 @@ impl ApiResponse for AccountPurge {
 impl Call {
     /// Compat: whoever is alone is told so before anything else is looked at.
     pub(super) fn needs_cluster<A: ApiResponse>(&self) -> CallResponse {
-        CallResponse {
-            body: refused::<A>(&ApiError::CLUSTER_REQUIRED),
-            is_error: true,
-            is_audited: true,
-            is_sent: false,
-        }
+        CallResponse::audited(refused::<A>(&ApiError::CLUSTER_REQUIRED), true)
     }
 
     /// Requests of the system account. Compat: what concerns clusters is not answered by a server
     /// alone.
     pub(super) async fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<CallResponse> {
-        let not_enabled = |body| CallResponse { body, is_error: true, is_audited: true, is_sent: false };
+        let not_enabled = |body| CallResponse::audited(body, true);
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,

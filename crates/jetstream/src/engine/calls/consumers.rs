@@ -65,6 +65,8 @@ impl Call {
                 let config = stream.config();
                 let context = self.jetstream.create_context(&config);
                 let live = consumers.create(*wanted, &context, &mut self.out)?;
+                let woken = Arc::clone(&live);
+                self.then.push(Box::new(move || woken.wake_behind()));
                 let info = consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 self.make_durable(&stream, info.config.as_ref());
                 info

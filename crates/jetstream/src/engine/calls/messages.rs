@@ -61,13 +61,8 @@ impl Call {
             Err(error) => Err(error),
         };
         match read {
-            Ok(body) => CallResponse { body, is_error: false, is_audited: false, is_sent: false },
-            Err(error) => CallResponse {
-                body: refused::<MessageGet<'_>>(&error),
-                is_error: true,
-                is_audited: true,
-                is_sent: false,
-            },
+            Ok(body) => CallResponse { is_audited: false, ..CallResponse::audited(body, false) },
+            Err(error) => CallResponse::audited(refused::<MessageGet<'_>>(&error), true),
         }
     }
 

@@ -17,6 +17,7 @@ mod pending;
 mod purge;
 mod streams;
 
+use super::host::Task;
 use super::{AccountStreams, ApiRequest, JetStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader, ClientInfo};
@@ -36,10 +37,20 @@ use std::time::UNIX_EPOCH;
 /// Where audits are published.
 const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 
+pub use keys::CallScope;
 pub use pending::{ApiCalls, CallGuard};
 
-/// A call that is under way: what there is to be said in its account comes of it.
-type CallFuture = Pin<Box<dyn Future<Output = MessageBuf>>>;
+/// A call that is under way.
+type CallFuture = Pin<Box<dyn Future<Output = CallOutput>>>;
+
+/// Outcome of a call.
+#[derive(Default)]
+struct CallOutput {
+    /// Messages for its account.
+    out: MessageBuf,
+    /// Tasks to be done when these are on their way.
+    then: Vec<Task>,
+}
 
 /// One request and where it is to be done.
 pub(super) struct Call {
@@ -53,6 +64,9 @@ pub(super) struct Call {
     /// Messages of the call. Compat: that a stream has changed comes before the answer, the audit
     /// after it.
     out: MessageBuf,
+    /// Consequences of the call, behind its answer: clients want to know the name of a consumer
+    /// before its messages come.
+    then: Vec<Task>,
 }
 
 /// Response of a call.
@@ -61,8 +75,8 @@ struct CallResponse {
     is_error: bool,
     /// Whether it counts and is told to the audit. Compat: a message that was got is not.
     is_audited: bool,
-    /// Whether the answer is on its way already.
-    is_sent: bool,
+    /// Messages between the answer and the audit.
+    behind: MessageBuf,
 }
 
 impl JetStream {
@@ -73,15 +87,21 @@ impl JetStream {
         let mut call = self.call(Arc::new(request.clone()));
         let mut context = Context::from_waker(Waker::noop());
         loop {
-            if let Poll::Ready(out) = call.as_mut().poll(&mut context) {
-                return out;
+            if let Poll::Ready(output) = call.as_mut().poll(&mut context) {
+                return self.spawn_followups(output);
             }
             if self.journal().round_now(&|| self.host.now().unsigned_abs()).is_err() {
                 // Streams were told of it; what they do not answer is not answered.
                 let last = call.as_mut().poll(&mut context);
-                return if let Poll::Ready(out) = last { out } else { MessageBuf::default() };
+                let Poll::Ready(output) = last else { return MessageBuf::default() };
+                return self.spawn_followups(output);
             }
         }
+    }
+
+    fn spawn_followups(&self, output: CallOutput) -> MessageBuf {
+        output.then.into_iter().for_each(|task| self.host.spawn_api(CallScope::Nothing, task));
+        output.out
     }
 
     /// Begins to do what a request asks for.
@@ -89,19 +109,19 @@ impl JetStream {
         let jetstream = Arc::clone(self);
         Box::pin(async move {
             let Some(account) = jetstream.account(request.account.name()) else {
-                return MessageBuf::default();
+                return CallOutput::default();
             };
             let (subject, headers, out) = (String::new(), Vec::new(), MessageBuf::default());
-            Call { jetstream, account, request, subject, headers, out }.run().await
+            Call { jetstream, account, request, subject, headers, out, then: Vec::new() }.run().await
         })
     }
 }
 
 impl Call {
-    async fn run(mut self) -> MessageBuf {
+    async fn run(mut self) -> CallOutput {
         // Compat: a request that means nothing gets no answer.
-        let Some(response) = self.dispatch().await else { return self.out };
-        if !self.request.reply.is_empty() && !response.is_sent {
+        let Some(mut response) = self.dispatch().await else { return self.end() };
+        if !self.request.reply.is_empty() {
             self.out.push(MessageRef {
                 subject: &self.request.reply,
                 headers: &self.headers,
@@ -109,11 +129,16 @@ impl Call {
                 ..MessageRef::default()
             });
         }
+        self.out.append(&mut response.behind);
         if response.is_audited {
             self.account.count_call(response.is_error);
             self.audit(&response.body);
         }
-        self.out
+        self.end()
+    }
+
+    fn end(self) -> CallOutput {
+        CallOutput { out: self.out, then: self.then }
     }
 
     async fn dispatch(&mut self) -> Option<CallResponse> {
@@ -221,12 +246,14 @@ impl Call {
 /// Response that a call has come to, whoever asks.
 fn respond_to_any<A: ApiResponse>(outcome: Result<A, ApiError>) -> CallResponse {
     match outcome {
-        Ok(answer) => {
-            CallResponse { body: granted(&answer), is_error: false, is_audited: true, is_sent: false }
-        }
-        Err(error) => {
-            CallResponse { body: refused::<A>(&error), is_error: true, is_audited: true, is_sent: false }
-        }
+        Ok(answer) => CallResponse::audited(granted(&answer), false),
+        Err(error) => CallResponse::audited(refused::<A>(&error), true),
+    }
+}
+
+impl CallResponse {
+    fn audited(body: Vec<u8>, is_error: bool) -> Self {
+        Self { body, is_error, is_audited: true, behind: MessageBuf::default() }
     }
 }
 

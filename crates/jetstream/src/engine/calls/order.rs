@@ -1,12 +1,20 @@
 //! Order of answers: those to one connection leave in the order in which it has asked.
 
+use crate::engine::host::Task;
 use myelin_broker::Account;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Messages that a call has to say, and the account for them.
-pub(super) type Answer = (Arc<Account>, MessageBuf);
+/// AccountAnswer of a call.
+pub(super) struct AccountAnswer {
+    /// The account for its messages.
+    pub(super) account: Arc<Account>,
+    /// All that the call has to say.
+    pub(super) out: MessageBuf,
+    /// Tasks to be done when that is on its way.
+    pub(super) then: Vec<Task>,
+}
 
 /// A call, and the connection that has asked: 0 for services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +35,8 @@ pub(super) struct AnswerOrder {
     /// Calls that have not answered, and those behind them, by connection.
     lines: BTreeMap<u64, AnswerLine>,
     /// Answers of those that are behind others.
-    finished: BTreeMap<u64, Answer>,
-    ready: VecDeque<Answer>,
+    finished: BTreeMap<u64, AccountAnswer>,
+    ready: VecDeque<AccountAnswer>,
 }
 
 /// Calls of a connection whose answers wait for one that has none yet.
@@ -58,7 +66,7 @@ impl AnswerOrder {
     }
 
     /// A call answers that was not [entered](Self::enter).
-    pub(super) fn answer_now(&mut self, place: CallPlace, answer: Answer) {
+    pub(super) fn answer_now(&mut self, place: CallPlace, answer: AccountAnswer) {
         if self.lines.contains_key(&place.conn) {
             self.enter(place);
             self.answer(place, answer);
@@ -68,7 +76,7 @@ impl AnswerOrder {
     }
 
     /// A call answers that was [entered](Self::enter).
-    pub(super) fn answer(&mut self, place: CallPlace, answer: Answer) {
+    pub(super) fn answer(&mut self, place: CallPlace, answer: AccountAnswer) {
         self.finished.insert(place.number, answer);
         let Some(line) = self.lines.get_mut(&place.conn) else { return };
         line.kept += 1;
@@ -89,7 +97,7 @@ impl AnswerOrder {
     }
 
     /// The next answer that may leave.
-    pub(super) fn next_ready(&mut self) -> Option<Answer> {
+    pub(super) fn next_ready(&mut self) -> Option<AccountAnswer> {
         self.ready.pop_front()
     }
 }

@@ -3,14 +3,16 @@
 //! A call is polled when it begins, and again when what it waits for has come. Calls that are about
 //! the same ([`keys_of`]) wait for each other, answers to one connection leave in the order in
 //! which it has asked, and an answer that says that something was made leaves when that is durable:
-//! one sync for all that have answered until it began ([`JetStream::settle`]).
+//! one sync for all that have answered until it began ([`JetStream::settle`]). What others leave to
+//! that thread waits in the same lines, and for the answers before it.
 
-use super::CallFuture;
-use super::keys::{CallKey, keys_of};
-use super::order::{Answer, AnswerOrder, CallPlace};
+use super::keys::{CallKey, CallScope, key_of_server};
+use super::order::{AccountAnswer, AnswerOrder, CallPlace};
+use super::{CallFuture, CallOutput};
 use crate::engine::host::{Host, Task};
 use crate::engine::waits::{Promised, promise};
 use crate::engine::{ApiRequest, JetStream};
+use myelin_broker::Account;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,31 +35,36 @@ pub struct ApiCalls {
     jetstream: Arc<JetStream>,
     guard: CallGuard,
     woken: Arc<WokenCalls>,
-    /// The number of the last call.
+    /// The number of the last call, or task.
     last: u64,
     pending: BTreeMap<u64, PendingCall>,
-    /// Calls that have something to themselves, and those that wait for it.
+    /// Calls and tasks that have something to themselves, and those that wait for it.
     lines: BTreeMap<CallKey, VecDeque<u64>>,
     order: AnswerOrder,
     /// Answers that wait for a sync, and tasks behind them.
     unsettled: VecDeque<Unsettled>,
     /// The sync that is under way, and how many of those it is for.
     sync: Option<(Promised<io::Result<()>>, usize)>,
-    tasks: VecDeque<Task>,
+    /// Tasks that are to be done behind the answers that are ready, with the keys that they have.
+    tasks: VecDeque<(Vec<CallKey>, Task)>,
     failure: Option<io::Error>,
 }
 
 struct PendingCall {
-    place: CallPlace,
-    request: Arc<ApiRequest>,
     keys: Vec<CallKey>,
-    /// `None`: it has not begun, for others have what it needs.
-    call: Option<CallFuture>,
+    work: PendingWork,
+}
+
+enum PendingWork {
+    /// A call; without a future it has not begun, for others have what it needs.
+    Call(CallPlace, Arc<ApiRequest>, Option<CallFuture>),
+    /// A task for which others have what it needs.
+    Task(Task),
 }
 
 enum Unsettled {
-    Answer(CallPlace, Answer),
-    Task(Task),
+    Answer(CallPlace, AccountAnswer),
+    Task(CallScope, Task),
 }
 
 /// Numbers of calls that can go on.
@@ -109,30 +116,78 @@ impl ApiCalls {
         }
         let place =
             CallPlace { number: self.last, conn: request.origin.as_ref().map_or(0, |conn| conn.cid()) };
-        let mut keys = keys_of(&request);
+        let mut keys = self.keys_of(&CallScope::of(&request));
         if let Some(first) = self.order.holds_up(place.conn).and_then(|number| self.pending.get(&number)) {
             let more = first.keys.iter().filter(|key| !keys.contains(key)).cloned().collect::<Vec<_>>();
             keys.extend(more);
         }
         let request = Arc::new(request);
-        let mut call = None;
-        if !keys.iter().any(|key| self.lines.contains_key(key)) {
+        let mut future = None;
+        if self.are_free(&keys) {
             match self.poll(place.number, self.jetstream.call(Arc::clone(&request))) {
-                Ok(out) => return self.finish(place, &request, out, true),
-                Err(waits) => call = Some(waits),
+                Ok(output) => return self.finish(place, &request, output, true),
+                Err(waits) => future = Some(waits),
             }
         }
-        for key in &keys {
-            self.lines.entry(key.clone()).or_default().push_back(place.number);
-        }
         self.order.enter(place);
-        self.pending.insert(place.number, PendingCall { place, request, keys, call });
+        self.wait(place.number, keys, PendingWork::Call(place, request, future));
+    }
+
+    /// Keys of a scope, as things stand.
+    fn keys_of(&self, scope: &CallScope) -> Vec<CallKey> {
+        let streams = |account: &str| -> Vec<Box<str>> {
+            let streams = self.jetstream.account(account).map(|account| account.streams());
+            streams.into_iter().flatten().map(|stream| stream.name().into()).collect()
+        };
+        let mut keys = scope.keys(streams, self.lines.keys());
+        // Behind whoever waits for all there is.
+        let of_server = key_of_server();
+        if !keys.is_empty() && self.lines.contains_key(&of_server) && !keys.contains(&of_server) {
+            keys.push(of_server);
+        }
+        keys
+    }
+
+    fn are_free(&self, keys: &[CallKey]) -> bool {
+        !keys.iter().any(|key| self.lines.contains_key(key))
+    }
+
+    /// Enters the lines of all that it needs, of which it may have all.
+    fn wait(&mut self, number: u64, keys: Vec<CallKey>, work: PendingWork) {
+        self.enter_lines(number, &keys);
+        self.pending.insert(number, PendingCall { keys, work });
+    }
+
+    fn enter_lines(&mut self, number: u64, keys: &[CallKey]) {
+        for key in keys {
+            self.lines.entry(key.clone()).or_default().push_back(number);
+        }
+    }
+
+    /// Takes what others have left to do: behind the answers that wait for a sync, and behind what
+    /// has a part of its scope.
+    pub fn spawn(&mut self, scope: CallScope, task: Task) {
+        if !self.unsettled.is_empty() {
+            self.unsettled.push_back(Unsettled::Task(scope, task));
+            return;
+        }
+        self.last += 1;
+        let (number, keys) = (self.last, self.keys_of(&scope));
+        if self.are_free(&keys) {
+            self.enter_lines(number, &keys);
+            self.tasks.push_back((keys, task));
+        } else {
+            self.wait(number, keys, PendingWork::Task(task));
+        }
     }
 
     /// Goes on with calls that can: to be called after [`Host::resume_calls`].
     pub fn resume(&mut self) {
-        let mut runnable: VecDeque<u64> =
-            std::mem::take(&mut *lock(&self.woken.numbers)).into_iter().collect();
+        let woken = std::mem::take(&mut *lock(&self.woken.numbers));
+        self.go_on_all(woken.into_iter().collect());
+    }
+
+    fn go_on_all(&mut self, mut runnable: VecDeque<u64>) {
         while let Some(number) = runnable.pop_front() {
             if number == SYNC {
                 self.look_at_sync();
@@ -156,24 +211,22 @@ impl ApiCalls {
         self.look_at_sync();
     }
 
-    /// Takes what another thread, or a call, has left to do, behind the answers that wait for a
-    /// sync. Answers whether it is to be done now.
-    pub fn defer(&mut self, task: Task) -> Option<Task> {
-        if self.unsettled.is_empty() {
-            return Some(task);
-        }
-        self.unsettled.push_back(Unsettled::Task(task));
-        None
+    /// The next answer that may leave, and the account for it.
+    pub fn next_answer(&mut self) -> Option<(Arc<Account>, MessageBuf)> {
+        let AccountAnswer { account, out, then } = self.order.next_ready()?;
+        self.tasks.extend(then.into_iter().map(|task| (Vec::new(), task)));
+        Some((account, out))
     }
 
-    /// The next answer that may leave.
-    pub fn next_answer(&mut self) -> Option<Answer> {
-        self.order.next_ready()
-    }
-
-    /// The next task that was [put off](Self::defer) and is to be done now, behind the answers.
-    pub fn next_task(&mut self) -> Option<Task> {
-        self.tasks.pop_front()
+    /// Does a task that was [left](Self::spawn), or that an answer leads to: when all answers that
+    /// may leave are on their way. Answers whether there was one.
+    pub fn run_task(&mut self) -> bool {
+        let Some((keys, task)) = self.tasks.pop_front() else { return false };
+        let mut task = Some(task);
+        (self.guard)(&mut || task.take().into_iter().for_each(|task| task()));
+        let runnable = self.leave(&keys);
+        self.go_on_all(runnable.into_iter().collect());
+        true
     }
 
     /// Answers that are kept because of others before them.
@@ -187,59 +240,66 @@ impl ApiCalls {
         self.failure.as_ref()
     }
 
-    /// Polls a call: its messages, or the call if it waits.
-    fn poll(&self, number: u64, mut call: CallFuture) -> Result<MessageBuf, CallFuture> {
+    /// Polls a call: what comes of it, or the call if it waits.
+    fn poll(&self, number: u64, mut call: CallFuture) -> Result<CallOutput, CallFuture> {
         let waker = Waker::from(Arc::new(CallWaker { number, woken: Arc::clone(&self.woken) }));
         let mut polled = None;
         (self.guard)(&mut || {
             polled = Some(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)));
         });
         match polled {
-            Some(Poll::Ready(out)) => Ok(out),
+            Some(Poll::Ready(output)) => Ok(output),
             Some(Poll::Pending) => Err(call),
             // It panicked: nobody is answered.
-            None => Ok(MessageBuf::default()),
+            None => Ok(CallOutput::default()),
         }
     }
 
-    /// Goes on with a call, or begins with it. Calls that can go on because of it come into
+    /// Goes on with a call or task, or begins with it. Those that can go on because of it come into
     /// `runnable`.
     fn go_on(&mut self, number: u64, runnable: &mut VecDeque<u64>) {
-        let Some(mut pending) = self.pending.remove(&number) else { return };
-        let has_its_keys =
+        let Some(PendingCall { keys, work }) = self.pending.remove(&number) else { return };
+        let has_key =
             |key| self.lines.get(key).and_then(|line: &VecDeque<u64>| line.front()) == Some(&number);
-        if !pending.keys.iter().all(has_its_keys) {
-            self.pending.insert(number, pending);
+        if !keys.iter().all(has_key) {
+            self.pending.insert(number, PendingCall { keys, work });
             return;
         }
-        let call = pending.call.take().unwrap_or_else(|| self.jetstream.call(Arc::clone(&pending.request)));
-        match self.poll(number, call) {
-            Ok(out) => {
-                for key in &pending.keys {
-                    runnable.extend(self.leave(key));
-                }
-                self.finish(pending.place, &pending.request, out, false);
+        let (place, request, future) = match work {
+            PendingWork::Call(place, request, future) => (place, request, future),
+            PendingWork::Task(task) => return self.tasks.push_back((keys, task)),
+        };
+        let future = future.unwrap_or_else(|| self.jetstream.call(Arc::clone(&request)));
+        match self.poll(number, future) {
+            Ok(output) => {
+                runnable.extend(self.leave(&keys));
+                self.finish(place, &request, output, false);
             }
             Err(waits) => {
-                pending.call = Some(waits);
-                self.pending.insert(number, pending);
+                let work = PendingWork::Call(place, request, Some(waits));
+                self.pending.insert(number, PendingCall { keys, work });
             }
         }
     }
 
-    /// The first of a line is through. Answers who is first now.
-    fn leave(&mut self, key: &CallKey) -> Option<u64> {
-        let line = self.lines.get_mut(key)?;
-        line.pop_front();
-        let next = line.front().copied();
-        if next.is_none() {
-            self.lines.remove(key);
+    /// Whoever has these keys is through. Answers who is the first of their lines now, in the order
+    /// in which they came.
+    fn leave(&mut self, keys: &[CallKey]) -> BTreeSet<u64> {
+        let mut next = BTreeSet::new();
+        for key in keys {
+            let Some(line) = self.lines.get_mut(key) else { continue };
+            line.pop_front();
+            next.extend(line.front());
+            if line.is_empty() {
+                self.lines.remove(key);
+            }
         }
         next
     }
 
-    fn finish(&mut self, place: CallPlace, request: &ApiRequest, out: MessageBuf, is_new: bool) {
-        let answer = (Arc::clone(&request.account), out);
+    fn finish(&mut self, place: CallPlace, request: &ApiRequest, output: CallOutput, is_new: bool) {
+        let CallOutput { out, then } = output;
+        let answer = AccountAnswer { account: Arc::clone(&request.account), out, then };
         // What another has made may be what this one has found.
         if self.jetstream.store.owes() || (self.sync.is_some() && request.shares_sync()) {
             if is_new {
@@ -268,18 +328,20 @@ impl ApiCalls {
             self.failure = Some(error);
             return;
         }
+        let mut unsettled = std::mem::take(&mut self.unsettled);
         let mut covered = 0;
-        while let Some(next) = self.unsettled.pop_front() {
+        while let Some(next) = unsettled.pop_front() {
             match next {
                 Unsettled::Answer(place, answer) if covered < covers => self.order.answer(place, answer),
                 // A task waits for nothing but the answers before it.
-                Unsettled::Task(task) => self.tasks.push_back(task),
+                Unsettled::Task(scope, task) => self.spawn(scope, task),
                 next @ Unsettled::Answer(..) => {
-                    self.unsettled.push_front(next);
+                    unsettled.push_front(next);
                     break;
                 }
             }
             covered += 1;
         }
+        self.unsettled = unsettled;
     }
 }

@@ -308,7 +308,7 @@ impl LiveConsumer {
     }
 
     /// Has a shard look at it soon, behind what was published so far.
-    pub(super) fn wake_behind(&self) {
+    pub(in crate::engine) fn wake_behind(&self) {
         if let Some(me) = self.me.upgrade() {
             self.host.wake_behind(me);
         }

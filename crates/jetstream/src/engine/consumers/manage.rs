@@ -5,6 +5,7 @@ use super::live::LiveConsumer;
 use super::reserved_names::is_position;
 use super::schedule_index::is_schedule_index;
 use super::wakeups::FilterEntry;
+use crate::engine::CallScope;
 use crate::engine::waits::{Promised, block_on};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
@@ -84,7 +85,8 @@ impl StreamConsumers {
         })
     }
 
-    /// Makes a consumer whose configuration was checked.
+    /// Makes a consumer whose configuration was checked. It delivers when somebody has
+    /// [woken](LiveConsumer::wake_behind) it.
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
         config: ConsumerConfig,
@@ -132,10 +134,6 @@ impl StreamConsumers {
         self.bind();
         live.bind(&self.subjects(config));
         live.listen_at(config);
-        // Behind the answer to the request that made it: clients want to know its name before its
-        // messages come.
-        let woken = Arc::clone(&live);
-        self.host.spawn_api(Box::new(move || woken.wake_behind()));
         live
     }
 
@@ -326,19 +324,23 @@ impl StreamConsumers {
     /// Ends a consumer that nobody uses.
     pub(super) fn end_unused(&self, live: Arc<LiveConsumer>) {
         let Some(me) = self.me.upgrade() else { return };
-        self.host.spawn_api(Box::new(move || {
-            let is_unused = live.act(|core, turn| {
-                core.due(turn);
-                std::mem::take(&mut turn.effects.is_over)
-            });
-            if is_unused != Some(true) {
-                return live.keep_alive();
-            }
-            let mut out = MessageBuf::default();
-            // What was not written is in the log of the server already.
-            let _ = me.delete_and_wait(&live, &mut out);
-            me.host.publish(&me.account, out);
-        }));
+        let scope = CallScope::Stream(self.account.name().into(), Box::from(&*self.stream));
+        self.host.spawn_api(
+            scope,
+            Box::new(move || {
+                let is_unused = live.act(|core, turn| {
+                    core.due(turn);
+                    std::mem::take(&mut turn.effects.is_over)
+                });
+                if is_unused != Some(true) {
+                    return live.keep_alive();
+                }
+                let mut out = MessageBuf::default();
+                // What was not written is in the log of the server already.
+                let _ = me.delete_and_wait(&live, &mut out);
+                me.host.publish(&me.account, out);
+            }),
+        );
     }
 
     /// Ends all consumers with their stream.

@@ -63,6 +63,7 @@ impl Drop for CoreGuard<'_> {
             stream.core.give_back(core);
         } else {
             stream.end_turn(&mut after);
+            stream.core.note_lent(stream.scope.host.instant().saturating_duration_since(self.since));
         }
         stream.apply_effects_off_shard(after);
         stream.drain_and_wait();

@@ -14,7 +14,7 @@ use super::source_reader::SourceReader;
 use crate::engine::consumers::LiveConsumer;
 use crate::engine::host::Host;
 use crate::engine::live::Downstream;
-use crate::engine::{JetStream, LiveStream, wakeup};
+use crate::engine::{CallScope, JetStream, LiveStream, wakeup};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{Retention, StreamConfig, StreamSource};
 use myelin_stdx::sync::lock;
@@ -96,7 +96,8 @@ impl PositionLookup {
             }
         }
         let result = looked.map(drop).map_err(|error| error.to_string());
-        host.spawn_api(Box::new(move || source_readers.connect(&result)));
+        // It makes and changes consumers at the origins, wherever these are.
+        host.spawn_api(CallScope::Server, Box::new(move || source_readers.connect(&result)));
     }
 }
 

@@ -13,7 +13,7 @@ use super::remote_origin::{Follower, RemoteOrigin, RemoteSearch, Wanted};
 use super::remote_request::{Asking, RemoteConsumer, RemoteRefusal, RemoteRequest};
 use super::source_consumer::deliver_prefix;
 use super::source_reader::SourceReader;
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::{ServiceShard, Watcher};
 use myelin_stdx::sync::lock;
 use myelin_streams::stream::StreamCore;
@@ -224,7 +224,9 @@ fn token(jetstream: &JetStream) -> String {
 impl Follower for SourceReader {
     fn answered(&self, origin: Arc<RemoteOrigin>, answer: Result<RemoteConsumer, RemoteRefusal>) {
         let Some(me) = self.me.upgrade() else { return };
-        self.host.spawn_api(Box::new(move || me.enter(&origin, answer)));
+        let Some(stream) = self.stream.upgrade() else { return };
+        let scope = CallScope::Stream(self.account.name().into(), stream.name().into());
+        self.host.spawn_api(scope, Box::new(move || me.enter(&origin, answer)));
     }
 }
 

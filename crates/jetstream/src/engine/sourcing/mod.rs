@@ -61,6 +61,7 @@ use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
 use myelin_store::Seq;
+pub(super) use orphans::Unlinked;
 use positions::Positions;
 pub(super) use positions::{SeenPositions, upkeep};
 use source_reader::SourceReader;

@@ -8,13 +8,14 @@
 
 use super::origin::{self, FoundOrigin};
 use super::source_consumer::{SourceConsumerName, owner};
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::Account;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, Weak};
 
 /// A stream of this configuration is gone, or has another one: sees to what it had at its origins.
 pub(in crate::engine) fn sweep_origins(jetstream: &JetStream, account: &Arc<Account>, before: &StreamConfig) {
@@ -125,23 +126,35 @@ fn is_needed(
     if is_any_missing { None } else { Some(false) }
 }
 
+/// Links between streams that may be missing, or lead nowhere.
+#[derive(Default)]
+pub(in crate::engine) struct Unlinked {
+    /// Whether some stream may not have found what it copies.
+    pub(in crate::engine) is_seeking: AtomicBool,
+    /// Streams that were opened and have consumers for others that copy them: it is to be seen
+    /// whether these are there.
+    linked: Mutex<Vec<Weak<LiveStream>>>,
+}
+
 impl JetStream {
     /// A stream was opened that has consumers for others that copy it.
     pub(in crate::engine) fn note_linked(&self, stream: &Arc<LiveStream>) {
-        lock(&self.linked).push(Arc::downgrade(stream));
+        lock(&self.unlinked.linked).push(Arc::downgrade(stream));
     }
 
     /// Ends those whose streams are not there, as far as their accounts are enabled.
     pub(in crate::engine) fn sweep_linked(self: &Arc<Self>) {
-        if lock(&self.linked).is_empty() {
+        if lock(&self.unlinked.linked).is_empty() {
             return;
         }
         let me = Arc::downgrade(self);
-        self.host.spawn_api(Box::new(move || {
+        let sweep = move || {
             let Some(me) = me.upgrade() else { return };
-            let found = std::mem::take(&mut *lock(&me.linked));
+            let found = std::mem::take(&mut *lock(&me.unlinked.linked));
             let left = sweep_found(&me, found);
-            lock(&me.linked).extend(left);
-        }));
+            lock(&me.unlinked.linked).extend(left);
+        };
+        // It looks at the streams that copy these, too.
+        self.host.spawn_api(CallScope::Server, Box::new(sweep));
     }
 }

@@ -9,7 +9,7 @@
 use super::origin::sign;
 use super::render::index_name;
 use crate::engine::consumers::LiveConsumer;
-use crate::engine::{JetStream, LiveStream};
+use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::ServiceShard;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{StreamConfig, StreamSource};
@@ -212,7 +212,9 @@ impl SourceConsumer {
         match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
             Created::New(config) => {
                 let context = jetstream.create_context(stream);
-                consumers.create(*config, &context, &mut out)?;
+                let live = consumers.create(*config, &context, &mut out)?;
+                let wake = move || live.wake_behind();
+                jetstream.host.spawn_api(CallScope::Nothing, Box::new(wake));
             }
             Created::Changed(config) => {
                 let live = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;

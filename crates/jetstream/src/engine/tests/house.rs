@@ -3,11 +3,13 @@
 
 use crate::engine::waits::block_on;
 use crate::engine::{
-    AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, LiveStream, ServerLimits, Task,
-    Timer,
+    AccountStreams, ApiRequest, Backlog, CallScope, Host, JetStream, JetStreamSettings, LiveStream,
+    ServerLimits, Task, Timer,
 };
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard};
+use myelin_broker::{
+    Account, AccountConfig, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard,
+};
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
@@ -37,7 +39,7 @@ const BEGAN: Timestamp = 1_700_000_000_000_000_000;
 pub(super) struct TestHost {
     pub(super) now: AtomicI64,
     names: AtomicU64,
-    pub(super) tasks: Mutex<VecDeque<Task>>,
+    pub(super) tasks: Mutex<VecDeque<(CallScope, Task)>>,
     pub(super) reads: Mutex<VecDeque<Task>>,
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
     jobs: Mutex<VecDeque<Task>>,
@@ -117,10 +119,10 @@ impl Host for TestHost {
         self.spawn_read(task);
     }
 
-    fn spawn_api(&self, task: Task) {
+    fn spawn_api(&self, scope: CallScope, task: Task) {
         match self.is_prompt.load(Relaxed) {
             true => task(),
-            false => lock(&self.tasks).push_back(task),
+            false => lock(&self.tasks).push_back((scope, task)),
         }
     }
 
@@ -221,6 +223,9 @@ impl Service for Recorder {
 pub(super) struct House {
     pub(super) host: Arc<TestHost>,
     pub(super) account: Arc<Account>,
+    /// An account that may not use JetStream before a test enables it.
+    pub(super) other: Arc<Account>,
+    pub(super) system: Arc<Account>,
     pub(super) jetstream: Arc<JetStream>,
     shard: Shard,
 }
@@ -279,14 +284,15 @@ impl House {
         let broker = Broker::new(
             Default::default(),
             AuthConfig::open(),
-            &[],
-            None,
+            &["OTHER", "SYS"].map(AccountConfig::named),
+            Some("SYS"),
             Info::default(),
             Arc::new(SeededEntropy::new(seed)),
             Arc::new(Silent),
         );
-        let broker = broker.expect("nothing is configured");
-        let account = broker.account("$G").expect("it is there in any case");
+        let broker = broker.expect("little is configured");
+        let [account, other, system] =
+            ["$G", "OTHER", "SYS"].map(|name| broker.account(name).expect("it is there"));
         let jetstream = JetStream::open(
             settings,
             disk,
@@ -296,7 +302,9 @@ impl House {
         );
         let jetstream = jetstream.expect("the store can be opened");
         jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
-        Self { shard: Shard::new(&broker, seed), host: Arc::clone(host), account, jetstream }
+        jetstream.enable(&system, None).expect("it is promised nothing");
+        let shard = Shard::new(&broker, seed);
+        Self { shard, host: Arc::clone(host), account, other, system, jetstream }
     }
 
     pub(super) fn streams(&self) -> Arc<AccountStreams> {
@@ -349,7 +357,8 @@ impl House {
             panic!("it is a new one")
         };
         let around = self.jetstream.create_context(&config_of_stream);
-        live.consumers().create(*config, &around, &mut MessageBuf::default()).expect("it can be made");
+        let made = live.consumers().create(*config, &around, &mut MessageBuf::default());
+        made.expect("it can be made").wake_behind();
         self.settle();
     }
 
@@ -452,8 +461,8 @@ impl House {
     /// more.
     pub(super) fn step_without_jobs(&mut self) -> bool {
         self.shard.flush();
-        let take = |queue: &Mutex<VecDeque<Task>>| lock(queue).pop_front();
-        if let Some(task) = take(&self.host.tasks).or_else(|| take(&self.host.reads)) {
+        let task = lock(&self.host.tasks).pop_front().map(|(_, task)| task);
+        if let Some(task) = task.or_else(|| lock(&self.host.reads).pop_front()) {
             task();
             return true;
         }

@@ -1,117 +1,23 @@
 //! A disk whose syncs take 100 ms keeps nobody waiting but those who ask for what it has to hold.
 
 use super::house::{House, TestHost, stream};
-use crate::engine::{ApiCalls, ApiRequest};
-use myelin_disk::faulty::FaultyDisk;
-use myelin_disk::{DirectoryEntry, Disk, File, Lock};
-use myelin_jsapi::config::StreamConfig;
+use crate::engine::{ApiCalls, ApiRequest, CallScope};
+use myelin_broker::Account;
+use myelin_disk::faulty::{DiskOperation, FaultyDisk};
+use myelin_jsapi::config::{AccountLimits, StreamConfig};
 use myelin_stdx::sync::lock;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Time that a sync takes, and time for which nobody may have a stream's core.
 const SYNC: Duration = Duration::from_millis(100);
 const LONGEST_LENT: Duration = Duration::from_millis(20);
 
-/// A disk whose syncs take a while, by the host's clock.
-#[derive(Debug)]
-struct SlowDisk {
-    inner: FaultyDisk,
-    host: Arc<TestHost>,
-}
-
-#[derive(Debug)]
-struct SlowFile {
-    inner: Arc<dyn File>,
-    host: Arc<TestHost>,
-}
-
-impl SlowDisk {
-    fn slow(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(SlowFile { inner: file, host: Arc::clone(&self.host) })
-    }
-}
-
-impl Disk for SlowDisk {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.inner.create(path).map(|file| self.slow(file))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.inner.open(path).map(|file| self.slow(file))
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
-        self.inner.list(directory)
-    }
-
-    fn make_directory(&self, path: &Path) -> io::Result<()> {
-        self.inner.make_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove_file(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove_directory(path)
-    }
-
-    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.host.sleep(SYNC);
-        self.inner.sync_directory(directory)
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.inner.free_bytes(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        self.inner.lock(path)
-    }
-}
-
-impl File for SlowFile {
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buffer, offset)
-    }
-
-    fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.inner.read_cached_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn allocate(&self, length: u64) -> io::Result<()> {
-        self.inner.allocate(length)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.inner.set_len(length)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.host.sleep(SYNC);
-        self.inner.sync()
-    }
-}
-
 /// A house on a slow disk, with a thread of its own for syncs, and the calls of its API.
 struct Slow {
     house: House,
+    disk: FaultyDisk,
     calls: ApiCalls,
     asked: usize,
     answers: Vec<(String, String)>,
@@ -122,17 +28,28 @@ impl Slow {
     fn new(sync_always: bool) -> Self {
         let host = Arc::<TestHost>::default();
         host.stand_still();
-        let disk = SlowDisk { inner: FaultyDisk::new(1), host: Arc::clone(&host) };
-        let house = House::hosted(Arc::new(disk), &host, sync_always);
+        let clock = Arc::clone(&host);
+        let disk = FaultyDisk::new(1).watched(Arc::new(move |operation: &DiskOperation| {
+            if matches!(operation, DiskOperation::Sync | DiskOperation::SyncDirectory) {
+                clock.sleep(SYNC);
+            }
+        }));
+        let house = House::hosted(Arc::new(disk.clone()), &host, sync_always);
         host.has_sync_thread.store(true, Relaxed);
         let calls = ApiCalls::new(&house.jetstream, Box::new(|work| work()));
-        Self { house, calls, asked: 0, answers: Vec::new(), published: 0 }
+        Self { house, disk, calls, asked: 0, answers: Vec::new(), published: 0 }
     }
 
     fn ask(&mut self, verb: &str, body: &str) {
+        let account = Arc::clone(&self.house.account);
+        self.ask_in(&account, verb, body);
+    }
+
+    /// Asks as a client of another account.
+    fn ask_in(&mut self, account: &Arc<Account>, verb: &str, body: &str) {
         self.asked += 1;
         self.calls.begin(ApiRequest {
-            account: Arc::clone(&self.house.account),
+            account: Arc::clone(account),
             subject: format!("$JS.API.{verb}").into_bytes().into(),
             reply: verb.as_bytes().into(),
             headers: Box::default(),
@@ -142,23 +59,41 @@ impl Slow {
         self.take();
     }
 
+    /// Asks for a change of a stream, which waits for the disk.
+    fn change(&mut self, name: &str) {
+        self.ask(&format!("STREAM.UPDATE.{name}"), &text(&StreamConfig { max_msgs: 7, ..stream(name) }));
+    }
+
     /// Takes what the API has to say.
     fn take(&mut self) {
-        while let Some((_, out)) = self.calls.next_answer() {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let answers = out.iter().filter(|msg| !msg.subject.starts_with(b"$JS.EVENT"));
-            self.answers.extend(answers.map(|msg| (text(msg.subject), text(msg.payload))));
+        loop {
+            while let Some((_, out)) = self.calls.next_answer() {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let answers = out.iter().filter(|msg| !msg.subject.starts_with(b"$JS.EVENT"));
+                self.answers.extend(answers.map(|msg| (text(msg.subject), text(msg.payload))));
+            }
+            if !self.calls.run_task() {
+                return;
+            }
         }
-        while let Some(task) = self.calls.next_task() {
-            task();
+    }
+
+    /// Waits for the disk until all is answered that was asked.
+    fn answer_all(&mut self) {
+        let mut syncs = 0..50;
+        self.work();
+        while self.answers.len() < self.asked && syncs.next().is_some() {
+            self.wait_for_disk();
+            self.work();
         }
+        assert_eq!(self.answers.len(), self.asked);
     }
 
     /// All that can be done without the disk's syncs.
     fn work(&mut self) {
         loop {
-            while let Some(task) = lock(&self.house.host.tasks).pop_front() {
-                self.calls.defer(task).into_iter().for_each(|task| task());
+            while let Some((scope, task)) = lock(&self.house.host.tasks).pop_front() {
+                self.calls.spawn(scope, task);
             }
             self.calls.resume();
             self.calls.flush();
@@ -186,23 +121,20 @@ impl Slow {
     }
 }
 
+fn text(config: &StreamConfig) -> String {
+    serde_json::to_string(config).expect("it is text")
+}
+
 #[test]
 fn of_a_connection_that_asks_on_behind_a_call_that_waits_few_answers_are_kept() {
     let mut slow = Slow::new(false);
     slow.house.make(stream("S"));
     slow.work();
-    let config = StreamConfig { max_msgs: 7, ..stream("S") };
-    slow.ask("STREAM.UPDATE.S", &serde_json::to_string(&config).expect("it is text"));
-    let asked = 500;
-    (0..asked).for_each(|_| slow.ask("INFO", ""));
+    slow.change("S");
+    (0..500).for_each(|_| slow.ask("INFO", ""));
     assert!(slow.answers.is_empty(), "answers leave in the order of the requests");
     assert_eq!(slow.calls.kept_answers(), 64);
-    let mut syncs = 0..50;
-    while slow.answers.len() <= asked && syncs.next().is_some() {
-        slow.wait_for_disk();
-        slow.work();
-    }
-    assert_eq!(slow.answers.len(), asked + 1);
+    slow.answer_all();
     assert_eq!((slow.answers[0].0.as_str(), slow.calls.kept_answers()), ("STREAM.UPDATE.S", 0));
 }
 
@@ -222,9 +154,9 @@ fn publishers_go_on_while_consumers_are_made_and_streams_purged_changed_and_remo
         slow.wait_for_disk();
         slow.work();
         let began = slow.time();
+        let deleted = slow.house.stream("D");
         slow.ask("STREAM.PURGE.P", "");
-        let config = StreamConfig { max_msgs: 7, ..stream("U") };
-        slow.ask("STREAM.UPDATE.U", &serde_json::to_string(&config).expect("it is text"));
+        slow.change("U");
         slow.ask("STREAM.DELETE.D", "");
         slow.ask("STREAM.MSG.DELETE.S", r#"{"seq":1}"#);
         for n in 0..100 {
@@ -262,6 +194,7 @@ fn publishers_go_on_while_consumers_are_made_and_streams_purged_changed_and_remo
             assert!(longest <= LONGEST_LENT, "{name} was lent for {longest:?}");
         }
         assert!(slow.house.streams().stream("D").is_none());
+        assert!(deleted.longest_lent() <= LONGEST_LENT, "lent for {:?}", deleted.longest_lent());
         // A hundred consumers of a stream share a few syncs.
         let syncs = (slow.time() - began).as_millis() / SYNC.as_millis();
         assert!(syncs < 30, "{syncs} syncs");
@@ -274,10 +207,7 @@ fn calls_about_one_stream_come_one_after_the_other_and_answers_in_the_order_of_r
     slow.house.make(stream("S"));
     slow.house.make(stream("T"));
     slow.work();
-    let config = |max_msgs| {
-        let config = StreamConfig { max_msgs, ..stream("S") };
-        serde_json::to_string(&config).expect("it is text")
-    };
+    let config = |max_msgs| text(&StreamConfig { max_msgs, ..stream("S") });
     slow.ask("STREAM.UPDATE.S", &config(7));
     slow.ask("STREAM.UPDATE.S", &config(8));
     slow.ask("STREAM.INFO.S", "");
@@ -286,10 +216,7 @@ fn calls_about_one_stream_come_one_after_the_other_and_answers_in_the_order_of_r
     slow.ask("STREAM.INFO.S", "");
     slow.work();
     assert!(slow.answers.is_empty(), "all are one client's: {:?}", slow.answers);
-    while slow.answers.len() < slow.asked {
-        slow.wait_for_disk();
-        slow.work();
-    }
+    slow.answer_all();
     let answers: Vec<(&str, &str)> = slow
         .answers
         .iter()
@@ -324,4 +251,137 @@ fn whoever_asks_without_end_keeps_no_answer_waiting_for_good() {
         slow.work();
     }
     assert_eq!(slow.answers.len(), 101, "those that came meanwhile have the next one");
+}
+
+#[test]
+fn a_consumer_pushes_nothing_before_the_answer_to_whoever_made_it() {
+    for durable in ["", r#""durable_name":"C","#] {
+        let mut slow = Slow::new(false);
+        slow.house.make(stream("S"));
+        slow.house.make(stream("T"));
+        let pushed = slow.house.record("pushed");
+        slow.house.publish("S.x");
+        slow.work();
+        slow.change("T");
+        let body = format!(
+            r#"{{"stream_name":"S","config":{{{durable}"deliver_subject":"pushed","ack_policy":"none"}}}}"#
+        );
+        slow.ask(if durable.is_empty() { "CONSUMER.CREATE.S" } else { "CONSUMER.DURABLE.CREATE.S.C" }, &body);
+        slow.work();
+        while slow.answers.len() < 2 {
+            assert!(lock(&pushed).is_empty(), "the answer waits for that of another call");
+            slow.wait_for_disk();
+            slow.work();
+        }
+        assert!(slow.answers[1].1.contains(r#""name":""#), "{:?}", slow.answers);
+        assert_eq!(lock(&pushed).len(), 1);
+    }
+}
+
+#[test]
+fn the_answer_to_a_backup_comes_in_its_turn_and_before_the_first_piece() {
+    let mut slow = Slow::new(false);
+    slow.house.make(stream("S"));
+    slow.house.make(stream("T"));
+    slow.house.publish("S.x");
+    let (pieces, answers) = (slow.house.record("pieces"), slow.house.record("STREAM.SNAPSHOT.S"));
+    slow.work();
+    slow.change("T");
+    slow.ask("STREAM.SNAPSHOT.S", r#"{"deliver_subject":"pieces"}"#);
+    slow.work();
+    slow.house.pass(3_000_000_000);
+    assert!(lock(&answers).is_empty() && lock(&pieces).is_empty(), "{answers:?} {pieces:?}");
+    slow.answer_all();
+    assert_eq!(slow.answers[1].0, "STREAM.SNAPSHOT.S");
+    assert!(slow.answers[1].1.contains(r#""messages":1"#), "{:?}", slow.answers);
+    slow.house.pass(3_000_000_000);
+    assert!(!lock(&pieces).is_empty(), "it is sent when that is said");
+}
+
+#[test]
+fn two_accounts_that_ask_at_once_are_not_promised_the_same_bytes() {
+    let mut slow = Slow::new(false);
+    let other = Arc::clone(&slow.house.other);
+    slow.house.jetstream.enable(&other, Some(AccountLimits::default())).expect("it is promised nothing");
+    slow.house.make(stream("S"));
+    slow.work();
+    let large = |name| text(&StreamConfig { max_bytes: 700 << 20, ..stream(name) });
+    slow.ask("STREAM.UPDATE.S", &large("S"));
+    slow.ask_in(&other, "STREAM.CREATE.T", &large("T"));
+    slow.answer_all();
+    assert!(!slow.answers[0].1.contains("\"error\""), "{:?}", slow.answers[0]);
+    assert!(slow.answers[1].1.contains("10047"), "there is not so much: {:?}", slow.answers[1]);
+    assert_eq!(slow.house.jetstream.reserved(), [0, 700 << 20]);
+    slow.ask("STREAM.UPDATE.S", &text(&stream("S")));
+    slow.answer_all();
+    slow.ask_in(&other, "STREAM.CREATE.T", &large("T"));
+    slow.answer_all();
+    assert!(!slow.answers[3].1.contains("\"error\""), "{:?}", slow.answers[3]);
+    assert_eq!(slow.house.jetstream.reserved(), [0, 700 << 20]);
+}
+
+#[test]
+fn files_of_a_deleted_stream_keep_no_answer_waiting() {
+    let mut slow = Slow::new(false);
+    slow.house.make(stream("S"));
+    slow.house.publish("S.x");
+    slow.work();
+    let files = |disk: &FaultyDisk| {
+        let is_of_stream = |path: &&std::path::PathBuf| path.starts_with("/store/streams");
+        disk.files().keys().filter(is_of_stream).count()
+    };
+    let before = files(&slow.disk);
+    assert!(before > 1);
+    slow.ask("STREAM.DELETE.S", "");
+    slow.answer_all();
+    assert_eq!(files(&slow.disk), before, "they go later");
+    while slow.house.run_job() {}
+    assert_eq!(files(&slow.disk), 0);
+}
+
+#[test]
+fn what_others_leave_to_the_api_waits_for_calls_about_the_same() {
+    let mut slow = Slow::new(false);
+    slow.house.make(stream("S"));
+    slow.house.make(stream("T"));
+    slow.work();
+    slow.change("S");
+    let done = Arc::<Mutex<Vec<&str>>>::default();
+    let of = |name: &str| CallScope::Stream("$G".into(), name.into());
+    let all = [
+        (of("T"), "T"),
+        (of("S"), "S"),
+        (CallScope::Streams("$G".into(), "U".into()), "U"),
+        (CallScope::Account("$G".into()), "the account"),
+        (CallScope::Stream("OTHER".into(), "T".into()), "T of another account"),
+        (CallScope::Server, "all"),
+        (of("T"), "T again"),
+        (CallScope::Nothing, "nothing"),
+    ];
+    for (scope, what) in all {
+        let done = Arc::clone(&done);
+        slow.calls.spawn(scope, Box::new(move || lock(&done).push(what)));
+        slow.take();
+    }
+    assert_eq!(*lock(&done), ["T", "T of another account", "nothing"]);
+    slow.answer_all();
+    assert_eq!(lock(&done)[3..], ["S", "U", "the account", "all", "T again"]);
+}
+
+#[test]
+fn the_purge_of_an_account_has_all_its_streams_to_itself() {
+    let mut slow = Slow::new(false);
+    slow.house.make(stream("S"));
+    slow.work();
+    slow.change("S");
+    let system = Arc::clone(&slow.house.system);
+    slow.ask_in(&system, "ACCOUNT.PURGE.$G", "");
+    slow.ask("STREAM.CREATE.N", &text(&stream("N")));
+    slow.work();
+    assert!(slow.house.streams().stream("N").is_none(), "it is made when the purge is through");
+    slow.answer_all();
+    assert!(slow.answers[0].1.contains(r#""max_msgs":7"#), "{:?}", slow.answers);
+    assert!(slow.answers[1].1.contains(r#""initiated":true"#), "{:?}", slow.answers);
+    let streams = slow.house.streams();
+    assert!(streams.stream("S").is_none() && streams.stream("N").is_some());
 }
