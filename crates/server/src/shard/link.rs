@@ -389,8 +389,8 @@ impl LinkTask {
         }
     }
 
-    /// The orderly end: nothing more is routed here, then the other side gets time to take what waits
-    /// for it.
+    /// The orderly end: nothing more is routed here, then the other side gets time to take what
+    /// waits for it.
     async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.handle.conn);
         let removal = self.session.end(reason);
@@ -439,7 +439,8 @@ impl LinkTask {
     }
 
     /// Ends this side's direction, and reads what the other side still sends until it ends its own:
-    /// closing a socket with unread bytes resets it, and what is on its way to a slow reader is lost.
+    /// closing a socket with unread bytes resets it, and what is on its way to a slow reader is
+    /// lost.
     async fn hear_out(&mut self) {
         let _ = rustix::net::shutdown(self.handle.write.as_ref().as_ref(), rustix::net::Shutdown::Write);
         let end = tokio::time::Instant::now() + LINGER_AT_SHUTDOWN;

@@ -203,7 +203,7 @@ fn more_members_than_can_be_said_are_the_most() {
     }
 }
 
-/// What a member behind a leaf node is sent, without probes, until one says that it is the last.
+/// Counts messages for a member behind a leaf node, until a probe says that it is the last.
 fn work_of(leaf: &mut Played) -> usize {
     let mut work = 0;
     loop {

@@ -180,7 +180,7 @@ fn what_an_import_names_otherwise_is_allowed_by_its_new_name() {
     }
 }
 
-/// What a user may not hear as one queue group, other groups of a leaf node do.
+/// Queue groups that a user may not hear as hear nothing; other groups of a leaf node do.
 #[test]
 fn a_denied_queue_group_hears_nothing_and_others_do() {
     let rules = "subscribe { allow: [\">\"], deny: [\"broad.secret work\", \"exact.secret work\"] }";

@@ -80,7 +80,7 @@ fn a_hub_may_be_the_one_that_dials() {
     }
 }
 
-/// Also where nothing may be sent: what finds the circle is for the servers.
+/// Circles are found also where nothing may be sent: what finds them is for the servers.
 #[test]
 fn a_circle_is_found_and_broken() {
     for (kinds, remote) in MIXES.into_iter().flat_map(|kinds| [(kinds, ""), (kinds, "deny_exports: [\">\"]")])
@@ -298,8 +298,8 @@ fn two_ways_to_one_hub_are_a_circle() {
     }
 }
 
-/// Servers of a cluster that come to one server of their hub's cluster, when the other has gone, are
-/// taken for no circle.
+/// Servers of a cluster that come to one server of their hub's cluster, when the other has gone,
+/// are taken for no circle.
 #[test]
 fn a_cluster_moves_to_another_server_of_its_hub() {
     for kinds in TRIPLES {
