@@ -46,7 +46,7 @@ fn half_open(patience: u32) -> (Server, Raw, u64, Vec<TcpStream>) {
     for i in 0..HALF_OPEN {
         let mut stream = connect_from_elsewhere(server.address());
         if i % 2 == 0 {
-            stream.write_all(b"CONNECT {\"verbose\":false,\"user\":").unwrap();
+            stream.write_all(b"CONNECT {\"verbose\":false,\"user\":").expect("it has time");
         }
         half_open.push(stream);
         if i % 500 == 0 {
