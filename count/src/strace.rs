@@ -19,23 +19,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 const BATCH: usize = 64;
 
 /// One load.
-pub(crate) struct Row {
+pub(crate) struct CallRow {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     run: fn(&mut Clients, usize) -> io::Result<()>,
 }
 
 /// All of them.
-pub(crate) const ROWS: [Row; 5] = [
-    Row { name: "pub", about: "16 bytes that nobody subscribes to, 64 at once", run: publish },
-    Row { name: "request", about: "a request and its reply, one after the other", run: request },
-    Row {
+pub(crate) const ROWS: [CallRow; 5] = [
+    CallRow { name: "pub", about: "16 bytes that nobody subscribes to, 64 at once", run: publish },
+    CallRow { name: "request", about: "a request and its reply, one after the other", run: request },
+    CallRow {
         name: "js-sync",
         about: "128 bytes stored in a file, each acknowledged before the next",
         run: store_one_by_one,
     },
-    Row { name: "js-file", about: "128 bytes stored in a file, 64 at once", run: store },
-    Row { name: "js-push", about: "js-file, pushed to a consumer that acknowledges nothing", run: push },
+    CallRow { name: "js-file", about: "128 bytes stored in a file, 64 at once", run: store },
+    CallRow { name: "js-push", about: "js-file, pushed to a consumer that acknowledges nothing", run: push },
 ];
 
 /// Whether there is an strace on this machine.
@@ -47,13 +47,13 @@ pub(crate) fn is_here() -> bool {
 ///
 /// # Errors
 /// The server does not run, or ended in the middle.
-pub(crate) fn per_message(row: &Row, server: &Path, messages: usize) -> io::Result<String> {
+pub(crate) fn per_message(row: &CallRow, server: &Path, messages: usize) -> io::Result<String> {
     let once = total(row, server, messages)?;
     let twice = total(row, server, 2 * messages)?;
     Ok(format!("{:.3}", (twice as f64 - once as f64) / messages as f64))
 }
 
-fn total(row: &Row, program: &Path, messages: usize) -> io::Result<u64> {
+fn total(row: &CallRow, program: &Path, messages: usize) -> io::Result<u64> {
     let folder = tempfile::tempdir()?;
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let (counts, pid) = (folder.path().join("counts"), folder.path().join("pid"));

@@ -39,11 +39,11 @@ enum Verb {
     /// Load generator for any NATS server, and comparisons of servers
     Bench(bench::BenchArguments),
     /// Publish messages
-    Pub(messages::Publish),
+    Pub(messages::PublishArguments),
     /// Receive messages
-    Sub(messages::Subscribe),
+    Sub(messages::SubscribeArguments),
     /// Send a request and show its reply
-    Request(messages::Request),
+    Request(messages::RequestArguments),
     /// Look at streams, empty them, remove them
     Stream(stream::StreamArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound

@@ -14,7 +14,7 @@ use myelin_loadgen::units::{Time, human_time, log};
 
 /// `myelin pub …`
 #[derive(Args, Debug)]
-pub(crate) struct Publish {
+pub(crate) struct PublishArguments {
     /// Subject
     subject: String,
     /// Payload; the standard input where there is none and it is no terminal
@@ -37,7 +37,7 @@ pub(crate) struct Publish {
 
 /// `myelin sub …`
 #[derive(Args, Debug)]
-pub(crate) struct Subscribe {
+pub(crate) struct SubscribeArguments {
     /// Subjects, which may hold wildcards
     #[arg(required = true)]
     subjects: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Subscribe {
 
 /// `myelin request …`
 #[derive(Args, Debug)]
-pub(crate) struct Request {
+pub(crate) struct RequestArguments {
     /// Subject
     subject: String,
     /// Payload; the standard input where there is none and it is no terminal
@@ -74,8 +74,8 @@ pub(crate) struct Request {
     flags: ConnectionFlags,
 }
 
-pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
-    let Publish { subject, body, reply, headers, count, sleep, flags } = arguments;
+pub(crate) fn publish(arguments: &PublishArguments) -> Result<(), BenchError> {
+    let PublishArguments { subject, body, reply, headers, count, sleep, flags } = arguments;
     names::word("subject", subject)?;
     reply.as_deref().map_or(Ok(()), |reply| names::word("reply subject", reply))?;
     let headers = myelin_loadgen::client_pool::message_writer::header_lines(headers)?;
@@ -95,8 +95,8 @@ pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
     Ok(())
 }
 
-pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
-    let Subscribe { subjects, queue, count, raw, flags } = arguments;
+pub(crate) fn subscribe(arguments: &SubscribeArguments) -> Result<(), BenchError> {
+    let SubscribeArguments { subjects, queue, count, raw, flags } = arguments;
     subjects.iter().try_for_each(|subject| names::word("subject", subject))?;
     queue.as_deref().map_or(Ok(()), |queue| names::word("queue group", queue))?;
     let mut connection = flags.target()?.connect()?;
@@ -122,8 +122,8 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
     Ok(())
 }
 
-pub(crate) fn request(arguments: &Request) -> Result<(), BenchError> {
-    let Request { subject, body, headers, count, raw, flags } = arguments;
+pub(crate) fn request(arguments: &RequestArguments) -> Result<(), BenchError> {
+    let RequestArguments { subject, body, headers, count, raw, flags } = arguments;
     names::word("subject", subject)?;
     let headers = myelin_loadgen::client_pool::message_writer::header_lines(headers)?;
     let payload = payload(body.as_deref())?;

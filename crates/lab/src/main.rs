@@ -56,7 +56,7 @@ enum Command {
     Store(store::StoreArguments),
     /// A part of `store` that needs a process of its own
     #[command(subcommand, hide = true)]
-    StorePart(store::Part),
+    StorePart(store::RecoveryTask),
 }
 
 fn main() -> ExitCode {

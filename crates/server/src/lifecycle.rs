@@ -5,7 +5,7 @@ mod control;
 mod log;
 
 use crate::http::{self, Scheme};
-use crate::jetstream::Capacity;
+use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
@@ -126,9 +126,9 @@ pub(crate) struct Server {
     pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
-    pub(crate) jetstream: Option<jetstream::Running>,
+    pub(crate) jetstream: Option<RunningJetStream>,
     /// Operator mode.
-    pub(crate) resolver: Option<resolver::Running>,
+    pub(crate) resolver: Option<resolver::RunningResolver>,
     pub(crate) websocket: Option<websocket::Listening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
     pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
@@ -138,7 +138,7 @@ pub(crate) struct Server {
 
 /// Services of the system account.
 struct SystemServices {
-    running: Option<system::Running>,
+    running: Option<system::RunningSystem>,
     /// Reloads that the system account asks for.
     orders: UnboundedReceiver<Reloaded>,
 }
@@ -294,7 +294,7 @@ impl Server {
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop_accepting);
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
-        self.system.running.iter().for_each(system::Running::enter_lame_duck);
+        self.system.running.iter().for_each(system::RunningSystem::enter_lame_duck);
         let leaving = lame_duck::Leaving::of(&self.broker, self.leaf_nodes.as_ref());
         if leaving.connections().is_empty() {
             return;
@@ -433,10 +433,10 @@ impl SystemServices {
         monitor: &Arc<Monitor>,
         log: &Arc<Logger>,
         mailboxes: &[Mailbox],
-        resolver: Option<&resolver::Running>,
+        resolver: Option<&resolver::RunningResolver>,
     ) -> Result<Self, StartError> {
         let (order, orders) = unbounded_channel();
-        let running = system::Running::start(system::SystemParts {
+        let running = system::RunningSystem::start(system::SystemParts {
             broker: Arc::clone(broker),
             monitor: Arc::clone(monitor),
             log: Arc::clone(log),
@@ -506,7 +506,7 @@ fn start_jetstream(
     broker: &Arc<Broker>,
     shards: &[ShardThread],
     log: &Arc<Logger>,
-) -> Result<Option<jetstream::Running>, StartError> {
+) -> Result<Option<RunningJetStream>, StartError> {
     if !options.jetstream.enabled {
         return Ok(None);
     }
@@ -521,7 +521,7 @@ fn start_jetstream(
             banner::warn_of_extension(log);
         }
         let mailboxes = shards.iter().map(|shard| shard.mailbox.clone()).collect();
-        jetstream::Running::start(options, capacity, broker, mailboxes, log)
+        RunningJetStream::start(options, capacity, broker, mailboxes, log)
     });
     log.info(format_args!("Took {:?} to start JetStream", began.elapsed()));
     Ok(Some(running.map_err(failed("Can't start JetStream"))?))
@@ -535,19 +535,19 @@ fn show_mail(mailboxes: &[Mailbox], monitor: &Monitor) {
 }
 
 /// Lets monitoring see a JetStream that has just been started.
-fn show_jetstream(running: &jetstream::Running, options: &Options, broker: &Broker, monitor: &Monitor) {
+fn show_jetstream(running: &RunningJetStream, options: &Options, broker: &Broker, monitor: &Monitor) {
     running.queues().into_iter().for_each(|(name, count)| monitor.watch_queue(name, count));
     switch_jetstream(Some(running), options, broker, monitor);
 }
 
 /// Tells clients and monitoring whether there is JetStream.
 fn switch_jetstream(
-    running: Option<&jetstream::Running>,
+    running: Option<&RunningJetStream>,
     options: &Options,
     broker: &Broker,
     monitor: &Monitor,
 ) {
-    monitor.current_jetstream().set(running.map(jetstream::Running::jetstream));
+    monitor.current_jetstream().set(running.map(RunningJetStream::jetstream));
     let domain = running.and(options.jetstream.domain.clone()).unwrap_or_default();
     broker.update_info(|info| (info.jetstream, info.domain) = (running.is_some(), domain));
 }

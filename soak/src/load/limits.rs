@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// Subjects of a stream.
 #[derive(Debug, Clone, Copy)]
-enum Subjects {
+enum LimitSubjects {
     /// A subject of its own for each message.
     Different,
     /// A number of subjects in rotation.
@@ -26,7 +26,7 @@ struct Kind {
     name: &'static str,
     /// Members of its configuration.
     config: &'static str,
-    subjects: Subjects,
+    subjects: LimitSubjects,
     /// Bytes of a message.
     size: usize,
     /// Whether it refuses messages, once it is full.
@@ -42,49 +42,54 @@ const SLICE: u64 = 100;
 /// the others are never larger than an eighth of 8 MiB: what slow streams take would grow for
 /// minutes before it is as large as it gets.
 const KINDS: [Kind; 16] = [
-    kind("l-msgs", r#""max_msgs":2000,"max_bytes":8388608"#, Subjects::Different, 512),
-    kind("l-msgs-memory", r#""max_msgs":2000,"storage":"memory""#, Subjects::Different, 128),
-    kind("l-msgs-few", r#""max_msgs":2000,"allow_direct":true"#, Subjects::Few(500), 4096),
-    kind("l-msgs-s2", r#""max_msgs":1000,"compression":"s2""#, Subjects::Different, 4096),
-    kind("l-bytes", r#""max_bytes":2097152"#, Subjects::Different, 1024),
-    kind("l-bytes-memory", r#""max_bytes":2097152,"storage":"memory""#, Subjects::Few(100), 1024),
-    kind("l-age", r#""max_age":1000000000"#, Subjects::Different, 4096),
-    kind("l-age-few", r#""max_age":1000000000,"max_bytes":8388608"#, Subjects::Few(100), 2048),
-    kind("l-age-memory", r#""max_age":1000000000,"storage":"memory""#, Subjects::Different, 128),
+    kind("l-msgs", r#""max_msgs":2000,"max_bytes":8388608"#, LimitSubjects::Different, 512),
+    kind("l-msgs-memory", r#""max_msgs":2000,"storage":"memory""#, LimitSubjects::Different, 128),
+    kind("l-msgs-few", r#""max_msgs":2000,"allow_direct":true"#, LimitSubjects::Few(500), 4096),
+    kind("l-msgs-s2", r#""max_msgs":1000,"compression":"s2""#, LimitSubjects::Different, 4096),
+    kind("l-bytes", r#""max_bytes":2097152"#, LimitSubjects::Different, 1024),
+    kind("l-bytes-memory", r#""max_bytes":2097152,"storage":"memory""#, LimitSubjects::Few(100), 1024),
+    kind("l-age", r#""max_age":1000000000"#, LimitSubjects::Different, 4096),
+    kind("l-age-few", r#""max_age":1000000000,"max_bytes":8388608"#, LimitSubjects::Few(100), 2048),
+    kind("l-age-memory", r#""max_age":1000000000,"storage":"memory""#, LimitSubjects::Different, 128),
     kind(
         "l-age-s2",
         r#""max_age":1000000000,"compression":"s2","max_bytes":8388608"#,
-        Subjects::Few(100),
+        LimitSubjects::Few(100),
         1024,
     ),
     kind(
         "l-subject",
         r#""max_msgs_per_subject":1,"max_age":1000000000,"max_bytes":8388608"#,
-        Subjects::Different,
+        LimitSubjects::Different,
         512,
     ),
-    kind("l-subject-few", r#""max_msgs_per_subject":2,"max_bytes":8388608"#, Subjects::Few(100), 1024),
-    kind("l-subject-memory", r#""max_msgs_per_subject":2,"storage":"memory""#, Subjects::Few(100), 128),
-    refusing("l-size", r#""max_msg_size":600,"max_msgs":1000,"max_bytes":8388608"#, Subjects::Few(100), 700),
+    kind("l-subject-few", r#""max_msgs_per_subject":2,"max_bytes":8388608"#, LimitSubjects::Few(100), 1024),
+    kind("l-subject-memory", r#""max_msgs_per_subject":2,"storage":"memory""#, LimitSubjects::Few(100), 128),
+    refusing(
+        "l-size",
+        r#""max_msg_size":600,"max_msgs":1000,"max_bytes":8388608"#,
+        LimitSubjects::Few(100),
+        700,
+    ),
     refusing(
         "l-new",
         r#""discard":"new","max_msgs":1000,"max_age":2000000000,"max_bytes":8388608"#,
-        Subjects::Different,
+        LimitSubjects::Different,
         256,
     ),
     refusing(
         "l-new-subject",
         r#""discard":"new","discard_new_per_subject":true,"max_msgs_per_subject":1,"max_age":1000000000,"max_bytes":8388608"#,
-        Subjects::Few(5000),
+        LimitSubjects::Few(5000),
         256,
     ),
 ];
 
-const fn kind(name: &'static str, config: &'static str, subjects: Subjects, size: usize) -> Kind {
+const fn kind(name: &'static str, config: &'static str, subjects: LimitSubjects, size: usize) -> Kind {
     Kind { name, config, subjects, size, refuses: false }
 }
 
-const fn refusing(name: &'static str, config: &'static str, subjects: Subjects, size: usize) -> Kind {
+const fn refusing(name: &'static str, config: &'static str, subjects: LimitSubjects, size: usize) -> Kind {
     Kind { name, config, subjects, size, refuses: true }
 }
 
@@ -120,10 +125,10 @@ impl Limited {
 
     fn subject(&mut self) -> String {
         match self.kind.subjects {
-            Subjects::Different => {
+            LimitSubjects::Different => {
                 format!("{}.{}.{:x}", self.kind.name, self.world.number(), self.rng.below(1 << 40))
             }
-            Subjects::Few(count) => format!("{}.{}", self.kind.name, self.rng.below(count)),
+            LimitSubjects::Few(count) => format!("{}.{}", self.kind.name, self.rng.below(count)),
         }
     }
 

@@ -84,9 +84,18 @@ impl LeafPermissions {
         Ok(Self { dialler, granted, denied, refused, kept: Permissions::new(deny(kept), None, None)? })
     }
 
-    /// Whether a message may go to the other side.
-    fn may_send(&self, subject: &[u8]) -> bool {
-        self.may_be_asked(subject) && self.kept.can_publish(subject)
+    /// Whether a message may go to the other side, for members of `queue` if that is one.
+    ///
+    /// Compat: what a user may not hear as one queue group is asked for all the same, and held back
+    /// here.
+    fn may_send(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
+        let is_for = |granted: &Arc<Permissions>| match self.dialler {
+            LeafDialler::There => granted.can_deliver(subject, queue),
+            LeafDialler::Here => true,
+        };
+        self.may_be_asked(subject)
+            && self.kept.can_publish(subject)
+            && (queue.is_none() || self.granted.as_ref().is_none_or(is_for))
     }
 
     /// Whether the other side may ask for a subject.
@@ -135,8 +144,8 @@ pub(crate) struct LeafEnd {
 }
 
 impl LeafEnd {
-    pub(crate) fn may_send(&self, subject: &[u8]) -> bool {
-        self.permissions.load().may_send(subject)
+    pub(crate) fn may_send(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
+        self.permissions.load().may_send(subject, queue)
     }
 
     /// Whether the other side may ask for a subject.

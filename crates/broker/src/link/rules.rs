@@ -17,10 +17,11 @@ impl LinkEnd {
         self.rules.load().as_ref().is_none_or(|rules| rules.can_publish(subject))
     }
 
-    /// Whether a message may go to the other side, which wants it.
-    pub(crate) fn may_carry(&self, subject: &[u8]) -> bool {
+    /// Whether a message may go to the other side, which wants it, for members of `queue` if that
+    /// is one.
+    pub(crate) fn may_carry(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         if let Some(leaf) = self.leaf() {
-            return leaf.may_send(subject);
+            return leaf.may_send(subject, queue);
         }
         self.rules.load().as_ref().is_none_or(|rules| rules.can_deliver(subject, None))
     }

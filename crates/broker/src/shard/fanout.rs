@@ -410,7 +410,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
-        let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)));
+        let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng);
         if let Some(remote) = &route.remote {
             self.remote_beside::<LOGGED>(route, remote, &passed);
         }

@@ -98,7 +98,7 @@ impl<'a> Publisher<'a> {
         match self.source {
             Source::Request { role: LeafRole::Spoke, origin } => BarredHubs::Of(origin).has(conn),
             Source::Request { role: LeafRole::Hub, .. } => Arc::ptr_eq(conn, self.conn),
-            Source::Stream { barred } => barred.has(conn),
+            Source::Stream { barred } => barred.has(conn) || Arc::ptr_eq(conn, self.conn),
             Source::Here | Source::Route { .. } | Source::Leaf { .. } => false,
         }
     }

@@ -113,7 +113,7 @@ impl Shard {
         Self {
             traffic: broker.add_shard(),
             broker: Arc::clone(broker),
-            routes: Routes::new(),
+            routes: Routes::new(seed),
             touched: Touched::default(),
             staging: Staging::default(),
             queue: ServiceQueue::default(),

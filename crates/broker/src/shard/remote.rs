@@ -20,7 +20,7 @@ use crate::service::Binding;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use myelin_stdx::rng::Rng;
-use myelin_subject::Matched;
+use myelin_subject::{Matched, Subscribed};
 use myelin_wire::encode;
 use myelin_wire::peer::{encode as peer, leaf};
 use smallvec::SmallVec;
@@ -94,7 +94,8 @@ impl RemoteTargets {
             return None;
         }
         restrict(matched, subject, via);
-        let may_carry = |sub: &Arc<RemoteSub>| sub.conn().link().is_none_or(|link| link.may_carry(subject));
+        let may_carry =
+            |sub: &Arc<RemoteSub>| sub.conn().link().is_none_or(|link| link.may_carry(subject, sub.queue()));
         matched.plain.retain(|sub| may_carry(sub));
         matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| may_carry(sub)));
         let mut found = Box::<Self>::default();
@@ -165,9 +166,20 @@ impl RemoteTargets {
 
     /// One of the links that are not about to end, by the number of members there.
     fn draw(&self, weights: &Weights, from: &Publisher<'_>, rng: &mut Rng) -> Option<u32> {
+        self.draw_among(weights, |_| true, from, rng)
+    }
+
+    /// One of those links that are meant.
+    fn draw_among(
+        &self,
+        weights: &Weights,
+        is_meant: impl Fn(&Conn) -> bool,
+        from: &Publisher<'_>,
+        rng: &mut Rng,
+    ) -> Option<u32> {
         let open = |(link, _): &&(u32, u32)| {
             let conn = &self.links[*link as usize].conn;
-            conn.close_requested().is_none() && !from.comes_from(conn)
+            is_meant(conn) && conn.close_requested().is_none() && !from.comes_from(conn)
         };
         let total = weights.0.iter().filter(open).map(|(_, weight)| u64::from(*weight)).sum();
         let mut draw = rng.below(total);
@@ -365,14 +377,14 @@ impl Fanout<'_> {
     ///
     /// Compat: who wants the message on another server of the cluster beside the groups gets it
     /// again, as from the reference; a link over which nobody does is preferred.
-    pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) -> Passed {
+    pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>, rng: &mut Rng) -> Passed {
         let mut groups = groups.peekable();
-        if groups.peek().is_some() { self.pass_on_for(groups) } else { Passed::new() }
+        if groups.peek().is_some() { self.pass_on_for(groups, rng) } else { Passed::new() }
     }
 
     #[cold]
     #[inline(never)]
-    fn pass_on_for<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>) -> Passed {
+    fn pass_on_for<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>, rng: &mut Rng) -> Passed {
         let mut passed = Passed::new();
         let (message, from) = (self.message, self.from);
         let address = if message.to.is_empty() { message.subject } else { message.to };
@@ -390,9 +402,9 @@ impl Fanout<'_> {
             };
             let is_plain = |link: &u32| remote.links[*link as usize].is_plain;
             let group = &remote.groups[at];
-            // Compat: leaf nodes of this server are preferred to other servers.
-            let is_own = |link: &u32| remote.links[*link as usize].conn.leaf().is_some();
-            let link = group.leaves.links().filter(is_own).find(is_open);
+            // Compat: leaf nodes of this server are preferred to other servers, by their members.
+            let is_own = |conn: &Conn| conn.leaf().is_some();
+            let link = remote.draw_among(&group.leaves, is_own, from, rng);
             let link = link.or_else(|| group.remotes.links().filter(is_open).min_by_key(is_plain));
             let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(is_plain));
             chosen.extend(link.map(|link| (link, at as u32)));

@@ -21,6 +21,7 @@ use crate::reply_prefix;
 use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
+use foldhash::fast::FixedState;
 use myelin_auth::Permissions;
 use myelin_stdx::equal::equal;
 use myelin_subject::{EpochStamp, Matched};
@@ -323,7 +324,8 @@ pub(super) struct Routes {
     hand: usize,
     /// [`BUCKETS`] of them, or none at first.
     buckets: Box<[Bucket]>,
-    hasher: foldhash::fast::RandomState,
+    /// Publishers choose the names, so its seed is nobody's to know.
+    hasher: FixedState,
     fleeting: Route,
     matched: Matching,
     counts: RouteCounts,
@@ -350,12 +352,13 @@ impl Touched {
 }
 
 impl Routes {
-    pub(super) fn new() -> Self {
+    /// Routes whose places `seed` decides: it is drawn anew for each shard.
+    pub(super) fn new(seed: u64) -> Self {
         Self {
             held: 0,
             hand: 0,
             buckets: Box::default(),
-            hasher: foldhash::fast::RandomState::default(),
+            hasher: FixedState::with_seed(seed),
             fleeting: Route::empty(),
             matched: Matching::default(),
             counts: RouteCounts::default(),

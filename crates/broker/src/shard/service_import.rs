@@ -159,6 +159,9 @@ impl Shard {
     }
 
     /// A message of a stream to leaf nodes and hubs of an account that imports it.
+    ///
+    /// Compat: they get requests for a service of this account, too; clients that import the stream
+    /// do not.
     fn route_stream(
         &mut self,
         from: &Publisher<'_>,
@@ -166,10 +169,6 @@ impl Shard {
         link: &StreamLink,
         memory: &mut Rendering,
     ) -> Option<Published> {
-        // Compat: what comes by one import does not leave by another.
-        if from.hop.is_some() {
-            return None;
-        }
         let importer = self.broker.account(link.stream.importer())?;
         link.stream.naming().write(message.address(), &mut memory.subject);
         let mut there = Publisher {

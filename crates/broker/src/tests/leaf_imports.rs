@@ -101,23 +101,36 @@ impl Wires {
     }
 }
 
-/// A imports services and a stream of B.
+/// A imports services and a stream of B, and what B is asked as a stream under another name; C
+/// imports that, too.
 fn net() -> Net {
     let [name, svc, st] = ["B", "svc.>", "st.>"].map(str::to_owned);
+    let stream = |subject: &str| StreamExport { subject: subject.to_owned(), ..StreamExport::default() };
     let exports = vec![
         Export::Service(Arc::new(ServiceExport::public(&svc))),
-        Export::Stream(StreamExport { subject: st.clone(), ..StreamExport::default() }),
+        Export::Stream(stream(&svc)),
+        Export::Stream(stream(&st)),
     ];
-    let service =
-        ServiceImport { account: name.clone(), subject: svc.clone(), to: svc, ..Default::default() };
-    let stream = StreamImport { account: name, subject: st.clone(), to: st, ..Default::default() };
-    let imports = vec![Import::Service(Arc::new(service)), Import::Stream(stream)];
+    let import = |subject: &str, to: &str| {
+        let [account, subject, to] = [&*name, subject, to].map(str::to_owned);
+        Import::Stream(StreamImport { account, subject, to, ..StreamImport::default() })
+    };
+    let service = ServiceImport {
+        account: name.clone(),
+        subject: svc.clone(),
+        to: svc.clone(),
+        ..ServiceImport::default()
+    };
+    let imports = vec![Import::Service(Arc::new(service)), import(&st, &st), import(&svc, "asked.>")];
+    let asked = vec![import(&svc, &svc)];
     Net::with(|setup| {
         setup.accounts = vec![
             AccountConfig { imports, ..AccountConfig::named("A") },
             AccountConfig { exports, ..AccountConfig::named("B") },
+            AccountConfig { imports: asked, ..AccountConfig::named("C") },
         ];
-        setup.auth = AuthConfig::new(Method::Users(Users::new([user("a", "A", None), user("b", "B", None)])));
+        let users = ["a", "b", "c"].map(|name| user(name, &name.to_uppercase(), None));
+        setup.auth = AuthConfig::new(Method::Users(Users::new(users)));
     })
 }
 
@@ -171,4 +184,34 @@ fn a_message_of_a_stream_goes_on_by_where_it_came_from() {
     assert_eq!((heard(), wires.got()), (1, [0, 1, 1, 1, 1]));
     client(&net, "b", "PUB st.x 2\r\nhi");
     assert_eq!((heard(), wires.got()), (1, [0, 1, 1, 1, 1]));
+}
+
+#[test]
+fn a_request_leaves_by_a_stream_for_leaf_nodes_and_hubs_only() {
+    let net = net();
+    let wires = Wires::new(&net, "C", "svc.x");
+    let here = client(&net, "c", "SUB svc.x 1");
+    let heard = || here.received().matches("\r\nhi\r\n").count();
+    let mut hub = Wire::leaf(&net, "A", LeafRole::Spoke, "H");
+    let mut leaf = Wire::leaf(&net, "A", LeafRole::Hub, "L");
+    wires.got();
+    client(&net, "a", "PUB svc.x 2\r\nhi");
+    assert_eq!((heard(), wires.got()), (0, [0, 1, 1, 1, 1]));
+    leaf.sends(&net, "LMSG svc.x");
+    assert_eq!((heard(), wires.got()), (0, [0, 1, 1, 1, 1]));
+    hub.sends(&net, "LMSG svc.x");
+    assert_eq!((heard(), wires.got()), (0, [0, 0, 0, 1, 1]));
+}
+
+#[test]
+fn a_request_does_not_come_back_over_its_own_link() {
+    let net = net();
+    let [mut asks, mut other] = ["L", "M"].map(|cluster| Wire::leaf(&net, "A", LeafRole::Hub, cluster));
+    asks.wants("A", "asked.x");
+    other.wants("A", "asked.x");
+    net.flush_all();
+    asks.got();
+    other.got();
+    asks.sends(&net, "LMSG svc.x");
+    assert_eq!((asks.got(), other.got()), (0, 1));
 }

@@ -34,11 +34,11 @@ pub(crate) struct BenchArguments {
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
     /// Publish messages
-    Pub(commands::arguments::Publish),
+    Pub(commands::arguments::BenchPub),
     /// Receive messages
-    Sub(commands::arguments::Subscribe),
+    Sub(commands::arguments::BenchSub),
     /// Request/reply
-    Service(commands::arguments::Service),
+    Service(commands::arguments::BenchService),
     /// JetStream
     Js(commands::arguments::JetStream),
     /// JetStream as older clients read it

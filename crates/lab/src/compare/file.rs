@@ -13,7 +13,7 @@ use myelin_loadgen::pubsub::publisher::Until;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::compare::work::Work;
+use crate::compare::work::PlannedWork;
 use crate::rows::row::{Amount, Row};
 use crate::servers::system::SystemKind;
 
@@ -166,7 +166,8 @@ impl Plan {
         }
         let common: Common =
             Value::Table(common).try_into().map_err(|error| format!("row {title}: {error}"))?;
-        let work: Work = Value::Table(table).try_into().map_err(|error| format!("row {title}: {error}"))?;
+        let work: PlannedWork =
+            Value::Table(table).try_into().map_err(|error| format!("row {title}: {error}"))?;
         let workload = work.workload().map_err(|error| format!("row {title}: {error}"))?;
         let amount = Some(common.amount(&self.head).ok_or_else(|| format!("row {title}: not that little"))?);
         Ok(Row { amount, systems: common.systems, ..Row::new(&common.name, "", workload) })
@@ -275,7 +276,7 @@ fn named(row: &Table) -> String {
 mod tests {
     use super::*;
     use crate::rows::row::Workload;
-    use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+    use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 
     const HEAD: &str = "name = 'x'\ntitle = 'X'\nbaseline = 'a'\ncontrol = 'a'\n\
         [[system]]\nname = 'a'\nprogram = 'sh'\n";
@@ -328,7 +329,7 @@ mod tests {
         let expected = ThroughputLoad {
             publishers: 2,
             receivers: 0,
-            interest: Interest::Star,
+            interest: ReceiverInterest::Star,
             subjects: 64,
             size: 1024,
         };

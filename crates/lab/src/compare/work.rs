@@ -7,7 +7,7 @@ use myelin_loadgen::jetstream::fast::Flow;
 use myelin_loadgen::jetstream::stream::Storage;
 use myelin_loadgen::jetstream::{self, StreamMode, WINDOW, consumers};
 use myelin_loadgen::pubsub::request::RequestLoad;
-use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -21,7 +21,7 @@ const GET_BATCH: u64 = 500;
 /// The value of `work` and the settings that go with it.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "work", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Work {
+pub(crate) enum PlannedWork {
     /// Publish and subscribe without acknowledgements.
     Core {
         #[serde(default = "one")]
@@ -59,7 +59,7 @@ pub(crate) enum Work {
         #[serde(default = "one")]
         streams: usize,
         #[serde(default)]
-        storage: Stored,
+        storage: WorkStorage,
         /// Whether the server syncs before it acknowledges.
         #[serde(default)]
         synced: bool,
@@ -77,7 +77,7 @@ pub(crate) enum Work {
     Read {
         how: Reading,
         #[serde(default)]
-        storage: Stored,
+        storage: WorkStorage,
         #[serde(default = "one")]
         clients: usize,
         /// Whether each message is acknowledged.
@@ -89,7 +89,7 @@ pub(crate) enum Work {
         #[serde(default = "one")]
         pairs: usize,
         #[serde(default)]
-        storage: Stored,
+        storage: WorkStorage,
         #[serde(default)]
         synced: bool,
         size: Size,
@@ -102,7 +102,7 @@ pub(crate) enum Work {
         #[serde(default = "one")]
         connections: usize,
         #[serde(default)]
-        storage: Stored,
+        storage: WorkStorage,
         #[serde(default)]
         synced: bool,
         size: Size,
@@ -173,7 +173,7 @@ pub(crate) enum Reading {
 /// Where messages are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Stored {
+pub(crate) enum WorkStorage {
     #[default]
     File,
     Memory,
@@ -181,12 +181,12 @@ pub(crate) enum Stored {
     FileAsync,
 }
 
-impl From<Stored> for Storage {
-    fn from(stored: Stored) -> Self {
+impl From<WorkStorage> for Storage {
+    fn from(stored: WorkStorage) -> Self {
         match stored {
-            Stored::File => Self::File,
-            Stored::Memory => Self::Memory,
-            Stored::FileAsync => Self::FileAsync,
+            WorkStorage::File => Self::File,
+            WorkStorage::Memory => Self::Memory,
+            WorkStorage::FileAsync => Self::FileAsync,
         }
     }
 }
@@ -215,13 +215,13 @@ fn usual_acks() -> u64 {
     Flow::DEFAULT.acks
 }
 
-impl Work {
+impl PlannedWork {
     /// The workload, or what is wrong with the settings.
     pub(crate) fn workload(self) -> Result<Workload, String> {
         Ok(match self {
             Self::Core { publishers, receivers, queue, subjects, size: Size(size) } => {
                 at_least_one(&[publishers, subjects])?;
-                let interest = if queue { Interest::Queue } else { Interest::Star };
+                let interest = if queue { ReceiverInterest::Queue } else { ReceiverInterest::Star };
                 Workload::Throughput(ThroughputLoad { publishers, receivers, interest, subjects, size })
             }
             Self::Request { clients, services, size: Size(size) } => {
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     fn work(text: &str) -> Result<Workload, String> {
-        let work: Work = toml::from_str(text).map_err(|error| error.to_string())?;
+        let work: PlannedWork = toml::from_str(text).map_err(|error| error.to_string())?;
         work.workload()
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let Ok(Workload::Throughput(load)) = work("work='core'\nreceivers=10\nqueue=true\nsize=0") else {
             panic!("no load of the core");
         };
-        assert_eq!((load.receivers, load.interest), (10, Interest::Queue));
+        assert_eq!((load.receivers, load.interest), (10, ReceiverInterest::Queue));
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Kafka {
 impl Broker for Kafka {
     fn publisher(&self, place: &Place) -> Result<Box<dyn Publisher>, BenchError> {
         let (partition, handle) = (self.partition(place)?, self.runtime.handle().clone());
-        Ok(Box::new(Sender { partition, handle, batch: Vec::new(), bytes: 0 }))
+        Ok(Box::new(KafkaSender { partition, handle, batch: Vec::new(), bytes: 0 }))
     }
 
     fn subscriber(&self, place: &Place) -> Result<Box<dyn Subscriber>, BenchError> {
@@ -125,14 +125,14 @@ impl Broker for Kafka {
     }
 }
 
-struct Sender {
+struct KafkaSender {
     partition: Arc<PartitionClient>,
     handle: Handle,
     batch: Vec<Record>,
     bytes: usize,
 }
 
-impl Publisher for Sender {
+impl Publisher for KafkaSender {
     fn publish(&mut self, payload: &[u8]) -> Result<(), BenchError> {
         let value = Some(payload.to_vec());
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();

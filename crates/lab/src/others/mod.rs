@@ -24,7 +24,7 @@ use myelin_loadgen::meter::Meter;
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::script;
-use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 use myelin_loadgen::results::program_version;
 
 use crate::others::driver::{
@@ -44,7 +44,8 @@ const WINDOW: u64 = 8 << 20;
 fn can(kind: SystemKind, workload: &Workload) -> bool {
     match workload {
         Workload::Throughput(load) => {
-            let is_plain = load.interest == Interest::Star && load.publishers == 1 && load.receivers > 0;
+            let is_plain =
+                load.interest == ReceiverInterest::Star && load.publishers == 1 && load.receivers > 0;
             kind != SystemKind::Kafka && is_plain && load.size >= NUMBER
         }
         Workload::Consumers(consumers::ConsumerLoad::Together { pairs: 1, size, .. }) => *size >= NUMBER,

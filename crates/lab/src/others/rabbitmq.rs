@@ -126,7 +126,7 @@ impl Broker for RabbitMq {
             Ok::<_, BenchError>(())
         })?;
         let handle = self.runtime.handle().clone();
-        Ok(Box::new(Sender {
+        Ok(Box::new(RabbitSender {
             handle,
             channel,
             place: place.clone(),
@@ -167,7 +167,7 @@ impl Broker for RabbitMq {
     }
 }
 
-struct Sender {
+struct RabbitSender {
     handle: Handle,
     channel: Channel,
     place: Place,
@@ -175,7 +175,7 @@ struct Sender {
     _connection: Connection,
 }
 
-impl Publisher for Sender {
+impl Publisher for RabbitSender {
     fn publish(&mut self, payload: &[u8]) -> Result<(), BenchError> {
         let exchange = if self.place.sort == Sort::Topic { EXCHANGE } else { "" };
         let is_log = self.place.sort == Sort::Log;

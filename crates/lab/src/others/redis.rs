@@ -59,7 +59,7 @@ impl Redis {
 impl Broker for Redis {
     fn publisher(&self, place: &Place) -> Result<Box<dyn Publisher>, BenchError> {
         let connection = connect(self.port)?;
-        Ok(Box::new(Sender { connection, place: place.clone(), waiting: redis::pipe(), bytes: 0 }))
+        Ok(Box::new(RedisSender { connection, place: place.clone(), waiting: redis::pipe(), bytes: 0 }))
     }
 
     fn subscriber(&self, place: &Place) -> Result<Box<dyn Subscriber>, BenchError> {
@@ -74,14 +74,14 @@ impl Broker for Redis {
     }
 }
 
-struct Sender {
+struct RedisSender {
     connection: Connection,
     place: Place,
     waiting: Pipeline,
     bytes: usize,
 }
 
-impl Publisher for Sender {
+impl Publisher for RedisSender {
     fn publish(&mut self, payload: &[u8]) -> Result<(), BenchError> {
         match self.place.sort {
             Sort::Log => self.waiting.cmd("XADD").arg(&self.place.name).arg("*").arg("p").arg(payload),

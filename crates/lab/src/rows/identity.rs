@@ -18,7 +18,7 @@ use myelin_loadgen::latency;
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
-use myelin_loadgen::pubsub::throughput::{self, Interest, Prepared};
+use myelin_loadgen::pubsub::throughput::{self, Prepared, ReceiverInterest};
 
 use crate::file_limit::connections;
 use crate::rows::probe::probe;
@@ -188,7 +188,7 @@ fn compare_rules(
     let load = throughput::ThroughputLoad {
         publishers: 1,
         receivers,
-        interest: Interest::Star,
+        interest: ReceiverInterest::Star,
         subjects: SUBJECTS,
         size,
     };

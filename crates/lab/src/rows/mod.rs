@@ -24,7 +24,7 @@ pub(crate) mod tls_websocket;
 
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::request::RequestLoad;
-use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 
 use crate::compare::file::Plan;
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
@@ -71,7 +71,7 @@ fn study() -> Vec<Row> {
 fn core() -> Vec<Row> {
     const K: usize = 1024;
     const M: usize = 1024 * K;
-    use Interest::{Everything, OwnSubjects, Queue, Star};
+    use ReceiverInterest::{Everything, OwnSubjects, Queue, Star};
     vec![
         throughput("pub-16", load(1, 0, Star, 16), 3.0, 4.0),
         throughput("pub-128", load(1, 0, Star, 128), 2.5, 4.0),
@@ -120,7 +120,7 @@ fn core() -> Vec<Row> {
     ]
 }
 
-fn load(publishers: usize, receivers: usize, interest: Interest, size: usize) -> ThroughputLoad {
+fn load(publishers: usize, receivers: usize, interest: ReceiverInterest, size: usize) -> ThroughputLoad {
     ThroughputLoad { publishers, receivers, interest, subjects: SUBJECTS, size }
 }
 

@@ -4,7 +4,7 @@
 //! Change a goal here only together with `docs/performance.md`.
 
 use myelin_loadgen::metric::Metric;
-use myelin_loadgen::pubsub::throughput::{Interest, ThroughputLoad};
+use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 
 use crate::rows::cluster::{self, ClusterLoad};
 use crate::rows::identity::{self, IdentityLoad};
@@ -29,7 +29,7 @@ pub(super) fn cluster() -> Vec<Row> {
         size,
     };
     let apart = |size| ClusterLoad::Throughput {
-        load: load(1, 1, Interest::Star, size),
+        load: load(1, 1, ReceiverInterest::Star, size),
         publishers: &[0],
         receivers: &[1],
     };
@@ -49,17 +49,29 @@ pub(super) fn cluster() -> Vec<Row> {
         // At most one and a half times the reference's.
         row(
             "cluster-1:1-16K-s2",
-            ClusterLoad::Compressed(load(1, 1, Interest::Star, 16 << 10)),
+            ClusterLoad::Compressed(load(1, 1, ReceiverInterest::Star, 16 << 10)),
             vec![cpu(0.67)],
         ),
-        row("cluster-1:12-128", over_all(load(1, 12, Interest::Star, 128), &[0, 1, 2]), vec![cpu(5.0)]),
-        row("cluster-4x4-128", over_all(load(4, 4, Interest::Pairs, 128), &[1, 2, 0]), vec![cpu(4.0)]),
+        row(
+            "cluster-1:12-128",
+            over_all(load(1, 12, ReceiverInterest::Star, 128), &[0, 1, 2]),
+            vec![cpu(5.0)],
+        ),
+        row(
+            "cluster-4x4-128",
+            over_all(load(4, 4, ReceiverInterest::Pairs, 128), &[1, 2, 0]),
+            vec![cpu(4.0)],
+        ),
         row("cluster-request-1", requests(1, 16), vec![cpu(1.8), median]),
         row("cluster-request-50", requests(50, 128), vec![cpu(1.6), median]),
-        row("cluster-queue9-128", over_all(load(1, 9, Interest::Queue, 128), &[0, 1, 2]), vec![cpu(4.0)]),
+        row(
+            "cluster-queue9-128",
+            over_all(load(1, 9, ReceiverInterest::Queue, 128), &[0, 1, 2]),
+            vec![cpu(4.0)],
+        ),
         join("cluster-join", 100_000),
         join("cluster-join-1M", 1_000_000),
-        row("cluster-churn", ClusterLoad::Churn(load(1, 1, Interest::Star, 128)), vec![cpu(4.0)]),
+        row("cluster-churn", ClusterLoad::Churn(load(1, 1, ReceiverInterest::Star, 128)), vec![cpu(4.0)]),
         row("cluster-idle", ClusterLoad::Idle, vec![times(Metric::IdleCpu, 1.0)]),
     ]
 }
@@ -73,7 +85,7 @@ pub(super) fn leaf() -> Vec<Row> {
     let load = ThroughputLoad {
         publishers: 1,
         receivers: 1,
-        interest: Interest::Star,
+        interest: ReceiverInterest::Star,
         subjects: SUBJECTS,
         size: 128,
     };

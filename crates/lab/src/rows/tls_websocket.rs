@@ -18,7 +18,7 @@ use myelin_loadgen::error::BenchError;
 use myelin_loadgen::meter::{CpuTime, Meter};
 use myelin_loadgen::pubsub::flow::{Delivery, Flow};
 use myelin_loadgen::pubsub::publisher::{self, Until};
-use myelin_loadgen::pubsub::script::{Script, Sizes, Subjects};
+use myelin_loadgen::pubsub::script::{Script, ScriptSubjects, Sizes};
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::rows::footprint;
@@ -172,7 +172,7 @@ fn pair(
     until: Until,
     meter: Meter,
 ) -> Result<TlsWebSocketOutcome, BenchError> {
-    let subjects = Subjects::Rotating { base: "bench".into(), first: 0, count: SUBJECTS };
+    let subjects = ScriptSubjects::Rotating { base: "bench".into(), first: 0, count: SUBJECTS };
     let script = Script::encode(&subjects, &Sizes::around(size, LARGEST), BURST);
     let mut subscriber = Connection::open(address)?;
     subscriber.send(b"SUB bench.* 1\r\n")?;

@@ -95,7 +95,7 @@ fn rate(
     let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
     let batch = load.batch(0, window.batch as usize, ground.clock.now());
     let appenders = streams.iter().map(|_| ground.appender()).collect();
-    let mut publisher = Publisher { ground: &ground, window, batch: &batch, appenders };
+    let mut publisher = AlwaysPublisher { ground: &ground, window, batch: &batch, appenders };
     let warm = settings.time(SECONDS / 10.0);
     publisher.run(&mut streams, Instant::now() + warm)?;
     let before = released(&streams);
@@ -109,14 +109,14 @@ fn released(streams: &[Stream]) -> u64 {
     streams.iter().map(Stream::released).sum()
 }
 
-struct Publisher<'a> {
+struct AlwaysPublisher<'a> {
     ground: &'a Ground,
     window: Window,
     batch: &'a [NewMessage<'a>],
     appenders: Vec<Appender>,
 }
 
-impl Publisher<'_> {
+impl AlwaysPublisher<'_> {
     fn run(&mut self, streams: &mut [Stream], until: Instant) -> Result<(), BenchError> {
         while Instant::now() < until {
             let seen = self.ground.rounds()?;

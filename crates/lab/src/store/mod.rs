@@ -30,7 +30,7 @@ use myelin_loadgen::error::BenchError;
 use crate::rows::row::matches;
 use crate::servers::scratch::Scratch;
 use crate::store::figure::Figure;
-pub(crate) use crate::store::recovery::Part;
+pub(crate) use crate::store::recovery::RecoveryTask;
 
 /// `myelin-lab store …`
 #[derive(Debug, Args)]

@@ -32,7 +32,7 @@ pub(crate) struct Content {
 
 /// Task of a process of its own: to fill a store, or to open it.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Part {
+pub(crate) enum RecoveryTask {
     /// Fills a store, says so, and goes on until it is killed.
     Fill {
         /// Directory of the store
@@ -143,7 +143,7 @@ fn open(root: &Path, content: Content) -> Result<Opened, BenchError> {
     Ok(Opened { seconds, peak, resident })
 }
 
-impl Part {
+impl RecoveryTask {
     /// Runs in a process of its own.
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         match self {

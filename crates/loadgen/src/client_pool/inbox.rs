@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::connection::frame::{FrameReader, Operation};
+use crate::connection::frame::{Operation, WholeFrames};
 use crate::error::BenchError;
 
 const SIZE: usize = 256 * 1024;
@@ -154,7 +154,7 @@ impl Inbox {
     /// Takes an operation other than a message; `None` until its line has arrived completely. -ERR
     /// and a malformed operation are errors.
     fn other(&mut self) -> Result<Option<Arrival<'_>>, BenchError> {
-        let mut frames = FrameReader::new(&self.buffer[self.start..self.end]);
+        let mut frames = WholeFrames::new(&self.buffer[self.start..self.end]);
         let Some(frame) = frames.next()? else {
             return Ok(None);
         };

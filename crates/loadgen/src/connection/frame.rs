@@ -1,7 +1,7 @@
 //! Operations that a server sends to a client, parsed as little as a benchmark can get away with.
 //!
 //! `Operation` reads one control line. `FrameCounter` counts messages in a stream of chunks and
-//! throws the payloads away. `FrameReader` walks whole messages in a contiguous buffer, for callers
+//! throws the payloads away. `WholeFrames` walks whole messages in a contiguous buffer, for callers
 //! that must look at them. Never answers anything: the owner of the socket does.
 
 use crate::error::BenchError;
@@ -173,7 +173,7 @@ fn without_line_end(line: &[u8]) -> &[u8] {
 
 /// Walks the whole frames at the start of a buffer; what is incomplete stays for the next read.
 #[derive(Debug)]
-pub(crate) struct FrameReader<'a> {
+pub(crate) struct WholeFrames<'a> {
     rest: &'a [u8],
 }
 
@@ -184,7 +184,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-impl<'a> FrameReader<'a> {
+impl<'a> WholeFrames<'a> {
     /// Reads frames from the start of this buffer.
     pub(crate) fn new(buffer: &'a [u8]) -> Self {
         Self { rest: buffer }
@@ -258,8 +258,8 @@ mod tests {
 
         #[test]
         fn frames_stop_at_what_is_incomplete(cut in 0..STREAM.len()) {
-            let mut whole = FrameReader::new(STREAM);
-            let mut part = FrameReader::new(&STREAM[..cut]);
+            let mut whole = WholeFrames::new(STREAM);
+            let mut part = WholeFrames::new(&STREAM[..cut]);
             while let Some(frame) = part.next().unwrap() {
                 prop_assert_eq!(Some(frame), whole.next().unwrap());
             }
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn frames_show_the_parts_of_a_message() {
-        let mut frames = FrameReader::new(b"HMSG a.b 7 re.ply 12 14\r\nNATS/1.0\r\n\r\nab\r\nPI");
+        let mut frames = WholeFrames::new(b"HMSG a.b 7 re.ply 12 14\r\nNATS/1.0\r\n\r\nab\r\nPI");
         let frame = frames.next().unwrap().unwrap();
         let head = Head { subject: "a.b", sid: "7", reply: Some("re.ply"), size: 14, header_size: 12 };
         assert_eq!(frame.operation, Operation::Message(head));
@@ -284,6 +284,6 @@ mod tests {
         for nonsense in [&b"HELLO\r\n"[..], b"MSG a 1 x\r\n", b"MSG a\r\n", b"HMSG a 1 5\r\n"] {
             assert!(matches!(FrameCounter::default().feed(nonsense), Err(BenchError::Protocol(_))));
         }
-        assert!(FrameReader::new(b"MSG a 1 2\r\nabXX").next().is_err());
+        assert!(WholeFrames::new(b"MSG a 1 2\r\nabXX").next().is_err());
     }
 }

@@ -24,7 +24,7 @@ use rustix::net::RecvFlags;
 use serde_json::{Value, json};
 
 use crate::connection::address::{Address, Credentials};
-use crate::connection::frame::{Frame, FrameReader, Operation};
+use crate::connection::frame::{Frame, Operation, WholeFrames};
 use crate::connection::transport::Transport;
 use crate::connection::websocket::Web;
 use crate::error::BenchError;
@@ -138,7 +138,7 @@ impl Connection {
         self.send(&[lines, b"PING\r\n"].concat())?;
         let mut piece = vec![0; READ_SIZE];
         loop {
-            let mut frames = FrameReader::new(&self.pending);
+            let mut frames = WholeFrames::new(&self.pending);
             let mut place = 0;
             while let Some(frame) = frames.next()? {
                 let end = self.pending.len() - frames.rest().len();
@@ -275,7 +275,7 @@ impl Connection {
     /// Handles pending frames up to the first wanted one; says whether it was there.
     fn consume(&mut self, mut wanted: impl FnMut(&Frame<'_>) -> bool) -> Result<bool, BenchError> {
         let pending = std::mem::take(&mut self.pending);
-        let mut frames = FrameReader::new(&pending);
+        let mut frames = WholeFrames::new(&pending);
         let mut found = false;
         while !found && let Some(frame) = frames.next()? {
             match &frame.operation {
@@ -293,7 +293,7 @@ impl Connection {
 
 /// The part of what was read that begins with a message.
 fn unread_messages(pending: &[u8]) -> Result<&[u8], BenchError> {
-    let mut frames = FrameReader::new(pending);
+    let mut frames = WholeFrames::new(pending);
     let mut unread = frames.rest();
     while let Some(frame) = frames.next()? {
         if matches!(frame.operation, Operation::Message(_)) {

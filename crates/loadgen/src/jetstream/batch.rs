@@ -20,13 +20,13 @@ pub(crate) struct AtomicBatches {
     /// The start of every id; a token is its end.
     id: String,
     payload_bytes: u64,
-    state: State,
+    state: BatchState,
     begun: u64,
     committed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BatchState {
     Idle,
     /// The first message is sent, its answer is not there.
     First,
@@ -60,7 +60,7 @@ impl AtomicBatches {
             });
         }
         let answer = Acknowledgement::of(&content.stream);
-        Self { frames, answer, id, payload_bytes, state: State::Idle, begun: 0, committed: 0 }
+        Self { frames, answer, id, payload_bytes, state: BatchState::Idle, begun: 0, committed: 0 }
     }
 
     fn current_id(&self) -> String {
@@ -93,24 +93,24 @@ impl Work for AtomicBatches {
     fn fill(&mut self, budget: &mut SendBudget) {
         let size = self.frames.len();
         match self.state {
-            State::Idle if budget.take_whole(size) => {
+            BatchState::Idle if budget.take_whole(size) => {
                 self.begun += 1;
                 (0..size).for_each(|message| self.frames.mark(message, self.begun));
                 self.frames.stage(0..1);
-                self.state = State::First;
+                self.state = BatchState::First;
             }
-            State::Rest => {
+            BatchState::Rest => {
                 self.frames.stage(1..size);
-                self.state = State::Last;
+                self.state = BatchState::Last;
             }
-            State::Idle | State::First | State::Last => {}
+            BatchState::Idle | BatchState::First | BatchState::Last => {}
         }
     }
 
     fn take(&mut self, envelope: &Envelope<'_>) -> Result<(), BenchError> {
         self.state = match (self.state, envelope.tail) {
-            (State::First, tail) if tail == FIRST.as_bytes() => match envelope.payload {
-                b"" if envelope.header.is_empty() => State::Rest,
+            (BatchState::First, tail) if tail == FIRST.as_bytes() => match envelope.payload {
+                b"" if envelope.header.is_empty() => BatchState::Rest,
                 _ => {
                     let answer = answer::json(envelope)?;
                     return Err(BenchError::Protocol(format!(
@@ -118,9 +118,9 @@ impl Work for AtomicBatches {
                     )));
                 }
             },
-            (State::Last, tail) if tail == COMMIT.as_bytes() => {
+            (BatchState::Last, tail) if tail == COMMIT.as_bytes() => {
                 self.commit(envelope)?;
-                State::Idle
+                BatchState::Idle
             }
             (_, tail) => {
                 let tail = String::from_utf8_lossy(tail);
@@ -131,7 +131,7 @@ impl Work for AtomicBatches {
     }
 
     fn is_settled(&self) -> bool {
-        self.state == State::Idle
+        self.state == BatchState::Idle
     }
 
     fn done(&self) -> Done {
@@ -183,7 +183,7 @@ mod tests {
         assert!(work.is_settled());
         assert_eq!(work.done().messages, 3);
         assert_ne!(sent(&mut work, &mut budget), first, "another id");
-        work.state = State::Last;
+        work.state = BatchState::Last;
         assert!(work.take(&says("commit", &commit)).is_err(), "the commit of the batch before");
     }
 

@@ -11,7 +11,7 @@ use crate::jetstream::drive::{Done, SendBudget, Stopwatch, Work};
 use crate::jetstream::encoded_frames::{EncodedFrames, OutgoingMessage};
 use crate::jetstream::envelope::Envelope;
 use crate::jetstream::window::Window;
-use crate::pubsub::script::{self, Sizes, Subjects};
+use crate::pubsub::script::{self, ScriptSubjects, Sizes};
 use crate::token;
 
 /// Bytes of encoded frames that one client needs at least, so that it goes round seldom.
@@ -35,7 +35,7 @@ impl Content {
     /// One rotation of subjects and payloads.
     pub(crate) fn rotation(&self) -> Vec<(String, Vec<u8>)> {
         let text = script::text(self.sizes.largest());
-        let subjects = Subjects::Rotating { base: self.stream.clone(), first: 0, count: self.subjects };
+        let subjects = ScriptSubjects::Rotating { base: self.stream.clone(), first: 0, count: self.subjects };
         script::rotation(&subjects, &self.sizes)
             .map(|(number, subject, size)| (subject, script::payload(&text, number, size).to_vec()))
             .collect()

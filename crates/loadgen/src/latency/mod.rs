@@ -34,7 +34,7 @@ use crate::jetstream::stream::{Feature, Storage, Streams};
 use crate::latency::driver::{Driver, Sender};
 pub use crate::latency::pending::Pending;
 use crate::latency::respond::Responders;
-use crate::latency::role::{Frame, Part, Role};
+use crate::latency::role::{Frame, Role, RolePart};
 pub use crate::latency::schedule::Schedule;
 use crate::meter::{CpuTime, Meter};
 use crate::results::{Behind, Better, Cell, Clock, Curve, Distribution, Figure};
@@ -220,7 +220,7 @@ impl LatencySettings {
         let (mut senders, mut clients) = (Vec::new(), Vec::new());
         for number in 0..self.connections {
             let subject = format!("{}.{number}", self.subject);
-            let (sender, client) = self.asking(&subject, Part::Requester { size: self.size })?;
+            let (sender, client) = self.asking(&subject, RolePart::Requester { size: self.size })?;
             senders.push(sender);
             clients.push(client);
         }
@@ -234,10 +234,10 @@ impl LatencySettings {
         for number in 0..self.connections {
             let frame = Frame::new(&format!("{base}.{number}"), None, self.size, true);
             senders.push(Sender::new(frame, self.outstanding));
-            clients.push(ReceivingClient::on(self.server.connect()?, Role::new(Part::Publisher))?);
+            clients.push(ReceivingClient::on(self.server.connect()?, Role::new(RolePart::Publisher))?);
         }
         for number in 0..self.connections {
-            let part = Part::Subscriber { size: self.size };
+            let part = RolePart::Subscriber { size: self.size };
             clients.push(self.subscribed(&format!("{base}.{number}"), part)?);
         }
         self.drive(senders, clients, false)
@@ -288,7 +288,7 @@ impl LatencySettings {
         };
         let (senders, mut clients) = self.storing(stream, false)?;
         for _ in 0..self.connections {
-            let part = Part::Consumer(Box::new(Pull::on(wish, self.server.inbox())));
+            let part = RolePart::Consumer(Box::new(Pull::on(wish, self.server.inbox())));
             clients.push(ReceivingClient::on(self.server.connect()?, Role::new(part))?);
         }
         let outcome = self.drive(senders, clients, true)?;
@@ -303,7 +303,7 @@ impl LatencySettings {
         is_arrival: bool,
     ) -> Result<(Vec<Sender>, Vec<ReceivingClient<Role<'a>>>), BenchError> {
         let sender = |number| {
-            let part = Part::Storing { answer: Acknowledgement::of(stream), is_arrival };
+            let part = RolePart::Storing { answer: Acknowledgement::of(stream), is_arrival };
             self.asking(&format!("{stream}.{number}"), part)
         };
         (0..self.connections).map(sender).collect()
@@ -313,7 +313,7 @@ impl LatencySettings {
     fn asking<'a>(
         &self,
         subject: &str,
-        part: Part<'a>,
+        part: RolePart<'a>,
     ) -> Result<(Sender, ReceivingClient<Role<'a>>), BenchError> {
         let inbox = self.server.inbox();
         let client = self.subscribed(&format!("{inbox}.*"), part)?;
@@ -321,7 +321,11 @@ impl LatencySettings {
         Ok((Sender::new(frame, self.outstanding), client))
     }
 
-    fn subscribed<'a>(&self, subject: &str, part: Part<'a>) -> Result<ReceivingClient<Role<'a>>, BenchError> {
+    fn subscribed<'a>(
+        &self,
+        subject: &str,
+        part: RolePart<'a>,
+    ) -> Result<ReceivingClient<Role<'a>>, BenchError> {
         let mut connection = self.server.connect()?;
         if self.size > connection.max_payload() {
             let text = format!("the server takes payloads of up to {} bytes", connection.max_payload());

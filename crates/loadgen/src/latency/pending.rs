@@ -19,7 +19,7 @@ pub struct Pending {
     /// The first message that has not arrived.
     first: u64,
     /// The messages from there on.
-    under_way: VecDeque<State>,
+    under_way: VecDeque<SendState>,
     arrived: u64,
     /// Latencies from the planned time of each message.
     pub from_planned: Distribution,
@@ -32,7 +32,7 @@ pub struct Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SendState {
     NotSent,
     Sent(u64),
     Arrived,
@@ -57,9 +57,9 @@ impl Pending {
     pub fn send(&mut self, number: u64, now: u64, was_held_up: bool) {
         let place = (number - self.first) as usize;
         if place >= self.under_way.len() {
-            self.under_way.resize(place + 1, State::NotSent);
+            self.under_way.resize(place + 1, SendState::NotSent);
         }
-        self.under_way[place] = State::Sent(now);
+        self.under_way[place] = SendState::Sent(now);
         match was_held_up {
             _ if !self.schedule.is_counted(number) => {}
             true => self.held_up += 1,
@@ -72,9 +72,9 @@ impl Pending {
         let twice = || BenchError::Lost(format!("message {number} came twice"));
         let place = number.checked_sub(self.first).ok_or_else(twice)?;
         let state = self.under_way.get_mut(place as usize);
-        let state = state.filter(|state| **state != State::NotSent);
+        let state = state.filter(|state| **state != SendState::NotSent);
         let state = state.ok_or_else(|| BenchError::Protocol(format!("message {number} was never sent")))?;
-        let State::Sent(sent) = std::mem::replace(state, State::Arrived) else {
+        let SendState::Sent(sent) = std::mem::replace(state, SendState::Arrived) else {
             return Err(twice());
         };
         if self.schedule.is_counted(number) {
@@ -82,7 +82,7 @@ impl Pending {
             self.from_planned.record(now.saturating_sub(self.schedule.planned(number)));
         }
         self.arrived += 1;
-        while self.under_way.front() == Some(&State::Arrived) {
+        while self.under_way.front() == Some(&SendState::Arrived) {
             self.under_way.pop_front();
             self.first += 1;
         }

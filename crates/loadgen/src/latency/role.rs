@@ -23,14 +23,14 @@ const SPARE: usize = 64 * 1024;
 /// One connection: what it does, and what has arrived on it since somebody looked.
 #[derive(Debug)]
 pub(super) struct Role<'a> {
-    part: Part<'a>,
+    part: RolePart<'a>,
     pub(super) arrived: Vec<u64>,
     /// Messages that are known to be stored, where somebody else says when they arrive.
     pub(super) stored: u64,
 }
 
 #[derive(Debug)]
-pub(super) enum Part<'a> {
+pub(super) enum RolePart<'a> {
     /// Sends and gets no answer.
     Publisher,
     /// Sends, and waits for answers of this size.
@@ -44,27 +44,27 @@ pub(super) enum Part<'a> {
 }
 
 impl<'a> Role<'a> {
-    pub(super) fn new(part: Part<'a>) -> Self {
+    pub(super) fn new(part: RolePart<'a>) -> Self {
         Self { part, arrived: Vec::new(), stored: 0 }
     }
 }
 
 impl Actor for Role<'_> {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        if let Part::Consumer(pull) = &mut self.part {
+        if let RolePart::Consumer(pull) = &mut self.part {
             pull.begin(out);
         }
     }
 
     fn take(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), BenchError> {
         match &mut self.part {
-            Part::Publisher => return Err(message.unexpected()),
-            Part::Requester { size } => {
+            RolePart::Publisher => return Err(message.unexpected()),
+            RolePart::Requester { size } => {
                 let number = answered(message)?;
                 check_size(message, *size)?;
                 self.arrived.push(number);
             }
-            Part::Storing { answer, is_arrival } => {
+            RolePart::Storing { answer, is_arrival } => {
                 let number = answered(message)?;
                 let (header, payload) = (message.header, message.payload);
                 answer.sequence(&Envelope { tail: b"", header, payload })?;
@@ -73,11 +73,11 @@ impl Actor for Role<'_> {
                     false => self.stored += 1,
                 }
             }
-            Part::Subscriber { size } => {
+            RolePart::Subscriber { size } => {
                 check_size(message, *size)?;
                 self.arrived.push(stamped(message)?);
             }
-            Part::Consumer(pull) => {
+            RolePart::Consumer(pull) => {
                 let before = pull.count();
                 pull.take(message, out)?;
                 if pull.count() > before {
@@ -194,7 +194,7 @@ mod tests {
         role.take(&message, &mut Vec::new())
     }
 
-    fn arrived(part: Part<'_>, bytes: &[u8]) -> Result<Vec<u64>, BenchError> {
+    fn arrived(part: RolePart<'_>, bytes: &[u8]) -> Result<Vec<u64>, BenchError> {
         let mut role = Role::new(part);
         told(&mut role, bytes)?;
         Ok(role.arrived)
@@ -207,7 +207,7 @@ mod tests {
         frame.write(33, &noise, &mut out);
         assert!(out.starts_with(b"PUB s.0 _INBOX.x.000011 5\r\n") && out.ends_with(b"\r\n"), "{out:?}");
         assert_eq!(out.len(), b"PUB s.0 _INBOX.x.000011 5\r\n".len() + 5 + 2);
-        let requester = || Part::Requester { size: 5 };
+        let requester = || RolePart::Requester { size: 5 };
         assert_eq!(arrived(requester(), b"MSG _INBOX.x.000011 1 5\r\nhello\r\n").unwrap(), [33]);
         for wrong in [&b"MSG _INBOX.x.000011 1 4\r\nhell\r\n"[..], b"MSG _INBOX.x.11 1 5\r\nhello\r\n"] {
             assert!(arrived(requester(), wrong).is_err());
@@ -223,15 +223,15 @@ mod tests {
         frame.write(70_000, &noise, &mut out);
         let sent = out.strip_prefix(b"PUB s.0 20\r\n").unwrap();
         let delivered = [b"MSG s.0 1 20\r\n", sent].concat();
-        assert_eq!(arrived(Part::Subscriber { size: 20 }, &delivered).unwrap(), [70_000]);
-        assert!(arrived(Part::Subscriber { size: 21 }, &delivered).is_err());
-        assert!(arrived(Part::Publisher, &delivered).is_err());
+        assert_eq!(arrived(RolePart::Subscriber { size: 20 }, &delivered).unwrap(), [70_000]);
+        assert!(arrived(RolePart::Subscriber { size: 21 }, &delivered).is_err());
+        assert!(arrived(RolePart::Publisher, &delivered).is_err());
     }
 
     #[test]
     fn a_stored_message_is_an_arrival_where_nobody_consumes_it() {
         let ack = b"MSG _INBOX.x.00000A 1 22\r\n{\"stream\":\"S\",\"seq\":3}\r\n";
-        let storing = |is_arrival| Part::Storing { answer: Acknowledgement::of("S"), is_arrival };
+        let storing = |is_arrival| RolePart::Storing { answer: Acknowledgement::of("S"), is_arrival };
         assert_eq!(arrived(storing(true), ack).unwrap(), [10]);
         let mut role = Role::new(storing(false));
         told(&mut role, ack).unwrap();

@@ -17,13 +17,13 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::connection::address::Address;
-use crate::connection::frame::{FrameCounter, FrameReader, Operation};
+use crate::connection::frame::{FrameCounter, Operation, WholeFrames};
 use crate::connection::{Connection, PATIENCE};
 use crate::error::BenchError;
 use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::pubsub::publisher::Until;
 use crate::pubsub::receiver::count_and_answer;
-use crate::pubsub::script::{self, Sizes, Subjects};
+use crate::pubsub::script::{self, ScriptSubjects, Sizes};
 
 const READ_SIZE: usize = 256 * 1024;
 
@@ -112,7 +112,7 @@ pub fn serve(
 /// The bytes to send for the whole frames in `pending`, how much of it they cover, and the number
 /// of requests among them.
 fn answers(pending: &[u8], answer: &ServiceAnswer) -> Result<(Vec<u8>, usize, u64), BenchError> {
-    let mut frames = FrameReader::new(pending);
+    let mut frames = WholeFrames::new(pending);
     let mut out = Vec::new();
     let mut count = 0;
     while let Some(frame) = frames.next()? {
@@ -167,7 +167,7 @@ impl Requesters {
     pub(crate) fn open(
         address: &Address,
         clients: usize,
-        subjects: &Subjects,
+        subjects: &ScriptSubjects,
         sizes: &Sizes,
     ) -> Result<Self, BenchError> {
         let epoll =
@@ -245,7 +245,12 @@ impl RequestBudget {
 }
 
 impl RequestClient {
-    fn open(address: &Address, inbox: &str, subjects: &Subjects, sizes: &Sizes) -> Result<Self, BenchError> {
+    fn open(
+        address: &Address,
+        inbox: &str,
+        subjects: &ScriptSubjects,
+        sizes: &Sizes,
+    ) -> Result<Self, BenchError> {
         let mut connection = Connection::open(address)?;
         connection.send(format!("SUB {inbox}.* 1\r\n").as_bytes())?;
         connection.barrier()?;
@@ -368,7 +373,7 @@ impl RequestLoad {
         meters: &[Meter],
         settled: impl FnOnce() -> Result<(), BenchError>,
     ) -> Result<RequestOutcome, BenchError> {
-        let subjects = Subjects::Rotating { base: "service".into(), first: 0, count: self.subjects };
+        let subjects = ScriptSubjects::Rotating { base: "service".into(), first: 0, count: self.subjects };
         let sizes = Sizes::around(self.size, usize::MAX);
         let mut requesters = Requesters::open(address, self.clients, &subjects, &sizes)?;
         settled()?;

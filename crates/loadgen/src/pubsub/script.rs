@@ -16,7 +16,7 @@ const MAX_SCRIPT: usize = 64 * 1024 * 1024;
 
 /// Which subjects a publisher uses and under which sid a receiver knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subjects {
+pub enum ScriptSubjects {
     /// `base.first` to `base.(first + count - 1)`, received through `base.*` or `base.>` under sid
     /// 1.
     Rotating {
@@ -37,7 +37,7 @@ pub enum Subjects {
     },
 }
 
-impl Subjects {
+impl ScriptSubjects {
     fn count(&self) -> usize {
         match self {
             Self::Rotating { count, .. } | Self::Own { count, .. } => *count,
@@ -140,13 +140,18 @@ pub struct ScriptMessage {
 impl Script {
     /// Encodes a whole rotation of subjects and sizes, repeated until it fills a burst of
     /// `burst_size` bytes. A message larger than that is a burst of its own.
-    pub fn encode(subjects: &Subjects, sizes: &Sizes, burst_size: usize) -> Self {
+    pub fn encode(subjects: &ScriptSubjects, sizes: &Sizes, burst_size: usize) -> Self {
         Self::encode_from(&text(sizes.largest()), subjects, sizes, burst_size)
     }
 
     /// Encodes a rotation with payloads cut from `text`, which is as long as that of [`text`] or
     /// [`json`].
-    pub(crate) fn encode_from(text: &[u8], subjects: &Subjects, sizes: &Sizes, burst_size: usize) -> Self {
+    pub(crate) fn encode_from(
+        text: &[u8],
+        subjects: &ScriptSubjects,
+        sizes: &Sizes,
+        burst_size: usize,
+    ) -> Self {
         let mut script = Self { bursts: Vec::new(), messages: Vec::new() };
         let mut burst = Burst::default();
         let length = script_length(subjects, sizes, burst_size);
@@ -170,7 +175,7 @@ impl Script {
 
 /// One turn of all subjects and all sizes: subject numbers, subjects and payload sizes.
 pub fn rotation<'a>(
-    subjects: &'a Subjects,
+    subjects: &'a ScriptSubjects,
     sizes: &'a Sizes,
 ) -> impl Iterator<Item = (usize, String, usize)> + Clone + 'a {
     (0..rotation_length(subjects, sizes)).map(|turn| {
@@ -179,13 +184,13 @@ pub fn rotation<'a>(
     })
 }
 
-fn rotation_length(subjects: &Subjects, sizes: &Sizes) -> usize {
+fn rotation_length(subjects: &ScriptSubjects, sizes: &Sizes) -> usize {
     let (subjects, kinds) = (subjects.count(), sizes.0.len());
     subjects * kinds / common_divisor(subjects, kinds)
 }
 
 /// Messages in a script: whole rotations, within the memory limit.
-fn script_length(subjects: &Subjects, sizes: &Sizes, burst_size: usize) -> usize {
+fn script_length(subjects: &ScriptSubjects, sizes: &Sizes, burst_size: usize) -> usize {
     let rotation = rotation_length(subjects, sizes);
     let average = sizes.average() + 24;
     let rotations = (burst_size / (rotation * average)).max(1);
@@ -258,12 +263,12 @@ mod tests {
     use super::*;
     use crate::connection::frame::FrameCounter;
 
-    fn rotating(count: usize) -> Subjects {
-        Subjects::Rotating { base: "b".into(), first: 0, count }
+    fn rotating(count: usize) -> ScriptSubjects {
+        ScriptSubjects::Rotating { base: "b".into(), first: 0, count }
     }
 
     /// The bytes that a receiver gets for a script, made the slow way.
-    fn delivered(script: &Script, subjects: &Subjects) -> Vec<u8> {
+    fn delivered(script: &Script, subjects: &ScriptSubjects) -> Vec<u8> {
         let text = text(4096);
         let mut bytes = Vec::new();
         for (turn, message) in script.messages.iter().enumerate() {
@@ -278,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_announced_sums_are_those_of_the_frames() {
-        let own = Subjects::Own { base: "own".into(), count: 1000 };
+        let own = ScriptSubjects::Own { base: "own".into(), count: 1000 };
         for subjects in [rotating(64), own, rotating(1)] {
             for (nominal, burst) in [(128, 4096), (0, 256), (1024, 100)] {
                 let script = Script::encode(&subjects, &Sizes::around(nominal, 1 << 20), burst);

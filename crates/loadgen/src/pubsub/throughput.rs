@@ -15,7 +15,7 @@ use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::pubsub::flow::{self, Delivery, Flow};
 use crate::pubsub::publisher::{self, Published, Until};
 use crate::pubsub::receiver::{Intake, Receivers};
-use crate::pubsub::script::{self, Script, Sizes, Subjects};
+use crate::pubsub::script::{self, Script, ScriptSubjects, Sizes};
 use crate::pubsub::verify::{Expectation, Order, Verifier};
 
 /// The first token of every subject of a run.
@@ -31,7 +31,7 @@ pub struct ThroughputLoad {
     /// Connections that subscribe.
     pub receivers: usize,
     /// Subscriptions of each receiver.
-    pub interest: Interest,
+    pub interest: ReceiverInterest,
     /// Subjects in rotation, per publisher.
     pub subjects: usize,
     /// Average payload, in bytes.
@@ -42,11 +42,11 @@ impl fmt::Display for ThroughputLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { publishers, receivers, subjects, size, .. } = self;
         let kind = match self.interest {
-            Interest::Star => "subscribers to *",
-            Interest::Everything => "subscribers to >",
-            Interest::Queue => "members of a queue group",
-            Interest::OwnSubjects => "subscribers to subjects of their own",
-            Interest::Pairs => "subscribers to a publisher each",
+            ReceiverInterest::Star => "subscribers to *",
+            ReceiverInterest::Everything => "subscribers to >",
+            ReceiverInterest::Queue => "members of a queue group",
+            ReceiverInterest::OwnSubjects => "subscribers to subjects of their own",
+            ReceiverInterest::Pairs => "subscribers to a publisher each",
         };
         write!(f, "{publishers} publishers, {receivers} {kind}, {subjects} subjects each, {size} B")
     }
@@ -54,7 +54,7 @@ impl fmt::Display for ThroughputLoad {
 
 /// How the receivers subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
+pub enum ReceiverInterest {
     /// Each to `bench.*`.
     Star,
     /// Each to `bench.>`.
@@ -67,7 +67,7 @@ pub enum Interest {
     Pairs,
 }
 
-impl Interest {
+impl ReceiverInterest {
     fn delivery(self) -> Delivery {
         match self {
             Self::Star | Self::Everything => Delivery::Each,
@@ -249,7 +249,7 @@ impl Prepared {
         let order = Order { scripts: self.scripts.clone(), per_publisher: self.load.subjects };
         let expectation = Expectation {
             base: self.load.base_of(receiver),
-            own_sids: self.load.interest == Interest::OwnSubjects,
+            own_sids: self.load.interest == ReceiverInterest::OwnSubjects,
             largest: self.scripts.iter().map(|script| script.largest()).max().unwrap_or(0),
             order: complete.then_some(order),
         };
@@ -260,25 +260,27 @@ impl Prepared {
 impl ThroughputLoad {
     /// Beginning of the subjects of a publisher, or of the receiver with its number.
     fn base_of(&self, publisher: usize) -> String {
-        if self.interest == Interest::Pairs { format!("{BASE}.{publisher}") } else { BASE.to_owned() }
+        if self.interest == ReceiverInterest::Pairs { format!("{BASE}.{publisher}") } else { BASE.to_owned() }
     }
 
-    fn subjects_of(&self, publisher: usize) -> Subjects {
+    fn subjects_of(&self, publisher: usize) -> ScriptSubjects {
         let (base, count) = (self.base_of(publisher), self.subjects);
         match self.interest {
-            Interest::OwnSubjects => Subjects::Own { base, count },
-            Interest::Pairs => Subjects::Rotating { base, first: 0, count },
-            _ => Subjects::Rotating { base, first: publisher * count, count },
+            ReceiverInterest::OwnSubjects => ScriptSubjects::Own { base, count },
+            ReceiverInterest::Pairs => ScriptSubjects::Rotating { base, first: 0, count },
+            _ => ScriptSubjects::Rotating { base, first: publisher * count, count },
         }
     }
 
     /// The SUB lines of one receiver.
     fn subscriptions(&self, receiver: usize) -> Vec<u8> {
         let lines = match self.interest {
-            Interest::Star | Interest::Pairs => format!("SUB {}.* 1\r\n", self.base_of(receiver)),
-            Interest::Everything => format!("SUB {BASE}.> 1\r\n"),
-            Interest::Queue => format!("SUB {BASE}.* workers 1\r\n"),
-            Interest::OwnSubjects => (receiver..self.subjects)
+            ReceiverInterest::Star | ReceiverInterest::Pairs => {
+                format!("SUB {}.* 1\r\n", self.base_of(receiver))
+            }
+            ReceiverInterest::Everything => format!("SUB {BASE}.> 1\r\n"),
+            ReceiverInterest::Queue => format!("SUB {BASE}.* workers 1\r\n"),
+            ReceiverInterest::OwnSubjects => (receiver..self.subjects)
                 .step_by(self.receivers)
                 .map(|number| format!("SUB {BASE}.{number} {}\r\n", number + 1))
                 .collect(),

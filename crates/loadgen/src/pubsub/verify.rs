@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::connection::frame::{FrameReader, Head, Operation};
+use crate::connection::frame::{Head, Operation, WholeFrames};
 use crate::error::BenchError;
 use crate::pubsub::script::{self, Script, ScriptMessage};
 
@@ -60,7 +60,7 @@ impl Verifier {
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
         self.pending.extend_from_slice(bytes);
         let pending = std::mem::take(&mut self.pending);
-        let mut frames = FrameReader::new(&pending);
+        let mut frames = WholeFrames::new(&pending);
         while let Some(frame) = frames.next()? {
             match frame.operation {
                 Operation::Message(head) => self.check(&head, frame.payload)?,
@@ -131,10 +131,10 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pubsub::script::{Sizes, Subjects};
+    use crate::pubsub::script::{ScriptSubjects, Sizes};
 
     fn encoded() -> Script {
-        let subjects = Subjects::Rotating { base: "b".into(), first: 0, count: 8 };
+        let subjects = ScriptSubjects::Rotating { base: "b".into(), first: 0, count: 8 };
         Script::encode(&subjects, &Sizes::around(16, 1000), 4096)
     }
 

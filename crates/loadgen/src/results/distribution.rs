@@ -94,7 +94,7 @@ impl Percentile {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenDistribution {
     unit: String,
     digits: u8,
     /// Values with how often they occurred, ascending.
@@ -105,15 +105,15 @@ impl Serialize for Distribution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let recorded = self.histogram.iter_recorded();
         let counts = recorded.map(|value| (value.value_iterated_to(), value.count_at_value())).collect();
-        Written { unit: "ns".into(), digits: DIGITS, counts }.serialize(serializer)
+        WrittenDistribution { unit: "ns".into(), digits: DIGITS, counts }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Distribution {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let written = Written::deserialize(deserializer)?;
+        let written = WrittenDistribution::deserialize(deserializer)?;
         if (written.unit.as_str(), written.digits) != ("ns", DIGITS) {
-            let Written { unit, digits, .. } = written;
+            let WrittenDistribution { unit, digits, .. } = written;
             return Err(D::Error::custom(format!("latencies in {unit:?} with {digits} digits")));
         }
         let mut distribution = Self::default();

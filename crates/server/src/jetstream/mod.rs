@@ -40,7 +40,7 @@ pub(crate) use host::now;
 pub(crate) use settings::{account_limits, limits_of_claims};
 
 /// A running JetStream.
-pub(crate) struct Running {
+pub(crate) struct RunningJetStream {
     jetstream: Arc<JetStream>,
     threads: Arc<Threads>,
     handles: Vec<JoinHandle<()>>,
@@ -72,7 +72,7 @@ impl Current {
     }
 }
 
-impl Running {
+impl RunningJetStream {
     /// Opens the store in its directory, which must be [prepared](prepare), brings its streams back
     /// and starts the threads.
     ///

@@ -154,7 +154,7 @@ impl Resolver for Tokens {
 }
 
 /// Operator mode in a running server.
-pub(crate) struct Running {
+pub(crate) struct RunningResolver {
     tokens: Arc<Tokens>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn start(
     broker: &Arc<Broker>,
     control: &Handle,
     log: &Arc<Logger>,
-) -> Result<Option<Running>, String> {
+) -> Result<Option<RunningResolver>, String> {
     let auth = broker.auth();
     let Some(trust) = auth.trust() else { return Ok(None) };
     let tokens = Arc::new(Tokens::open(options, control, log)?);
@@ -176,7 +176,7 @@ pub(crate) fn start(
     broker.trust(accounts.with_default_mappings(setup::default_domains(options)));
     greet(options, log);
     check_preloads(options, log);
-    let running = Running { tokens };
+    let running = RunningResolver { tokens };
     running.load_system_account(options, broker, control, log)?;
     running.announce(log);
     running.expire_files(control);
@@ -275,7 +275,7 @@ async fn expire_files(tokens: &Arc<Tokens>, interval: Duration) {
     }
 }
 
-impl Running {
+impl RunningResolver {
     /// Tokens, for requests of the system account.
     pub(crate) fn tokens(&self) -> &Arc<Tokens> {
         &self.tokens

@@ -2,7 +2,7 @@
 
 use super::reader::{AfterBatch, ConnTask};
 use crate::supervise::{self, SupervisedPart};
-use myelin_broker::StopReason;
+use myelin_broker::{Conn, StopReason};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::close;
 use std::io::ErrorKind;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 /// Patience with a connection that ends: usually, and with one that only its peer has ended.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 const LONGEST_LINGER: Duration = Duration::from_secs(60);
+/// Patience with a peer that takes what waits for it bit by bit when this server ends.
+pub(super) const LINGER_AT_SHUTDOWN: Duration = Duration::from_secs(10);
 /// Patience with a client that was refused a payload, before its connection is reset.
 const BEFORE_RESET: Duration = Duration::from_millis(100);
 /// Bytes of a refused message that nobody is reset for. Compat: as many the reference reads at once
@@ -34,12 +36,7 @@ impl ConnTask {
         // What a WebSocket has to say to who has closed it, or does not know how to speak it.
         let answer = self.frames.as_ref().and_then(|frames| frames.farewell());
         if answer.is_some() || has_last_words(reason) {
-            let linger = async {
-                while conn.pending() > 0 {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            let _ = tokio::time::timeout(patience(reason), linger).await;
+            wait_until_taken(&conn, patience(reason)).await;
             if let Some(frames) = self.link.frames() {
                 frames.farewell(&answer.unwrap_or_else(|| close::farewell(reason)), &self.link);
             }
@@ -119,12 +116,29 @@ impl ConnTask {
     }
 }
 
-/// How long a connection that ends may take to accept what waits for it. A client that has only
-/// closed its own direction may take its time: the write deadline watches over it.
-fn patience(reason: CloseReason) -> Duration {
+/// Waits until a peer has taken what waits for it: at most for `longest`, and at most for `pause`
+/// while it takes nothing.
+pub(super) async fn wait_until_taken(conn: &Conn, (longest, pause): (Duration, Duration)) {
+    let began = Instant::now();
+    let (mut pending, mut since) = (conn.pending(), began);
+    while pending > 0 && began.elapsed() < longest && since.elapsed() < pause {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let left = conn.pending();
+        if left < pending {
+            since = Instant::now();
+        }
+        pending = left;
+    }
+}
+
+/// Time that a connection which ends may take for what waits for it, and time in which it may take
+/// nothing meanwhile. A client that has only closed its own direction may take its time: the write
+/// deadline watches over it.
+pub(super) fn patience(reason: CloseReason) -> (Duration, Duration) {
     match reason {
-        CloseReason::ClientClosed => LONGEST_LINGER,
-        _ => LINGER,
+        CloseReason::ClientClosed => (LONGEST_LINGER, LONGEST_LINGER),
+        CloseReason::ServerShutdown => (LINGER_AT_SHUTDOWN, LINGER),
+        _ => (LINGER, LINGER),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! What TLS needs is in `link_tls`, what WebSocket needs in `link_websocket`.
 
-use super::close::LINGER;
+use super::close::{LINGER, LINGER_AT_SHUTDOWN, patience, wait_until_taken};
 use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
 use super::link_codec::{LayeredSocket, LinkLayers, LinkRead};
 use super::link_security::LinkSecurity;
@@ -29,6 +29,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::AsyncReadExt;
@@ -398,7 +399,7 @@ impl LinkTask {
         }
     }
 
-    /// The orderly end: nothing more is routed here, then the other side gets a moment to take what
+    /// The orderly end: nothing more is routed here, then the other side gets time to take what
     /// waits for it.
     async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.handle.conn);
@@ -412,13 +413,13 @@ impl LinkTask {
         self.local.shard.borrow_mut().flush_link(&conn);
         self.local.flush();
         use CloseReason as R;
-        if !matches!(reason, R::ReadError | R::WriteError | R::SlowConsumerWriteDeadline) {
-            let linger = async {
-                while conn.pending() > 0 {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            let _ = tokio::time::timeout(LINGER, linger).await;
+        let is_lost = matches!(
+            reason,
+            R::ReadError | R::WriteError | R::SlowConsumerWriteDeadline | R::SlowConsumerPendingBytes
+        );
+        if !is_lost {
+            let terms = if reason == R::ClientClosed { (LINGER, LINGER) } else { patience(reason) };
+            wait_until_taken(&conn, terms).await;
         }
         if let Some(frames) = self.handle.frames() {
             let answer = self.read.farewell();
@@ -427,7 +428,36 @@ impl LinkTask {
         if let Some(tls) = self.handle.secure() {
             tls.farewell(&self.handle.write);
         }
+        if self.is_known && !is_lost {
+            match conn.pending() {
+                0 if reason != R::ClientClosed => self.hear_out().await,
+                0 => {}
+                _ => self.report_untaken(),
+            }
+        }
         self.let_go();
+    }
+
+    /// Says how much the other side has not taken in time, and counts it as a slow consumer.
+    fn report_untaken(&self) {
+        let conn = &self.handle.conn;
+        let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
+        self.local.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
+        let line =
+            format_args!("Slow Consumer Detected: closed with {chunks} chunks of {bytes} total bytes.");
+        self.local.broker.log_for(Level::Info, conn, line);
+    }
+
+    /// Ends this side's direction, and reads what the other side still sends until it ends its own:
+    /// closing a socket with unread bytes resets it, and what is on its way to a slow reader is
+    /// lost.
+    async fn hear_out(&mut self) {
+        let _ = rustix::net::shutdown(self.handle.write.as_ref().as_ref(), rustix::net::Shutdown::Write);
+        let end = tokio::time::Instant::now() + LINGER_AT_SHUTDOWN;
+        let mut room = vec![0; READ];
+        while tokio::time::Instant::now() < end
+            && let Ok(Ok(1..)) = tokio::time::timeout(LINGER, self.read.skip(&mut room)).await
+        {}
     }
 
     /// The end after one that was not orderly: others must not take the link for one that is there.

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 
 /// Compressed bytes that are read at once.
@@ -274,6 +274,11 @@ impl LinkRead {
     /// Looks at what comes next and leaves it unread.
     pub(super) async fn peek(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.packed.read.peek(into).await
+    }
+
+    /// Takes what comes next as it is, to throw it away. Nothing is the end.
+    pub(super) async fn skip(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.packed.read.read(into).await
     }
 
     /// Everything from here on is compressed, beginning with `ahead`, which was read already.

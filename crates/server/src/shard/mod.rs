@@ -511,7 +511,7 @@ impl ShardLocal {
             link.conn.close(CloseReason::ServerShutdown);
             link.kick();
         }
-        let deadline = tokio::time::Instant::now() + close::LINGER * 2;
+        let deadline = tokio::time::Instant::now() + close::LINGER_AT_SHUTDOWN * 2 + close::LINGER;
         while !self.links.borrow().is_empty() && tokio::time::Instant::now() < deadline {
             while let Ok(mail) = receiver.try_recv() {
                 self.mailbox.taken();

@@ -52,7 +52,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) use orders::Reloaded;
-pub(crate) use running::{Running, SystemParts};
+pub(crate) use running::{RunningSystem, SystemParts};
 
 /// Requests and events that wait, at most: more are dropped.
 const QUEUED: usize = 16_384;

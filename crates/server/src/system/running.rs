@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// A running system account.
-pub(crate) struct Running {
+pub(crate) struct RunningSystem {
     system: Arc<System>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct SystemParts {
     pub(crate) tokens: Option<Arc<Tokens>>,
 }
 
-impl Running {
+impl RunningSystem {
     /// Answers and tells from now on; nothing without a system account.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod imports;
 mod interest;
 mod limits;
 mod logins;
+mod losses;
 mod messages;
 mod mirrors;
 mod monitored;

@@ -32,10 +32,12 @@ pub(crate) fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-#[test]
-fn half_open_clients_are_cheap_and_leave_in_time() {
+/// A server that gives strangers so many seconds, a client of it, its memory before, and clients
+/// that do not say who they are, half of which have begun to.
+fn half_open(patience: u32) -> (Server, Raw, u64, Vec<TcpStream>) {
     allow_descriptors(HALF_OPEN as u64 + 1000);
-    let server = Server::with_config("authorization { user: a, password: b, timeout: 10 }\n");
+    let config = format!("authorization {{ user: a, password: b, timeout: {patience} }}\n");
+    let server = Server::with_config(&config);
     let mut normal = Raw::open(server.address());
     normal.send("CONNECT {\"verbose\":false,\"user\":\"a\",\"pass\":\"b\"}\r\nSUB echo 1\r\n");
     normal.barrier();
@@ -44,7 +46,7 @@ fn half_open_clients_are_cheap_and_leave_in_time() {
     for i in 0..HALF_OPEN {
         let mut stream = connect_from_elsewhere(server.address());
         if i % 2 == 0 {
-            stream.write_all(b"CONNECT {\"verbose\":false,\"user\":").unwrap();
+            stream.write_all(b"CONNECT {\"verbose\":false,\"user\":").expect("it has time");
         }
         half_open.push(stream);
         if i % 500 == 0 {
@@ -52,10 +54,24 @@ fn half_open_clients_are_cheap_and_leave_in_time() {
             assert_eq!(normal.message().text(), "still served");
         }
     }
+    (server, normal, before, half_open)
+}
+
+#[test]
+fn half_open_clients_are_cheap() {
+    let (server, mut normal, before, _half_open) = half_open(300);
     crate::eventually("all are accepted", || server.connections() as usize == HALF_OPEN + 1);
     assert_eq!(normal.barrier(), []);
     let each = server.memory().saturating_sub(before) / HALF_OPEN as u64;
     assert!(each <= MEMORY_EACH, "{each} bytes for each half-open client");
+}
+
+#[test]
+fn half_open_clients_leave_in_time() {
+    let (server, mut normal, _, mut half_open) = half_open(2);
+    crate::eventually("all have been there", || {
+        server.page("/varz")["total_connections"].as_u64() == Some(HALF_OPEN as u64 + 1)
+    });
     crate::eventually("they are closed", || server.connections() == 1);
     server.wait_for_close("Authentication Timeout");
     for stream in half_open.drain(..).step_by(1000) {

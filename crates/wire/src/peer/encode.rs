@@ -5,14 +5,23 @@
 
 use crate::encode::number;
 
+/// Largest number of a queue group's members that is said. Compat: nats-server reads nine digits,
+/// and takes a longer number for one member.
+const MOST_MEMBERS: u32 = 999_999_999;
+
+/// Appends a queue group and how many members it has, at most [`MOST_MEMBERS`].
+pub(super) fn members(out: &mut Vec<u8>, queue: &[u8], weight: u32) {
+    out.push(b' ');
+    out.extend_from_slice(queue);
+    out.push(b' ');
+    number(out, weight.min(MOST_MEMBERS));
+}
+
 /// Appends `RS+ [account ]<subject>[ <queue> <weight>]`.
 pub fn interest(out: &mut Vec<u8>, account: Option<&[u8]>, subject: &[u8], queue: Option<(&[u8], u32)>) {
     begin(out, b"RS+ ", account, subject);
     if let Some((queue, weight)) = queue {
-        out.push(b' ');
-        out.extend_from_slice(queue);
-        out.push(b' ');
-        number(out, weight);
+        members(out, queue, weight);
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -5,8 +5,8 @@
 //! message `LMSG`, or HMSG with headers, without an account: a link has one. Over a route, interest
 //! and messages of leaf nodes name the cluster that they come from, their *origin*.
 
+use super::encode::members;
 use super::info::{is_default, is_empty, line, list};
-use crate::encode::number;
 use serde::{Deserialize, Serialize};
 
 /// Beginning of the subjects by which circles of leaf nodes are found: each account of a server has
@@ -95,7 +95,9 @@ impl LeafConnect {
 pub fn interest(out: &mut Vec<u8>, subject: &[u8], queue: Option<(&[u8], u32)>) {
     out.extend_from_slice(b"LS+ ");
     out.extend_from_slice(subject);
-    members(out, queue);
+    if let Some((queue, weight)) = queue {
+        members(out, queue, weight);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
@@ -113,7 +115,9 @@ pub fn routed_interest(
     queue: Option<(&[u8], u32)>,
 ) {
     words(out, b"LS+", [Some(origin), account, Some(subject)]);
-    members(out, queue);
+    if let Some((queue, weight)) = queue {
+        members(out, queue, weight);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
@@ -140,15 +144,6 @@ pub fn message_head(out: &mut Vec<u8>, subject: &[u8]) {
 pub fn routed_message_head(out: &mut Vec<u8>, (origin, account): (&[u8], Option<&[u8]>), subject: &[u8]) {
     words(out, b"LMSG", [Some(origin), account, Some(subject)]);
     out.push(b' ');
-}
-
-fn members(out: &mut Vec<u8>, queue: Option<(&[u8], u32)>) {
-    if let Some((queue, weight)) = queue {
-        out.push(b' ');
-        out.extend_from_slice(queue);
-        out.push(b' ');
-        number(out, weight);
-    }
 }
 
 fn words<const N: usize>(out: &mut Vec<u8>, verb: &[u8], words: [Option<&[u8]>; N]) {

@@ -167,6 +167,18 @@ fn interest_in_all_its_forms() {
     assert_eq!(one(b"RS+ $G foo q 7\r\n", &LIMITS), PeerOp::Interest(queue));
     assert_eq!(one(b"RS+ $G foo q x\r\n", &LIMITS), PeerOp::Interest(PeerInterest { weight: 1, ..queue }));
     assert_eq!(one(b"RS- $G foo q\r\n", &LIMITS), PeerOp::NoInterest(PeerInterest { weight: 1, ..queue }));
+    // Nine digits at most, as the reference reads and writes them.
+    let most = PeerInterest { weight: 999_999_999, ..queue };
+    assert_eq!(one(b"RS+ $G foo q 999999999\r\n", &LIMITS), PeerOp::Interest(most));
+    let one_more = PeerInterest { weight: 1, ..queue };
+    assert_eq!(one(b"RS+ $G foo q 1000000000\r\n", &LIMITS), PeerOp::Interest(one_more));
+    for weight in [999_999_999, 1_000_000_000, u32::MAX] {
+        let (mut of_route, mut of_leaf) = (Vec::new(), Vec::new());
+        encode::interest(&mut of_route, Some(b"$G"), b"foo", Some((b"q", weight)));
+        assert_eq!(one(&of_route, &LIMITS), PeerOp::Interest(most));
+        leaf::interest(&mut of_leaf, b"foo", Some((b"q", weight)));
+        assert_eq!(of_leaf, b"LS+ foo q 999999999\r\n");
+    }
     assert_eq!(one(b"RS+ foo\r\n", &DEDICATED), PeerOp::Interest(PeerInterest { account: b"", ..plain }));
     let leaf = PeerInterest { leaf: Some(b"HUB"), ..plain };
     assert_eq!(one(b"LS+ HUB $G foo\r\n", &LIMITS), PeerOp::Interest(leaf));

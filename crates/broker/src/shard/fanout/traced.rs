@@ -123,7 +123,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
-        self.pass_on(queues.iter().filter(|queue| !served.contains(queue)))
+        self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng)
     }
 
     /// Stages a traced message for another server, with the number of the hop. Compat: also for one

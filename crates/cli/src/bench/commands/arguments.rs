@@ -82,7 +82,7 @@ pub(crate) struct Body {
 
 /// `bench pub`
 #[derive(Args, Debug)]
-pub(crate) struct Publish {
+pub(crate) struct BenchPub {
     /// Subject
     pub(crate) subject: String,
     /// Sleep after each message
@@ -98,7 +98,7 @@ pub(crate) struct Publish {
 
 /// `bench sub`
 #[derive(Args, Debug)]
-pub(crate) struct Subscribe {
+pub(crate) struct BenchSub {
     /// Subject
     pub(crate) subject: String,
     /// Subscribe to SUBJECT.*
@@ -114,7 +114,7 @@ pub(crate) struct Subscribe {
 
 /// `bench service …`
 #[derive(Args, Debug)]
-pub(crate) struct Service {
+pub(crate) struct BenchService {
     /// Sleep between requests, or before each reply
     #[arg(long, global = true, default_value = "0s", value_name = "DURATION")]
     pub(crate) sleep: Time,
@@ -189,14 +189,14 @@ pub(crate) enum JetStreamCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Each message waits for the acknowledgement of the one before
-    Sync(Store),
+    Sync(StreamPublishing),
     /// Each batch of messages waits for the acknowledgements of the one before
     Async {
         /// Messages in a batch
         #[arg(long, default_value_t = 500)]
         batch: u64,
         #[command(flatten)]
-        store: Store,
+        store: StreamPublishing,
     },
     /// Atomic batches: all messages are stored, or none
     #[command(visible_alias = "batch")]
@@ -205,7 +205,7 @@ pub(crate) enum StoreCommand {
         #[arg(long, default_value_t = 500)]
         batch: u64,
         #[command(flatten)]
-        store: Store,
+        store: StreamPublishing,
     },
     /// Fast-ingest batches: the server says how often it acknowledges
     Fast(Box<Fast>),
@@ -237,12 +237,12 @@ pub(crate) struct Fast {
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub(crate) batch_length: u64,
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StreamPublishing,
 }
 
 /// Subject, stream and messages of a benchmark that publishes into a stream.
 #[derive(Args, Debug)]
-pub(crate) struct Store {
+pub(crate) struct StreamPublishing {
     /// Subject
     pub(crate) subject: String,
     /// Create the stream first, or make sure that it is as these flags say
@@ -270,7 +270,7 @@ pub(crate) struct Store {
 pub(crate) struct Keeping {
     /// Where messages are kept
     #[arg(long, value_enum, default_value = "file")]
-    pub(crate) storage: Storage,
+    pub(crate) storage: StorageChoice,
     /// Number of replicas
     #[arg(long, default_value_t = 1)]
     pub(crate) replicas: u64,
@@ -284,12 +284,12 @@ pub(crate) struct Keeping {
 
 /// Where messages are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Storage {
+pub(crate) enum StorageChoice {
     Memory,
     File,
 }
 
-impl Storage {
+impl StorageChoice {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

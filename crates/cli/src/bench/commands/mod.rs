@@ -25,9 +25,9 @@ use myelin_loadgen::workloads::{self, Replies};
 use serde_json::{Value, json};
 
 use crate::bench::commands::arguments::{
-    AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Fast, GetCommand, JetStream, JetStreamCommand,
-    Keeping, KeyValue, KeyValueCommand, MessageContent, OnStream, Publish, Selection, Service,
-    ServiceCommand, Store, StoreCommand, Subscribe,
+    AckMode, BUCKET, BenchPub, BenchService, BenchSub, Body, CONSUMER, Common, Consumer, Fast, GetCommand,
+    JetStream, JetStreamCommand, Keeping, KeyValue, KeyValueCommand, MessageContent, OnStream, Selection,
+    ServiceCommand, StoreCommand, StreamPublishing,
 };
 pub(crate) use crate::bench::commands::old::old_jetstream;
 use crate::bench::commands::run::{BenchmarkKind, BenchmarkRun, Facts};
@@ -39,8 +39,8 @@ const LONGEST_FLOW: u64 = 65_535;
 const INACTIVE: u64 = 10_000_000_000;
 
 /// `bench pub`.
-pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
-    let Publish { subject, sleep, content, throttle, common } = arguments;
+pub(crate) fn publish(arguments: &BenchPub) -> Result<(), BenchError> {
+    let BenchPub { subject, sleep, content, throttle, common } = arguments;
     names::word("subject", subject)?;
     let run = BenchmarkRun::new(BenchmarkKind::PUBLISH, common, sleep.0, Some(*throttle))?;
     let template = MessageTemplate::new(subject, content, common)?;
@@ -52,8 +52,8 @@ pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
 }
 
 /// `bench sub`.
-pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
-    let Subscribe { subject, multisubject, verify, common } = arguments;
+pub(crate) fn subscribe(arguments: &BenchSub) -> Result<(), BenchError> {
+    let BenchSub { subject, multisubject, verify, common } = arguments;
     names::word("subject", subject)?;
     let run = BenchmarkRun::new(BenchmarkKind::SUBSCRIBE, common, Duration::ZERO, None)?;
     let pattern = if *multisubject { format!("{subject}.*") } else { subject.clone() };
@@ -71,8 +71,8 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
 }
 
 /// `bench service …`.
-pub(crate) fn service(arguments: &Service) -> Result<(), BenchError> {
-    let Service { sleep, common, command } = arguments;
+pub(crate) fn service(arguments: &BenchService) -> Result<(), BenchError> {
+    let BenchService { sleep, common, command } = arguments;
     match command {
         ServiceCommand::Serve { subject } => {
             names::word("subject", subject)?;
@@ -128,7 +128,7 @@ pub(crate) fn jetstream(arguments: &JetStream) -> Result<(), BenchError> {
 /// `js pub sync`, `async` and `atomic`.
 fn store_messages(
     arguments: &JetStream,
-    store: &Store,
+    store: &StreamPublishing,
     kind: BenchmarkKind,
     batch: u64,
 ) -> Result<(), BenchError> {
@@ -428,7 +428,7 @@ fn run_id() -> String {
     format!("{:x}", now.as_millis())
 }
 
-impl Store {
+impl StreamPublishing {
     fn facts(&self, template: &MessageTemplate, stream: &str, batch: u64) -> Facts {
         let mut facts = template.facts(&self.content);
         facts.push(("batch", grouped(batch)));

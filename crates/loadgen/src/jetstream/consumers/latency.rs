@@ -42,7 +42,7 @@ const STAMP: usize = 20;
 
 /// Messages in a steady stream of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct PublishPlan {
     pub(crate) epoch: Instant,
     /// Time from the epoch to the first message.
     pub(crate) lead: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct Schedule {
     pub(crate) count: u64,
 }
 
-impl Schedule {
+impl PublishPlan {
     /// A plan of as many messages as fit into this time, from now on.
     pub(crate) fn lasting(duration: Duration, rate: u64) -> Self {
         let count = (duration.as_secs_f64() * STRETCH * rate as f64) as u64;
@@ -105,7 +105,7 @@ pub(crate) fn publish(
     address: &Address,
     stream: &str,
     subjects: &[String],
-    schedule: &Schedule,
+    schedule: &PublishPlan,
 ) -> Result<(), BenchError> {
     // The kernel may otherwise let every sleep last 50 us longer. Where it refuses, both servers
     // wait equally.
@@ -158,7 +158,7 @@ pub(super) fn run(rate: u64, is_pull: bool, run: ConsumerRun<'_>) -> Result<Cons
     }
     let subjects: Vec<String> = (0..SUBJECTS).map(|number| format!("{stream}.{number}")).collect();
     let before = run.cpu()?;
-    let schedule = Schedule::lasting(run.duration(), rate);
+    let schedule = PublishPlan::lasting(run.duration(), rate);
     let expected = Expected::exactly(schedule.count);
     let arrivals = thread::scope(|scope| {
         let publisher = scope.spawn(|| publish(run.address, &stream, &subjects, &schedule));
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn a_schedule_keeps_its_rate() {
-        let schedule = Schedule::lasting(Duration::from_secs(2), 1000);
+        let schedule = PublishPlan::lasting(Duration::from_secs(2), 1000);
         assert_eq!(schedule.count, 5000);
         assert_eq!(schedule.planned(1000) - schedule.planned(0), Duration::from_secs(1));
         assert_eq!(schedule.length(), Duration::from_secs(5));
-        assert_eq!(Schedule::lasting(Duration::ZERO, 7).count, 1);
+        assert_eq!(PublishPlan::lasting(Duration::ZERO, 7).count, 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::admin::{self, Admin};
 use crate::error::BenchError;
 use crate::jetstream::answer;
-use crate::jetstream::consumers::latency::{self, Schedule};
+use crate::jetstream::consumers::latency::{self, PublishPlan};
 use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{Acks, How, Pull, Wish};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
@@ -80,7 +80,7 @@ fn trickle(
     };
     let clients: Result<Vec<_>, _> =
         names.iter().map(|name| ReceivingClient::open(run.address, Pull::new(wish(name)))).collect();
-    let (mut clients, schedule) = (clients?, Schedule::lasting(run.duration(), active));
+    let (mut clients, schedule) = (clients?, PublishPlan::lasting(run.duration(), active));
     expected.set(schedule.count);
     let before = run.cpu()?;
     thread::scope(|scope| {

@@ -130,7 +130,7 @@ fn rounds<A: Actor>(
     for (number, client) in clients.iter_mut().enumerate() {
         client.watch(&poll, number, true)?;
     }
-    let mut progress = Progress { count: count(clients), last: Instant::now() };
+    let mut progress = ReceivingProgress { count: count(clients), last: Instant::now() };
     let mut events = Vec::with_capacity(128);
     while clients.iter().any(|client| !client.actor.is_done()) {
         events.clear();
@@ -151,12 +151,12 @@ fn count<A: Actor>(clients: &[ReceivingClient<A>]) -> u64 {
     clients.iter().map(|client| client.actor.count()).sum()
 }
 
-struct Progress {
+struct ReceivingProgress {
     count: u64,
     last: Instant,
 }
 
-impl Progress {
+impl ReceivingProgress {
     fn note(&mut self, count: u64) -> Result<(), BenchError> {
         if count != self.count {
             (self.count, self.last) = (count, Instant::now());

@@ -158,6 +158,36 @@ fn a_service_that_a_clustered_leaf_node_imports_is_asked_once() {
     }
 }
 
+/// A queue group behind an import and a mapping, in a cluster of which each server is a leaf node.
+#[test]
+fn a_queue_group_of_a_clustered_leaf_node_is_asked_once() {
+    let accounts = "accounts { \
+         A { users: [{user: a, password: a}], mappings { \"A.>\": \">\" }, exports: [{service: \"A.>\"}] }, \
+         G { users: [{user: g, password: g}], imports: [{service: {account: A, subject: \"A.>\"}}] } }";
+    for kinds in TRIPLES {
+        let hub_accounts = "accounts { G { users: [{user: g, password: g}] } }";
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", hub_accounts) else { continue };
+        let remotes = format!("remotes: [{{ url: \"nats://g:g@127.0.0.1:{}\", account: G }}]", hub.port);
+        let Some(sites) = cluster([kinds[1], kinds[2]], "EDGE", [&remotes, &remotes], accounts) else {
+            continue;
+        };
+        sites.iter().for_each(|site| site.linked(1));
+        wanted(&hub, "A.>", 2);
+        let (mut asks, mut service) = (client(&hub, "g"), client(&sites[0], "a"));
+        service.send("SUB PING q 1\r\nSUB end 2\r\n");
+        let mut far = client(&sites[1], "a");
+        wait_for_interest(&mut far, &mut service);
+        publish_five(&mut asks, "A.PING");
+        for site in &sites {
+            wait_for_interest(&mut asks, &mut client(site, "g"));
+        }
+        far.publish("end", "");
+        let all = std::iter::repeat_with(|| service.message());
+        let asked = all.take_while(|message| message.subject != "end").count();
+        assert_eq!(asked, 5, "{kinds:?}");
+    }
+}
+
 #[test]
 fn a_stream_that_a_clustered_leaf_node_imports_goes_to_its_hub_once() {
     for kinds in TRIPLES {
@@ -260,5 +290,161 @@ fn what_comes_by_an_import_goes_on_to_a_hub_of_another_cluster() {
             // Compat: hubs that say no cluster's name may be of one.
             assert_eq!(asked, if is_named { 5 } else { 0 }, "{kinds:?}");
         }
+    }
+}
+
+/// Accounts of a server whose A imports a service of B, and whose C imports what B is asked as a
+/// stream.
+const ASKED: &str = "accounts { \
+     A { users: [{user: a, password: a}], imports: [{service: {account: B, subject: \"st.>\"}}, \
+         {stream: {account: B, subject: \"st.>\"}, prefix: \"own\"}] }, \
+     B { users: [{user: b, password: b}], exports: [{service: \"st.>\"}, {stream: \"st.>\"}] }, \
+     C { users: [{user: c, password: c}], \
+         imports: [{stream: {account: B, subject: \"st.>\"}, prefix: \"from.b\"}] } }";
+
+const PLAIN: &str =
+    "accounts { A { users: [{user: a, password: a}] }, C { users: [{user: c, password: c}] } }";
+
+/// Two servers of which the second dials, in two accounts. The first one listed has these accounts.
+fn asked(kinds: [ServerKind; 2], is_hub: bool) -> Option<[Site; 2]> {
+    let [of_hub, of_leaf] = if is_hub { [ASKED, PLAIN] } else { [PLAIN, ASKED] };
+    let hub = Site::hub(kinds[0], "HUB", "", of_hub)?;
+    let remote = |user: &str, account: &str| {
+        format!("{{ url: \"nats://{user}:{user}@127.0.0.1:{}\", account: {account} }}", hub.port)
+    };
+    let remotes = format!("remotes: [{}, {}]", remote("a", "A"), remote("c", "C"));
+    let leaf = Site::start(kinds[1], "EDGE", None, &remotes, of_leaf)?;
+    hub.linked(2);
+    leaf.linked(2);
+    Some(if is_hub { [hub, leaf] } else { [leaf, hub] })
+}
+
+/// Waits until what B publishes comes to `far` by the import.
+fn wait_for_stream(from: &mut Raw, far: &mut Raw) {
+    eventually("the stream comes over the link", || {
+        from.publish("st.probe", "");
+        from.barrier();
+        !far.barrier().is_empty()
+    });
+    from.publish("st.end", "");
+    while far.message().subject != "from.b.st.end" {}
+}
+
+/// Compat: what is asked of a service goes on by a stream import to leaf nodes and hubs, and not to
+/// clients here.
+#[test]
+fn what_a_service_is_asked_goes_on_to_other_servers_by_a_stream() {
+    for (kinds, is_hub) in MIXES.into_iter().flat_map(|kinds| [(kinds, true), (kinds, false)]) {
+        let Some([here, there]) = asked(kinds, is_hub) else { continue };
+        let [mut asks, mut service, mut near] = ["a", "b", "c"].map(|user| client(&here, user));
+        let [mut far_asks, mut far] = ["a", "c"].map(|user| client(&there, user));
+        near.subscribe("from.b.st.>", 1);
+        far.subscribe("from.b.st.>", 1);
+        service.subscribe("st.one", 1);
+        drop([&mut near, &mut far, &mut service].map(Raw::barrier));
+        wait_for_stream(&mut service, &mut far);
+        near.barrier();
+        let mut end = |service: &mut Raw, far: &mut Raw| {
+            service.publish("st.end", "");
+            let far = until_end(far);
+            let near = until_end(&mut near);
+            [far, near].map(|got| got.iter().filter(|(_, subject)| subject == "from.b.st.one").count())
+        };
+        publish_five(&mut asks, "st.one");
+        assert_eq!(service.barrier().len(), 5);
+        assert_eq!(end(&mut service, &mut far), [5, 0], "{kinds:?} {is_hub}");
+        // What has come over a link itself: to leaf nodes, not back to a hub without a name.
+        wait_for_interest(&mut far_asks, &mut asks);
+        publish_five(&mut far_asks, "st.one");
+        let mut heard = 0;
+        eventually("the service is asked", || {
+            heard += service.barrier().len();
+            heard == 5
+        });
+        assert_eq!(end(&mut service, &mut far), [if is_hub { 5 } else { 0 }, 0], "{kinds:?} {is_hub}");
+    }
+}
+
+/// A leaf node that imports what it asks for itself: not over the link on which it has asked.
+#[test]
+fn what_a_leaf_node_asks_does_not_come_back_to_it() {
+    for kinds in MIXES {
+        let Some([hub, leaf]) = asked(kinds, true) else { continue };
+        let (mut asks, mut service) = (client(&leaf, "a"), client(&hub, "b"));
+        asks.subscribe("own.st.>", 1);
+        service.subscribe("st.one", 1);
+        drop([&mut asks, &mut service].map(Raw::barrier));
+        eventually("the stream comes over the link", || {
+            service.publish("st.probe", "");
+            service.barrier();
+            !asks.barrier().is_empty()
+        });
+        publish_five(&mut asks, "st.one");
+        let mut heard = 0;
+        eventually("the service is asked", || {
+            heard += service.barrier().len();
+            heard == 5
+        });
+        service.publish("st.end", "");
+        let all = std::iter::repeat_with(|| asks.message()).take_while(|got| got.subject != "own.st.end");
+        assert_eq!(all.filter(|got| got.subject == "own.st.one").count(), 0, "{kinds:?}");
+    }
+}
+
+/// Accounts of a hub that is asked by a stream of T and answered by a service of T.
+const ANSWERED: &str = "accounts { \
+     T { users: [{user: t, password: t}], exports: [{stream: \"ten.>\"}, {service: \"REPLY.ten.>\"}] }, \
+     S { users: [{user: s, password: s}], imports: [{stream: {account: T, subject: \"ten.>\"}}, \
+         {service: {account: T, subject: \"REPLY.ten.>\"}}] } }";
+
+/// A leaf node in both accounts, whose links go to these ports.
+fn in_both(kind: ServerKind, ports: [u16; 2]) -> Option<Site> {
+    let remote = |user: &str, account: &str, port: u16| {
+        format!("{{ url: \"nats://{user}:{user}@127.0.0.1:{port}\", account: {account} }}")
+    };
+    let remotes = format!("remotes: [{}, {}]", remote("t", "T", ports[0]), remote("s", "S", ports[1]));
+    let accounts =
+        "accounts { T { users: [{user: t, password: t}] }, S { users: [{user: s, password: s}] } }";
+    Site::start(kind, "EDGE", None, &remotes, accounts)
+}
+
+/// Asks from T of a leaf node, and has it answered in its S: both by imports of its hub.
+fn ask_and_answer(leaf: &Site, what: &str) {
+    let [mut asks, mut answers] = ["t", "s"].map(|user| client(leaf, user));
+    for subscription in ["SUB ten.event 1\r\n", "UNSUB 1\r\nSUB ten.event q 1\r\n"] {
+        answers.send(subscription);
+        answers.barrier();
+        asks.send("SUB REPLY.ten.one 1\r\n");
+        asks.barrier();
+        let mut replies = Vec::new();
+        eventually("a request is answered", || {
+            asks.send("PUB ten.event REPLY.ten.one 4\r\nping\r\n");
+            asks.barrier();
+            for request in answers.barrier() {
+                answers.publish(&request.reply.expect("it is asked"), "pong");
+            }
+            answers.barrier();
+            replies.extend(asks.barrier());
+            !replies.is_empty()
+        });
+        assert!(replies.iter().all(|reply| reply.text().ends_with("pong")), "{what}: {replies:?}");
+        asks.send("UNSUB 1\r\n");
+        asks.barrier();
+    }
+}
+
+#[test]
+fn a_hub_carries_requests_and_answers_between_two_accounts_of_its_leaf_node() {
+    for kinds in MIXES {
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", ANSWERED) else { continue };
+        let Some(leaf) = in_both(kinds[1], [hub.port; 2]) else { continue };
+        leaf.linked(2);
+        ask_and_answer(&leaf, &format!("{kinds:?}"));
+    }
+    for kinds in TRIPLES {
+        let Some(hubs) = cluster([kinds[0], kinds[1]], "C", ["", ""], ANSWERED) else { continue };
+        let Some(leaf) = in_both(kinds[2], [hubs[0].port, hubs[1].port]) else { continue };
+        leaf.linked(2);
+        ask_and_answer(&leaf, &format!("cluster {kinds:?}"));
     }
 }

@@ -1,8 +1,9 @@
 //! Lines that a leaf node and its hub say to each other: a test plays one of them.
 
 use super::Site;
+use super::shapes::cluster;
 use crate::raw::Raw;
-use crate::routes::{Ours, Reference, ServerKind};
+use crate::routes::{MIXES, Ours, Reference, ServerKind};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -176,5 +177,68 @@ fn a_leaf_node_tells_its_hub_of_its_own_clients() {
         hub.raw.send("LMSG no.take 1\r\nx\r\nLMSG own 1\r\ny\r\n");
         hub.said();
         assert_eq!(client.message().text(), "y");
+    }
+}
+
+#[test]
+fn more_members_than_can_be_said_are_the_most() {
+    for hub in hubs("", "") {
+        let mut hears = Played::dial(&hub, r#"{"name":"one","cluster":"one","headers":true}"#);
+        hears.said();
+        let mut many: Vec<Played> = ["a", "b", "c"]
+            .iter()
+            .map(|name| Played::dial(&hub, &format!("{{\"name\":\"{name}\",\"cluster\":\"{name}\"}}")))
+            .collect();
+        for leaf in &mut many {
+            leaf.raw.send("LS+ work q 999999999\r\n");
+            leaf.said();
+        }
+        assert_eq!(hears.said(), lines(&["LS+ work q 999999999"]));
+        many.truncate(1);
+        hub.linked(2);
+        let said = hears.said();
+        assert!(said.is_subset(&lines(&["LS+ work q 999999999"])), "one leaf node still wants it: {said:?}");
+        drop(many);
+        crate::eventually("nobody is left", || hears.said().contains("LS- work q"));
+    }
+}
+
+/// Counts messages for a member behind a leaf node, until a probe says that it is the last.
+fn work_of(leaf: &mut Played) -> usize {
+    let mut work = 0;
+    loop {
+        match &*leaf.raw.line() {
+            "end" => return work,
+            "PING" => leaf.raw.send("PONG\r\n"),
+            line => work += usize::from(line.starts_with("LMSG work ")),
+        }
+    }
+}
+
+#[test]
+fn what_comes_over_a_route_goes_to_leaf_nodes_by_their_members() {
+    const COUNT: usize = 2000;
+    for kinds in MIXES {
+        let Some([one, two]) = cluster(kinds, "C", ["compression: off"; 2], "") else { continue };
+        let mut leafs = [9, 1].map(|members| {
+            let connect = format!("{{\"name\":\"L{members}\",\"cluster\":\"L{members}\",\"headers\":true}}");
+            let mut leaf = Played::dial(&two, &connect);
+            leaf.raw.send(&format!("LS+ work q {members}\r\nLS+ probe\r\n"));
+            leaf.said();
+            leaf
+        });
+        let mut from = one.client();
+        for leaf in &mut leafs {
+            crate::eventually("interest is known", || {
+                from.publish("probe", "");
+                from.barrier();
+                leaf.said().iter().any(|line| line.starts_with("LMSG probe "))
+            });
+        }
+        from.send(&"PUB work 1\r\nx\r\n".repeat(COUNT));
+        from.publish("probe", "end");
+        let [more, less] = leafs.each_mut().map(work_of);
+        assert_eq!(more + less, COUNT, "{kinds:?}");
+        assert!((COUNT * 85 / 100..COUNT * 95 / 100).contains(&more), "{kinds:?}: {more} and {less}");
     }
 }

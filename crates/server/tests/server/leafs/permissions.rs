@@ -4,7 +4,7 @@
 use super::Site;
 use crate::eventually;
 use crate::raw::Raw;
-use crate::routes::{MIXES, Ours, Reference};
+use crate::routes::{MIXES, Ours, Reference, wait_for_interest};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
@@ -138,4 +138,78 @@ fn a_hub_that_dials_does_not_take_what_its_remote_denies() {
     said.read_to_string(&mut rest).expect("it ends the link");
     assert_eq!(here.message().subject, "yes");
     assert!(here.barrier().is_empty());
+}
+
+fn client(site: &Site, user: &str) -> Raw {
+    let mut raw = Raw::open(site.server.address());
+    raw.send(&format!("CONNECT {{\"user\":\"{user}\",\"pass\":\"{user}\",\"verbose\":false}}\r\n"));
+    raw.barrier();
+    raw
+}
+
+/// Permissions of a link are about the names under which messages go over it.
+#[test]
+fn what_an_import_names_otherwise_is_allowed_by_its_new_name() {
+    let accounts = "accounts { L { users: [{user: l, password: l}], exports: [{stream: \"data.>\"}] }, \
+         S { users: [{user: s, password: s}], \
+             imports: [{stream: {account: L, subject: \"data.>\"}, to: \"leaf.data.>\"}] } }";
+    for (kinds, (allowed, passes)) in MIXES
+        .into_iter()
+        .flat_map(|kinds| [("leaf.>", true), ("data.>", false), ("other.>", false)].map(|case| (kinds, case)))
+    {
+        let users = format!(
+            "accounts {{ S {{ users: [{{user: s, password: s}}, {{user: edge, password: edge, \
+             permissions {{ publish: [\"{allowed}\", \"probe.>\", \"end\"] }}}}] }} }}"
+        );
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", &users) else { continue };
+        let remotes =
+            format!("remotes: [{{ url: \"nats://edge:edge@127.0.0.1:{}\", account: S }}]", hub.port);
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, accounts) else { continue };
+        leaf.linked(1);
+        let (mut there, mut of_s, mut of_l) = (client(&hub, "s"), client(&leaf, "s"), client(&leaf, "l"));
+        there.send("SUB leaf.> 1\r\nSUB data.> 2\r\nSUB end 3\r\n");
+        there.barrier();
+        wait_for_interest(&mut of_s, &mut there);
+        (0..5).for_each(|_| of_l.publish("data.foo", ""));
+        of_l.barrier();
+        of_s.publish("end", "");
+        let all = std::iter::repeat_with(|| there.message().subject);
+        let got: Vec<_> = all.take_while(|subject| subject != "end").collect();
+        let expected = if passes { vec!["leaf.data.foo"; 5] } else { vec![] };
+        assert_eq!(got, expected, "{kinds:?} {allowed}");
+    }
+}
+
+/// Queue groups that a user may not hear as hear nothing; other groups of a leaf node do.
+#[test]
+fn a_denied_queue_group_hears_nothing_and_others_do() {
+    let rules = "subscribe { allow: [\">\"], deny: [\"broad.secret work\", \"exact.secret work\"] }";
+    let users = format!(
+        "accounts {{ A {{ users: [{{user: edge, password: edge, permissions {{ {rules} }}}}, \
+         {{user: c, password: c}}] }} }}"
+    );
+    for kinds in MIXES {
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", &users) else { continue };
+        let remotes = format!("remotes: [{{ url: \"nats://edge:edge@127.0.0.1:{}\" }}]", hub.port);
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, "") else { continue };
+        leaf.linked(1);
+        let (mut from, mut to) = (client(&hub, "c"), leaf.client());
+        to.send("SUB broad.* work 1\r\nSUB broad.* audit 2\r\n");
+        to.send("SUB exact.secret work 3\r\nSUB exact.secret audit 4\r\nSUB end 5\r\n");
+        to.barrier();
+        wait_for_interest(&mut from, &mut to);
+        for subject in ["broad.secret", "broad.public", "exact.secret", "end"] {
+            from.publish(subject, "");
+        }
+        let all = std::iter::repeat_with(|| to.message());
+        let mut got: Vec<_> = all
+            .take_while(|message| message.subject != "end")
+            .map(|message| (message.sid, message.subject))
+            .collect();
+        got.sort();
+        let expected =
+            [("1", "broad.public"), ("2", "broad.public"), ("2", "broad.secret"), ("4", "exact.secret")];
+        let expected = expected.map(|(sid, subject)| (sid.to_owned(), subject.to_owned()));
+        assert_eq!(got, expected, "{kinds:?}");
+    }
 }

@@ -4,7 +4,7 @@ use super::Site;
 use crate::eventually;
 use crate::process::Setup;
 use crate::raw::{Message, Raw};
-use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
+use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
 
 /// Messages of one client reach the other once each, both ways. `what` is a subject that nobody had
 /// before: interest that goes and comes again would be on its way twice.
@@ -80,12 +80,14 @@ fn a_hub_may_be_the_one_that_dials() {
     }
 }
 
+/// Circles are found also where nothing may be sent: what finds them is for the servers.
 #[test]
 fn a_circle_is_found_and_broken() {
-    for kinds in MIXES {
+    for (kinds, remote) in MIXES.into_iter().flat_map(|kinds| [(kinds, ""), (kinds, "deny_exports: [\">\"]")])
+    {
         let ports = [free_port(), free_port()];
         let site = |at: usize| {
-            let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", ports[1 - at]);
+            let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\"\n{remote} }}]", ports[1 - at]);
             Site::start(kinds[at], &format!("S{at}"), Some(ports[at]), &remotes, "")
         };
         let (Some(one), Some(two)) = (site(0), site(1)) else { continue };
@@ -196,6 +198,39 @@ fn a_leaf_node_goes_to_another_server_of_the_cluster_that_its_hub_has_told_of() 
     }
 }
 
+/// A leaf node that has gone to another server of its hub's cluster is forgotten there once its
+/// client goes.
+#[test]
+fn interest_of_a_leaf_node_that_has_moved_goes_with_its_client() {
+    for kinds in TRIPLES {
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "C", ["", ""], "") else { continue };
+        let (first, second) = (one.port, two.port);
+        let moving = format!(
+            "reconnect: \"100ms\"\nremotes: [{{ no_randomize: true, ignore_discovered_servers: true, \
+             urls: [\"nats://127.0.0.1:{first}\", \"nats://127.0.0.1:{second}\"] }}]"
+        );
+        let Some(moving) = Site::start(kinds[2], "MOVING", None, &moving, "") else { continue };
+        let Some(staying) = Site::leaf(kinds[2], "STAYING", &two, "", "") else { continue };
+        one.linked(1);
+        two.linked(1);
+        let (mut to, mut from) = (moving.client(), staying.client());
+        to.subscribe("foo", 1);
+        wait_for_interest(&mut from, &mut to);
+        drop(one);
+        two.linked(2);
+        moving.linked(1);
+        wait_for_interest(&mut from, &mut to);
+        from.publish("foo", "");
+        assert_eq!(to.message().subject, "foo", "{kinds:?}");
+        drop(to);
+        from.subscribe("inbox", 1);
+        eventually("nobody wants it any more", || {
+            from.send("PUB foo inbox 0\r\n\r\n");
+            from.barrier().iter().any(|message| message.text().starts_with("NATS/1.0 503"))
+        });
+    }
+}
+
 #[test]
 fn a_cluster_may_be_a_leaf_node_on_each_of_its_servers() {
     for kinds in TRIPLES {
@@ -241,5 +276,74 @@ fn a_limit_of_leaf_nodes_holds_for_all_servers() {
         drop(edges.remove(at));
         edges[0].server.wait_for_log(refusal);
         edges[0].linked(1);
+    }
+}
+
+/// A leaf node of a hub and of one of that hub's own leaf nodes is a circle, too.
+#[test]
+fn two_ways_to_one_hub_are_a_circle() {
+    for kinds in TRIPLES {
+        let Some(top) = Site::hub(kinds[0], "TOP", "", "") else { continue };
+        let to_top = format!("remotes: [{{ url: \"nats://127.0.0.1:{}\" }}]", top.port);
+        let Some(middle) = Site::start(kinds[1], "MIDDLE", Some(free_port()), &to_top, "") else { continue };
+        top.linked(1);
+        let both = format!(
+            "remotes: [{{ url: \"nats://127.0.0.1:{}\" }}, {{ url: \"nats://127.0.0.1:{}\" }}]",
+            top.port, middle.port
+        );
+        let Some(bottom) = Site::start(kinds[2], "BOTTOM", None, &both, "") else { continue };
+        eventually("the circle is found", || {
+            [&top, &middle, &bottom].iter().any(|site| site.server.log().contains("Loop detected"))
+        });
+    }
+}
+
+/// Servers of a cluster that come to one server of their hub's cluster, when the other has gone,
+/// are taken for no circle.
+#[test]
+fn a_cluster_moves_to_another_server_of_its_hub() {
+    for kinds in TRIPLES {
+        let Some([one, two]) = cluster([kinds[0], kinds[1]], "HUB", ["", ""], "") else { continue };
+        let remotes = format!(
+            "reconnect: \"100ms\"\nremotes: [{{ urls: [\"nats://127.0.0.1:{}\", \"nats://127.0.0.1:{}\"] }}]",
+            one.port, two.port
+        );
+        let Some(edges) = cluster([kinds[2], kinds[0]], "EDGE", [&remotes, &remotes], "") else { continue };
+        edges.iter().for_each(|edge| edge.linked(1));
+        drop(one);
+        two.linked(2);
+        for (edge, what) in edges.iter().zip(["first", "second"]) {
+            edge.linked(1);
+            talk(&mut edge.client(), &mut two.client(), what);
+            assert!(!edge.server.log().contains("Loop detected"), "{kinds:?}: {}", edge.server.log());
+        }
+        talk(&mut edges[0].client(), &mut edges[1].client(), "cluster");
+    }
+}
+
+/// Two accounts of a leaf node may be one account of its hub.
+#[test]
+fn two_accounts_may_be_one_at_the_hub() {
+    let accounts =
+        "accounts { A { users: [{user: a, password: a}] }, C { users: [{user: c, password: c}] } }";
+    for kinds in MIXES {
+        let hub_accounts = "accounts { H { users: [{user: h, password: h}] } }";
+        let Some(hub) = Site::hub(kinds[0], "HUB", "", hub_accounts) else { continue };
+        let remote =
+            |account| format!("{{ url: \"nats://h:h@127.0.0.1:{}\", account: {account} }}", hub.port);
+        let remotes = format!("remotes: [{}, {}]", remote("A"), remote("C"));
+        let Some(leaf) = Site::start(kinds[1], "EDGE", None, &remotes, accounts) else { continue };
+        hub.linked(2);
+        leaf.linked(2);
+        let client = |site: &Site, user: &str| {
+            let mut raw = Raw::open(site.server.address());
+            raw.send(&format!("CONNECT {{\"user\":\"{user}\",\"pass\":\"{user}\",\"verbose\":false}}\r\n"));
+            raw.barrier();
+            raw
+        };
+        for user in ["a", "c"] {
+            talk(&mut client(&hub, "h"), &mut client(&leaf, user), user);
+        }
+        assert!(!hub.server.log().contains("Duplicate Remote LeafNode Connection"), "{kinds:?}");
     }
 }
