@@ -9,7 +9,8 @@ once, a second time, after `myelin store repair --apply`, or after a repair that
 
 - the start is not refused, nothing hangs, the process ends when it is told to;
 - a message that was acknowledged (100 ms before a SIGKILL) is there as it was, for a consumer and for a get, or is spoken of: in the log and in
-  `state.lost` of its stream, and `myelin store check`, run on the damaged copy before the start, has not said "sound";
+  `state.lost` of its stream, by the first start and by the second one, and `myelin store check`, run on the damaged copy before the start, has
+  not said "sound";
 - other streams have everything, nothing that was deleted comes back, nothing comes twice;
 - a stream that a start leaves alone, and a start that is refused, is said to be, and a repair brings it back;
 - the next message gets a sequence above all that were acknowledged, and a durable consumer delivers what it has left.
@@ -126,8 +127,10 @@ def lost_of(client, stream):
     return set(lost.get("msgs") or []), lost.get("unlisted", 0)
 
 
-def judge_stream(client, name, truth, is_hurt, check, words, is_first):
+def judge_stream(client, name, truth, is_hurt, check, words, then):
     """What is wrong with a stream of a running server, and how many messages it has lost."""
+    # A later start tells what an earlier one has told; what a repair has told is told.
+    is_first, is_told = not then, then in ("", "again")
     promised, wrong = truth["messages"], []
     try:
         seen, wrong = read(client, name)
@@ -151,10 +154,9 @@ def judge_stream(client, name, truth, is_hurt, check, words, is_first):
     in_log = told_ranges(words(), name)
     if f"$G > {name}' has more damaged messages than are told here" in words():
         in_log |= listed
-    # What an earlier start or a repair has passed over for good is told once.
-    if silent := missing - listed if not unlisted and is_first else ():
+    if silent := missing - listed if not unlisted and is_told else ():
         wrong.append(f"{name}: missing and not in state.lost: {spans(silent)}")
-    if silent := missing - in_log if is_first else ():
+    if silent := missing - in_log if is_told else ():
         wrong.append(f"{name}: missing and not in the log: {spans(silent)}")
     if missing and check[0] == 0:
         wrong.append(f"{name}: missing and the check said sound: {spans(missing)}")
@@ -208,8 +210,8 @@ class Case:
         self.root, self.wrong, self.words, self.said = Path(folder, "js", "jetstream", "myelin"), [], "", ""
         self.key_file = ["--key-file", str(images / "key"), "--cipher", "aes"] if arguments.encrypted else []
         self.hurt = {owner(damage["file"], names) for damage in case["damages"]}
-        # Whether nothing was started or repaired before what is judged.
-        self.names, self.is_first = names, not case["then"]
+        # What was done before what is judged.
+        self.names, self.then = names, case["then"]
         self.prefix = NOBODY if any(damage["how"] == "not to be read" for damage in case["damages"]) else []
 
     def damage(self):
@@ -281,10 +283,11 @@ class Case:
             self.words += Path(self.folder, "log").read_text(errors="replace")
             if not self.is_hard() and not self.prefix:
                 self.wrong.append(str(error))
-        self.is_first = False
         if self.prefix:
+            self.then = self.then or "again"
             self.open_again()
         else:
+            self.then = "repair"
             self.repair(False)
         running = self.start()
         self.wrong += [f"{name} cannot be brought back" for name in self.away(running) if not self.is_gone(name)]
@@ -321,7 +324,7 @@ class Case:
             client = Client(running.port)
             for name, promised in truth.items():
                 if not self.is_gone(name):
-                    found, count = judge_stream(client, name, promised, name in self.hurt, check, lambda: self.words + running.words(), self.is_first)
+                    found, count = judge_stream(client, name, promised, name in self.hurt, check, lambda: self.words + running.words(), self.then)
                     self.wrong += found
                     lost += count
         finally:

@@ -16,7 +16,7 @@ const BLOCK: usize = 1 << 16;
 pub(crate) struct LinkOutcome {
     pub(crate) end: Option<CloseReason>,
     pub(crate) lines: Vec<Vec<u8>>,
-    pub(crate) heard: Vec<u8>,
+    pub(crate) heard: [u32; 256],
 }
 
 /// One link.
@@ -137,9 +137,10 @@ fn said(bytes: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// All bytes in order: which of the client's subscriptions gets a message first is left open.
-pub(crate) fn sorted(bytes: &[u8]) -> Vec<u8> {
-    let mut sorted = bytes.to_vec();
-    sorted.sort_unstable();
-    sorted
+/// How many there are of each byte: which of the client's subscriptions gets a message first is
+/// left open.
+pub(crate) fn counted(bytes: &[u8]) -> [u32; 256] {
+    let mut counts = [0; 256];
+    bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+    counts
 }

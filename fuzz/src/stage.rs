@@ -1,12 +1,12 @@
 //! A server with one shard and a client that behaves, beside which others do what they like.
 
-use crate::peer::{LinkOutcome, Peer, sorted};
+use crate::peer::{LinkOutcome, Peer, counted};
 use myelin_auth::AuthConfig;
 use myelin_broker::{Broker, Conn, Endpoint, Level, Log, Session, Settings, Shard, StopReason, Transport};
 use myelin_stdx::entropy::SeededEntropy;
 use myelin_stdx::sync::lock;
 use myelin_wire::info::Info;
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments, Write as _};
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -31,12 +31,13 @@ pub(crate) struct Stage {
     pub(crate) now: Instant,
 }
 
-/// A broker that is alone, and lets every client in.
-pub(crate) fn broker() -> Arc<Broker> {
+/// A broker that is alone, and lets every client in. `has_trace`: its log wants every line of the
+/// protocol, which is a quarter of the work.
+pub(crate) fn broker(has_trace: bool) -> Arc<Broker> {
     let info = Info { server_id: "NA".into(), server_name: "A".into(), ..Info::default() };
     let settings = Settings { max_closed_clients: 0, ..Settings::default() };
     let entropy = Arc::new(SeededEntropy::new(1));
-    Broker::new(settings, AuthConfig::open(), &[], Some("$SYS"), info, entropy, Arc::new(Unread))
+    Broker::new(settings, AuthConfig::open(), &[], Some("$SYS"), info, entropy, Arc::new(Unread { has_trace }))
         .expect("no account is named twice")
 }
 
@@ -79,7 +80,7 @@ impl Stage {
         let heard = self.heard.take();
         assert!(heard.ends_with(b"PONG\r\n"), "the client is still served");
         self.check_empty();
-        LinkOutcome { end, lines, heard: sorted(&heard) }
+        LinkOutcome { end, lines, heard: counted(&heard) }
     }
 
     /// Nothing of a link is left.
@@ -103,16 +104,28 @@ pub(crate) fn endpoint() -> Endpoint {
 }
 
 /// A log that reads every line and keeps none.
-pub(crate) struct Unread;
+pub(crate) struct Unread {
+    /// Whether it wants the lines of the protocol, too.
+    pub(crate) has_trace: bool,
+}
 
 impl Log for Unread {
-    fn enabled(&self, _: Level) -> bool {
-        true
+    fn enabled(&self, level: Level) -> bool {
+        self.has_trace || level != Level::Trace
     }
 
     fn write(&self, _: Level, line: Arguments<'_>) {
-        let line = line.to_string();
-        assert!(!line.contains(['\r', '\n']), "a log line of several lines: {line:?}");
+        let is_one = OneLine.write_fmt(line).is_ok();
+        assert!(is_one, "a log line of several lines: {:?}", line.to_string());
+    }
+}
+
+/// Takes text without a line end.
+struct OneLine;
+
+impl fmt::Write for OneLine {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

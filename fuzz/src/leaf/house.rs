@@ -39,10 +39,10 @@ impl LeafHouse {
     /// The bits of `choice`: this server has dialled; who has dialled is the hub; leaf nodes log in
     /// and have permissions; links are compressed; the handshake is done for the input; what comes
     /// is not compressed nevertheless; links are isolated, old servers are refused, and this one
-    /// has JetStream with a domain.
+    /// has JetStream with a domain, and logs the protocol.
     pub(super) fn new(choice: u8) -> Self {
         let has = |bit: u8| choice & bit != 0;
-        let broker = broker();
+        let broker = broker(has(64));
         broker.form_leaf_nodes();
         let mode = if has(8) { CompressionMode::S2(S2Level::Fast) } else { CompressionMode::Off };
         let dials = Arc::<Dials>::default();

@@ -30,11 +30,11 @@ pub(super) struct LinkHouse {
 
 impl LinkHouse {
     /// The bits of `choice`: this server has dialled, it has a pool, it wants a password, it
-    /// compresses, the handshake is done for the input.
+    /// compresses, the handshake is done for the input; it logs the protocol.
     pub(super) fn new(choice: u8) -> Self {
         let has = |bit: u8| choice & bit != 0;
         let pool_size = if has(2) { 3 } else { 0 };
-        let broker = broker();
+        let broker = broker(has(32));
         let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
         broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
         let dials = Arc::<Dials>::default();

@@ -3,16 +3,16 @@
 
 use super::frames::Heard;
 use super::pipe::Pipe;
+use crate::stage::Unread;
 use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, Secret, StoredSecret,
     SubjectRules, User, Users,
 };
 use myelin_broker::{
-    Broker, Checked, Drained, Endpoint, Level, Log, Session, SessionStatus, Settings, Shard, StopReason,
+    Broker, Checked, Drained, Endpoint, Session, SessionStatus, Settings, Shard, StopReason,
 };
 use myelin_stdx::entropy::SeededEntropy;
 use myelin_wire::info::Info;
-use std::fmt::{self, Arguments, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -68,7 +68,7 @@ impl House {
     /// pipes.
     pub(super) fn new(choice: u8) -> Self {
         let has = |bit: u8| choice & bit != 0;
-        let log = Arc::new(Lines { has_trace: has(8) });
+        let log = Arc::new(Unread { has_trace: has(8) });
         let info = Info { server_id: "FUZZ".into(), max_payload: 1 << 20, ..Info::default() };
         let settings = Settings { max_closed_clients: 0, ..settings(has(4)) };
         let broker = Broker::new(
@@ -294,29 +294,4 @@ fn permissions() -> Arc<Permissions> {
         SubjectRules { allow: list(&["a.*", "b", "_INBOX.>", "c q"]), deny: list(&["a.x", "* bad"]) };
     let made = Permissions::new(Some(publish), Some(subscribe), Some(ResponseRule::default()));
     Arc::new(made.expect("these are valid rules"))
-}
-
-/// A log that reads every line and keeps none.
-struct Lines {
-    has_trace: bool,
-}
-
-impl Log for Lines {
-    fn enabled(&self, level: Level) -> bool {
-        self.has_trace || level != Level::Trace
-    }
-
-    fn write(&self, _: Level, line: Arguments<'_>) {
-        let is_one = OneLine.write_fmt(line).is_ok();
-        assert!(is_one, "a log line of several lines: {:?}", line.to_string());
-    }
-}
-
-/// Takes text without a line end.
-struct OneLine;
-
-impl fmt::Write for OneLine {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if text.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) { Err(fmt::Error) } else { Ok(()) }
-    }
 }

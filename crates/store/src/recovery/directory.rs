@@ -13,6 +13,8 @@ use super::{Notice, OpenError, Recovering, StreamReport};
 
 /// Name of the directory for what is moved aside, in a store's root.
 pub(crate) const QUARANTINE: &str = "quarantine";
+/// Names of what starts have told as lost, in the order in which they are written.
+pub(crate) const LOST_COPIES: [&str; 2] = ["lost", "lost.copy"];
 
 /// Names that are ours.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub(super) struct FoundFiles {
     /// Ascending.
     pub(super) segments: Vec<SegmentNo>,
     pub(super) bases: Vec<SegmentNo>,
+    /// Whether there is a copy of what earlier starts have told as lost.
+    pub(super) has_losses: bool,
 }
 
 /// Lists the directory of a stream. Unfinished files are removed, foreign ones set aside.
@@ -42,6 +46,8 @@ pub(super) fn read(id: StreamId, files: &Files, report: &mut StreamReport) -> Re
             found.segments.push(no);
         } else if let Some(no) = base_number(&entry.name) {
             found.bases.push(no);
+        } else if LOST_COPIES.contains(&entry.name.as_str()) {
+            found.has_losses = true;
         } else if entry.name.ends_with(".tmp") && !entry.is_directory {
             remove(disk, &files.directory.join(&entry.name), report);
         } else if !is_ours(&entry.name) {

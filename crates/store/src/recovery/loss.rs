@@ -117,6 +117,9 @@ pub(super) fn pass_over(
         }
         report.uncertain = Some(uncertain);
     }
+    if report.is_damaged() {
+        catalog.note_lost();
+    }
     let last = catalog.totals().last_seq;
     report.passed_over = (last > found).then_some(found + 1..=last);
     (last > found).then_some(last)

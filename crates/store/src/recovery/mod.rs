@@ -16,6 +16,7 @@ mod group;
 mod listed;
 mod loss;
 mod packed;
+mod remembered;
 mod report;
 mod sealed;
 #[cfg(test)]
@@ -37,7 +38,10 @@ use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use group::GroupTail;
 
-pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
+pub(crate) use directory::{
+    LOST_COPIES, QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory,
+};
+pub(crate) use remembered::{forget as forget_losses, read as read_losses};
 pub use report::{Lost, Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.
@@ -124,14 +128,14 @@ pub(crate) fn open_stream(
         corrected: RefCell::default(),
         group: GroupTail::default(),
     };
-    let Recovered { mut catalog, open, closed, manifest, mut report, last, group } = recovering.run()?;
+    let Recovered { mut catalog, open, closed, manifest, mut report, last, group, has_losses } =
+        recovering.run()?;
     let found = catalog.totals().last_seq;
     // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
     let passing = StreamConfig { is_copy: config.is_copy || group.position.is_some(), ..config };
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, &passing, now);
-    if report.is_damaged() {
-        catalog.note_lost();
-    }
+    // Before anything is written by which the loss cannot be seen any more.
+    remembered::remember(id, &files, &catalog, has_losses, &mut report);
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, (config.durability, group.position), now)?;
@@ -183,6 +187,8 @@ struct Recovered {
     last: SegmentNo,
     /// The log of its group.
     group: GroupTail,
+    /// Whether earlier starts have told of losses.
+    has_losses: bool,
 }
 
 impl Recovering<'_> {
@@ -208,7 +214,8 @@ impl Recovering<'_> {
         self.forgive_removed();
         self.report.notices.append(&mut self.corrected.take());
         let Self { catalog, open, closed, report, group, .. } = self;
-        Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last, group })
+        let (manifest, has_losses) = (copies.best, found.has_losses);
+        Ok(Recovered { catalog, open, closed, manifest, report, last, group, has_losses })
     }
 
     /// Makes both copies of the manifest say the same. Answers whether they do: else the worse one

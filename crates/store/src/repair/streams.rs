@@ -11,7 +11,7 @@ use crate::config::{Durability, Limits, StreamConfig};
 use crate::consumer;
 use crate::lengths::in_memory;
 use crate::manifest;
-use crate::recovery::{Notice, OpenError, stream_directory};
+use crate::recovery::{LOST_COPIES, Lost, Notice, OpenError, forget_losses, read_losses, stream_directory};
 use crate::store::{FoundStream, Reserve, Store, StoreOptions};
 use crate::stream::segment_name;
 use crate::{StreamId, Timestamp};
@@ -88,11 +88,12 @@ fn open(
     found: &FoundStream,
     is_renewed: bool,
 ) -> Result<(), String> {
+    let path = stream_directory(repairing.root, found.id);
+    acknowledge(repairing, found).map_err(|error| error.to_string())?;
     let now = repairing.options.now;
     let config = StreamConfig { limits: Limits::default(), ..(repairing.options.shape)(&found.meta) };
     let opened = store.open_stream(found.id, config, now);
     let (mut stream, report) = opened.map_err(|error| error.to_string())?;
-    let path = stream_directory(repairing.root, found.id);
     let emit = |repairing: &mut Repairing<'_>, notices: &[Notice]| {
         for notice in notices {
             let action = RepairAction::new(outcome(notice), &path, notice.to_string());
@@ -101,6 +102,10 @@ fn open(
     };
     // Which are missing, and which were removed long ago, only a manifest can tell.
     let is_told = |notice: &&Notice| !(is_renewed && matches!(notice, Notice::Missing { .. }));
+    if is_renewed {
+        // What it has written down for later starts is as uncertain.
+        forget_losses(&*repairing.disk, &path).map_err(|error| error.to_string())?;
+    }
     let notices: Vec<Notice> = report.notices.iter().filter(is_told).cloned().collect();
     emit(repairing, &notices);
     let has_base =
@@ -130,6 +135,23 @@ fn open(
     let flushed = consumers.flush(now).map_err(|error| error.to_string());
     drop((stream, consumers));
     flushed.map(drop)
+}
+
+/// Says what earlier starts have told as lost, and forgets it: whoever repairs has heard of it.
+fn acknowledge(repairing: &mut Repairing<'_>, found: &FoundStream) -> io::Result<()> {
+    let directory = stream_directory(repairing.root, found.id);
+    let Some(told) = read_losses(&*repairing.disk, &directory, found.id).best else { return Ok(()) };
+    // A repair that is killed in between has said it.
+    for Lost { file, sequences, .. } in &told.lost {
+        let (first, last) = (sequences.start(), sequences.end());
+        let what = format!(
+            "messages {first} to {last} were lost with {file}, as earlier starts have told: later ones tell only what they \
+             find again"
+        );
+        let action = RepairAction::new(RepairOutcome::Repaired, directory.join(LOST_COPIES[0]), what);
+        repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
+    }
+    forget_losses(&*repairing.disk, &directory)
 }
 
 fn consumers_outcome(report: &consumer::LogReport) -> RepairOutcome {

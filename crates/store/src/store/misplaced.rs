@@ -10,7 +10,7 @@ use myelin_disk::{DirectoryEntry, Disk};
 
 use crate::manifest::COPIES;
 use crate::meta::META_COPIES;
-use crate::recovery::{Notice, QUARANTINE, base_number, place_aside};
+use crate::recovery::{LOST_COPIES, Notice, QUARANTINE, base_number, place_aside};
 use crate::stream::segment_number;
 
 use super::{LOCK, OURS, stream_number};
@@ -70,6 +70,7 @@ pub(crate) fn find(disk: &dyn Disk, root: &Path) -> io::Result<Vec<Misplaced>> {
 fn is_of_stream(name: &str) -> bool {
     META_COPIES.contains(&name)
         || COPIES.contains(&name)
+        || LOST_COPIES.contains(&name)
         || name.starts_with("consumers.")
         || segment_number(name).is_some()
         || base_number(name).is_some()

@@ -9,7 +9,7 @@ use crate::{Seq, StreamId};
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; nothing is lost.
+    /// Worth knowing; nothing is lost but what earlier starts have told.
     Note,
     /// The place should not be like that, and nothing shows that a message is lost.
     Suspicious,

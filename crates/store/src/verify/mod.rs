@@ -18,6 +18,7 @@ mod entries;
 mod finding;
 mod info;
 mod journal;
+mod lost;
 mod manifests;
 mod metas;
 mod overlay;

@@ -12,7 +12,7 @@ use crate::keys::{KeyError, StreamKey};
 use crate::manifest::{COPIES, Manifest};
 use crate::meta::META_COPIES;
 use crate::record::FileContext;
-use crate::recovery::{base_name, base_number};
+use crate::recovery::{LOST_COPIES, base_name, base_number};
 use crate::segment::SegmentHeader;
 use crate::stream::{segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
@@ -21,7 +21,7 @@ use super::apply::{Counting, SegmentRole};
 use super::finding::StreamName;
 use super::root::{Looking, UNFINISHED};
 use super::{
-    Finding, MOST_MESSAGES, Reporter, Severity, base, consumers, manifests, metas, recovered, segment,
+    Finding, MOST_MESSAGES, Reporter, Severity, base, consumers, lost, manifests, metas, recovered, segment,
 };
 
 /// A stream that is being checked.
@@ -43,6 +43,8 @@ pub(super) struct DirectoryFiles {
     pub(super) segments: Vec<SegmentNo>,
     pub(super) bases: Vec<SegmentNo>,
     pub(super) logs: Vec<u64>,
+    /// Whether there is a copy of what earlier starts have told as lost.
+    has_losses: bool,
 }
 
 /// Checks the stream in `directory`.
@@ -145,6 +147,8 @@ impl Checking<'_, '_> {
                 found.bases.push(no);
             } else if let crate::consumer::LogFileName::Log(number) = crate::consumer::read_name(name) {
                 found.logs.push(number);
+            } else if LOST_COPIES.contains(&name) {
+                found.has_losses = true;
             } else if name.ends_with(".tmp") && !entry.is_directory {
                 self.emit(Finding::note(path, "it was not finished", UNFINISHED));
             } else if !META_COPIES.contains(&name) && !COPIES.contains(&name) {
@@ -167,6 +171,9 @@ impl Checking<'_, '_> {
         self.missing(found, known);
         self.segments(found, known, covers, &mut counting);
         consumers::check(self, &found.logs);
+        if found.has_losses {
+            lost::check(self);
+        }
         if counting.is_too_large {
             let what = format!("it has more than {MOST_MESSAGES} messages");
             let meaning = "Each file was checked; whether they agree with each other was not.";

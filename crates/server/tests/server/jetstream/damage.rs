@@ -67,7 +67,7 @@ fn after(end: Signal, hurt: impl Fn(&Path)) -> (Home, Server) {
 }
 
 /// Checks that lost messages are reported everywhere, and that the stream goes on behind them.
-fn goes_on(server: &Server, lost: std::ops::RangeInclusive<u64>) {
+fn goes_on(server: &mut Server, lost: std::ops::RangeInclusive<u64>) {
     let mut asker = Asker::connect(server);
     let state = asker.state("S");
     let missing: Vec<u64> = lost.clone().collect();
@@ -90,6 +90,15 @@ fn goes_on(server: &Server, lost: std::ops::RangeInclusive<u64>) {
     let told = json!([{ "account": "$G", "stream": "S", "messages": missing.len() }]);
     assert_eq!(server.page("/healthz"), json!({ "status": "ok", "lost": told }));
     assert_eq!(asker.publish("S.x", "behind")["seq"], MESSAGES + 1);
+    // Nothing of its files need show it any more.
+    server.signal(STOP);
+    server.wait();
+    server.restart();
+    let mut asker = Asker::connect(server);
+    let again = asker.state("S");
+    assert_eq!(again["lost"]["msgs"], json!(missing), "the next start tells it, too: {again}");
+    assert_eq!(server.page("/healthz"), json!({ "status": "ok", "lost": told }));
+    assert_eq!(asker.publish("S.x", "behind")["seq"], MESSAGES + 2);
 }
 
 /// Inverts a bit of a byte.
@@ -103,23 +112,23 @@ fn flip(path: &Path, at: impl Fn(usize) -> usize) {
 #[test]
 fn a_flipped_bit_costs_one_message() {
     for end in [STOP, KILL] {
-        let (_home, server) = after(end, |path| flip(path, |used| used / 2));
+        let (_home, mut server) = after(end, |path| flip(path, |used| used / 2));
         let state = Asker::connect(&server).state("S");
         let lost = state["lost"]["msgs"][0].as_u64().expect("one is lost");
         assert!(state["lost"]["bytes"].as_u64().is_some_and(|bytes| (20..200).contains(&bytes)), "{state}");
         assert!((190..210).contains(&lost), "{state}");
         server.wait_for_log("  Stream '$G > S': segment 1: bytes ");
-        goes_on(&server, lost..=lost);
+        goes_on(&mut server, lost..=lost);
     }
 }
 
 #[test]
 fn an_emptied_or_removed_file_is_missed() {
     for end in [STOP, KILL] {
-        let (_home, server) = after(end, |path| fs::write(path, b"").expect("it is there"));
-        goes_on(&server, 1..=MESSAGES);
-        let (_home, server) = after(end, |path| fs::remove_file(path).expect("it is there"));
-        goes_on(&server, 1..=MESSAGES);
+        let (_home, mut server) = after(end, |path| fs::write(path, b"").expect("it is there"));
+        goes_on(&mut server, 1..=MESSAGES);
+        let (_home, mut server) = after(end, |path| fs::remove_file(path).expect("it is there"));
+        goes_on(&mut server, 1..=MESSAGES);
     }
 }
 

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use super::*;
 
 /// A stream whose segments are closed, and none is sealed.
-struct Written {
+pub(super) struct Written {
     store: Store,
     stream: Stream,
     disk: Arc<FaultyDisk>,
 }
 
 impl Written {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let disk = Arc::new(FaultyDisk::new(9));
         let store = open(&disk, 1);
         let stream = store.create_stream("A", "S", b"", config(Compression::None), 1).unwrap();
@@ -20,13 +20,13 @@ impl Written {
     }
 
     /// A segment with so many messages.
-    fn segment(&mut self, messages: u64) {
+    pub(super) fn segment(&mut self, messages: u64) {
         (0..messages).for_each(|_| append_one(&mut self.stream));
         self.stream.close_segment(0, 2).unwrap();
     }
 
     /// Kills the process, and leaves nothing in the journal that would write files again.
-    fn end(self) -> Left {
+    pub(super) fn end(self) -> Left {
         let Self { store, stream, disk } = self;
         store.journal().round_now(&|| 3).unwrap();
         store.write_watermarks().unwrap();
@@ -38,14 +38,14 @@ impl Written {
     }
 }
 
-struct Left {
-    disk: Arc<FaultyDisk>,
-    id: StreamId,
+pub(super) struct Left {
+    pub(super) disk: Arc<FaultyDisk>,
+    pub(super) id: StreamId,
 }
 
 impl Left {
     /// The file of the last segment that begins with this sequence.
-    fn segment_with(&self, first: Seq) -> PathBuf {
+    pub(super) fn segment_with(&self, first: Seq) -> PathBuf {
         let directory = stream_directory(Path::new("/store"), self.id);
         let names = self.disk.list(&directory).unwrap().into_iter().map(|entry| entry.name);
         let segments = names.filter(|name| crate::stream::segment_number(name).is_some());
@@ -64,7 +64,7 @@ impl Left {
     }
 }
 
-fn seqs(range: std::ops::RangeInclusive<Seq>) -> Vec<Seq> {
+pub(super) fn seqs(range: std::ops::RangeInclusive<Seq>) -> Vec<Seq> {
     range.collect()
 }
 

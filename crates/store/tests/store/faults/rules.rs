@@ -155,7 +155,7 @@ fn is_done(state: &ConsumerState, seq: Seq) -> bool {
 }
 
 /// Judges a second start: it must have all that the first one had, and what was published in
-/// between.
+/// between, and tell what that has told.
 pub(super) fn judge_again(first: &Start, second: &Start, verdict: &mut Verdict) {
     if first.refused.is_some() {
         return;
@@ -174,6 +174,14 @@ pub(super) fn judge_again(first: &Start, second: &Start, verdict: &mut Verdict) 
             before.messages.keys().chain([&before.next]).filter(is_missing).copied().collect();
         if !missing.is_empty() {
             verdict.broken.push(format!("{name}: the second start loses {}", ranges(&missing)));
+        }
+        let is_told = |seq: &Seq| after.told.iter().any(|range| range.contains(seq));
+        let told = before.told.iter().cloned().flatten();
+        let silent: BTreeSet<Seq> =
+            told.filter(|seq| !is_told(seq) && !after.messages.contains_key(seq)).collect();
+        if !silent.is_empty() {
+            let words = ranges(&silent);
+            verdict.broken.push(format!("{name}: the second start does not say that {words} are lost"));
         }
         if after.next <= before.next {
             verdict.broken.push(format!("{name}: the second start gives {} out again", after.next));
