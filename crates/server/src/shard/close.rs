@@ -134,7 +134,7 @@ pub(super) async fn wait_until_taken(conn: &Conn, (longest, pause): (Duration, D
 /// Time that a connection which ends may take for what waits for it, and time in which it may take
 /// nothing meanwhile. A client that has only closed its own direction may take its time: the write
 /// deadline watches over it.
-pub(super) fn patience(reason: CloseReason) -> (Duration, Duration) {
+fn patience(reason: CloseReason) -> (Duration, Duration) {
     match reason {
         CloseReason::ClientClosed => (LONGEST_LINGER, LONGEST_LINGER),
         CloseReason::ServerShutdown => (LINGER_AT_SHUTDOWN, LINGER),

@@ -5,7 +5,7 @@
 //!
 //! What TLS needs is in `link_tls`, what WebSocket needs in `link_websocket`.
 
-use super::close::{LINGER, LINGER_AT_SHUTDOWN, patience, wait_until_taken};
+use super::close::{LINGER, LINGER_AT_SHUTDOWN, wait_until_taken};
 use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
 use super::link_codec::{LayeredSocket, LinkLayers, LinkRead};
 use super::link_security::LinkSecurity;
@@ -56,6 +56,9 @@ pub(crate) enum LinkWith {
 /// Bytes per read, and before it is known who the other side is.
 const READ: usize = 256 * 1024;
 const READ_UNKNOWN: usize = 8 * 1024;
+
+/// Time in which another server may take nothing of what waits for it when this one ends.
+const REST_AT_SHUTDOWN: Duration = Duration::from_secs(3);
 
 /// Full reads in a row before the shard's other connections have their turn.
 const FULL_READS: u32 = 4;
@@ -403,6 +406,7 @@ impl LinkTask {
     /// waits for it.
     async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.handle.conn);
+        let was_behind = conn.pending() > 0;
         let removal = self.session.end(reason);
         if conn.is_leaf_link() {
             self.local.broker.remember_leaf_node(&conn, SystemTime::now(), reason);
@@ -418,7 +422,8 @@ impl LinkTask {
             R::ReadError | R::WriteError | R::SlowConsumerWriteDeadline | R::SlowConsumerPendingBytes
         );
         if !is_lost {
-            let terms = if reason == R::ClientClosed { (LINGER, LINGER) } else { patience(reason) };
+            let is_shutdown = reason == R::ServerShutdown;
+            let terms = if is_shutdown { (LINGER_AT_SHUTDOWN, REST_AT_SHUTDOWN) } else { (LINGER, LINGER) };
             wait_until_taken(&conn, terms).await;
         }
         if let Some(frames) = self.handle.frames() {
@@ -430,7 +435,7 @@ impl LinkTask {
         }
         if self.is_known && !is_lost {
             match conn.pending() {
-                0 if reason != R::ClientClosed => self.hear_out().await,
+                0 if reason != R::ClientClosed => self.hear_out(was_behind).await,
                 0 => {}
                 _ => self.report_untaken(),
             }
@@ -450,13 +455,14 @@ impl LinkTask {
 
     /// Ends this side's direction, and reads what the other side still sends until it ends its own:
     /// closing a socket with unread bytes resets it, and what is on its way to a slow reader is
-    /// lost.
-    async fn hear_out(&mut self) {
+    /// lost. `is_slow`: it may have to read much before it comes to this end.
+    async fn hear_out(&mut self, is_slow: bool) {
         let _ = rustix::net::shutdown(self.handle.write.as_ref().as_ref(), rustix::net::Shutdown::Write);
+        let rest = if is_slow { LINGER_AT_SHUTDOWN } else { LINGER };
         let end = tokio::time::Instant::now() + LINGER_AT_SHUTDOWN;
         let mut room = vec![0; READ];
         while tokio::time::Instant::now() < end
-            && let Ok(Ok(1..)) = tokio::time::timeout(LINGER, self.read.skip(&mut room)).await
+            && let Ok(Ok(1..)) = tokio::time::timeout(rest, self.read.skip(&mut room)).await
         {}
     }
 

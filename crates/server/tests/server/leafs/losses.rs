@@ -186,7 +186,8 @@ fn a_server_that_ends_hands_over_what_waits_for_a_slow_link() {
             flood.sites[1].links().is_empty()
         });
         flood.take(&mut got);
-        assert_whole(&got, &format!("{kinds:?} {way}"));
+        let said = flood.sites[0].server.log().contains("Slow Consumer Detected: closed with");
+        assert_whole(&got, &format!("{kinds:?} {way}, said: {said}"));
         assert!(flood.sites[0].server.wait().success() || kinds[way] == Reference);
     }
 }
