@@ -149,7 +149,8 @@ pub(super) fn open(
 
 /// Serves a link to its end, which is an orderly one also after a panic.
 ///
-/// What a link does once, at its beginning and its end, is boxed: it should not enlarge it while it lives.
+/// What a link does once, at its beginning and its end, is boxed: it should not enlarge it while it
+/// lives.
 #[expect(
     clippy::manual_async_fn,
     reason = "an async fn has room for its argument twice: as it came, and moved"
