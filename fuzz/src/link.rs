@@ -2,8 +2,9 @@
 //! through a broker and a mesh without sockets.
 //!
 //! The first byte of the input chooses ([`LinkHouse::new`]) who has dialled, whether there is a
-//! pool and a password, and compression, and whether the protocol is logged; and whether the handshake
-//! is done before the rest comes, which is what the other side sends. Where compression was agreed on that is a stream of S2.
+//! pool and a password, compression, and a log of the protocol; and whether the handshake is done
+//! before the rest comes, which is what the other side sends. Where compression was agreed on that
+//! is a stream of S2.
 //! Promised: nobody panics; the client and the other side hear the same for every way in which the
 //! bytes were split, and the link ends alike; when it has ended, no link, no interest, no account
 //! and no byte of memory is left behind; what it makes the server dial is bounded.

@@ -37,8 +37,16 @@ pub(crate) fn broker(has_trace: bool) -> Arc<Broker> {
     let info = Info { server_id: "NA".into(), server_name: "A".into(), ..Info::default() };
     let settings = Settings { max_closed_clients: 0, ..Settings::default() };
     let entropy = Arc::new(SeededEntropy::new(1));
-    Broker::new(settings, AuthConfig::open(), &[], Some("$SYS"), info, entropy, Arc::new(Unread { has_trace }))
-        .expect("no account is named twice")
+    Broker::new(
+        settings,
+        AuthConfig::open(),
+        &[],
+        Some("$SYS"),
+        info,
+        entropy,
+        Arc::new(Unread { has_trace }),
+    )
+    .expect("no account is named twice")
 }
 
 impl Stage {

@@ -9,12 +9,11 @@ use crate::meta::META_COPIES;
 use crate::stream::{Files, segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
+use super::remembered::LOST_COPIES;
 use super::{Notice, OpenError, Recovering, StreamReport};
 
 /// Name of the directory for what is moved aside, in a store's root.
 pub(crate) const QUARANTINE: &str = "quarantine";
-/// Names of what starts have told as lost, in the order in which they are written.
-pub(crate) const LOST_COPIES: [&str; 2] = ["lost", "lost.copy"];
 
 /// Names that are ours.
 #[derive(Debug, Default)]

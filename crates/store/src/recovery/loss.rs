@@ -1,14 +1,21 @@
-//! Loss of messages: which sequences are missing, and that they are never given out again.
+//! Loss of messages: which sequences are missing, that they are never given out again, and that
+//! later starts tell it.
 //!
-//! Where the files do not say it, the watermarks do (`watermarks`), or the segment that comes next.
+//! Where the files do not say it, the watermarks do (`watermarks`), the segment that comes next, or
+//! what earlier starts have written down (`remembered`).
 
+use std::io;
 use std::ops::RangeInclusive;
 
 use crate::config::StreamConfig;
-use crate::stream::{Catalog, segment_name};
+use crate::damage::Damage;
+use crate::ranges::Ranges;
+use crate::stream::{Catalog, Files, segment_name};
 use crate::watermarks::Statement;
-use crate::{SegmentNo, Seq, Timestamp};
+use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
+use super::directory::set_aside;
+use super::remembered::{LossCopies, read};
 use super::report::Lost;
 use super::{Notice, Recovering, StreamReport};
 
@@ -123,4 +130,71 @@ pub(super) fn pass_over(
     let last = catalog.totals().last_seq;
     report.passed_over = (last > found).then_some(found + 1..=last);
     (last > found).then_some(last)
+}
+
+/// Adds to the report what earlier starts have found missing and is not back, and writes down what
+/// later ones are to tell. `is_there`: whether the directory has a copy of the document.
+pub(super) fn remember(
+    id: StreamId,
+    files: &Files,
+    catalog: &Catalog,
+    is_there: bool,
+    report: &mut StreamReport,
+) {
+    if !is_there && report.lost.is_empty() {
+        return;
+    }
+    let disk = &*files.store_env.disk;
+    let copies = if is_there { read(disk, &files.directory, id) } else { LossCopies::default() };
+    note_faults(files, &copies, report);
+    let LossCopies { best, are_equal, .. } = copies;
+    let before = best.unwrap_or_default();
+    let found = Ranges::from_ranges(report.lost.iter().map(|lost| lost.sequences.clone()));
+    let is_new = found.iter().any(|range| !before.covers(&range));
+    let totals = catalog.totals();
+    let still = before.still_missing(totals.first_seq, &found, &|range| there(catalog, range));
+    report.lost.extend(still);
+    report.lost.sort_by_key(|lost| (*lost.sequences.start(), *lost.sequences.end()));
+    if are_equal && report.lost == before.lost {
+        return;
+    }
+    let place = (disk, &*files.directory, id);
+    let written = before.succeed(place, &report.lost, is_new, (totals.first_seq, totals.last_seq));
+    if let Err(error) = written {
+        let what = format!("cannot write down for later starts what is lost: {error}");
+        report.note(Notice::Left { what });
+    }
+}
+
+/// Notes faults of the copies. One that is missing or older is what a crash leaves.
+fn note_faults(files: &Files, copies: &LossCopies, report: &mut StreamReport) {
+    let is_missing =
+        |damage: &Damage| matches!(damage, Damage::Io(error) if error.kind() == io::ErrorKind::NotFound);
+    for (name, damage) in copies.faults.iter().filter(|(_, damage)| !is_missing(damage)) {
+        if copies.best.is_some() {
+            let what = format!("{damage}; written again from the other copy");
+            report.note(Notice::Repaired { file: (*name).to_owned(), what });
+        } else {
+            let why = "it cannot be read: what earlier starts have told as lost is not told again";
+            set_aside(files, name, why, report);
+        }
+    }
+}
+
+/// The sequences in a range whose messages the stream has.
+fn there(catalog: &Catalog, range: &RangeInclusive<Seq>) -> Ranges {
+    let mut there = Vec::new();
+    for (at, view) in catalog.segments().iter().enumerate() {
+        let (first, last) = ((*range.start()).max(view.first_seq), (*range.end()).min(view.last_seq));
+        // One whose table cannot be read shows nothing.
+        let Ok(table) = catalog.table(at) else { continue };
+        if first > last {
+            continue;
+        }
+        let base = view.segment.first_seq;
+        let rows = table.row_from(first.saturating_sub(base))..table.len();
+        let seqs = rows.map(|row| base + u64::from(table.delta(row))).take_while(|seq| *seq <= last);
+        there.extend(seqs.filter(|seq| catalog.contains(*seq)));
+    }
+    Ranges::from_unsorted(there)
 }

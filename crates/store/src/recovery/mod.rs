@@ -38,10 +38,8 @@ use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use group::GroupTail;
 
-pub(crate) use directory::{
-    LOST_COPIES, QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory,
-};
-pub(crate) use remembered::{forget as forget_losses, read as read_losses};
+pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
+pub(crate) use remembered::{LOST_COPIES, forget as forget_losses, read as read_losses};
 pub use report::{Lost, Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.
@@ -135,7 +133,7 @@ pub(crate) fn open_stream(
     let passing = StreamConfig { is_copy: config.is_copy || group.position.is_some(), ..config };
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, &passing, now);
     // Before anything is written by which the loss cannot be seen any more.
-    remembered::remember(id, &files, &catalog, has_losses, &mut report);
+    loss::remember(id, &files, &catalog, has_losses, &mut report);
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, (config.durability, group.position), now)?;

@@ -14,11 +14,12 @@ use myelin_disk::Disk;
 use crate::damage::Damage;
 use crate::document::{DocumentFormat, Fields, put_blob};
 use crate::ranges::Ranges;
-use crate::stream::{Catalog, Files};
 use crate::{Seq, StreamId};
 
-use super::directory::{LOST_COPIES, set_aside};
-use super::report::{Lost, Notice, StreamReport};
+use super::report::Lost;
+
+/// Names of the two copies, in the order in which they are written.
+pub(crate) const LOST_COPIES: [&str; 2] = ["lost", "lost.copy"];
 
 const FILE: DocumentFormat = DocumentFormat { magic: *b"MYELLOST", version: 1, what: "losses" };
 /// Bytes of a loss without the name of its file.
@@ -33,7 +34,7 @@ pub(crate) struct Remembered {
     first_seq: Seq,
     /// The stream's last sequence then.
     last_seq: Seq,
-    /// In order.
+    /// Losses by their first sequence.
     pub(crate) lost: Vec<Lost>,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct LossCopies {
     /// Copies that are not valid or not there.
     pub(crate) faults: Vec<(&'static str, Damage)>,
     /// Whether both are valid and say the same.
-    are_equal: bool,
+    pub(super) are_equal: bool,
 }
 
 /// Reads both copies in a stream's directory.
@@ -72,77 +73,27 @@ pub(crate) fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Adds to the report what earlier starts have found missing and is not back, and writes down what
-/// later ones are to tell. `is_there`: whether the directory has a copy of the document.
-pub(super) fn remember(
-    id: StreamId,
-    files: &Files,
-    catalog: &Catalog,
-    is_there: bool,
-    report: &mut StreamReport,
-) {
-    if !is_there && report.lost.is_empty() {
-        return;
-    }
-    let disk = &*files.store_env.disk;
-    let copies = if is_there { read(disk, &files.directory, id) } else { LossCopies::default() };
-    note_faults(files, &copies, report);
-    let LossCopies { best, are_equal, .. } = copies;
-    let before = best.unwrap_or_default();
-    let found = Ranges::from_ranges(report.lost.iter().map(|lost| lost.sequences.clone()));
-    let is_new = found.iter().any(|range| !before.covers(&range));
-    report.lost.extend(before.still_missing(catalog, &found));
-    report.lost.sort_by_key(|lost| (*lost.sequences.start(), *lost.sequences.end()));
-    if are_equal && report.lost == before.lost {
-        return;
-    }
-    let written = if report.lost.is_empty() {
-        forget(disk, &files.directory)
-    } else {
-        let totals = catalog.totals();
-        let (first_seq, last_seq) =
-            if is_new { (totals.first_seq, totals.last_seq) } else { (before.first_seq, before.last_seq) };
-        let generation = before.generation.saturating_add(1);
-        let now = Remembered { generation, first_seq, last_seq, lost: report.lost.clone() };
-        FILE.replace_all(disk, &files.directory, &LOST_COPIES, &now.body(id))
-    };
-    if let Err(error) = written {
-        let what = format!("cannot write down for later starts what is lost: {error}");
-        report.note(Notice::Left { what });
-    }
-}
-
-/// Says what is wrong with the copies. One that is missing or older is what a crash leaves.
-fn note_faults(files: &Files, copies: &LossCopies, report: &mut StreamReport) {
-    let is_missing =
-        |damage: &Damage| matches!(damage, Damage::Io(error) if error.kind() == io::ErrorKind::NotFound);
-    for (name, damage) in copies.faults.iter().filter(|(_, damage)| !is_missing(damage)) {
-        if copies.best.is_some() {
-            let what = format!("{damage}; written again from the other copy");
-            report.note(Notice::Repaired { file: (*name).to_owned(), what });
-        } else {
-            let why = "it cannot be read: what earlier starts have told as lost is not told again";
-            set_aside(files, name, why, report);
-        }
-    }
-}
-
 impl Remembered {
-    fn covers(&self, range: &RangeInclusive<Seq>) -> bool {
+    pub(super) fn covers(&self, range: &RangeInclusive<Seq>) -> bool {
         let known = Ranges::from_ranges(self.lost.iter().map(|lost| lost.sequences.clone()));
         known.within(range.clone()).iter().eq([range.clone()])
     }
 
-    /// Losses that hold good and are not in `found`.
-    fn still_missing(&self, catalog: &Catalog, found: &Ranges) -> Vec<Lost> {
-        let first = catalog.totals().first_seq;
+    /// Losses that hold good and are not in `found`, of a stream that begins with `first`; `there`
+    /// tells of which sequences in a range it has messages.
+    pub(super) fn still_missing(
+        &self,
+        first: Seq,
+        found: &Ranges,
+        there: &dyn Fn(&RangeInclusive<Seq>) -> Ranges,
+    ) -> Vec<Lost> {
         if first > self.first_seq && first > self.last_seq {
             // None is left of the messages that were there: they would have gone with them.
             return Vec::new();
         }
         let mut still = Vec::new();
         for lost in &self.lost {
-            let told = found.within(lost.sequences.clone()).union(&there(catalog, &lost.sequences));
+            let told = found.within(lost.sequences.clone()).union(&there(&lost.sequences));
             for sequences in without(&lost.sequences, &told) {
                 let is_whole = sequences == lost.sequences;
                 // How much of it the rest had nobody knows.
@@ -151,6 +102,24 @@ impl Remembered {
             }
         }
         still
+    }
+
+    /// Puts both copies with these losses in the place of this document, of a stream that has
+    /// these first and last sequences. `is_new`: whether a loss is among them that was not in it.
+    pub(super) fn succeed(
+        &self,
+        (disk, directory, id): (&dyn Disk, &Path, StreamId),
+        lost: &[Lost],
+        is_new: bool,
+        (first, last): (Seq, Seq),
+    ) -> io::Result<()> {
+        if lost.is_empty() {
+            return forget(disk, directory);
+        }
+        let (first_seq, last_seq) = if is_new { (first, last) } else { (self.first_seq, self.last_seq) };
+        let generation = self.generation.saturating_add(1);
+        let next = Self { generation, first_seq, last_seq, lost: lost.to_vec() };
+        FILE.replace_all(disk, directory, &LOST_COPIES, &next.body(id))
     }
 
     fn body(&self, id: StreamId) -> Vec<u8> {
@@ -193,24 +162,6 @@ fn take_lost(fields: &mut Fields<'_>) -> Option<Lost> {
     let (first, last, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let file = String::from_utf8(fields.blob()?.to_vec()).ok()?;
     (first <= last).then_some(Lost { file, sequences: first..=last, bytes })
-}
-
-/// The sequences in a range whose messages the stream has.
-fn there(catalog: &Catalog, range: &RangeInclusive<Seq>) -> Ranges {
-    let mut there = Vec::new();
-    for (at, view) in catalog.segments().iter().enumerate() {
-        let (first, last) = ((*range.start()).max(view.first_seq), (*range.end()).min(view.last_seq));
-        // One whose table cannot be read shows nothing.
-        let Ok(table) = catalog.table(at) else { continue };
-        if first > last {
-            continue;
-        }
-        let base = view.segment.first_seq;
-        let rows = table.row_from(first.saturating_sub(base))..table.len();
-        let seqs = rows.map(|row| base + u64::from(table.delta(row))).take_while(|seq| *seq <= last);
-        there.extend(seqs.filter(|seq| catalog.contains(*seq)));
-    }
-    Ranges::from_unsorted(there)
 }
 
 /// The parts of a range that are not in a set.

@@ -40,7 +40,7 @@ pub(super) fn repair(repairing: &mut Repairing<'_>, store: u64) -> io::Result<()
         each_kept(&*disk, &path, store, &mut |target, bytes| {
             put(&*disk, repairing.root, &target, bytes, &mut counted)
         })?;
-        // Streams may have got their directories by this repair: from here on nothing else has what was
+        // This repair may have made directories of streams: from here on nothing else has what was
         // written there.
         repairing.disk.sync_directory(&repairing.root.join("streams"))?;
         repairing.move_aside(&path, "journal")?;

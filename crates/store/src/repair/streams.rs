@@ -137,7 +137,7 @@ fn open(
     flushed.map(drop)
 }
 
-/// Says what earlier starts have told as lost, and forgets it: whoever repairs has heard of it.
+/// Acknowledges what earlier starts have told as lost: it is said once more, and forgotten.
 fn acknowledge(repairing: &mut Repairing<'_>, found: &FoundStream) -> io::Result<()> {
     let directory = stream_directory(repairing.root, found.id);
     let Some(told) = read_losses(&*repairing.disk, &directory, found.id).best else { return Ok(()) };

@@ -18,7 +18,6 @@ mod entries;
 mod finding;
 mod info;
 mod journal;
-mod lost;
 mod manifests;
 mod metas;
 mod overlay;

@@ -1,12 +1,14 @@
 //! Stream that the next start would make, against the count: the server's own recovery, run on the
-//! overlay.
+//! overlay. And what earlier starts have told as lost, which it tells, too.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
+use crate::damage::Damage;
 use crate::id::StreamPart;
-use crate::recovery::{self, Notice, OpenError, StreamReport};
+use crate::recovery::{self, LOST_COPIES, Notice, OpenError, StreamReport, read_losses};
 use crate::segment::SubjectChange;
 use crate::stream::{Files, Stream};
 use crate::{SegmentNo, StreamId};
@@ -18,6 +20,11 @@ use super::root::Looking;
 use super::state::{Sum, Tally};
 use super::stream::Checking;
 
+const OTHER_COPY: &str = "The other copy is good; the next start writes this one again.";
+const NO_COPY: &str =
+    "The next start moves it to quarantine: what earlier ones have told as lost is not told any more.";
+const TOLD: &str = "Each start tells it, until they are back, none is left of the messages that were there then, or \
+                    `myelin store repair --apply` was run.";
 const DISAGREE: &str = "The server would show another state than that of the messages it has.";
 
 /// Recovers the stream, and compares.
@@ -128,5 +135,26 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
     drop(catalog);
     for what in wrong {
         checking.emit(Finding::damage(checking.directory, what, DISAGREE));
+    }
+}
+
+/// Checks both copies of what earlier starts have told as lost.
+pub(super) fn check_losses(checking: &mut Checking<'_, '_>) {
+    let copies = read_losses(&*checking.looking.disk, checking.directory, checking.id());
+    for (name, damage) in &copies.faults {
+        let path = checking.path(name);
+        let is_missing = matches!(damage, Damage::Io(error) if error.kind() == io::ErrorKind::NotFound);
+        checking.emit(match (is_missing, copies.best.is_some()) {
+            (true, true) => Finding::note(path, "it is missing", OTHER_COPY),
+            (true, false) => continue,
+            (false, has_other) => {
+                Finding::damage(path, damage.to_string(), if has_other { OTHER_COPY } else { NO_COPY })
+            }
+        });
+    }
+    for lost in copies.best.iter().flat_map(|best| &best.lost) {
+        let (first, last) = (*lost.sequences.start(), *lost.sequences.end());
+        let what = format!("messages {first} to {last} were missing at an earlier start, with {}", lost.file);
+        checking.emit(Finding::note(checking.path(LOST_COPIES[0]), what, TOLD).messages(first, last));
     }
 }

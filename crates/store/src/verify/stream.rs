@@ -21,7 +21,7 @@ use super::apply::{Counting, SegmentRole};
 use super::finding::StreamName;
 use super::root::{Looking, UNFINISHED};
 use super::{
-    Finding, MOST_MESSAGES, Reporter, Severity, base, consumers, lost, manifests, metas, recovered, segment,
+    Finding, MOST_MESSAGES, Reporter, Severity, base, consumers, manifests, metas, recovered, segment,
 };
 
 /// A stream that is being checked.
@@ -172,7 +172,7 @@ impl Checking<'_, '_> {
         self.segments(found, known, covers, &mut counting);
         consumers::check(self, &found.logs);
         if found.has_losses {
-            lost::check(self);
+            recovered::check_losses(self);
         }
         if counting.is_too_large {
             let what = format!("it has more than {MOST_MESSAGES} messages");

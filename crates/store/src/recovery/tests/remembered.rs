@@ -16,7 +16,7 @@ fn left() -> Left {
     written.end()
 }
 
-/// What a start tells.
+/// Report of one start, as far as it is looked at.
 struct Told {
     lost: Vec<Seq>,
     there: Vec<Seq>,
@@ -221,7 +221,7 @@ fn a_document_is_written_as_its_page_says() {
     [1, 16 + body as u32 + 4]
         .iter()
         .for_each(|number: &u32| expected.extend_from_slice(&number.to_le_bytes()));
-    // The stream, generation 1, first and last sequence; one loss: first, last, bytes that nobody knows.
+    // The stream, generation 1, first and last sequence; one loss: first, last, unknown bytes.
     let numbers = [left.id.0, 1, 11, 25, 1, 1, 10, 0];
     numbers.iter().for_each(|number| expected.extend_from_slice(&number.to_le_bytes()));
     expected.extend_from_slice(&(name.len() as u32).to_le_bytes());
