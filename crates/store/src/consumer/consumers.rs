@@ -7,6 +7,8 @@
 //!
 //! Perf: `apply` runs once per delivery and acknowledgement: one lookup by id, no allocation.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -21,11 +23,14 @@ use super::delta::DeltaWriter;
 use super::log::{ConsumerLog, Flushed};
 use super::open::{self, LogStorage, Obsolete, OpenError, Stated};
 use super::payload::{self, Definition};
+use super::queue::ChangeQueue;
 use super::report::LogReport;
 use super::resume::Resumed;
 use super::rewrite::{Drawn, Rewrite};
+use super::table::ConsumerTable;
 use super::{AckRules, Applied, ConsumerId, ConsumerState, Delta, SequencePair};
 use crate::Timestamp;
+use crate::record::ConsumerRecord;
 
 /// Bytes of a consumer's name, at most.
 const LONGEST_NAME: usize = 64 << 10;
@@ -193,8 +198,38 @@ pub struct Consumers {
     next: u64,
     /// How many there are, for who looks from outside.
     count: Arc<AtomicU32>,
-    /// `None` for a stream in memory.
-    log: Option<ConsumerLog>,
+    sink: ChangeSink,
+}
+
+/// Where changes go that were applied.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are logs")]
+enum ChangeSink {
+    /// A stream in memory has no use for them.
+    Nowhere,
+    /// To a log of the consumers' own.
+    Log(ConsumerLog),
+    /// To the log of a group, which others see to.
+    Group(ChangeQueue),
+}
+
+impl ChangeSink {
+    fn log(&self) -> Option<&ConsumerLog> {
+        if let Self::Log(log) = self { Some(log) } else { None }
+    }
+
+    fn log_mut(&mut self) -> Option<&mut ConsumerLog> {
+        if let Self::Log(log) = self { Some(log) } else { None }
+    }
+
+    #[inline]
+    fn changes(&mut self) -> Option<&mut ChangeQueue> {
+        match self {
+            Self::Nowhere => None,
+            Self::Log(log) => Some(&mut log.changes),
+            Self::Group(changes) => Some(changes),
+        }
+    }
 }
 
 impl Consumers {
@@ -206,7 +241,7 @@ impl Consumers {
             names: HashMap::default(),
             next: 1,
             count: Arc::default(),
-            log: None,
+            sink: ChangeSink::Nowhere,
         }
     }
 
@@ -229,15 +264,41 @@ impl Consumers {
     pub fn open_stated(place: LogStorage, stated: Stated) -> Result<(Self, LogReport), OpenError> {
         let mut opened = open::open(&place, stated)?;
         let read = std::mem::take(&mut opened.read.consumers);
-        let mut consumers = Self { next: opened.read.next_consumer, ..Self::in_memory() };
+        let mut consumers = Self::resumed(read, opened.read.next_consumer);
+        let report = opened.read.report.clone();
+        consumers.sink = ChangeSink::Log(ConsumerLog::resume(place, opened));
+        Ok((consumers, report))
+    }
+
+    /// Consumers that decide for a group, which has come as far as `table`: what they change waits
+    /// for [`Consumers::take_records`].
+    pub(super) fn leading(table: ConsumerTable) -> Self {
+        let mut consumers = Self::resumed(table.consumers, table.next);
+        consumers.sink = ChangeSink::Group(ChangeQueue::default());
+        consumers
+    }
+
+    fn resumed(read: BTreeMap<ConsumerId, Resumed>, next: u64) -> Self {
+        let mut consumers = Self { next, ..Self::in_memory() };
         for (id, resumed) in read {
             consumers.names.insert(resumed.definition.name.clone(), id);
             consumers.consumers.insert(id, Consumer::resumed(resumed));
         }
-        let report = opened.read.report.clone();
-        consumers.log = Some(ConsumerLog::resume(place, opened));
         consumers.count_all();
-        Ok((consumers, report))
+        consumers
+    }
+
+    /// What was changed since the last call, as records for the log of the group, in order. Nothing
+    /// where that is not where changes go.
+    pub fn take_records(&mut self) -> Vec<ConsumerRecord<'static>> {
+        let mut records = Vec::new();
+        if let ChangeSink::Group(changes) = &mut self.sink {
+            changes.drain(&mut self.consumers, |(id, kind, _), payload| {
+                let payload = Cow::Owned(payload.to_vec());
+                records.push(ConsumerRecord { consumer: id.0, kind: kind.code(), payload });
+            });
+        }
+        records
     }
 
     /// Adds a consumer with an empty state; [`Delta::Reset`] says where it begins. `config` is kept
@@ -258,8 +319,8 @@ impl Consumers {
         let id = ConsumerId(self.next);
         self.next = self.next.checked_add(1).ok_or(ConsumerError::Exhausted)?;
         let definition = Definition { name: name.into(), rules, config: config.into() };
-        if let Some(log) = &mut self.log {
-            log.define(id, &definition);
+        if let Some(changes) = self.sink.changes() {
+            changes.define(id, &definition);
         }
         self.names.insert(name.into(), id);
         self.consumers.insert(id, Consumer::new(definition));
@@ -276,14 +337,14 @@ impl Consumers {
     pub fn update(&mut self, id: ConsumerId, rules: AckRules, config: &[u8]) -> Result<(), ConsumerError> {
         let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
         check_lengths("", config)?;
-        if let Some(log) = &mut self.log {
+        if let Some(changes) = self.sink.changes() {
             // What was changed under the old rules is read under the old rules.
-            log.close_changes(id, consumer);
+            changes.close_changes(id, consumer);
         }
         consumer.definition.rules = rules;
         consumer.definition.config = config.into();
-        if let Some(log) = &mut self.log {
-            log.define(id, &consumer.definition);
+        if let Some(changes) = self.sink.changes() {
+            changes.define(id, &consumer.definition);
         }
         Ok(())
     }
@@ -296,8 +357,10 @@ impl Consumers {
         let consumer = self.consumers.remove(&id).ok_or(ConsumerError::Unknown(id))?;
         self.names.remove(consumer.name());
         self.count_all();
-        if let Some(log) = &mut self.log {
-            log.remove(id, consumer.serial, consumer.estimate());
+        match &mut self.sink {
+            ChangeSink::Nowhere => {}
+            ChangeSink::Log(log) => log.remove(id, consumer.serial, consumer.estimate()),
+            ChangeSink::Group(changes) => changes.remove(id, consumer.serial),
         }
         Ok(consumer)
     }
@@ -309,9 +372,9 @@ impl Consumers {
     pub fn replace(&mut self, id: ConsumerId, state: ConsumerState) -> Result<(), ConsumerError> {
         let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
         consumer.state = state;
-        if let Some(log) = &mut self.log {
+        if let Some(changes) = self.sink.changes() {
             if consumer.unwritten == Unwritten::Nothing {
-                log.dirty(id);
+                changes.dirty(id);
             }
             consumer.take_whole();
         }
@@ -324,10 +387,10 @@ impl Consumers {
     /// [`ConsumerError::Unknown`].
     pub fn apply_one(&mut self, id: ConsumerId, delta: Delta) -> Result<Applied, ConsumerError> {
         let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
-        let Some(log) = &mut self.log else { return Ok(consumer.apply(delta)) };
+        let Some(changes) = self.sink.changes() else { return Ok(consumer.apply(delta)) };
         let (applied, became_dirty) = consumer.apply_logged(delta);
         if became_dirty {
-            log.dirty(id);
+            changes.dirty(id);
         }
         Ok(applied)
     }
@@ -341,13 +404,13 @@ impl Consumers {
         let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
         let mut changed = 0;
         for delta in deltas {
-            let (applied, became_dirty) = match &self.log {
-                None => (consumer.apply(*delta), false),
-                Some(_) => consumer.apply_logged(*delta),
+            let (applied, became_dirty) = match &self.sink {
+                ChangeSink::Nowhere => (consumer.apply(*delta), false),
+                ChangeSink::Log(_) | ChangeSink::Group(_) => consumer.apply_logged(*delta),
             };
             changed += usize::from(applied == Applied::Changed);
-            if let Some(log) = self.log.as_mut().filter(|_| became_dirty) {
-                log.dirty(id);
+            if let Some(changes) = self.sink.changes().filter(|_| became_dirty) {
+                changes.dirty(id);
             }
         }
         Ok(changed)
@@ -376,7 +439,7 @@ impl Consumers {
     /// Of the disk. Nothing is lost: the states in memory hold all changes, and the next flush
     /// tries again.
     pub fn flush(&mut self, now: Timestamp) -> io::Result<Option<Flushed>> {
-        let Some(log) = &mut self.log else { return Ok(None) };
+        let Some(log) = self.sink.log_mut() else { return Ok(None) };
         log.flush(&mut self.consumers, self.next, now).map(Some)
     }
 
@@ -386,7 +449,7 @@ impl Consumers {
     /// # Errors
     /// As [`Consumers::flush`].
     pub fn flush_noted(&mut self, now: Timestamp) -> io::Result<Option<Flushed>> {
-        let Some(log) = &mut self.log else { return Ok(None) };
+        let Some(log) = self.sink.log_mut() else { return Ok(None) };
         log.flush_as(&mut self.consumers, self.next, now, true).map(Some)
     }
 
@@ -396,7 +459,7 @@ impl Consumers {
     /// # Errors
     /// As [`Consumers::flush`].
     pub fn flush_failed(&mut self, now: Timestamp) -> io::Result<()> {
-        if self.log.as_mut().is_some_and(ConsumerLog::give_up_failed) {
+        if self.sink.log_mut().is_some_and(ConsumerLog::give_up_failed) {
             self.flush(now)?;
         }
         Ok(())
@@ -405,24 +468,24 @@ impl Consumers {
     /// Whether there is something to flush.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.log.as_ref().is_some_and(ConsumerLog::is_dirty)
+        self.sink.log().is_some_and(ConsumerLog::is_dirty)
     }
 
     /// Whether changes up to `position` are released, in the stream's mode of durability.
     #[must_use]
     pub fn is_released(&self, position: Flushed) -> bool {
-        self.log.as_ref().is_none_or(|log| log.is_released(position))
+        self.sink.log().is_none_or(|log| log.is_released(position))
     }
 
     /// Whether changes up to `position` survive a loss of power, whatever that mode is.
     #[must_use]
     pub fn is_synced(&self, position: Flushed) -> bool {
-        self.log.as_ref().is_none_or(|log| log.is_synced(position))
+        self.sink.log().is_none_or(|log| log.is_synced(position))
     }
 
     /// Whether most of the log is history, so that a checkpoint pays.
     pub fn checkpoint_due(&mut self) -> bool {
-        match &mut self.log {
+        match self.sink.log_mut() {
             None => false,
             Some(log) => log.checkpoint_due(|| estimate(&self.consumers)),
         }
@@ -434,7 +497,7 @@ impl Consumers {
     /// # Errors
     /// Of the disk. The log before goes on to be the valid one.
     pub fn checkpoint(&mut self) -> io::Result<Option<Flushed>> {
-        let Some(log) = &mut self.log else { return Ok(None) };
+        let Some(log) = self.sink.log_mut() else { return Ok(None) };
         log.checkpoint(&mut self.consumers, self.next).map(Some)
     }
 
@@ -445,7 +508,7 @@ impl Consumers {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn begin_rewrite(&mut self, now: Timestamp) -> io::Result<Option<Rewrite>> {
-        let Some(log) = &mut self.log else { return Ok(None) };
+        let Some(log) = self.sink.log_mut() else { return Ok(None) };
         log.begin_rewrite(&mut self.consumers, self.next, now)
     }
 
@@ -454,7 +517,7 @@ impl Consumers {
     /// # Errors
     /// As [`flush`](Self::flush). It is given up then.
     pub fn draw(&mut self, rewrite: &mut Rewrite, now: Timestamp) -> io::Result<Drawn> {
-        let Some(log) = &mut self.log else { return Ok(Drawn::Overtaken) };
+        let Some(log) = self.sink.log_mut() else { return Ok(Drawn::Overtaken) };
         log.draw(rewrite, &mut self.consumers, self.next, now)
     }
 
@@ -469,14 +532,14 @@ impl Consumers {
         file: io::Result<Arc<dyn File>>,
         now: Timestamp,
     ) -> io::Result<Option<Flushed>> {
-        let Some(log) = &mut self.log else { return Ok(None) };
+        let Some(log) = self.sink.log_mut() else { return Ok(None) };
         log.finish_rewrite(rewrite, file, &mut self.consumers, self.next, now)
     }
 
     /// Files that are needed no more, for the caller to remove or to keep for an operator, as
     /// `Store::put_away` does. Named once.
     pub fn take_obsolete(&mut self) -> Vec<Obsolete> {
-        self.log.as_mut().map(ConsumerLog::take_obsolete).unwrap_or_default()
+        self.sink.log_mut().map(ConsumerLog::take_obsolete).unwrap_or_default()
     }
 
     /// A consumer.

@@ -30,7 +30,7 @@ pub(super) enum LogEntryKind {
 }
 
 impl LogEntryKind {
-    fn code(self) -> u8 {
+    pub(super) fn code(self) -> u8 {
         match self {
             Self::Define => 1,
             Self::Delta => 2,
@@ -39,7 +39,7 @@ impl LogEntryKind {
         }
     }
 
-    fn from_code(code: u8) -> Option<Self> {
+    pub(super) fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Define),
             2 => Some(Self::Delta),

@@ -12,7 +12,9 @@ use crate::flipped;
 pub const HEADER_BYTES: usize = 128;
 
 const MAGIC: &[u8; 8] = b"MYELCON1";
+/// Version of a log that is appended to, and of the image of a group's consumers.
 const VERSION: u32 = 1;
+const IMAGE_VERSION: u32 = 2;
 const PREFIX: &str = "consumers.";
 /// Ending of a log's name until it is complete.
 const TEMPORARY: &str = ".tmp";
@@ -32,6 +34,9 @@ pub(super) struct LogHeader {
     pub(super) consumers: u32,
     pub(super) salt: [u8; 16],
     pub(super) cipher: Option<CipherKind>,
+    /// Of an image: the index of the group's log up to which it says all. `None`: a log that is
+    /// appended to.
+    pub(super) applied: Option<u64>,
 }
 
 /// Why bytes are no header.
@@ -51,12 +56,14 @@ impl LogHeader {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.applied.is_some() { IMAGE_VERSION } else { VERSION };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.stream.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.next_consumer.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.image_end.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.consumers.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.applied.unwrap_or(0).to_le_bytes());
         bytes[72..88].copy_from_slice(&self.salt);
         bytes[88] = self.cipher.map_or(0, CipherKind::code);
         let crc = crc32c::crc32c(&bytes[..124]);
@@ -77,12 +84,15 @@ impl LogHeader {
         if bytes[..8] != *MAGIC || u32_at(bytes, 124) != crc32c::crc32c(&bytes[..124]) {
             return Err(HeaderFault::Damaged);
         }
-        if u32_at(bytes, 8) != VERSION {
-            return Err(HeaderFault::Version(u32_at(bytes, 8)));
-        }
+        let version = u32_at(bytes, 8);
+        let applied = match version {
+            VERSION => None,
+            IMAGE_VERSION => Some(u64_at(bytes, 56)),
+            later => return Err(HeaderFault::Version(later)),
+        };
         let cipher = match bytes[88] {
             0 => None,
-            code => Some(CipherKind::from_code(code).ok_or(HeaderFault::Version(VERSION))?),
+            code => Some(CipherKind::from_code(code).ok_or(HeaderFault::Version(version))?),
         };
         let header = Self {
             stream: StreamId(u64_at(bytes, 16)),
@@ -92,6 +102,7 @@ impl LogHeader {
             consumers: u32_at(bytes, 48),
             salt: *bytes[72..].first_chunk().expect("56 bytes are left"),
             cipher,
+            applied,
         };
         if header.stream == stream && header.number == number {
             Ok(header)
@@ -191,6 +202,10 @@ mod tests {
 
     #[test]
     fn a_header_is_read_back_and_every_flipped_bit_is_seen() {
+        [None, Some(0), Some(9)].into_iter().for_each(is_read_back);
+    }
+
+    fn is_read_back(applied: Option<u64>) {
         let header = LogHeader {
             stream: StreamId(3),
             number: 4,
@@ -199,9 +214,11 @@ mod tests {
             consumers: 6,
             salt: [7; 16],
             cipher: Some(CipherKind::Aes256Gcm),
+            applied,
         };
         let bytes = header.encode();
         assert_eq!(LogHeader::decode(&bytes, StreamId(3), 4), Ok(header));
+        assert_eq!(bytes[8], if applied.is_none() { 1 } else { 2 });
         assert_eq!(LogHeader::decode(&bytes, StreamId(3), 5), Err(HeaderFault::Elsewhere));
         assert_eq!(LogHeader::decode(&bytes[..127], StreamId(3), 4), Err(HeaderFault::Damaged));
         assert_eq!(LogHeader::decode(&[0; 200], StreamId(3), 4), Err(HeaderFault::Empty));

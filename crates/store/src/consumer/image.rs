@@ -12,8 +12,8 @@ use myelin_stdx::varint;
 
 use super::entry::{LogContext, LogEntryKind};
 use super::header::{HEADER_BYTES, LogHeader};
-use super::payload;
-use super::{Consumer, ConsumerId};
+use super::payload::{self, Definition};
+use super::{ConsumerId, ConsumerState};
 
 /// An image that is being drawn.
 #[derive(Debug)]
@@ -30,15 +30,21 @@ impl Image {
     }
 
     /// Adds a consumer, with everything that was applied to it.
-    pub(super) fn add(&mut self, frame: &LogContext, id: ConsumerId, consumer: &Consumer) {
+    pub(super) fn add(
+        &mut self,
+        frame: &LogContext,
+        id: ConsumerId,
+        definition: &Definition,
+        state: &ConsumerState,
+    ) {
         let Self { header, file, payload } = self;
         payload.clear();
         varint::put(0, payload);
-        payload::put_definition(payload, &consumer.definition);
+        payload::put_definition(payload, definition);
         frame.seal(file, file.len() as u64, id, LogEntryKind::Define, payload);
         payload.clear();
         varint::put(1, payload);
-        payload::put_state(payload, &consumer.state);
+        payload::put_state(payload, state);
         frame.seal(file, file.len() as u64, id, LogEntryKind::Checkpoint, payload);
         header.consumers = header.consumers.saturating_add(1);
     }

@@ -11,15 +11,14 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use myelin_disk::{File, write_again};
 
-use super::consumers::Unwritten;
+use super::ConsumerId;
 use super::entry::{LogContext, LogEntryKind};
 use super::header::{self, HEADER_BYTES, LogHeader};
 use super::image::{self, Image, SERIAL_AFTER};
 use super::open::{Fate, LogStorage, Obsolete, OpenedConsumers, OpenedLog};
-use super::payload::{self, Definition, Floors};
+use super::queue::ChangeQueue;
 use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, most_since, note, seal};
 use super::tail::Tail;
-use super::{Consumer, ConsumerId};
 use crate::{FileId, FileKind, Timestamp};
 
 /// Bytes below which a log is not worth a checkpoint.
@@ -46,9 +45,7 @@ pub(super) struct ConsumerLog {
     state: LogState,
     /// Logs that become obsolete with the next complete file.
     current: Vec<Obsolete>,
-    /// Entries whose order matters, before the changes of those in `dirty`.
-    queue: Vec<Queued>,
-    dirty: Vec<ConsumerId>,
+    pub(super) changes: ChangeQueue,
     obsolete: Vec<Obsolete>,
     /// Where it pays to look again whether a checkpoint is due.
     look_at: u64,
@@ -94,17 +91,11 @@ impl ConsumerLog {
             highest,
             state,
             current,
-            queue: Vec::new(),
-            dirty: Vec::new(),
+            changes: ChangeQueue::default(),
             obsolete,
             look_at: LEAST_DUE,
             since: None,
         }
-    }
-
-    pub(super) fn dirty(&mut self, id: ConsumerId) {
-        debug_assert!(!self.dirty.contains(&id), "a consumer becomes dirty once until it is written");
-        self.dirty.push(id);
     }
 
     pub(super) fn is_dirty(&self) -> bool {
@@ -113,41 +104,15 @@ impl ConsumerLog {
             LogState::Closed => false,
             LogState::Behind => true,
         };
-        behind || !self.dirty.is_empty() || !self.queue.is_empty()
+        behind || !self.changes.is_empty()
     }
 
-    pub(super) fn define(&mut self, id: ConsumerId, definition: &Definition) {
-        let mut payload = Vec::new();
-        payload::put_definition(&mut payload, definition);
-        self.queue.push(Queued { id, kind: LogEntryKind::Define, serial: None, payload });
-    }
-
-    /// Moves a consumer's changes into the queue, so that what is queued next comes after them.
-    pub(super) fn close_changes(&mut self, id: ConsumerId, consumer: &mut Consumer) {
-        if consumer.unwritten == Unwritten::Changes {
-            let mut payload = Vec::new();
-            put_changes(&mut payload, consumer);
-            self.queue.push(Queued { id, kind: LogEntryKind::Delta, serial: None, payload });
-            consumer.written();
-            self.dirty.retain(|other| *other != id);
-        }
-    }
-
-    /// `serial` is that of the consumer's next entry: 0 if the log does not know it at all. `size`
-    /// is about what it would take in a new log.
+    /// A consumer is gone, which would take about so many bytes in a new log. `serial` as in
+    /// [`ChangeQueue::remove`].
     pub(super) fn remove(&mut self, id: ConsumerId, serial: u64, size: u64) {
         // A log that was as long as many consumers need is worth a look when they are gone.
         self.look_at = self.look_at.saturating_sub(size.saturating_mul(2)).max(LEAST_DUE);
-        self.queue.retain(|queued| queued.id != id);
-        self.dirty.retain(|other| *other != id);
-        if serial > 0 && !myelin_stdx::planted::bug(8) {
-            self.queue.push(Queued {
-                id,
-                kind: LogEntryKind::Remove,
-                serial: Some(serial),
-                payload: Vec::new(),
-            });
-        }
+        self.changes.remove(id, serial);
     }
 
     pub(super) fn take_obsolete(&mut self) -> Vec<Obsolete> {
@@ -248,35 +213,11 @@ impl ConsumerLog {
     fn gather(&mut self, consumers: &mut Map) {
         let LogState::Open(file) = &mut self.state else { return };
         let was_noted = self.since.is_some();
-        for queued in self.queue.drain(..) {
-            let serial = match queued.serial {
-                Some(serial) => serial,
-                None => take_serial(consumers, queued.id),
-            };
-            file.seal(queued.id, queued.kind, serial, &queued.payload);
-            note(&mut self.since, queued.id, || queued.clone());
-        }
-        let mut payload = Vec::new();
-        for id in self.dirty.drain(..) {
-            let Some(consumer) = consumers.get_mut(&id) else { continue };
-            debug_assert!(consumer.serial > 0, "a consumer is defined before it changes");
-            payload.clear();
-            let kind = match consumer.unwritten {
-                Unwritten::Nothing => continue,
-                Unwritten::Changes => {
-                    put_changes(&mut payload, consumer);
-                    LogEntryKind::Delta
-                }
-                Unwritten::Whole => {
-                    payload::put_state(&mut payload, &consumer.state);
-                    LogEntryKind::Checkpoint
-                }
-            };
-            file.seal(id, kind, consumer.serial, &payload);
-            consumer.serial += 1;
-            consumer.written();
-            note(&mut self.since, id, || Queued { id, kind, serial: None, payload: payload.clone() });
-        }
+        let since = &mut self.since;
+        self.changes.drain(consumers, |(id, kind, serial), payload| {
+            file.seal(id, kind, serial, payload);
+            note(since, id, || Queued { id, kind, serial: None, payload: payload.to_vec() });
+        });
         if was_noted && self.since.is_none() {
             let end = file.tail.end() + file.unsent.len() as u64;
             self.look_at = end.saturating_mul(2);
@@ -439,8 +380,7 @@ impl ConsumerLog {
             file.tail.abandon();
         }
         self.obsolete.append(&mut self.current);
-        self.queue.clear();
-        self.dirty.clear();
+        self.changes.clear();
         debug_assert!(!self.is_dirty() && self.current.is_empty(), "another file holds all that waited");
     }
 
@@ -455,6 +395,7 @@ impl ConsumerLog {
             consumers: 0,
             salt,
             cipher: self.place.key.as_ref().map(|(kind, _)| *kind),
+            applied: None,
         }
     }
 
@@ -488,16 +429,4 @@ fn attach(place: &LogStorage, log: OpenedLog, end: u64) -> Option<Writable> {
     let path = place.directory.join(header::file_name(header.number));
     let tail = place.tails.attach(id, &path, file, end).ok()?;
     Some(Writable { number: header.number, frame: LogContext::new(&header, None), tail, unsent: Vec::new() })
-}
-
-fn put_changes(payload: &mut Vec<u8>, consumer: &mut Consumer) {
-    let floors = Floors { before: consumer.base, after: consumer.state.ack_floor() };
-    payload::put_floors(payload, floors);
-    payload.extend_from_slice(consumer.changes.finish());
-}
-
-fn take_serial(consumers: &mut Map, id: ConsumerId) -> u64 {
-    let Some(consumer) = consumers.get_mut(&id) else { return 0 };
-    consumer.serial += 1;
-    consumer.serial - 1
 }

@@ -8,8 +8,9 @@
 //!
 //! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its
 //! bytes, `entry` and `header` the file's frame, `replay` and `resume` read it (`room` before),
-//! `image` and `rewrite` write it anew, `log` appends to it, and `consumers` is what a stream
-//! holds.
+//! `image` and `rewrite` write it anew, `queue` and `log` append to it, `table` is how an entry
+//! changes consumers, `consumers` is what a stream holds, and `group` what one holds whose log is
+//! that of a group.
 //!
 //! The format is written down in `docs/formats/consumers.md`.
 
@@ -17,6 +18,7 @@ mod bytes;
 mod consumers;
 mod delta;
 mod entry;
+mod group;
 mod header;
 mod image;
 mod inspect;
@@ -24,18 +26,21 @@ mod log;
 mod open;
 mod payload;
 mod pending;
+mod queue;
 mod replay;
 mod report;
 mod resume;
 mod rewrite;
 mod room;
 mod state;
+mod table;
 mod tail;
 
 use std::num::NonZeroU64;
 
 pub use consumers::{Consumer, ConsumerError, Consumers};
 pub use delta::Delta;
+pub use group::{Diverged, GroupConsumers};
 pub use header::HEADER_BYTES;
 pub(crate) use header::{FIRST_LOG, LogFileName, file_name, read_name};
 pub(crate) use inspect::{Inspected, Unreadable, inspect};

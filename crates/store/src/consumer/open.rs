@@ -198,6 +198,7 @@ fn nothing() -> ReplayResult {
         consumers: BTreeMap::new(),
         next_consumer: 1,
         end: 0,
+        applied: None,
         report: LogReport::default(),
         entries: 0,
     }

@@ -4,17 +4,17 @@
 //! and the consumers that missed something are doubted; without, they are a torn end. Must never
 //! panic nor hang, whatever the bytes, nor take more memory than a small multiple of the file.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
 use super::bytes::{ByteReader, MalformedBytes};
-use super::entry::{EntrySearch, FoundEntry, LogContext, LogEntryKind};
+use super::entry::{EntrySearch, FoundEntry, LogContext};
 use super::header::{HEADER_BYTES, LogHeader};
-use super::payload;
 use super::report::{Affected, BadBytes, BadRange, LogReport, Torn};
 use super::resume::{Belief, Resumed};
 use super::room;
+use super::table::ConsumerTable;
 use super::{AckRules, ConsumerId, ConsumerState};
 use crate::StreamId;
 
@@ -64,6 +64,8 @@ pub(super) struct ReplayResult {
     pub(super) next_consumer: u64,
     /// Where the entries end.
     pub(super) end: u64,
+    /// As [`LogHeader::applied`].
+    pub(super) applied: Option<u64>,
     pub(super) report: LogReport,
     /// Entries that could be opened.
     pub(super) entries: u64,
@@ -72,10 +74,8 @@ pub(super) struct ReplayResult {
 /// Reads a log whose header is known. Encrypted payloads are decrypted in place.
 pub(super) fn read(file: &mut [u8], header: &LogHeader, frame: &LogContext) -> ReplayResult {
     let mut reading = ReplayState {
-        consumers: BTreeMap::new(),
+        table: ConsumerTable::new(header.next_consumer),
         rooms: room::rooms(file, frame),
-        orphans: BTreeSet::new(),
-        next_consumer: header.next_consumer.max(1),
         entries: 0,
         report: LogReport { file: Some(header.number), ..LogReport::default() },
     };
@@ -85,7 +85,7 @@ pub(super) fn read(file: &mut [u8], header: &LogHeader, frame: &LogContext) -> R
     let image_end = usize::try_from(header.image_end).unwrap_or(usize::MAX);
     while at < file.len() {
         if present.is_none() && at >= image_end {
-            present = Some(reading.consumers.len());
+            present = Some(reading.table.consumers.len());
         }
         let found = frame.find(file, at);
         match found {
@@ -113,7 +113,7 @@ pub(super) fn read(file: &mut [u8], header: &LogHeader, frame: &LogContext) -> R
             },
         }
     }
-    let present = present.unwrap_or(reading.consumers.len());
+    let present = present.unwrap_or(reading.table.consumers.len());
     reading.finish(header, at, image_end, present)
 }
 
@@ -162,11 +162,9 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// State of a replay: what is known so far.
 #[derive(Debug)]
 struct ReplayState {
-    consumers: BTreeMap<ConsumerId, Resumed>,
+    table: ConsumerTable,
     /// Where many pending messages are to be expected.
     rooms: HashMap<ConsumerId, usize, RandomState>,
-    orphans: BTreeSet<ConsumerId>,
-    next_consumer: u64,
     entries: u64,
     report: LogReport,
 }
@@ -181,10 +179,10 @@ impl ReplayState {
         self.report
             .bad
             .push(BadRange { range: entry.at as u64..entry.end() as u64, fault: BadBytes::Impossible });
-        match self.consumers.get_mut(&entry.id) {
+        match self.table.consumers.get_mut(&entry.id) {
             Some(consumer) => consumer.doubt(),
             None => {
-                self.orphans.insert(entry.id);
+                self.table.orphans.insert(entry.id);
             }
         }
     }
@@ -192,65 +190,8 @@ impl ReplayState {
     fn payload(&mut self, entry: &FoundEntry, payload: &[u8]) -> Result<(), MalformedBytes> {
         let mut reader = ByteReader::new(payload);
         let serial = reader.number()?;
-        self.next_consumer = self.next_consumer.max(entry.id.0.saturating_add(1));
-        if entry.kind == LogEntryKind::Define {
-            return self.define(entry.id, serial, &mut reader);
-        }
-        let room = self.room(entry.id);
-        let Some(consumer) = self.consumers.get_mut(&entry.id) else {
-            if entry.kind == LogEntryKind::Remove {
-                self.orphans.remove(&entry.id);
-            } else {
-                self.orphans.insert(entry.id);
-            }
-            return Ok(());
-        };
-        match entry.kind {
-            LogEntryKind::Checkpoint => {
-                let state = payload::read_state(&mut reader, room)?;
-                consumer.count(serial);
-                consumer.replace(state);
-            }
-            LogEntryKind::Remove => {
-                self.consumers.remove(&entry.id);
-            }
-            LogEntryKind::Delta | LogEntryKind::Define => {
-                consumer.count(serial);
-                consumer.change(reader)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn room(&self, id: ConsumerId) -> usize {
-        self.rooms.get(&id).copied().unwrap_or(0)
-    }
-
-    fn define(
-        &mut self,
-        id: ConsumerId,
-        serial: u64,
-        reader: &mut ByteReader<'_>,
-    ) -> Result<(), MalformedBytes> {
-        let definition = payload::read_definition(reader)?;
-        self.orphans.remove(&id);
-        let room = self.room(id);
-        match self.consumers.get_mut(&id) {
-            Some(consumer) => {
-                consumer.count(serial);
-                consumer.definition = definition;
-            }
-            None => {
-                let mut consumer = Resumed::new(definition, serial, room);
-                // Its first entry, unless what came before is lost: then nothing is certain but
-                // what follows.
-                if serial != 0 {
-                    consumer.belief = Belief::Doubt { certain: 0 };
-                }
-                self.consumers.insert(id, consumer);
-            }
-        }
-        Ok(())
+        let room = self.rooms.get(&entry.id).copied().unwrap_or(0);
+        self.table.apply((entry.id, entry.kind), Some(serial), reader, room)
     }
 
     /// Whether the bytes from `from` to `to` are an entry, but for one bit; that is put right.
@@ -268,7 +209,7 @@ impl ReplayState {
 
     fn bad(&mut self, from: usize, to: usize, fault: BadBytes) {
         self.report.bad.push(BadRange { range: from as u64..to as u64, fault });
-        self.consumers.values_mut().for_each(Resumed::suspect);
+        self.table.consumers.values_mut().for_each(Resumed::suspect);
     }
 
     fn torn(&mut self, file: &[u8], at: usize) {
@@ -286,7 +227,7 @@ impl ReplayState {
             let present = u32::try_from(present).unwrap_or(u32::MAX);
             self.report.missing = header.consumers.saturating_sub(present);
         }
-        for (id, consumer) in &mut self.consumers {
+        for (id, consumer) in &mut self.table.consumers {
             consumer.forget_doubtful();
             let how = match consumer.belief {
                 Belief::Sound => continue,
@@ -296,11 +237,12 @@ impl ReplayState {
             self.report.affected.push((*id, consumer.definition.name.clone(), how));
         }
         self.report.end = end as u64;
-        self.report.orphans = self.orphans.into_iter().collect();
+        self.report.orphans = self.table.orphans.into_iter().collect();
         ReplayResult {
-            consumers: self.consumers,
-            next_consumer: self.next_consumer,
+            consumers: self.table.consumers,
+            next_consumer: self.table.next,
             end: end as u64,
+            applied: header.applied,
             report: self.report,
             entries: self.entries,
         }

@@ -60,8 +60,9 @@ impl Resumed {
         }
     }
 
-    /// Looks whether entries are missing before the one with this number.
-    pub(super) fn count(&mut self, serial: u64) {
+    /// Looks whether entries are missing before the one with this number. `None`: none can be.
+    pub(super) fn count(&mut self, serial: Option<u64>) {
+        let serial = serial.unwrap_or(self.serial);
         match self.belief {
             Belief::Suspect if serial == self.serial => self.belief = Belief::Sound,
             _ if serial == self.serial => {}

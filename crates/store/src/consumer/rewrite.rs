@@ -101,7 +101,8 @@ impl Rewrite {
             && let Some(id) = self.rest.pop()
         {
             // It may be gone by now.
-            consumers.get(&id).into_iter().for_each(|one| self.image.add(&self.frame, id, one));
+            let Some(Consumer { definition, state, .. }) = consumers.get(&id) else { continue };
+            self.image.add(&self.frame, id, definition, state);
         }
     }
 }

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use super::head::{CONTINUES, ERASED, EXPIRES};
 use super::{
-    Control, Entry, EntryHead, EntryKind, FileContext, HEAD_BYTES, Invalid, LogEntry, Message, peek,
+    ConsumerRecord, Control, Entry, EntryHead, EntryKind, FileContext, HEAD_BYTES, Invalid, LogEntry,
+    Message, peek,
 };
 use crate::cipher::Nonce;
 use crate::ranges::Ranges;
@@ -152,6 +153,7 @@ pub(super) fn control(head: &EntryHead, mut body: &[u8]) -> Option<Control<'stat
         }
         EntryKind::Term => Control::Term { epoch: take(&mut body)?, term: take(&mut body)? },
         EntryKind::LogEntry => return LogEntry::from_body(head.seq, body).map(Control::LogEntry),
+        EntryKind::Consumer => return ConsumerRecord::from_body(body).map(Control::Consumer),
     };
     body.is_empty().then_some(control)
 }

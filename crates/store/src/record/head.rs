@@ -28,6 +28,7 @@ pub enum EntryKind {
     Skip,
     Term,
     LogEntry,
+    Consumer,
 }
 
 impl EntryKind {
@@ -41,6 +42,7 @@ impl EntryKind {
             Self::Skip => 6,
             Self::Term => 7,
             Self::LogEntry => 8,
+            Self::Consumer => 9,
         }
     }
 
@@ -54,6 +56,7 @@ impl EntryKind {
             6 => Self::Skip,
             7 => Self::Term,
             8 => Self::LogEntry,
+            9 => Self::Consumer,
             _ => return None,
         })
     }
@@ -122,7 +125,10 @@ impl EntryHead {
             EntryKind::Message => CONTINUES | EXPIRES,
             _ => CONTINUES,
         };
-        let unnumbered = matches!(self.kind, EntryKind::Delete | EntryKind::Durable | EntryKind::Term);
+        let unnumbered = matches!(
+            self.kind,
+            EntryKind::Delete | EntryKind::Durable | EntryKind::Term | EntryKind::Consumer
+        );
         let bare = self.kind != EntryKind::Message || self.has(ERASED);
         self.flags & !allowed == 0
             && self.size() <= MAX_ENTRY_BYTES

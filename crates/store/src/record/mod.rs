@@ -19,11 +19,13 @@ use crate::{SegmentNo, Seq, Storage, Timestamp};
 
 mod batch;
 pub mod canonical;
+mod consumer_record;
 mod decode;
 mod head;
 mod log_entry;
 
 pub use batch::EntryBatch;
+pub use consumer_record::ConsumerRecord;
 pub use decode::{Decoded, decode, decode_trusted, erase, verify};
 pub(crate) use decode::{assemble, decode_peeked, decode_trusted_peeked, open, verify_behind};
 pub use head::{EntryHead, EntryKind, peek};
@@ -117,6 +119,8 @@ pub enum Control<'a> {
     },
     /// The batch is one entry of a group's log; this stands at its beginning.
     LogEntry(LogEntry),
+    /// A consumer changes, in the log of a group.
+    Consumer(ConsumerRecord<'a>),
 }
 
 impl Control<'_> {
@@ -125,6 +129,7 @@ impl Control<'_> {
     pub fn max_encoded_len(&self) -> usize {
         let payload = match self {
             Self::Delete(ranges) => ranges.max_encoded_len(),
+            Self::Consumer(record) => record.body_bytes(),
             _ => log_entry::BODY_BYTES,
         };
         MAX_OVERHEAD + payload
@@ -154,6 +159,10 @@ impl Control<'_> {
             Self::LogEntry(entry) => {
                 payload.extend(entry.body());
                 (EntryKind::LogEntry, entry.index)
+            }
+            Self::Consumer(record) => {
+                record.put_body(&mut payload);
+                (EntryKind::Consumer, 0)
             }
         };
         (kind, seq, payload)

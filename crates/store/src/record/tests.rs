@@ -67,6 +67,9 @@ fn step() -> impl Strategy<Value = Step> {
         any::<(u64, u64)>().prop_map(|(no, offset)| Control::Durable { segment: SegmentNo(no), offset }),
         any::<(u64, u64)>().prop_map(|(epoch, term)| Control::Term { epoch, term }),
         log_entry().prop_map(Control::LogEntry),
+        (any::<(u64, u8)>(), bytes(40)).prop_map(|((consumer, kind), payload)| {
+            Control::Consumer(ConsumerRecord { consumer, kind, payload: Cow::Owned(payload) })
+        }),
     ];
     let message = (any::<(u64, i64, Option<i64>)>(), bytes(40), bytes(40), bytes(200)).prop_map(
         |((seq, time, expires), subject, headers, payload)| {

@@ -45,6 +45,9 @@ impl<'a> Applying<'a> {
         if let Entry::Control(Control::LogEntry(entry)) = entry {
             self.group.pass(entry, self.catalog.totals().last_seq);
         }
+        if let Entry::Control(Control::Consumer(record)) = entry {
+            self.group.note_consumer(record);
+        }
         match self.catalog.replay(entry, *offset, *timestamp, Storage::File) {
             Ok(Fate::Applied) => self.note_kept(entry),
             Ok(Fate::PassedOver) => self.passed.add(scanned),

@@ -1,9 +1,9 @@
 //! Where the log of the stream's group ends, and what of it is known to be committed.
 
 use crate::Seq;
-use crate::record::LogEntry;
+use crate::record::{ConsumerRecord, LogEntry};
 use crate::segment::SegmentHeader;
-use crate::stream::GroupPosition;
+use crate::stream::{ConsumerEntries, GroupPosition};
 
 /// The log of a group, as far as it was read.
 #[derive(Debug, Default)]
@@ -12,6 +12,8 @@ pub(super) struct GroupTail {
     pub(super) position: Option<GroupPosition>,
     /// Entries that were read one by one, each with the last sequence before it.
     entries: Vec<(u64, Seq)>,
+    /// Records of consumers in them.
+    pub(super) consumers: ConsumerEntries,
 }
 
 impl GroupTail {
@@ -31,6 +33,11 @@ impl GroupTail {
             position.pass(entry);
             self.entries.push((entry.index, before));
         }
+    }
+
+    /// A record of a consumer is in the last entry.
+    pub(super) fn note_consumer(&mut self, record: &ConsumerRecord<'_>) {
+        self.consumers.note(self.index(), record.clone().into_owned());
     }
 
     /// Entries that are not known to be committed, of a stream whose last sequence is `last`: the

@@ -143,7 +143,7 @@ pub(crate) fn open_stream(
     let unsealed: Vec<_> = unsealed.filter(|file| !file.is_in_memory()).cloned().collect();
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
-    resume_group(&mut stream, &group);
+    resume_group(&mut stream, group);
     let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
     owed.into_iter().for_each(|last| stream.owe(last));
     if let Some(last) = gap
@@ -161,9 +161,10 @@ pub(crate) fn open_stream(
 
 /// Gives the stream its place in the log of its group. What is not known to be committed is not
 /// released.
-fn resume_group(stream: &mut Stream, group: &GroupTail) {
-    stream.resume_group(group.position);
-    if let Some((released, waiting)) = group.uncommitted(stream.state().totals.last_seq) {
+fn resume_group(stream: &mut Stream, group: GroupTail) {
+    let uncommitted = group.uncommitted(stream.state().totals.last_seq);
+    stream.resume_group(group.position, group.consumers);
+    if let Some((released, waiting)) = uncommitted {
         stream.hold_back(released, &waiting);
     }
 }

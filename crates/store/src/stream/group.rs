@@ -88,6 +88,7 @@ impl Stream {
         self.replay_decided(&records, &offsets)?;
         if let Some(group) = &mut self.group {
             group.position.pass(entry);
+            group.consumers.note_all(entry.index, records.iter().map(|(record, _)| record));
         }
         self.written(end);
         Ok(())

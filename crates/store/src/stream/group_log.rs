@@ -3,6 +3,8 @@
 use crate::record::{LogEntry, LogEntryKind};
 use crate::segment::{GroupPlace, SegmentHeader};
 
+use super::group_consumers::ConsumerEntries;
+
 /// Place of a stream in the log of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupPosition {
@@ -33,6 +35,7 @@ pub(crate) struct GroupLog {
     pub(crate) position: GroupPosition,
     /// Entries that were decided here, and that nobody has taken yet.
     pub(super) decided: Vec<DecidedEntry>,
+    pub(super) consumers: ConsumerEntries,
 }
 
 impl GroupPosition {
@@ -57,7 +60,7 @@ impl GroupPosition {
 
 impl GroupLog {
     pub(crate) fn new(position: GroupPosition) -> Self {
-        Self { position, decided: Vec::new() }
+        Self { position, decided: Vec::new(), consumers: ConsumerEntries::default() }
     }
 
     /// Makes records the next entry; `None` if there are none, so that nothing has to be said.

@@ -224,8 +224,8 @@ impl Stream {
 
     /// Seals the oldest closed segment, unless a group could still take back what is in it.
     fn seal(&mut self) -> Option<Task> {
-        let committed = self.group().map_or(u64::MAX, |group| group.commit);
-        let closed = self.closed.extract_if(..1, |closed| closed.last_index <= committed).next()?;
+        let sealable = self.sealable_index();
+        let closed = self.closed.extract_if(..1, |closed| closed.last_index <= sealable).next()?;
         debug_assert!(
             self.closed.first().is_none_or(|next| closed.active.segment.no < next.active.segment.no),
             "segments are sealed in order"

@@ -24,6 +24,7 @@ mod errors;
 mod expire;
 mod find;
 mod group;
+mod group_consumers;
 mod group_log;
 mod jobs;
 mod lookup;
@@ -79,6 +80,7 @@ pub use usage::StreamUsage;
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, Fate, size_of};
+pub(crate) use group_consumers::ConsumerEntries;
 pub(crate) use packed_entries::each_entry;
 pub(crate) use roll::{Closed, SegmentOrigin};
 pub(crate) use segment_storage::{
@@ -385,8 +387,11 @@ impl Stream {
     }
 
     /// Goes on in the log of a group, where the stream was found.
-    pub(crate) fn resume_group(&mut self, position: Option<GroupPosition>) {
-        self.group = position.map(|position| Box::new(group_log::GroupLog::new(position)));
+    pub(crate) fn resume_group(&mut self, position: Option<GroupPosition>, consumers: ConsumerEntries) {
+        self.group = position.map(|position| {
+            let group = group_log::GroupLog::new(position);
+            Box::new(group_log::GroupLog { consumers, ..group })
+        });
     }
 
     /// Releases no more than what is up to `released`: behind it come entries of a group's log that

@@ -18,6 +18,7 @@ mod faults;
 mod finds;
 mod given_back;
 mod group;
+mod group_consumers;
 
 /// A store on a disk in memory, which can be opened again.
 struct Bench {

@@ -113,7 +113,9 @@ impl Counting {
             Entry::Control(Control::Trim { first }) => state.trim(*first),
             Entry::Control(Control::Truncate { last }) => state.truncate(*last),
             Entry::Control(Control::Skip { last }) => state.skip(*last),
-            Entry::Control(Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_)) => {}
+            Entry::Control(
+                Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_) | Control::Consumer(_),
+            ) => {}
         }
     }
 }

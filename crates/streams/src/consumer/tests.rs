@@ -2,6 +2,7 @@
 
 mod env;
 mod flow;
+mod kept;
 mod left;
 mod model;
 mod operation;

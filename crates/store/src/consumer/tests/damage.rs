@@ -300,6 +300,7 @@ fn the_format_is_the_one_on_paper() {
         consumers: 0,
         salt: [0; 16],
         cipher: None,
+        applied: None,
     };
     let mut log = header.encode().to_vec();
     log.extend_from_slice(&entries[1..]);

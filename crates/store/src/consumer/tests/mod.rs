@@ -2,6 +2,7 @@
 
 mod crashes;
 mod damage;
+mod group;
 mod journal;
 mod log;
 mod speed;

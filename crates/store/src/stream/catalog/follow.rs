@@ -155,7 +155,9 @@ impl Catalog {
                 self.truncate(*last)?;
             }
             Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => self.skip_at(*last, timestamp),
-            Entry::Control(Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_)) => {}
+            Entry::Control(
+                Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_) | Control::Consumer(_),
+            ) => {}
             Entry::Erased { .. } | Entry::Control(Control::Trim { .. } | Control::Skip { .. }) => {
                 return Ok(Fate::PassedOver);
             }

@@ -1,5 +1,6 @@
 //! A consumer and its twin, to which the same is done.
 
+use super::kept::Kept;
 use super::operation::{self, Change, Operation, SUBJECTS, TICK};
 use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
 use crate::consumer::{
@@ -14,8 +15,8 @@ use myelin_stdx::rng::Rng;
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{
-    Admission, Durability, Filter, Limits, NewMessage, Purge, Seq, Storage, Store, StoreOptions, Stream,
-    StreamConfig, Timestamp,
+    Admission, Filter, Limits, NewMessage, Purge, Seq, Storage, Store, StoreOptions, Stream, StreamConfig,
+    Timestamp,
 };
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +30,7 @@ pub(super) struct Env {
     twin: Twin,
     core: Option<ConsumerCore>,
     stream: Stream,
-    /// Of streams in files.
-    store: Option<Store>,
+    kept: Kept,
     consumers: Arc<Mutex<Consumers>>,
     id: ConsumerId,
     retention: Retention,
@@ -100,18 +100,13 @@ impl Env {
             ..StreamConfig::default()
         };
         let (stream, store) = open(config, seed);
-        let consumers = match &store {
-            None => Consumers::in_memory(),
-            Some(store) => {
-                store.open_consumers(stream.id(), Durability::Written, None).expect("a healthy disk").0
-            }
-        };
+        let (kept, consumers) = Kept::begin(store, stream.id(), seed.is_multiple_of(4));
         let retention = operation::retention(&mut rng);
         let mut env = Self {
             twin: Twin::new(ConsumerConfig::default(), retention == Retention::Limits),
             core: None,
             stream,
-            store,
+            kept,
             consumers: Arc::new(Mutex::new(consumers)),
             id: ConsumerId(0),
             retention,
@@ -190,7 +185,7 @@ impl Env {
             self.twin.messages.insert(seq, Stored { subject, size, time: self.now });
         }
         // First messages wait for this.
-        assert!(self.store.as_ref().is_none_or(|store| store.journal().round(&|| 1).is_ok()));
+        assert!(self.kept.store().is_none_or(|store| store.journal().round(&|| 1).is_ok()));
         self.stream_changed();
     }
 
@@ -445,13 +440,7 @@ impl Env {
 
     fn flush_log(&mut self) -> Result<(), String> {
         let mut states = self.consumers.lock().expect("nobody panicked");
-        states.flush(self.now).map_err(|error| error.to_string())?;
-        if states.checkpoint_due() {
-            states.checkpoint().map_err(|error| error.to_string())?;
-        }
-        if let Some(store) = &self.store {
-            store.put_away(&mut states);
-        }
+        self.kept.flush(&mut states, self.now)?;
         drop(states);
         self.twin.save();
         self.done.extend(self.unconfirmed.drain(..));
@@ -466,13 +455,9 @@ impl Env {
         self.unconfirmed.clear();
         self.requests.values_mut().for_each(|request| request.has_ended = true);
         let config = (**self.core.take().expect("it is open").config()).clone();
-        if let Some(store) = &self.store {
+        if self.kept.outlives() {
             *self.consumers.lock().expect("nobody panicked") = Consumers::in_memory();
-            let opened = store.open_consumers(self.stream.id(), Durability::Written, None);
-            let (states, report) = opened.map_err(|error| error.to_string())?;
-            if report.torn.is_some() || !report.bad.is_empty() {
-                return Err(format!("the log reports {report:?}"));
-            }
+            let states = self.kept.reopen(self.stream.id())?;
             let stored = states.get(self.id).ok_or("the consumer was not found")?.config().to_vec();
             agree("configuration", StoredConfig::decode(&stored)?.config, config.clone())?;
             *self.consumers.lock().expect("nobody panicked") = states;
@@ -480,7 +465,7 @@ impl Env {
         self.core = Some(ConsumerCore::resume(self.init(config), self.now));
         self.twin.now = self.now;
         let last = self.stream.state().totals.last_seq;
-        self.twin.restart(loses && self.store.is_some(), last);
+        self.twin.restart(loses && self.kept.outlives(), last);
         Ok(())
     }
 

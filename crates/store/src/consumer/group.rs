@@ -1,0 +1,204 @@
+//! Consumers of a stream whose log is the log of a group: their states as of an index of that log,
+//! and the file from which a start goes on.
+//!
+//! What changes a consumer is a record of the stream's log (`record/consumer_record.rs`). Whoever
+//! leads decides on consumers that are ahead of it ([`GroupConsumers::lead`]) and proposes what
+//! they say; every replica, the leader as well, applies what is committed, entry by entry. The file
+//! `consumers.NNNN` is an image then: written anew as a whole now and then, and never appended to.
+//! Entries that it does not know are applied again from the stream's log.
+
+use std::io;
+
+use super::bytes::ByteReader;
+use super::entry::{LogContext, LogEntryKind};
+use super::header::{self, HEADER_BYTES, LogHeader};
+use super::image::Image;
+use super::open::{self, Fate, LogStorage, Obsolete, OpenError, Stated};
+use super::report::LogReport;
+use super::resume::Belief;
+use super::rewrite::Rewrite;
+use super::table::ConsumerTable;
+use super::{AckRules, ConsumerId, ConsumerState, Consumers, image};
+use crate::record::ConsumerRecord;
+
+/// Bytes of changes below which an image is not worth to be written anew.
+const LEAST_DUE: u64 = 256 << 10;
+
+/// Consumers of a group's stream, as of an index.
+#[derive(Debug)]
+pub struct GroupConsumers {
+    table: ConsumerTable,
+    applied: u64,
+    /// `None` for a stream in memory.
+    file: Option<ImageFile>,
+    /// Bytes of changes that the image does not know.
+    behind: u64,
+}
+
+/// Where the image is.
+#[derive(Debug)]
+struct ImageFile {
+    place: LogStorage,
+    /// The highest number that a file has had.
+    highest: u64,
+    /// Bytes of the last image.
+    size: u64,
+    /// Files that become obsolete with the next image, and those that are.
+    current: Vec<Obsolete>,
+    obsolete: Vec<Obsolete>,
+}
+
+/// A record that does not fit the states of this replica: they are not those of its group, and have
+/// to be taken from another replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverged {
+    /// The entry.
+    pub index: u64,
+    /// The consumer.
+    pub consumer: ConsumerId,
+}
+
+impl GroupConsumers {
+    /// Of a stream in memory: none, as of `applied`.
+    #[must_use]
+    pub fn in_memory(applied: u64) -> Self {
+        Self { table: ConsumerTable::new(1), applied, file: None, behind: 0 }
+    }
+
+    /// Reads the image. A log of the consumers' own, from before the stream was in a group, is one
+    /// as of index 0. Nothing may be applied to what the report says was damaged.
+    ///
+    /// # Errors
+    /// [`OpenError`], as for a log.
+    pub fn open(place: LogStorage) -> Result<(Self, LogReport), OpenError> {
+        let opened = open::open(&place, Stated::default())?;
+        let read = opened.read;
+        let mut table = ConsumerTable::new(read.next_consumer);
+        table.consumers = read.consumers;
+        let (highest, current, obsolete) = (opened.highest, opened.current, opened.obsolete);
+        let file = ImageFile { place, highest, size: read.end, current, obsolete };
+        let applied = read.applied.unwrap_or(0);
+        Ok((Self { table, applied, file: Some(file), behind: 0 }, read.report))
+    }
+
+    /// The index of the last entry that was applied.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Applies the records of an entry that is committed. One that was applied before is passed
+    /// over.
+    ///
+    /// # Errors
+    /// [`Diverged`]: a part of the entry is applied, and nothing may be any more.
+    pub fn apply(&mut self, index: u64, records: &[ConsumerRecord<'_>]) -> Result<(), Diverged> {
+        if index <= self.applied {
+            return Ok(());
+        }
+        for record in records {
+            let consumer = ConsumerId(record.consumer);
+            self.apply_record(consumer, record).ok_or(Diverged { index, consumer })?;
+            self.behind += record.payload.len() as u64;
+        }
+        self.applied = index;
+        Ok(())
+    }
+
+    fn apply_record(&mut self, id: ConsumerId, record: &ConsumerRecord<'_>) -> Option<()> {
+        let kind = LogEntryKind::from_code(record.kind)?;
+        (kind == LogEntryKind::Define || self.table.consumers.contains_key(&id)).then_some(())?;
+        self.table.apply((id, kind), None, ByteReader::new(&record.payload), 0).ok()?;
+        let consumer = self.table.consumers.get(&id);
+        consumer.is_none_or(|consumer| consumer.belief == Belief::Sound).then_some(())
+    }
+
+    /// Entries up to `index` hold no record of a consumer but those that were applied.
+    pub fn pass(&mut self, index: u64) {
+        self.applied = self.applied.max(index);
+    }
+
+    /// Consumers to decide on, as far as the group has come: nothing that is decided on them
+    /// changes anything here before it is committed and [applied](Self::apply).
+    #[must_use]
+    pub fn lead(&self) -> Consumers {
+        Consumers::leading(self.table.clone())
+    }
+
+    /// All consumers, in the order of their ids: names, rules, configurations and states.
+    pub fn iter(&self) -> impl Iterator<Item = (ConsumerId, (&str, AckRules, &[u8], &ConsumerState))> {
+        self.table.consumers.iter().map(|(id, consumer)| {
+            let definition = &consumer.definition;
+            (*id, (&*definition.name, definition.rules, &*definition.config, &consumer.state))
+        })
+    }
+
+    /// Whether it pays to write the image anew: then a start applies less, and the stream can seal
+    /// more.
+    #[must_use]
+    pub fn image_due(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| self.behind >= LEAST_DUE.max(file.size.saturating_mul(2)))
+    }
+
+    /// Writes the image anew. Takes two syncs: not for a thread that serves connections. Answers
+    /// the index as of which it is, for
+    /// [`Stream::consumers_imaged`](crate::Stream::consumers_imaged).
+    ///
+    /// # Errors
+    /// Of the disk. The image before is the valid one, or this one is: the next start finds out.
+    pub fn write_image(&mut self) -> io::Result<u64> {
+        let Self { table, applied, file: Some(file), behind } = self else { return Ok(self.applied) };
+        file.write(table, *applied)?;
+        *behind = 0;
+        Ok(*applied)
+    }
+
+    /// Files that are needed no more, for the caller to remove or to keep for an operator. Named
+    /// once.
+    pub fn take_obsolete(&mut self) -> Vec<Obsolete> {
+        self.file.as_mut().map(|file| std::mem::take(&mut file.obsolete)).unwrap_or_default()
+    }
+}
+
+impl ImageFile {
+    fn write(&mut self, table: &ConsumerTable, applied: u64) -> io::Result<()> {
+        // Whatever becomes of it, its number and its salt are used up.
+        self.highest += 1;
+        let number = self.highest;
+        let header = self.new_header(number, table.next, applied);
+        let frame = LogContext::new(&header, self.place.cipher(&header));
+        let mut image = Image::begin(header);
+        for (id, consumer) in &table.consumers {
+            image.add(&frame, *id, &consumer.definition, &consumer.state);
+        }
+        let (disk, tails) = (self.place.disk.clone(), self.place.tails.clone());
+        let temporary = self.place.directory.join(header::temporary_name(number));
+        let (rest, next) = (Vec::new(), table.next);
+        let mut rewrite = Rewrite { disk, tails, number, frame, image, rest, temporary, next };
+        rewrite.write()?;
+        let path = self.place.directory.join(header::file_name(number));
+        self.current.push(Obsolete { path: path.clone(), fate: Fate::Remove });
+        image::name(&*self.place.disk, &rewrite.temporary, &path)?;
+        self.place.tails.replaced();
+        let present = self.current.pop();
+        self.obsolete.append(&mut self.current);
+        self.current.extend(present);
+        self.size = (rewrite.image.len() - HEADER_BYTES) as u64;
+        Ok(())
+    }
+
+    fn new_header(&self, number: u64, next_consumer: u64, applied: u64) -> LogHeader {
+        let mut salt = [0; 16];
+        self.place.entropy.fill(&mut salt);
+        LogHeader {
+            stream: self.place.stream,
+            number,
+            next_consumer,
+            image_end: 0,
+            consumers: 0,
+            salt,
+            cipher: self.place.key.as_ref().map(|(kind, _)| *kind),
+            applied: Some(applied),
+        }
+    }
+}
