@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::message::{id_of, total_of};
-use crate::model::{Fate, Publication, Status, StreamModel};
+use crate::model::{Confirmation, Fate, Publication, Status, StreamModel};
 use crate::plan::{Acks, Kept};
 use crate::protocol::Received;
 use crate::world::{Asked, Delivery, Expected, Roll, World};
@@ -13,26 +13,24 @@ const WRONG_LAST_SEQUENCE: u64 = 10071;
 
 /// `err_code` of what a stream that has failed answers: whether it is stored is not known.
 const STORE_FAILED: u64 = 10077;
-/// How long after a confirmation another delivery may come, which may have been on its way.
-const ON_ITS_WAY: u64 = 100_000_000;
 /// How long after a pause what was on its way may come.
 const PAUSE_GRACE: u64 = 1_000_000;
 
 impl World {
     /// A message has come from a consumer.
-    pub(crate) fn delivered(&mut self, received: &Received) -> Result<(), String> {
+    pub(crate) fn delivered(&mut self, client: usize, received: &Received) -> Result<(), String> {
         let words: Vec<&str> = received.reply.split('.').collect();
-        let [_, _, stream, consumer, count, seq, ..] = words[..] else {
+        let [_, _, stream, consumer, count, seq, delivery, ..] = words[..] else {
             return Err(format!("a delivery has the reply {}", received.reply));
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
-        let (count, seq) = (number(count)?, number(seq)?);
+        let (count, seq, delivery) = (number(count)?, number(seq)?, number(delivery)?);
         let id = id_of(&received.headers, &received.payload);
         let id = id.ok_or("a delivery carries what nobody has published")?;
         self.counts.delivered += 1;
         self.note(|| format!("{stream} > {consumer} delivers {seq}, message {id}, for the {count}th time"));
         let (now, day) = (self.clock.elapsed(), self.clock.now());
-        let has_trouble = self.trouble.is_there();
+        let turn = self.counts.turns;
         let Some(model) = self.streams.get_mut(stream) else {
             return Err(format!("{stream}: a delivery of a stream that nobody has made"));
         };
@@ -41,11 +39,11 @@ impl World {
         if *subject != received.subject {
             return Err(format!("{stream}: {id} was published at {subject}, came as {}", received.subject));
         }
+        let is_damaged = model.is_damaged;
         let Some(known) = model.consumer(consumer) else {
             return Err(format!("{stream}: a delivery of {consumer}, which nobody has made"));
         };
-        let is_on_its_way = |at: &u64| now <= at + ON_ITS_WAY;
-        if known.confirmed.get(&seq).is_some_and(|at| !is_on_its_way(at)) && !has_trouble {
+        if known.is_settled(seq, turn, client) {
             return Err(format!(
                 "{stream} > {consumer}: {seq} comes again, and its acknowledgement was confirmed"
             ));
@@ -60,8 +58,12 @@ impl World {
         {
             return Err(format!("{stream} > {consumer}: {seq} comes in a pause"));
         }
-        let had = known.delivered.entry(seq).or_default();
-        *had = count.max(*had);
+        let had = known.delivered.insert(seq, count).unwrap_or(0);
+        if count <= had && !is_damaged {
+            return Err(format!(
+                "{stream} > {consumer}: {seq} comes for the {count}th time, and came {had} times before"
+            ));
+        }
         let before = std::mem::replace(&mut known.last, seq);
         if known.plan.acks == Acks::None {
             // Nothing is to be answered, and nothing comes twice.
@@ -72,12 +74,19 @@ impl World {
             };
         }
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.in_hand.push_back(Delivery { stream, consumer, seq, ack: received.reply.clone() });
+        let ack = received.reply.clone();
+        let delivery = Delivery { stream, consumer, seq, number: delivery, ack, at: now, is_unsure: false };
+        self.in_hand.push_back(delivery);
         Ok(())
     }
 
     /// An answer has come.
-    pub(crate) fn answered(&mut self, asked: Asked, received: &Received) -> Result<(), String> {
+    pub(crate) fn answered(
+        &mut self,
+        client: usize,
+        asked: Asked,
+        received: &Received,
+    ) -> Result<(), String> {
         match asked {
             Asked::Publish { stream, id, expected, rolls } => {
                 self.publish_answered(&stream, id, expected, received)?;
@@ -101,7 +110,29 @@ impl World {
                 self.seen(&stream, seq, &received.headers, &received.payload)
             }
             Asked::Direct { .. } => Ok(()),
+            Asked::Confirm(delivery) => {
+                self.confirmed(client, &delivery, received);
+                Ok(())
+            }
             asked => self.api_answered(asked, received),
+        }
+    }
+
+    /// An acknowledgement was answered: with nothing, unless nobody is there who could.
+    fn confirmed(&mut self, client: usize, delivery: &Delivery, received: &Received) {
+        let confirmation = Confirmation { at: self.clock.elapsed(), turn: self.counts.turns, client };
+        if received.headers.starts_with("NATS/1.0 503") {
+            return;
+        }
+        let Some(model) = self.streams.get_mut(&delivery.stream) else { return };
+        let consumer = model.consumer(&delivery.consumer);
+        let is_settled = consumer.is_some_and(|consumer| consumer.confirm(delivery, confirmation));
+        if model.plan.kept == Kept::WorkQueue
+            && is_settled
+            && let Some(id) = model.given.get(&delivery.seq)
+            && let Some(one) = model.publications.get_mut(id)
+        {
+            one.must_go.get_or_insert(confirmation.at);
         }
     }
 
@@ -286,23 +317,6 @@ impl World {
 
     fn api_answered(&mut self, asked: Asked, received: &Received) -> Result<(), String> {
         let now = self.clock.elapsed();
-        // The acknowledgement of an acknowledgement is empty.
-        if let Asked::Confirm { stream, consumer, seq } = &asked {
-            if received.headers.starts_with("NATS/1.0 503") {
-                return Ok(());
-            }
-            let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
-            if model.plan.kept == Kept::WorkQueue
-                && let Some(id) = model.given.get(seq)
-                && let Some(one) = model.publications.get_mut(id)
-            {
-                one.must_go.get_or_insert(now);
-            }
-            if let Some(consumer) = model.consumer(consumer) {
-                consumer.confirmed.entry(*seq).or_insert(now);
-            }
-            return Ok(());
-        }
         let answer = if received.headers.starts_with("NATS/1.0 503") { Value::Null } else { json(received)? };
         let is_done = answer.is_object() && answer["error"].is_null();
         let has_jumped = self.has_jumped;
@@ -354,6 +368,7 @@ impl World {
                 let is_there = is_made == is_done;
                 if let Some(consumer) = model.consumer(consumer) {
                     consumer.status = if is_there { Status::There } else { Status::Gone };
+                    consumer.there_since.get_or_insert(now);
                 }
             }
             Asked::Purge { gone, is_counted, .. } => {

@@ -17,6 +17,8 @@ use crate::world::{Asked, World};
 const LONGEST: u64 = 30_000_000_000;
 /// How long nothing comes before a server counts as resting.
 const QUIET: u64 = 300_000_000;
+/// The same where something has failed: what could not be written is tried again after a second.
+const QUIET_AFTER_TROUBLE: u64 = 1_200_000_000;
 /// Requests for what is left in a consumer, until it counts as stalled.
 const ROUNDS: usize = 400;
 
@@ -28,8 +30,14 @@ impl World {
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.note(|| "a look at everything begins".to_owned());
         let was_there = self.trouble.is_there();
+        let was_well = self.trouble.is_well();
         self.heal();
-        self.settle(LONGEST, QUIET)?;
+        self.settle(LONGEST, if was_well { QUIET } else { QUIET_AFTER_TROUBLE })?;
+        if self.trouble.is_there() {
+            // What was planned may have happened only now.
+            self.heal();
+            self.settle(LONGEST, QUIET_AFTER_TROUBLE)?;
+        }
         if was_there || self.trouble.is_there() {
             self.mend()?;
             self.trouble.has_failed = false;
@@ -48,8 +56,13 @@ impl World {
         all.try_for_each(|(name, model)| {
             let live = streams.stream(name).ok_or_else(|| format!("{name}: the stream is gone"))?;
             let held = contents(&live, model, now)?;
-            compare(model, &held, now, self.has_jumped)
+            compare(model, &held, now, self.has_jumped)?;
+            pending_is_there(model, &live, &held)
         })?;
+        if self.disk.is_off() {
+            // A question to a consumer may have it write.
+            return self.power_lost();
+        }
         self.check_copies()?;
         self.trouble.end();
         Ok(())
@@ -253,6 +266,22 @@ fn counted(
         }
         _ => Ok(()),
     }
+}
+
+/// What awaits its acknowledgement is there, was delivered, and was not acknowledged for certain.
+fn pending_is_there(model: &StreamModel, live: &LiveStream, held: &Held) -> Result<(), String> {
+    for known in model.consumers.iter().filter(|known| known.status == Status::There && !model.is_damaged) {
+        let name = format!("{} > {}", model.plan.name, known.plan.name);
+        let consumer = live.consumers().find(&known.plan.name).ok_or(format!("{name}: it is gone"))?;
+        let info = live.consumers().info(&consumer).ok_or(format!("{name}: no info"))?;
+        let may_wait = |seq: &&u64| **seq <= info.delivered.stream_seq && !known.confirmed.contains_key(*seq);
+        let most = held.keys().filter(may_wait).count() as u64;
+        if info.num_ack_pending > most {
+            let has = info.num_ack_pending;
+            return Err(format!("{name}: {has} messages await their acknowledgement, of {most} that may"));
+        }
+    }
+    Ok(())
 }
 
 /// Lets messages be missing of which the stream says that it has lost them.

@@ -168,7 +168,10 @@ impl World {
                 let mut at = 1;
                 while let Ok(Some(seq)) = reader.next_seq(&Filter::All, at) {
                     if !has.contains(&seq) && (copy.is_mirror || !self.has_msg_id(origin, seq)) {
-                        return Ok(Some(format!("{name}: {seq} of {origin} never came")));
+                        let (came, state) = (has.len(), live.state(false));
+                        return Ok(Some(format!(
+                            "{name}: {seq} of {origin} never came, of {came} others; {state:?}"
+                        )));
                     }
                     at = seq + 1;
                 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use myelin_disk::faulty::{DiskFault, Survival};
 
 use crate::model::{Status, StreamModel};
+use crate::taste::Fault;
 use crate::trouble::WINDOW;
 use crate::world::{World, watched};
 
@@ -15,67 +16,65 @@ const SOON: u64 = 80;
 /// Nanoseconds that a point of a slow disk takes, at most, and points that one round may have.
 const SLOWEST: u64 = 20_000_000;
 const SLOW_POINTS: u64 = 200;
-/// One damage of so many that are drawn is done: it makes the model forgive much.
-const DAMAGES: u64 = 8;
+/// Bytes of a message of a batch that power is lost in, and points of the disk of which it is one.
+const BATCHED: u64 = 2_000;
+const BATCH_POINTS: u64 = 6;
 
 const SECOND: i64 = 1_000_000_000;
 
 impl World {
     /// Something goes wrong, or an operator does something.
     pub(crate) fn fault(&mut self) -> Result<(), String> {
-        let what = self.rng.below(20);
-        self.note(|| {
-            format!(
-                "fault {what}: to 3 kill, to 8 loss of power soon, 9 full disk, 10 restart, 11 clock, \
-                 to 14 failing disk, 15 slow disk, to 17 panic, 18 unreadable file, 19 damage"
-            )
-        });
-        match what {
-            0..4 => {
+        let fault = self.taste.fault(&mut self.rng);
+        self.note(|| format!("fault: {fault:?}"));
+        match fault {
+            Fault::Kill => {
                 let turns = self.rng.below(40);
                 self.turns(turns)?;
-                self.kill()
+                return self.kill();
             }
-            4..9 => {
-                let point = self.disk.points() + self.rng.below(SOON);
-                self.disk.fail_at(point, DiskFault::Crash);
-                Ok(())
-            }
-            9 => {
+            Fault::LosePower => self.lose_power_soon(SOON),
+            Fault::LosePowerInBatch => self.lose_power_in_batch()?,
+            Fault::FillDisk => {
                 let room = self.rng.below(128 << 10);
                 self.disk.set_capacity(Some(self.disk.used() + room));
                 self.trouble.is_full = true;
-                Ok(())
             }
-            10 => {
+            Fault::Restart => {
                 self.settle(10_000_000_000, 0)?;
-                self.restart()
+                return self.restart();
             }
-            11 => {
-                self.jump();
-                Ok(())
-            }
-            12..15 => {
-                self.fail_disk();
-                Ok(())
-            }
-            15 => {
+            Fault::JumpClock => self.jump(),
+            Fault::FailDisk => self.fail_disk(),
+            Fault::SlowDisk => {
                 let pause = 1 + self.rng.below(SLOWEST);
                 self.trouble.slow = pause * SLOW_POINTS;
                 self.watch.set_pause(pause);
-                Ok(())
             }
-            16..18 => {
-                self.watch.panic_in(1 + self.rng.below(SOON / 4));
-                Ok(())
-            }
-            18 => {
-                self.make_unreadable();
-                Ok(())
-            }
-            _ if self.rng.below(DAMAGES) == 0 => self.damage(),
-            _ => Ok(()),
+            Fault::Panic => self.watch.panic_in(1 + self.rng.below(SOON / 4)),
+            Fault::Unreadable => self.make_unreadable(),
+            Fault::Damage => return self.damage(),
         }
+        Ok(())
+    }
+
+    /// Power is lost at one of the next so many points of the disk.
+    fn lose_power_soon(&mut self, points: u64) {
+        let point = self.disk.points() + self.rng.below(points);
+        self.disk.fail_at(point, DiskFault::Crash);
+    }
+
+    /// An atomic batch of some size comes, and power is lost while it is written, or just behind.
+    fn lose_power_in_batch(&mut self) -> Result<(), String> {
+        let keeps = |model: &StreamModel| {
+            model.status == Status::There && !model.plan.is_in_memory && !model.is_limited()
+        };
+        let stream = self.streams.values().find(|model| keeps(model)).map(|model| model.plan.name.clone());
+        let Some(stream) = stream else { return Ok(()) };
+        self.settle(SECOND.unsigned_abs(), 0)?;
+        self.publish_batch(0, &stream, BATCHED);
+        self.lose_power_soon(BATCH_POINTS);
+        Ok(())
     }
 
     fn jump(&mut self) {
@@ -228,6 +227,7 @@ impl World {
                     _ => {}
                 }
                 consumer.status = if is_found { Status::There } else { Status::Gone };
+                consumer.there_since.get_or_insert(now);
             }
         }
         Ok(())

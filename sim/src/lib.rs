@@ -32,6 +32,7 @@ pub mod planted;
 mod protocol;
 mod server;
 mod specials;
+mod taste;
 mod trouble;
 mod watch;
 mod world;
@@ -39,7 +40,7 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-use world::World;
+use world::{Tells, World};
 
 pub use world::Counts;
 
@@ -79,7 +80,7 @@ pub struct Run {
 pub fn run(seed: u64, operations: u64) -> Result<Run, Box<Wrong>> {
     be_silent_of_planned_panics();
     // A run that goes wrong is repeated for its story, which costs as much as the run itself.
-    attempt(seed, operations, false).map_err(|wrong| match attempt(seed, operations, true) {
+    attempt(seed, operations, Tells::Nothing).map_err(|wrong| match attempt(seed, operations, Tells::Last) {
         Err(again) if again.why == wrong.why => again,
         other => {
             let other = other.map(|_| ()).map_err(|wrong| wrong.why);
@@ -87,6 +88,16 @@ pub fn run(seed: u64, operations: u64) -> Result<Run, Box<Wrong>> {
             Box::new(Wrong { why, ..*wrong })
         }
     })
+}
+
+/// Runs a seed, and tells what happened at last, however it went.
+#[must_use]
+pub fn tell(seed: u64, operations: u64) -> Vec<String> {
+    be_silent_of_planned_panics();
+    let mut world = World::new(seed, Tells::Everything);
+    // How it went stands in the last lines.
+    let _ = catch_unwind(AssertUnwindSafe(|| story(&mut world, operations)));
+    world.summary()
 }
 
 /// Keeps panics that are a part of the run from being printed.
@@ -102,7 +113,7 @@ fn be_silent_of_planned_panics() {
     });
 }
 
-fn attempt(seed: u64, operations: u64, tells: bool) -> Result<Run, Box<Wrong>> {
+fn attempt(seed: u64, operations: u64, tells: Tells) -> Result<Run, Box<Wrong>> {
     let mut world = World::new(seed, tells);
     let result = catch_unwind(AssertUnwindSafe(|| story(&mut world, operations)));
     let why = match result {

@@ -28,6 +28,9 @@ struct Args {
     /// Runs one seed again, and prints its whole story if it goes wrong.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "seconds"])]
     repeat: Option<u64>,
+    /// With `--repeat`: prints the story of a seed that goes well, too.
+    #[arg(long, requires = "repeat")]
+    tell: bool,
     /// Adds a line about this run to a file, as docs/simulation/ledger.tsv.
     #[arg(long)]
     ledger: Option<PathBuf>,
@@ -101,6 +104,9 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let first = args.first();
+    if args.tell {
+        myelin_sim::tell(first, args.operations).iter().for_each(|line| println!("{line}"));
+    }
     println!("seeds from {first} on, {} operations each", args.operations);
     let began = Instant::now();
     let goes_on = |done: u64| match args.seconds {
@@ -112,7 +118,12 @@ fn main() -> ExitCode {
     while goes_on(done) && (failed == 0 || !args.stop) {
         let seed = first.wrapping_add(done);
         match myelin_sim::run(seed, args.operations) {
-            Ok(run) => totals.add(run.counts),
+            Ok(run) => {
+                totals.add(run.counts);
+                if args.repeat.is_some() {
+                    println!("it goes well; its trace is {:016x}", run.trace);
+                }
+            }
             Err(wrong) => {
                 failed += 1;
                 args.tell(seed, &wrong);

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{ConsumerPlan, Kept, StreamLimits, StreamPlan};
+use crate::plan::{Acks, ConsumerPlan, Kept, StreamLimits, StreamPlan};
+use crate::world::Delivery;
 
 /// Bytes that a message takes beyond its payload, at most.
 const OVERHEAD: u64 = 400;
@@ -115,16 +116,60 @@ impl Publication {
 pub(crate) struct ConsumerModel {
     pub(crate) plan: ConsumerPlan,
     pub(crate) status: Status,
-    /// Acknowledgements that were confirmed, by sequence, and when that was.
-    pub(crate) confirmed: BTreeMap<u64, u64>,
-    /// Whoever was delivered, and how often at most.
+    /// Acknowledgements that were sent, by sequence: of which delivery at most.
+    pub(crate) acked: BTreeMap<u64, u64>,
+    /// Messages whose acknowledgement was confirmed, by sequence.
+    pub(crate) confirmed: BTreeMap<u64, Confirmation>,
+    /// What was delivered, and how often; 0: the server may not know of it.
     pub(crate) delivered: BTreeMap<u64, u64>,
+    /// Since when it is known to be there.
+    pub(crate) there_since: Option<u64>,
     /// The last one that came in this life of the server.
     pub(crate) last: u64,
     /// How many servers were there before it.
     pub(crate) made_in: u64,
     /// Since when it is paused, and until which time of day.
     pub(crate) paused: Option<(u64, i64)>,
+}
+
+/// Answer to an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirmation {
+    /// When it came.
+    pub(crate) at: u64,
+    /// The turn of the server in which it came, and to which client: what another client gets in
+    /// the same turn may have left before it.
+    pub(crate) turn: u64,
+    pub(crate) client: usize,
+}
+
+impl ConsumerModel {
+    /// Notes an answer to the acknowledgement of a delivery. Compat: one of a delivery that is not
+    /// younger than the last that was acknowledged with all before it is answered, and settles
+    /// nothing; so is, with flow control, one of a message that the consumer has not delivered yet.
+    /// Answers whether it settles the message.
+    pub(crate) fn confirm(&mut self, delivery: &Delivery, confirmation: Confirmation) -> bool {
+        let Delivery { seq, number, is_unsure, .. } = *delivery;
+        let (is_settled, from) = match self.plan.acks {
+            Acks::None => (false, seq),
+            Acks::Explicit => (!(is_unsure && self.plan.has_flow_control), seq),
+            Acks::All => {
+                let is_late = self.acked.range(..seq).any(|(_, other)| *other >= number);
+                (!is_late && !is_unsure, 0)
+            }
+        };
+        let settled = self.delivered.range(from..=seq).filter(|_| is_settled);
+        for (seq, _) in settled {
+            self.confirmed.entry(*seq).or_insert(confirmation);
+        }
+        is_settled
+    }
+
+    /// Whether a message that comes now had to stay away.
+    pub(crate) fn is_settled(&self, seq: u64, turn: u64, client: usize) -> bool {
+        let had = self.confirmed.get(&seq);
+        had.is_some_and(|confirmed| confirmed.turn < turn || confirmed.client == client)
+    }
 }
 
 /// Bit of the number of what a schedule makes, whose payload begins with the schedule's number.
@@ -357,13 +402,24 @@ impl StreamModel {
         self.purges == 0 && (self.plan.kept != Kept::Interest || self.consumers.iter().any(is_there))
     }
 
+    /// Whether a consumer that was there before a message has not been sent an acknowledgement of
+    /// it.
+    pub(crate) fn is_needed(&self, seq: u64, one: &Publication) -> bool {
+        let needs = |consumer: &ConsumerModel| {
+            consumer.status == Status::There
+                && consumer.there_since.is_some_and(|since| since < one.asked)
+                && !consumer.acked.contains_key(&seq)
+        };
+        self.consumers.iter().any(needs)
+    }
+
     pub(crate) fn consumer(&mut self, name: &str) -> Option<&mut ConsumerModel> {
         self.consumers.iter_mut().find(|consumer| consumer.plan.name == name)
     }
 
     /// Nobody answers any more what was asked for. `window`: what was done since then may be
-    /// undone.
-    pub(crate) fn server_died(&mut self, window: Option<u64>) {
+    /// undone. `forgets`: how often messages came may be, too.
+    pub(crate) fn server_died(&mut self, window: Option<u64>, forgets: bool) {
         self.purges = 0;
         let is_late = |at: Option<u64>| at.is_some_and(|at| window.is_some_and(|from| at >= from));
         for publication in self.publications.values_mut() {
@@ -384,7 +440,8 @@ impl StreamModel {
         }
         for consumer in &mut self.consumers {
             consumer.last = 0;
-            consumer.confirmed.retain(|_, at| !is_late(Some(*at)));
+            consumer.delivered.values_mut().filter(|_| forgets).for_each(|count| *count = 0);
+            consumer.confirmed.retain(|_, one| !is_late(Some(one.at)));
         }
         if self.plan.is_in_memory {
             self.forget();
@@ -394,8 +451,6 @@ impl StreamModel {
     /// The disk has failed, or a room has panicked: the stream knows the ids of what it still has.
     pub(crate) fn had_trouble(&mut self) {
         self.publications.values_mut().for_each(|one| one.life = 0);
-        // Not held yet (docs/simulation.md): a confirmed acknowledgement is kept in this case, too.
-        self.consumers.iter_mut().for_each(|consumer| consumer.confirmed.clear());
     }
 
     /// Everything that is there is known by the disk only, and bytes of it were changed.

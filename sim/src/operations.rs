@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::model::{ConsumerModel, Publication, Status, StreamModel};
 use crate::plan::{ConsumerPlan, Kept, Kind, Shared, StreamPlan};
+use crate::taste::{Management, Operation};
 use crate::world::{Asked, CLIENTS, Delivery, World};
 
 /// Streams that are there at once, at most.
@@ -25,39 +26,40 @@ impl World {
         let Some(stream) = self.some_stream() else {
             return self.make_stream(client);
         };
-        match self.rng.below(100) {
-            0..28 => self.publish(client, &stream),
-            28..37 => self.publish_many(client, &stream),
-            37..40 => self.publish_batch(client, &stream),
-            40..43 => self.publish_fast(client, &stream),
-            43..57 => self.fetch(client, &stream),
-            57..77 => self.answer(client),
-            77..94 => self.manage(client, &stream)?,
-            _ => self.pass_time()?,
+        match self.taste.operation(&mut self.rng) {
+            Operation::Publish => self.publish(client, &stream),
+            Operation::PublishMany => self.publish_many(client, &stream),
+            Operation::Batch => self.publish_batch(client, &stream, 0),
+            Operation::FastBatch => self.publish_fast(client, &stream),
+            Operation::Fetch => self.fetch(client, &stream),
+            Operation::Answer => self.answer(client),
+            Operation::Manage => self.manage(client, &stream)?,
+            Operation::Wait => self.pass_time()?,
         }
         Ok(())
     }
 
-    /// An operation that changes no message by itself, or removes some.
     fn manage(&mut self, client: usize, stream: &str) -> Result<(), String> {
         let is_counter = self.streams.get(stream).is_some_and(|model| model.plan.kind == Kind::Counters);
-        match self.rng.below(34) {
-            0..6 => self.make_consumer(client, stream),
-            6 | 7 => self.remove_consumer(client, stream),
-            8 if self.rng.below(3) == 0 => self.unpin(client, stream),
-            8 => self.pause(client, stream),
+        match self.taste.management(&mut self.rng) {
+            Management::MakeConsumer => self.make_consumer(client, stream),
+            Management::RemoveConsumer => self.remove_consumer(client, stream),
+            Management::Unpin => self.unpin(client, stream),
+            Management::Pause => self.pause(client, stream),
             // A total is what the last message says: nothing of a counter is removed.
-            9..17 if is_counter => self.read(client, stream),
-            9..12 => self.purge(client, stream),
-            12..15 => self.delete(client, stream),
-            15..17 => self.update(client, stream),
-            17..24 => self.read(client, stream),
-            24..27 => self.read_last(client, stream),
-            27 => self.make_copy(client),
-            28 if self.rng.below(3) == 0 => self.remove_copy(client),
-            28..31 => self.make_stream(client)?,
-            31 => self.remove_stream(client, stream),
-            _ => self.pass_time()?,
+            Management::Purge | Management::Delete | Management::Update if is_counter => {
+                self.read(client, stream);
+            }
+            Management::Purge => self.purge(client, stream),
+            Management::Delete => self.delete(client, stream),
+            Management::Update => self.update(client, stream),
+            Management::Read => self.read(client, stream),
+            Management::ReadLast => self.read_last(client, stream),
+            Management::MakeCopy => self.make_copy(client),
+            Management::RemoveCopy => self.remove_copy(client),
+            Management::MakeStream => self.make_stream(client)?,
+            Management::RemoveStream => self.remove_stream(client, stream),
+            Management::Wait => self.pass_time()?,
         }
         Ok(())
     }
@@ -120,8 +122,9 @@ impl World {
         }
     }
 
-    /// An atomic batch: all of it is stored, or nothing.
-    fn publish_batch(&mut self, client: usize, stream: &str) {
+    /// An atomic batch: all of it is stored, or nothing. Each message has up to `more` bytes beside
+    /// the usual ones.
+    pub(crate) fn publish_batch(&mut self, client: usize, stream: &str, more: u64) {
         if self.streams.get(stream).is_some_and(|model| model.plan.kind == Kind::Counters) {
             return self.publish(client, stream);
         }
@@ -129,7 +132,10 @@ impl World {
         let length = 2 + self.rng.below(6);
         let mut ids = Vec::new();
         for at in 1..=length {
-            let (id, subject, payload) = self.message(stream, Some(batch), None);
+            let (id, subject, mut payload) = self.message(stream, Some(batch), None);
+            let filling = self.rng.below(more + 1);
+            payload.resize(payload.len() + filling as usize, b'y');
+            self.publication(stream, id).into_iter().for_each(|one| one.size += filling);
             ids.push(id);
             let mut headers =
                 vec![("Nats-Batch-Id", format!("batch-{batch}")), ("Nats-Batch-Sequence", at.to_string())];
@@ -209,18 +215,22 @@ impl World {
     /// Acknowledges, and waits for the answer.
     pub(crate) fn confirm(&mut self, client: usize, delivery: &Delivery) {
         self.may_go_by(delivery);
-        let Delivery { stream, consumer, seq, ack } = delivery.clone();
-        self.ask(client, &ack, &[], b"+ACK", Asked::Confirm { stream, consumer, seq });
+        self.ask(client, &delivery.ack, &[], b"+ACK", Asked::Confirm(delivery.clone()));
     }
 
     /// An acknowledgement may remove what it is of.
     fn may_go_by(&mut self, delivery: &Delivery) {
         let Some(model) = self.streams.get_mut(&delivery.stream) else { return };
+        if let Some(consumer) = model.consumer(&delivery.consumer) {
+            let highest = consumer.acked.entry(delivery.seq).or_default();
+            *highest = delivery.number.max(*highest);
+        }
         if model.plan.kept == Kept::Limits {
             return;
         }
-        let id = model.given.get(&delivery.seq);
-        if let Some(one) = id.and_then(|id| model.publications.get_mut(id)) {
+        let Some(id) = model.given.get(&delivery.seq).copied() else { return };
+        let is_needed = model.publications.get(&id).is_some_and(|one| model.is_needed(delivery.seq, one));
+        if let Some(one) = model.publications.get_mut(&id).filter(|_| !is_needed) {
             one.may_go = true;
         }
     }
@@ -261,8 +271,10 @@ impl World {
         model.consumers.push(ConsumerModel {
             plan,
             status: Status::Making,
+            acked: Default::default(),
             confirmed: Default::default(),
             delivered: Default::default(),
+            there_since: None,
             last: 0,
             made_in: self.lives,
             paused: None,

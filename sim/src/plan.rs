@@ -16,6 +16,7 @@ pub(crate) struct ServerPlan {
     table_bytes: usize,
     block_bytes: usize,
     open_files: usize,
+    segment_bytes: Option<u32>,
 }
 
 impl ServerPlan {
@@ -31,6 +32,7 @@ impl ServerPlan {
             table_bytes: if is_small { 0 } else { 64 << 20 },
             block_bytes: if rng.below(2) == 0 { 0 } else { 1 << 20 },
             open_files: if is_small { 4 } else { 512 },
+            segment_bytes: (rng.below(3) > 0).then(|| 1 << (11 + rng.below(6))),
         }
     }
 
@@ -41,6 +43,7 @@ impl ServerPlan {
             table_bytes: self.table_bytes,
             block_bytes: self.block_bytes,
             open_files: self.open_files,
+            segment_bytes: self.segment_bytes,
             ..StoreOptions::new("/store")
         }
     }
@@ -210,7 +213,7 @@ pub(crate) struct ConsumerPlan {
     pub(crate) is_push: bool,
     pub(crate) deliver_subject: String,
     pub(crate) acks: Acks,
-    has_flow_control: bool,
+    pub(crate) has_flow_control: bool,
     /// How several clients share it, if they do.
     pub(crate) shared: Option<Shared>,
     max_ack_pending: u64,

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::world::Tells;
+
 /// A bug, by its number in the code.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
@@ -72,7 +74,7 @@ pub fn find(number: u32, first: u64, operations: u64, longest: Duration) -> Opti
     while found.seed.is_none() && took(begun) < longest {
         let seed = first.wrapping_add(found.seeds);
         found.seeds += 1;
-        if let Err(wrong) = crate::attempt(seed, operations, false) {
+        if let Err(wrong) = crate::attempt(seed, operations, Tells::Nothing) {
             found.seed = Some((seed, wrong.why));
         }
     }

@@ -1,6 +1,7 @@
 //! One server without sockets and threads: a shard of the broker, JetStream and its store, and the
 //! connections of the run's clients. Which of its threads goes on next, the seed says.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -35,11 +36,13 @@ const MOST_TOGETHER: u64 = 8;
 /// One turn of a thread takes up to so many nanoseconds.
 const STEP: u64 = 20_000;
 
+/// How many of what has gone on last are kept.
+const RECENT: usize = 24;
 /// Room for all that can go on at once.
 const PARTS: usize = 16;
 
 /// Something that can go on.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Input(usize),
     Flush,
@@ -71,6 +74,8 @@ pub(crate) struct Server {
     /// Whether something has changed since the watermarks were written, and when that was.
     watermarks: (bool, u64),
     watch: Arc<DiskWatch>,
+    /// Parts that have gone on last.
+    recent: VecDeque<Part>,
     /// Why the process has ended by itself.
     pub(crate) ended: Option<String>,
 }
@@ -112,7 +117,16 @@ impl Server {
         let mut shard = Shard::new(&broker, seed);
         let ports = (0..clients).map(|_| connect(&broker, &mut shard, clock)).collect();
         let watch = Arc::clone(watch);
-        Ok(Self { host, jetstream, shard, ports, watermarks: (true, 0), watch, ended: None })
+        Ok(Self {
+            host,
+            jetstream,
+            shard,
+            ports,
+            watermarks: (true, 0),
+            watch,
+            recent: VecDeque::new(),
+            ended: None,
+        })
     }
 
     /// Takes what a client sends.
@@ -139,8 +153,27 @@ impl Server {
         }
         let part = ready[rng.below(count as u64) as usize];
         self.watermarks.0 |= part != Part::Watermarks;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(part);
         self.run_guarded(part, rng);
         true
+    }
+
+    /// Words for what is due next.
+    pub(crate) fn due(&self) -> String {
+        format!("{:?} {:?} {:?}", self.host.next_alarm(), self.round_due(), self.watermarks)
+    }
+
+    /// Word for the part that has gone on.
+    pub(crate) fn latest(&self) -> String {
+        self.recent.back().map(|part| format!("{part:?}")).unwrap_or_default()
+    }
+
+    /// Words for what has gone on last.
+    pub(crate) fn recent(&self) -> String {
+        format!("{:?}", self.recent)
     }
 
     /// Lets a thread go on as the server's supervision does: a panic that nobody has caught costs

@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    fn publication(&mut self, stream: &str, id: u64) -> Option<&mut Publication> {
+    pub(crate) fn publication(&mut self, stream: &str, id: u64) -> Option<&mut Publication> {
         self.streams.get_mut(stream)?.publications.get_mut(&id)
     }
 }

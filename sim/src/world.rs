@@ -14,6 +14,7 @@ use crate::model::{Fate, Status, StreamModel};
 use crate::plan::ServerPlan;
 use crate::protocol::{self, Received};
 use crate::server::Server;
+use crate::taste::Taste;
 use crate::trouble::Trouble;
 use crate::watch::{DiskWatch, PLANNED};
 
@@ -69,11 +70,7 @@ pub(crate) enum Asked {
         stream: String,
         id: u64,
     },
-    Confirm {
-        stream: String,
-        consumer: String,
-        seq: u64,
-    },
+    Confirm(Delivery),
     Get {
         stream: String,
         seq: u64,
@@ -129,7 +126,14 @@ pub(crate) struct Delivery {
     pub(crate) stream: String,
     pub(crate) consumer: String,
     pub(crate) seq: u64,
+    /// Its number among the consumer's deliveries.
+    pub(crate) number: u64,
     pub(crate) ack: String,
+    /// When it came.
+    pub(crate) at: u64,
+    /// Whether a loss of power may have taken from the server that it was made: then it is a
+    /// number of another one, or of none.
+    pub(crate) is_unsure: bool,
 }
 
 /// Counts of what happened in a run.
@@ -169,6 +173,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) clock: Arc<Clock>,
     pub(crate) plan: ServerPlan,
+    pub(crate) taste: Taste,
     pub(crate) disk: FaultyDisk,
     pub(crate) server: Option<Server>,
     pub(crate) lives: u64,
@@ -189,19 +194,30 @@ pub(crate) struct World {
     record: Record,
 }
 
+/// How much of a run is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tells {
+    Nothing,
+    /// The last of what happened.
+    Last,
+    Everything,
+}
+
 /// Record of a run.
 struct Record {
     seed: u64,
     /// The last things that happened, in words, where somebody wants to know.
     story: Option<VecDeque<String>>,
+    /// Whether the story is of all that happened, with each turn of the server.
+    is_whole: bool,
     /// A hash of what clients were sent.
     trace: DefaultHasher,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, tells: bool) -> Self {
+    pub(crate) fn new(seed: u64, tells: Tells) -> Self {
         let mut rng = Rng::seeded(seed);
-        let plan = ServerPlan::draw(&mut rng);
+        let (plan, taste) = (ServerPlan::draw(&mut rng), Taste::draw(&mut rng));
         let clock = Arc::new(Clock::new());
         let watch = Arc::new(DiskWatch::new(Arc::clone(&clock)));
         let disk = watched(FaultyDisk::new(rng.next_u64()), &watch);
@@ -211,6 +227,7 @@ impl World {
             rng,
             clock,
             plan,
+            taste,
             copies: BTreeMap::new(),
             trouble: Trouble::default(),
             server: None,
@@ -222,7 +239,12 @@ impl World {
             buffers: Default::default(),
             has_jumped: false,
             counts: Counts::default(),
-            record: Record { seed, story: tells.then(VecDeque::new), trace: DefaultHasher::new() },
+            record: Record {
+                seed,
+                story: (tells != Tells::Nothing).then(VecDeque::new),
+                is_whole: tells == Tells::Everything,
+                trace: DefaultHasher::new(),
+            },
         }
     }
 
@@ -230,7 +252,7 @@ impl World {
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
         let at = self.clock.elapsed() / 1_000;
         let Some(story) = &mut self.record.story else { return };
-        if story.len() == STORY {
+        if story.len() >= STORY && !self.record.is_whole {
             story.pop_front();
         }
         story.push_back(format!("{at:>10} us  {}", line()));
@@ -316,6 +338,10 @@ impl World {
                 return Ok(false);
             }
             self.counts.turns += 1;
+            if self.record.is_whole {
+                let (part, points) = (server.latest(), self.disk.points());
+                self.note(|| format!("{part} goes on, to point {points}"));
+            }
             self.hear()?;
         }
         Ok(true)
@@ -367,7 +393,7 @@ impl World {
 
     fn heard(&mut self, client: usize, received: &Received) -> Result<(), String> {
         if received.reply.starts_with("$JS.ACK.") {
-            return self.delivered(received);
+            return self.delivered(client, received);
         }
         if received.headers.starts_with("NATS/1.0 100") {
             self.control(client, received);
@@ -390,7 +416,7 @@ impl World {
                     let text: String = text.chars().take(120).collect();
                     format!("{client} hears of {asked:?}: {:?} {text}", received.headers)
                 });
-                self.answered(asked, received)
+                self.answered(client, asked, received)
             }
             // The end of a pull request.
             None => Ok(()),
@@ -462,12 +488,17 @@ impl World {
                 return Ok(());
             }
         }
-        Err("the server never rests".into())
+        let recent = self.server.as_ref().map(Server::recent).unwrap_or_default();
+        Err(format!("the server never rests: {recent}"))
     }
 
     /// Lets time pass until something is due, `most` nanoseconds at most.
     fn sleep(&mut self, most: u64) {
         let sleep = self.server.as_ref().and_then(Server::sleep).unwrap_or(most);
+        if self.record.is_whole {
+            let due = self.server.as_ref().map(Server::due).unwrap_or_default();
+            self.note(|| format!("sleeps: {due}"));
+        }
         self.clock.pass(sleep.clamp(1, most));
     }
 
@@ -480,8 +511,10 @@ impl World {
         self.pending.clear();
         self.trouble.excused.clear();
         self.counts.deaths += 1;
+        // With `always` they are in memory until a sync that nobody waits for.
+        let forgets = window.is_some() || self.plan.is_always_synced || !self.trouble.is_well();
         for stream in self.streams.values_mut() {
-            stream.server_died(window);
+            stream.server_died(window, forgets);
             if let Some(update) = &stream.update {
                 // It may have happened.
                 let limits = update.limits;
@@ -492,6 +525,9 @@ impl World {
         let streams = &self.streams;
         self.in_hand
             .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
+        for delivery in &mut self.in_hand {
+            delivery.is_unsure |= window.is_some_and(|from| delivery.at >= from);
+        }
     }
 
     /// Tells how the run was, for whoever looks at a seed that failed.

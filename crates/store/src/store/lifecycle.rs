@@ -97,7 +97,7 @@ impl Store {
         self.store_env.entropy.fill(&mut number);
         let id = StreamId(u64::from_le_bytes(number).max(1));
         let claim = self.claim(id, StreamPart::Messages)?;
-        let config = StreamConfig { storage: Storage::File, ..config };
+        let config = self.in_files(config);
         let (key, sealed_keys) = self.new_key(id);
         let meta = Meta {
             stream: id,
@@ -133,6 +133,12 @@ impl Store {
             OpenedStream { found: first_seq.saturating_sub(1), durability: config.durability, owed: None };
         self.store_env.watermarks.attach_without_files(id, &shared, opened);
         Stream::assemble(shared, config, SegmentStorage::Files(files), active, Vec::new(), None)
+    }
+
+    /// The configuration of a stream of this store.
+    pub(super) fn in_files(&self, config: StreamConfig) -> StreamConfig {
+        let segment_bytes = config.segment_bytes.or(self.store_env.segment_bytes);
+        StreamConfig { storage: Storage::File, segment_bytes, ..config }
     }
 
     fn new_key(&self, id: StreamId) -> (Option<StreamKey>, Vec<u8>) {

@@ -51,7 +51,7 @@ use crate::register::{self, Register, RegisterContents};
 use crate::stream::{Blocks, Claimed, Files, StoreEnv, Stream, StreamReader, TableCache};
 pub use crate::watermarks::Reserve;
 use crate::watermarks::{self, Watermarks};
-use crate::{Storage, StreamId, Timestamp};
+use crate::{StreamId, Timestamp};
 
 pub(crate) use directories::Directories;
 pub(crate) use identity::{COPY, number};
@@ -86,6 +86,8 @@ pub struct StoreOptions {
     pub reserve: Reserve,
     /// Limit of what each stream may have waiting to be sealed.
     pub unsealed: Unsealed,
+    /// Bytes at which streams close a segment whose configuration does not say it: for tests.
+    pub segment_bytes: Option<u32>,
 }
 
 impl StoreOptions {
@@ -103,6 +105,7 @@ impl StoreOptions {
             journal_file_bytes: 64 << 20,
             reserve: Reserve::default(),
             unsealed: Unsealed::default(),
+            segment_bytes: None,
         }
     }
 }
@@ -165,6 +168,7 @@ impl Store {
             journal_file_bytes,
             reserve,
             unsealed,
+            segment_bytes,
         } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
@@ -211,6 +215,7 @@ impl Store {
             entropy,
             keys,
             unsealed,
+            segment_bytes,
             claims: ClaimSet::default(),
             _lock: lock,
         });
@@ -318,11 +323,11 @@ impl Store {
         let left = self.store_env.journal.leave(id, StreamPart::Messages, Vec::new());
         left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
         if self.store_env.register.is_without_files(id) {
-            let config = StreamConfig { storage: Storage::File, ..config };
+            let config = self.in_files(config);
             return Ok((self.begin_stream(id, config, key, claim, now), StreamReport::default()));
         }
         let files = Files { store_env: Arc::clone(&self.store_env), directory, key, _claim: claim };
-        let config = StreamConfig { storage: Storage::File, ..config };
+        let config = self.in_files(config);
         recovery::open_stream(id, files, config, (self.index_seed, now), visitor)
     }
 

@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use myelin_stdx::sync::lock;
 
@@ -37,7 +37,8 @@ const SHARD_BLOCKS: usize = 64;
 pub(crate) struct Blocks {
     /// None if there is no room for a block.
     shards: Box<[Mutex<CacheShard>]>,
-    hasher: RandomState,
+    /// Nobody from outside chooses what is hashed, and what is kept is to be the same in equal runs.
+    hasher: FixedState,
 }
 
 /// Result of looking some bytes up.
@@ -86,7 +87,7 @@ impl Blocks {
         let capacity = budget / BLOCK_BYTES as usize;
         let shards = (capacity / SHARD_BLOCKS).clamp(usize::from(capacity > 0), SHARDS);
         let shard = |_| Mutex::new(CacheShard::new(capacity / shards));
-        Self { shards: (0..shards).map(shard).collect(), hasher: RandomState::default() }
+        Self { shards: (0..shards).map(shard).collect(), hasher: FixedState::default() }
     }
 
     /// Copies what is at hand of the segment's bytes from `offset` on into `buffer`.

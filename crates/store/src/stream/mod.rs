@@ -568,7 +568,8 @@ impl Stream {
     /// Changes limits and the like from here on; what exceeds new limits goes with
     /// [`Stream::enforce`].
     ///
-    /// `storage` and `first_seq` of a stream stay as they were.
+    /// `storage` and `first_seq` of a stream stay as they were, and `segment_bytes` unless another is
+    /// given.
     ///
     /// # Errors
     /// Another durability needs a new segment, and it could not be made: nothing has changed.
@@ -577,7 +578,9 @@ impl Stream {
             self.take_up_own_sequences(now)?;
         }
         let StreamConfig { storage, first_seq, .. } = self.config;
-        let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
+        let segment_bytes = config.segment_bytes.or(self.config.segment_bytes);
+        let new = StreamConfig { storage, first_seq, segment_bytes, ..config };
+        let before = std::mem::replace(&mut self.config, new);
         if before.durability != config.durability && !self.segment_storage.is_memory() {
             let old = self.active.clone();
             if let Err(error) = self.roll(now) {

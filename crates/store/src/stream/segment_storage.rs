@@ -50,6 +50,7 @@ pub(crate) struct StoreEnv {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
     pub(crate) unsealed: Unsealed,
+    pub(crate) segment_bytes: Option<u32>,
     /// Claims on the parts of its streams that are open.
     pub(crate) claims: ClaimSet<(StreamId, StreamPart)>,
     /// On the store's directory, for as long as anything of the store may write.

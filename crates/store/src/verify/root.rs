@@ -198,6 +198,7 @@ fn store_env(
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),
                 unsealed: Unsealed::default(),
+                segment_bytes: None,
                 claims: ClaimSet::default(),
                 _lock: Box::new(()),
             }))

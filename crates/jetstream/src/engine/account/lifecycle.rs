@@ -5,7 +5,7 @@ use super::{AccountStreams, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OwnStream, StreamConsumers};
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::{LiveStream, ReleaseListener};
+use crate::engine::live::{FoundEnd, LiveStream, ReleaseListener};
 use crate::engine::settings::REPAIR;
 use crate::engine::sourcing::{SeenPositions, SourceReaders, orphans};
 use crate::engine::waits::{Promised, once_more, promise};
@@ -235,7 +235,8 @@ impl AccountStreams {
             ..stream::StreamSettings::default()
         };
         let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
-        let last = found_end.unwrap_or(store.state().totals.last_seq);
+        let last = store.state().totals.last_seq;
+        let end = FoundEnd { found: found_end.unwrap_or(last), last };
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());
         let is_due = core.next_due().is_some();
@@ -247,7 +248,7 @@ impl AccountStreams {
         let config = live.config();
         consumers.restore(&jetstream.create_context(&config));
         consumers.write_restored();
-        live.sourcing().opened(&consumers, &config, last, seen);
+        live.sourcing().opened(&consumers, &config, end, seen);
         listen(&live, is_due);
         if config.retention != Retention::Limits && consumers.count() > 0 {
             // What a crash kept from being removed is needed by nobody. Where there is no consumer

@@ -687,7 +687,10 @@ impl Watcher for LiveConsumer {
 impl Timer for LiveConsumer {
     fn fire(&self) {
         self.wakeup.fired();
-        self.wake();
+        // Somebody may still hold one that was removed.
+        if !self.is_gone() {
+            self.wake();
+        }
     }
 
     fn may_wait(&self) -> bool {

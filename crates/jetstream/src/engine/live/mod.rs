@@ -60,7 +60,7 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
-pub(super) use sourcing::{Downstream, NextAction, SourceRun, Sourcing};
+pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //! operator.
 
 use super::LiveStream;
+use super::sourcing::FoundEnd;
 use crate::engine::host::Timer;
 use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
@@ -70,8 +71,9 @@ impl LiveStream {
                 // waits for the core must not go on from a position in the old log. After it: a
                 // reader that has started in between may still have read the old log.
                 self.sourcing.reset();
-                let last = report.found_end(core.state().totals.last_seq);
-                self.sourcing.opened(&self.consumers, core.config(), last, seen);
+                let last = core.state().totals.last_seq;
+                let end = FoundEnd { found: report.found_end(last), last };
+                self.sourcing.opened(&self.consumers, core.config(), end, seen);
                 self.view.set_reader(core.reader());
                 self.note_lost(core.store().id(), &report);
                 self.sourcing.reset();

@@ -20,12 +20,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 /// No message was refused.
 const NEVER: u64 = u64::MAX;
 
+/// End of a log that was opened.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct FoundEnd {
+    /// The last sequence that was found.
+    pub(in crate::engine) found: Seq,
+    /// The last one after those that may have been given out, and are lost, were passed over.
+    pub(in crate::engine) last: Seq,
+}
+
 /// Mirror or sources by which one stream copies others.
 pub(in crate::engine) trait Sourcing: Send + Sync {
     /// The stream's log was opened, with what was seen then, and nothing was added to it yet: it
-    /// ends at `last`. What is known of sources beyond that is forgotten now: when clients have
+    /// ends at `end`. What is known of sources beyond that is forgotten now: when clients have
     /// published more it looks as if the log had it.
-    fn opened(&self, consumers: &StreamConsumers, config: &StreamConfig, last: Seq, seen: SeenPositions);
+    fn opened(&self, consumers: &StreamConsumers, config: &StreamConfig, end: FoundEnd, seen: SeenPositions);
 
     /// Begins to copy what the configuration says.
     fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig);

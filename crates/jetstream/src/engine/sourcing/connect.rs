@@ -166,9 +166,11 @@ impl SourceReader {
 
     /// Time from which on an origin is copied of which nothing is known.
     ///
-    /// Compat: what came before the last message here is taken to be here, or to be gone.
+    /// Compat: what came before the last message here is taken to be here, or to be gone. What was
+    /// passed over after a loss of power that took everything was no message.
     fn since(&self, own: &StreamReader) -> Option<Timestamp> {
-        let had_others = own.state().totals.first_seq > 1 || self.source.opt_start_time.is_some();
+        let is_trimmed = own.state().totals.first_seq > self.positions.first();
+        let had_others = is_trimmed || self.source.opt_start_time.is_some();
         had_others.then(|| myelin_streams::read::contents(own, false).last_time).flatten()
     }
 

@@ -54,13 +54,12 @@ mod source_reader;
 mod status;
 
 use super::consumers::StreamConsumers;
-use super::live::Sourcing;
+use super::live::{FoundEnd, Sourcing};
 use super::{JetStream, LiveStream};
 use myelin_broker::ServiceShard;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_jsapi::config::StreamConfig;
 use myelin_stdx::sync::lock;
-use myelin_store::Seq;
 pub(super) use orphans::Unlinked;
 use positions::Positions;
 pub(super) use positions::{SeenPositions, upkeep};
@@ -75,13 +74,16 @@ pub(super) struct SourceReaders {
     /// The last message of the stream that positions of sources had looked at when its log was
     /// opened.
     looked_through: Arc<AtomicU64>,
+    /// The last sequence that was passed over when its log was opened and had never held anything,
+    /// or has lost it; else 0.
+    passed: Arc<AtomicU64>,
 }
 
 impl SourceReaders {
     /// Readers of a stream of this server, which copies nothing yet.
     pub(super) fn of_stream(jetstream: &Weak<JetStream>) -> Box<dyn Sourcing> {
-        let (readers, looked_through) = (Mutex::default(), Arc::default());
-        Box::new(Self { jetstream: Weak::clone(jetstream), readers, looked_through })
+        let (readers, looked_through, passed) = (Mutex::default(), Arc::default(), Arc::default());
+        Box::new(Self { jetstream: Weak::clone(jetstream), readers, looked_through, passed })
     }
 
     /// Answers the source readers that are new.
@@ -91,7 +93,7 @@ impl SourceReaders {
         let mut readers = lock(&self.readers);
         let mut old = std::mem::take(&mut *readers);
         let mut new = Vec::new();
-        let positions = Positions::of(stream.consumers(), &self.looked_through);
+        let positions = Positions::of(stream.consumers(), &self.looked_through, &self.passed);
         for (source, is_mirror) in wanted {
             let index = render::index_name(source);
             let known = old.iter().position(|source_reader| {
@@ -116,8 +118,11 @@ impl SourceReaders {
 }
 
 impl Sourcing for SourceReaders {
-    fn opened(&self, consumers: &StreamConsumers, config: &StreamConfig, last: Seq, seen: SeenPositions) {
-        self.looked_through.store(positions::reconcile(consumers, config, last, seen), Release);
+    fn opened(&self, consumers: &StreamConsumers, config: &StreamConfig, end: FoundEnd, seen: SeenPositions) {
+        let FoundEnd { found, last } = end;
+        let has_nothing = found < last && found < config.first_seq.max(1);
+        self.passed.store(if has_nothing { last } else { 0 }, Release);
+        self.looked_through.store(positions::reconcile(consumers, config, found, seen), Release);
     }
 
     fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig) {

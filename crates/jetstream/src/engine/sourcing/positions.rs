@@ -109,11 +109,27 @@ pub(super) struct Positions {
     consumers: Arc<StreamConsumers>,
     /// Sequence that [`reconcile`] has answered last.
     looked_through: Arc<AtomicU64>,
+    /// The last sequence that was passed over in a stream that had nothing; else 0.
+    passed: Arc<AtomicU64>,
 }
 
 impl Positions {
-    pub(super) fn of(consumers: &Arc<StreamConsumers>, looked_through: &Arc<AtomicU64>) -> Self {
-        Self { consumers: Arc::clone(consumers), looked_through: Arc::clone(looked_through) }
+    pub(super) fn of(
+        consumers: &Arc<StreamConsumers>,
+        looked_through: &Arc<AtomicU64>,
+        passed: &Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            consumers: Arc::clone(consumers),
+            looked_through: Arc::clone(looked_through),
+            passed: Arc::clone(passed),
+        }
+    }
+
+    /// The first sequence that a message of the stream could have, where all before it were passed
+    /// over without one.
+    pub(super) fn first(&self) -> Seq {
+        self.passed.load(Acquire) + 1
     }
 
     /// Notes how far a source is. An error is the disk's: the next one that is written writes this

@@ -5,6 +5,7 @@ mod cold;
 mod given_back;
 mod house;
 mod links;
+mod lost_copy;
 mod marks;
 mod panics;
 mod promises;
