@@ -4,7 +4,6 @@
 use crate::programs::{Mix, mixes, modes};
 use myelin_cluster_test::random::{RandomPlan, live};
 use std::env;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a life is, before another seed is taken: topologies of leaf nodes differ more.
@@ -31,18 +30,12 @@ fn live_at_random(has_leafs: bool, known: &[(u64, usize)]) {
         let (duration, rounds) = (Duration::from_secs(60), if has_leafs { 11 } else { 5 });
         RandomPlan { programs, servers, has_leafs, modes, is_strict, seed, duration, rounds }
     };
-    // All mixes at once: servers wait more than they work.
-    let (mixed, plan) = (mixes(), &plan);
-    thread::scope(|scope| {
-        for mix in mixed.iter().filter(|_| seconds == 0) {
-            scope.spawn(move || {
-                for (seed, servers) in known {
-                    let plan = plan(mix, *seed, *servers);
-                    println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
-                }
-            });
+    for mix in mixes() {
+        for (seed, servers) in known.iter().filter(|_| seconds == 0) {
+            let plan = plan(&mix, *seed, *servers);
+            println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }
-    });
+    }
     let end = Instant::now() + Duration::from_secs(seconds);
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut seeds = (number("MYELIN_RANDOM_SEED").unwrap_or_else(fresh) << 20)..;
