@@ -1,5 +1,5 @@
-//! Where the states of consumers are when their process ends: gone with it, in a log of their own, or
-//! with the other replicas of a group.
+//! Where the states of consumers are when their process ends: gone with it, in a log of their own,
+//! or with another replica of a group.
 
 use myelin_store::consumer::{Consumers, GroupConsumers};
 use myelin_store::{Durability, Store, StreamId, Timestamp};
