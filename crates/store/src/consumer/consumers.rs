@@ -25,9 +25,8 @@ use super::open::{self, LogStorage, Obsolete, OpenError, Stated};
 use super::payload::{self, Definition};
 use super::queue::ChangeQueue;
 use super::report::LogReport;
-use super::resume::Resumed;
+use super::resume::{ConsumerTable, Resumed};
 use super::rewrite::{Drawn, Rewrite};
-use super::table::ConsumerTable;
 use super::{AckRules, Applied, ConsumerId, ConsumerState, Delta, SequencePair};
 use crate::Timestamp;
 use crate::record::ConsumerRecord;
@@ -288,7 +287,7 @@ impl Consumers {
         consumers
     }
 
-    /// What was changed since the last call, as records for the log of the group, in order. Nothing
+    /// Changes since the last call, as records for the log of the group, in order. Nothing
     /// where that is not where changes go.
     pub fn take_records(&mut self) -> Vec<ConsumerRecord<'static>> {
         let mut records = Vec::new();

@@ -15,9 +15,8 @@ use super::header::{self, HEADER_BYTES, LogHeader};
 use super::image::Image;
 use super::open::{self, Fate, LogStorage, Obsolete, OpenError, Stated};
 use super::report::LogReport;
-use super::resume::Belief;
+use super::resume::{Belief, ConsumerTable};
 use super::rewrite::Rewrite;
-use super::table::ConsumerTable;
 use super::{AckRules, ConsumerId, ConsumerState, Consumers, image};
 use crate::record::ConsumerRecord;
 

@@ -8,7 +8,7 @@
 //!
 //! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its
 //! bytes, `entry` and `header` the file's frame, `replay` and `resume` read it (`room` before),
-//! `image` and `rewrite` write it anew, `queue` and `log` append to it, `table` is how an entry
+//! `image` and `rewrite` write it anew, `queue` and `log` append to it, `resume` is how an entry
 //! changes consumers, `consumers` is what a stream holds, and `group` what one holds whose log is
 //! that of a group.
 //!
@@ -33,7 +33,6 @@ mod resume;
 mod rewrite;
 mod room;
 mod state;
-mod table;
 mod tail;
 
 use std::num::NonZeroU64;

@@ -12,9 +12,8 @@ use super::bytes::{ByteReader, MalformedBytes};
 use super::entry::{EntrySearch, FoundEntry, LogContext};
 use super::header::{HEADER_BYTES, LogHeader};
 use super::report::{Affected, BadBytes, BadRange, LogReport, Torn};
-use super::resume::{Belief, Resumed};
+use super::resume::{Belief, ConsumerTable, Resumed};
 use super::room;
-use super::table::ConsumerTable;
 use super::{AckRules, ConsumerId, ConsumerState};
 use crate::StreamId;
 

@@ -13,7 +13,7 @@ pub struct ConsumerRecord<'a> {
     pub consumer: u64,
     /// Kind of the entry, which need not be one that is known.
     pub kind: u8,
-    /// What it says, for the room of consumers to understand.
+    /// Payload of the entry, for the room of consumers to understand.
     pub payload: Cow<'a, [u8]>,
 }
 

@@ -1,49 +1,15 @@
 //! Records of consumers in the log of a stream's group: from the image of the consumers on, they
-//! stay at hand, and the segments that hold them stay open.
-//!
-//! Owns which entries hold such records, and nothing of what these say. A restart reads them again
-//! with the entries that are read one by one, which is why a segment is sealed only when the image
-//! has them.
+//! stay at hand, and the segments that hold them stay open. A restart reads them again with the
+//! entries that are read one by one, which is why a segment is sealed only when the image has them.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 
 use crate::Timestamp;
-use crate::record::{ConsumerRecord, Control, Entry};
+use crate::record::{ConsumerRecord, Control};
 
 use super::Stream;
 use super::errors::StoreError;
 use super::remove::CONTROL_ROOM;
-
-/// Entries with records of consumers that no image has.
-#[derive(Debug, Default)]
-pub(crate) struct ConsumerEntries(VecDeque<(u64, Vec<ConsumerRecord<'static>>)>);
-
-impl ConsumerEntries {
-    /// A record of the entry `index`, which is the last one so far.
-    pub(crate) fn note(&mut self, index: u64, record: ConsumerRecord<'static>) {
-        match self.0.back_mut() {
-            Some((last, records)) if *last == index => records.push(record),
-            last => {
-                debug_assert!(last.is_none_or(|(last, _)| *last < index), "entries come in order");
-                self.0.push_back((index, vec![record]));
-            }
-        }
-    }
-
-    /// The records among those of an entry.
-    pub(super) fn note_all<'e>(&mut self, index: u64, records: impl Iterator<Item = &'e Entry<'e>>) {
-        for record in records {
-            if let Entry::Control(Control::Consumer(record)) = record {
-                self.note(index, record.clone().into_owned());
-            }
-        }
-    }
-
-    fn forget_through(&mut self, index: u64) {
-        self.0.drain(..self.0.partition_point(|(of, _)| *of <= index));
-    }
-}
 
 impl Stream {
     /// Proposes what consumers say, as one entry of the group's log. Nothing if there is nothing.
@@ -85,10 +51,8 @@ impl Stream {
     ) -> impl Iterator<Item = (u64, &[ConsumerRecord<'static>])> {
         let group = self.group.as_ref();
         let commit = group.map_or(0, |group| group.position.commit.min(group.position.index));
-        let entries = group.into_iter().flat_map(|group| &group.consumers.0);
-        entries
-            .map(|(index, records)| (*index, records.as_slice()))
-            .filter(move |(index, _)| *index > applied && *index <= commit)
+        let entries = group.into_iter().flat_map(|group| group.consumers.iter());
+        entries.filter(move |(index, _)| *index > applied && *index <= commit)
     }
 
     /// An image has all records of consumers up to `index`, durably: a start needs no others, and
@@ -103,7 +67,7 @@ impl Stream {
     /// consumers say up to there.
     pub(super) fn sealable_index(&self) -> u64 {
         self.group.as_ref().map_or(u64::MAX, |group| {
-            let first = group.consumers.0.front().map_or(u64::MAX, |(index, _)| *index);
+            let first = group.consumers.iter().next().map_or(u64::MAX, |(index, _)| index);
             group.position.commit.min(first - 1)
         })
     }

@@ -3,7 +3,7 @@
 use crate::record::{LogEntry, LogEntryKind};
 use crate::segment::{GroupPlace, SegmentHeader};
 
-use super::group_consumers::ConsumerEntries;
+use super::consumer_entries::ConsumerEntries;
 
 /// Place of a stream in the log of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod blocks;
 mod bookmark;
 mod catalog;
 mod chain;
+mod consumer_entries;
 mod cursor;
 mod decide;
 mod decision;
@@ -80,7 +81,7 @@ pub use usage::StreamUsage;
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, Fate, size_of};
-pub(crate) use group_consumers::ConsumerEntries;
+pub(crate) use consumer_entries::ConsumerEntries;
 pub(crate) use packed_entries::each_entry;
 pub(crate) use roll::{Closed, SegmentOrigin};
 pub(crate) use segment_storage::{

@@ -2,7 +2,6 @@
 
 mod env;
 mod flow;
-mod kept;
 mod left;
 mod model;
 mod operation;

@@ -1,6 +1,5 @@
 //! A consumer and its twin, to which the same is done.
 
-use super::kept::Kept;
 use super::operation::{self, Change, Operation, SUBJECTS, TICK};
 use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
 use crate::consumer::{
@@ -15,8 +14,8 @@ use myelin_stdx::rng::Rng;
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{
-    Admission, Filter, Limits, NewMessage, Purge, Seq, Storage, Store, StoreOptions, Stream, StreamConfig,
-    Timestamp,
+    Admission, Durability, Filter, Limits, NewMessage, Purge, Seq, Storage, Store, StoreOptions, Stream,
+    StreamConfig, Timestamp,
 };
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +29,8 @@ pub(super) struct Env {
     twin: Twin,
     core: Option<ConsumerCore>,
     stream: Stream,
-    kept: Kept,
+    /// Of streams in files.
+    store: Option<Store>,
     consumers: Arc<Mutex<Consumers>>,
     id: ConsumerId,
     retention: Retention,
@@ -100,13 +100,18 @@ impl Env {
             ..StreamConfig::default()
         };
         let (stream, store) = open(config, seed);
-        let (kept, consumers) = Kept::begin(store, stream.id(), seed.is_multiple_of(4));
+        let consumers = match &store {
+            None => Consumers::in_memory(),
+            Some(store) => {
+                store.open_consumers(stream.id(), Durability::Written, None).expect("a healthy disk").0
+            }
+        };
         let retention = operation::retention(&mut rng);
         let mut env = Self {
             twin: Twin::new(ConsumerConfig::default(), retention == Retention::Limits),
             core: None,
             stream,
-            kept,
+            store,
             consumers: Arc::new(Mutex::new(consumers)),
             id: ConsumerId(0),
             retention,
@@ -185,7 +190,7 @@ impl Env {
             self.twin.messages.insert(seq, Stored { subject, size, time: self.now });
         }
         // First messages wait for this.
-        assert!(self.kept.store().is_none_or(|store| store.journal().round(&|| 1).is_ok()));
+        assert!(self.store.as_ref().is_none_or(|store| store.journal().round(&|| 1).is_ok()));
         self.stream_changed();
     }
 
@@ -440,7 +445,13 @@ impl Env {
 
     fn flush_log(&mut self) -> Result<(), String> {
         let mut states = self.consumers.lock().expect("nobody panicked");
-        self.kept.flush(&mut states, self.now)?;
+        states.flush(self.now).map_err(|error| error.to_string())?;
+        if states.checkpoint_due() {
+            states.checkpoint().map_err(|error| error.to_string())?;
+        }
+        if let Some(store) = &self.store {
+            store.put_away(&mut states);
+        }
         drop(states);
         self.twin.save();
         self.done.extend(self.unconfirmed.drain(..));
@@ -455,9 +466,13 @@ impl Env {
         self.unconfirmed.clear();
         self.requests.values_mut().for_each(|request| request.has_ended = true);
         let config = (**self.core.take().expect("it is open").config()).clone();
-        if self.kept.outlives() {
+        if let Some(store) = &self.store {
             *self.consumers.lock().expect("nobody panicked") = Consumers::in_memory();
-            let states = self.kept.reopen(self.stream.id())?;
+            let opened = store.open_consumers(self.stream.id(), Durability::Written, None);
+            let (states, report) = opened.map_err(|error| error.to_string())?;
+            if report.torn.is_some() || !report.bad.is_empty() {
+                return Err(format!("the log reports {report:?}"));
+            }
             let stored = states.get(self.id).ok_or("the consumer was not found")?.config().to_vec();
             agree("configuration", StoredConfig::decode(&stored)?.config, config.clone())?;
             *self.consumers.lock().expect("nobody panicked") = states;
@@ -465,7 +480,7 @@ impl Env {
         self.core = Some(ConsumerCore::resume(self.init(config), self.now));
         self.twin.now = self.now;
         let last = self.stream.state().totals.last_seq;
-        self.twin.restart(loses && self.kept.outlives(), last);
+        self.twin.restart(loses && self.store.is_some(), last);
         Ok(())
     }
 
