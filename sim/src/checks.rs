@@ -17,7 +17,7 @@ use crate::world::{Asked, World};
 const LONGEST: u64 = 30_000_000_000;
 /// How long nothing comes before a server counts as resting.
 const QUIET: u64 = 300_000_000;
-/// The same where something has failed: what could not be written is tried again after a second.
+/// How long where something has failed: what could not be written is tried again after a second.
 const QUIET_AFTER_TROUBLE: u64 = 1_200_000_000;
 /// Requests for what is left in a consumer, until it counts as stalled.
 const ROUNDS: usize = 400;
@@ -268,7 +268,8 @@ fn counted(
     }
 }
 
-/// What awaits its acknowledgement is there, was delivered, and was not acknowledged for certain.
+/// Checks that what awaits its acknowledgement is there, was delivered, and was not acknowledged
+/// for certain.
 fn pending_is_there(model: &StreamModel, live: &LiveStream, held: &Held) -> Result<(), String> {
     for known in model.consumers.iter().filter(|known| known.status == Status::There && !model.is_damaged) {
         let name = format!("{} > {}", model.plan.name, known.plan.name);

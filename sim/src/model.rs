@@ -120,7 +120,7 @@ pub(crate) struct ConsumerModel {
     pub(crate) acked: BTreeMap<u64, u64>,
     /// Messages whose acknowledgement was confirmed, by sequence.
     pub(crate) confirmed: BTreeMap<u64, Confirmation>,
-    /// What was delivered, and how often; 0: the server may not know of it.
+    /// Messages that were delivered, and how often; 0: the server may not know of it.
     pub(crate) delivered: BTreeMap<u64, u64>,
     /// Since when it is known to be there.
     pub(crate) there_since: Option<u64>,

@@ -1,5 +1,5 @@
-//! Taste of a seed: how often its clients do what, and what goes wrong how often. One that does much
-//! of a kind and nothing of another finds what one with a little of everything does not.
+//! Taste of a seed: how often its clients do what, and what goes wrong how often. One that does
+//! much of a kind and nothing of another finds what one with a little of everything does not.
 
 use myelin_stdx::rng::Rng;
 
@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     SlowDisk,
     Panic,
     Unreadable,
-    /// It makes the model forgive much.
+    /// Damage of files, because of which the model forgives much.
     Damage,
 }
 
@@ -96,7 +96,7 @@ const FAULTS: Weighted<Fault, 11> = [
     (Fault::Damage, 1),
 ];
 
-/// What one thing of a seed is multiplied with.
+/// Factors, one of which each thing of a seed is multiplied with.
 const FACTORS: [u64; 6] = [0, 1, 1, 1, 3, 8];
 
 /// Weights of a seed.

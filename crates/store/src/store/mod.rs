@@ -157,19 +157,7 @@ impl Store {
         options: StoreOptions,
         entropy: Arc<dyn Entropy>,
     ) -> Result<(Self, StoreReport), OpenError> {
-        let StoreOptions {
-            root,
-            interval,
-            keys,
-            headroom_bytes,
-            table_bytes,
-            block_bytes,
-            open_files,
-            journal_file_bytes,
-            reserve,
-            unsealed,
-            segment_bytes,
-        } = options;
+        let StoreOptions { root, interval, keys, headroom_bytes, journal_file_bytes, reserve, .. } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
         let (lock, notices) = take_possession(&*disk, &root)?;
@@ -204,9 +192,9 @@ impl Store {
         registered::finish(&*disk, &root, found, &watermarks, (&*entropy, &headroom), &mut report)
             .map_err(io("the register of streams"))?;
         let store_env = Arc::new(StoreEnv {
-            handles: Arc::new(Handles::new(Arc::clone(&disk), open_files)),
-            slots: Arc::new(TableCache::new(table_bytes)),
-            blocks: Arc::new(Blocks::new(block_bytes)),
+            handles: Arc::new(Handles::new(Arc::clone(&disk), options.open_files)),
+            slots: Arc::new(TableCache::new(options.table_bytes)),
+            blocks: Arc::new(Blocks::new(options.block_bytes)),
             disk,
             journal,
             headroom,
@@ -214,8 +202,8 @@ impl Store {
             register,
             entropy,
             keys,
-            unsealed,
-            segment_bytes,
+            unsealed: options.unsealed,
+            segment_bytes: options.segment_bytes,
             claims: ClaimSet::default(),
             _lock: lock,
         });

@@ -37,7 +37,8 @@ const SHARD_BLOCKS: usize = 64;
 pub(crate) struct Blocks {
     /// None if there is no room for a block.
     shards: Box<[Mutex<CacheShard>]>,
-    /// Nobody from outside chooses what is hashed, and what is kept is to be the same in equal runs.
+    /// Hasher without a seed: nobody from outside chooses what is hashed, and what is kept is to be
+    /// the same in equal runs.
     hasher: FixedState,
 }
 

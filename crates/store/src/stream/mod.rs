@@ -569,8 +569,8 @@ impl Stream {
     /// Changes limits and the like from here on; what exceeds new limits goes with
     /// [`Stream::enforce`].
     ///
-    /// `storage` and `first_seq` of a stream stay as they were, and `segment_bytes` unless another is
-    /// given.
+    /// `storage` and `first_seq` of a stream stay as they were, and `segment_bytes` unless another
+    /// is given.
     ///
     /// # Errors
     /// Another durability needs a new segment, and it could not be made: nothing has changed.

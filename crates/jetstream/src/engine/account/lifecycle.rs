@@ -235,8 +235,7 @@ impl AccountStreams {
             ..stream::StreamSettings::default()
         };
         let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
-        let last = store.state().totals.last_seq;
-        let end = FoundEnd { found: found_end.unwrap_or(last), last };
+        let end = FoundEnd::new(found_end, store.state().totals.last_seq);
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         core.catch_up(lifetimes_until, self.host.now());
         let is_due = core.next_due().is_some();

@@ -29,6 +29,13 @@ pub(in crate::engine) struct FoundEnd {
     pub(in crate::engine) last: Seq,
 }
 
+impl FoundEnd {
+    /// The end of a log that is now at `last`; where nothing was passed over, so was it found.
+    pub(in crate::engine) fn new(found: Option<Seq>, last: Seq) -> Self {
+        Self { found: found.unwrap_or(last), last }
+    }
+}
+
 /// Mirror or sources by which one stream copies others.
 pub(in crate::engine) trait Sourcing: Send + Sync {
     /// The stream's log was opened, with what was seen then, and nothing was added to it yet: it
