@@ -142,7 +142,7 @@ fn a_segment_with_sequences_that_begin_again_is_told_as_lost() {
     assert_eq!(left.start(), (seqs(13..=22), seqs(23..=27)));
 }
 
-/// What footers behind it say is said without the messages that were deleted in it.
+/// Footers behind the segment count without the messages that were deleted in it.
 #[test]
 fn a_deletion_that_is_lost_with_its_segment_breaks_no_count() {
     let mut written = Written::new();
