@@ -31,8 +31,8 @@ pub(crate) struct Stage {
     pub(crate) now: Instant,
 }
 
-/// A broker that is alone, and lets every client in. `has_trace`: its log wants every line of the
-/// protocol, which is a quarter of the work.
+/// A broker that is alone, and lets every client in. `has_trace`: its log wants the lines of the
+/// protocol, too.
 pub(crate) fn broker(has_trace: bool) -> Arc<Broker> {
     let info = Info { server_id: "NA".into(), server_name: "A".into(), ..Info::default() };
     let settings = Settings { max_closed_clients: 0, ..Settings::default() };

@@ -46,6 +46,7 @@ impl Recovering<'_> {
 
     /// Nothing can be read of these segments.
     pub(super) fn open_hole(&mut self, segments: RangeInclusive<SegmentNo>) {
+        self.catalog.note_lost();
         let first = self.catalog.totals().last_seq.saturating_add(1);
         let file = segment_name(*segments.start());
         self.hole.get_or_insert(Hole { file, first });

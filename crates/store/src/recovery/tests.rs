@@ -497,3 +497,35 @@ fn a_tighter_limit_spares_the_newest_of_subjects_that_have_lost_messages() {
     assert!(calls < 20, "{calls}");
     assert_eq!(sequences(&stream), (MESSAGES - 4..=MESSAGES).collect::<Vec<_>>());
 }
+
+/// The deletion is lost with its segment, and the erased message counts again: nothing else of its
+/// frame is damaged.
+#[test]
+fn an_erased_message_that_is_back_takes_no_other_along() {
+    let (disk, id) = written(Compression::S2);
+    let directory = stream_directory(Path::new("/store"), id);
+    let store = open(&disk, 2);
+    let (mut stream, _) = store.open_stream(id, config(Compression::S2), 5).unwrap();
+    settle(&store, &mut stream);
+    stream.erase(5, 6).unwrap();
+    settle(&store, &mut stream);
+    drop((stream, store));
+    let disk = Arc::new(disk.kill());
+    drop(open(&disk, 3));
+    let names = disk.list(&directory).unwrap().into_iter().map(|entry| entry.name);
+    let newest = names.filter(|name| crate::stream::segment_number(name).is_some()).max().unwrap();
+    disk.remove_file(&directory.join(newest)).unwrap();
+    let store = open(&disk, 4);
+    let (stream, report) = store.open_stream(id, config(Compression::S2), 7).unwrap();
+    let told: Vec<u64> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+    let (reader, mut buffer) = (stream.reader(), Vec::new());
+    let there: Vec<u64> = (1..=MESSAGES)
+        .filter(|seq| reader.get(*seq, Wait::Allowed, &mut buffer).is_ok_and(|m| m.is_some()))
+        .collect();
+    let met: Vec<u64> = reader.met_damage().into_iter().flat_map(|lost| lost.sequences).collect();
+    assert!(
+        !there.contains(&5) && met.iter().all(|seq| !there.contains(seq)),
+        "{met:?}, {told:?}, {there:?}"
+    );
+    assert_eq!(met, [5]);
+}

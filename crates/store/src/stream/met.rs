@@ -1,7 +1,7 @@
 //! Damage that readers of a stream meet. A start does not read sealed segments, so nobody has told
 //! of it before.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use myelin_stdx::sync::lock;
 
@@ -11,8 +11,9 @@ use crate::recovery::Lost;
 
 use super::catalog::Catalog;
 use super::errors::ReadError;
+use super::packed_entries::can_unpack;
 use super::segment_storage::segment_name;
-use super::segment_view::SegmentFile;
+use super::segment_view::{Segment, SegmentFile};
 use super::{ReleaseListener, StreamShared};
 
 /// Damage that was met since the stream was opened: each message once.
@@ -55,8 +56,15 @@ impl StreamShared {
     }
 
     pub(super) fn meet(&self, seq: Seq) {
-        // In a statement of its own: who listens may ask for the stream's state.
-        let lost = damaged_with(&self.catalog(), seq);
+        // In a statement of its own: who listens may ask for the stream's state, and nobody reads a
+        // file under the lock.
+        let place = damaged_with(&self.catalog(), seq);
+        let lost = place.map(|(frame, alone)| match frame {
+            Some((lost, segment, offset)) if !can_unpack(&segment, offset) => lost,
+            // The frame is what was written: what is wrong is this message, such as one that was
+            // erased and whose deletion is lost.
+            _ => alone,
+        });
         if let Some(lost) = lost
             && let Some(count) = self.met.add(&lost)
             && let Some(ReleaseListener(listener)) = self.on_release.get()
@@ -66,9 +74,12 @@ impl StreamShared {
     }
 }
 
-/// Loss that includes the message of `seq`, as far as cannot be read there. `None` if it was
-/// removed, or if the start has told that it is lost.
-fn damaged_with(catalog: &Catalog, seq: Seq) -> Option<Lost> {
+/// Loss of all messages of a frame, the segment, and where one of them begins.
+type LostFrame = (Lost, Arc<Segment>, u64);
+
+/// Loss that includes the message of `seq`: with its frame, if it is in one, and alone. `None` if
+/// it was removed, or if the start has told that it is lost.
+fn damaged_with(catalog: &Catalog, seq: Seq) -> Option<(Option<LostFrame>, Lost)> {
     if !catalog.contains(seq) {
         return None;
     }
@@ -77,9 +88,8 @@ fn damaged_with(catalog: &Catalog, seq: Seq) -> Option<Lost> {
     let table = catalog.table(catalog.segment_of(seq)?).ok()?;
     let row = table.row_of(seq - first)?;
     let file = segment_name(view.segment.no);
-    let SegmentFile::Packed(_, frames) = &view.segment.source else {
-        return Some(Lost { file, sequences: seq..=seq, bytes: table.size(row) });
-    };
+    let alone = Lost { file: file.clone(), sequences: seq..=seq, bytes: table.size(row) };
+    let SegmentFile::Packed(_, frames) = &view.segment.source else { return Some((None, alone)) };
     // A frame has one checksum: it is there with all its messages, or with none.
     let frame = frames.find(table.offset(row))?;
     let is_in = |row: &usize| frame.raw().contains(&table.offset(*row));
@@ -87,5 +97,6 @@ fn damaged_with(catalog: &Catalog, seq: Seq) -> Option<Lost> {
     let to = (row..table.len()).take_while(is_in).last().unwrap_or(row);
     let seq_of = |row| first + u64::from(table.delta(row));
     let sequences = seq_of(from).max(catalog.totals().first_seq)..=seq_of(to).min(view.last_seq);
-    Some(Lost { file, sequences, bytes: u64::from(frame.size) })
+    let lost = Lost { file, sequences, bytes: u64::from(frame.size) };
+    Some((Some((lost, Arc::clone(&view.segment), table.offset(row))), alone))
 }

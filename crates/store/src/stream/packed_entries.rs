@@ -26,6 +26,13 @@ pub(crate) fn each_entry(
     Ok(damaged)
 }
 
+/// Whether the frame with the entry at `offset` is what was written, and holds entries.
+pub(super) fn can_unpack(segment: &Segment, offset: u64) -> bool {
+    let SegmentFile::Packed(sealed, frames) = &segment.source else { return true };
+    let Ok(file) = sealed.open() else { return false };
+    unpack(segment, &*file, frames, offset, &mut Vec::new(), &mut |_| {}).unwrap_or(false)
+}
+
 fn unpack(
     segment: &Segment,
     file: &dyn File,

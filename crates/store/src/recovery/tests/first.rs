@@ -141,3 +141,21 @@ fn a_segment_with_sequences_that_begin_again_is_told_as_lost() {
     left.disk.remove_file(&left.segment_with(13)).unwrap();
     assert_eq!(left.start(), (seqs(13..=22), seqs(23..=27)));
 }
+
+/// Footers behind the segment count without the messages that were deleted in it.
+#[test]
+fn a_deletion_that_is_lost_with_its_segment_breaks_no_count() {
+    let mut written = Written::new();
+    written.segment(10);
+    written.stream.delete(5, 2).unwrap();
+    written.segment(10);
+    written.segment(5);
+    settle(&written.store, &mut written.stream);
+    while written.stream.compact(3, 100, 2).unwrap().more {}
+    let left = written.end();
+    left.disk.remove_file(&left.segment_with(11)).unwrap();
+    let (lost, there) = left.start();
+    assert_eq!(lost, seqs(11..=20));
+    // The message that was deleted is back.
+    assert_eq!(there, seqs(3..=10).into_iter().chain(seqs(21..=25)).collect::<Vec<_>>());
+}
