@@ -91,14 +91,14 @@ fn run(case: &Case, images: &Images, folder: &Path) -> Option<Outcome> {
     let after = look::check(&root);
     let second = look::start(&root, 11);
     let mut verdict = rules::judge(case, images, &touched, &first, &check);
-    rules::judge_again(&first, &second, &mut verdict);
+    rules::judge_again(&first, &second, false, &mut verdict);
     let mends = if is_well(&second, &after) {
         if is_well(&first, &check) { Mends::Nothing } else { Mends::Start }
     } else {
         look::repair(&root);
         let after = look::check(&root);
         let third = look::start(&root, 12);
-        rules::judge_again(&second, &third, &mut verdict);
+        rules::judge_again(&second, &third, true, &mut verdict);
         if is_well(&third, &after) { Mends::Repair } else { Mends::Stays }
     };
     let plain = |words: &String| words.replace(&format!("{}/", root.display()), "");

@@ -155,8 +155,8 @@ fn is_done(state: &ConsumerState, seq: Seq) -> bool {
 }
 
 /// Judges a second start: it must have all that the first one had, and what was published in
-/// between, and tell what that has told.
-pub(super) fn judge_again(first: &Start, second: &Start, verdict: &mut Verdict) {
+/// between, and tell what that has told, unless a repair that has said it `acknowledges` it.
+pub(super) fn judge_again(first: &Start, second: &Start, acknowledges: bool, verdict: &mut Verdict) {
     if first.refused.is_some() {
         return;
     }
@@ -179,7 +179,7 @@ pub(super) fn judge_again(first: &Start, second: &Start, verdict: &mut Verdict) 
         let told = before.told.iter().cloned().flatten();
         let silent: BTreeSet<Seq> =
             told.filter(|seq| !is_told(seq) && !after.messages.contains_key(seq)).collect();
-        if !silent.is_empty() {
+        if !silent.is_empty() && !acknowledges {
             let words = ranges(&silent);
             verdict.broken.push(format!("{name}: the second start does not say that {words} are lost"));
         }
