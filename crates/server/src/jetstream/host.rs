@@ -286,7 +286,7 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, orders: &Receiver<Call>
                 // A panic was logged, and there is no answer to give.
                 let _ = supervise::guard(SupervisedPart::JsApi, || jetstream.repair(&account, &stream));
             }
-            Call::Run(scope, task) => calls.spawn(scope, task),
+            Call::Run(scope, task) => calls.enter_task(scope, task),
             Call::Stop => return,
         }
         send_answers(threads, &mut calls);

@@ -166,7 +166,7 @@ impl ApiCalls {
 
     /// Takes what others have left to do: behind the answers that wait for a sync, and behind what
     /// has a part of its scope.
-    pub fn spawn(&mut self, scope: CallScope, task: Task) {
+    pub fn enter_task(&mut self, scope: CallScope, task: Task) {
         if !self.unsettled.is_empty() {
             self.unsettled.push_back(Unsettled::Task(scope, task));
             return;
@@ -334,7 +334,7 @@ impl ApiCalls {
             match next {
                 Unsettled::Answer(place, answer) if covered < covers => self.order.answer(place, answer),
                 // A task waits for nothing but the answers before it.
-                Unsettled::Task(scope, task) => self.spawn(scope, task),
+                Unsettled::Task(scope, task) => self.enter_task(scope, task),
                 next @ Unsettled::Answer(..) => {
                     unsettled.push_front(next);
                     break;

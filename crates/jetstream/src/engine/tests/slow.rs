@@ -93,7 +93,7 @@ impl Slow {
     fn work(&mut self) {
         loop {
             while let Some((scope, task)) = lock(&self.house.host.tasks).pop_front() {
-                self.calls.spawn(scope, task);
+                self.calls.enter_task(scope, task);
             }
             self.calls.resume();
             self.calls.flush();
@@ -360,7 +360,7 @@ fn what_others_leave_to_the_api_waits_for_calls_about_the_same() {
     ];
     for (scope, what) in all {
         let done = Arc::clone(&done);
-        slow.calls.spawn(scope, Box::new(move || lock(&done).push(what)));
+        slow.calls.enter_task(scope, Box::new(move || lock(&done).push(what)));
         slow.take();
     }
     assert_eq!(*lock(&done), ["T", "T of another account", "nothing"]);
