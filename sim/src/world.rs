@@ -131,8 +131,8 @@ pub(crate) struct Delivery {
     pub(crate) ack: String,
     /// When it came.
     pub(crate) at: u64,
-    /// Whether a loss of power may have taken from the server that it was made: then it is a
-    /// number of another one, or of none.
+    /// Whether a loss of power, or a disk that had failed when the server ended, may have taken
+    /// from it that it was made: then it is a number of another one, or of none.
     pub(crate) is_unsure: bool,
 }
 
@@ -512,7 +512,8 @@ impl World {
         self.trouble.excused.clear();
         self.counts.deaths += 1;
         // With `always` they are in memory until a sync that nobody waits for.
-        let forgets = window.is_some() || self.plan.is_always_synced || !self.trouble.is_well();
+        let is_ill = !self.trouble.is_well();
+        let forgets = window.is_some() || self.plan.is_always_synced || is_ill;
         for stream in self.streams.values_mut() {
             stream.server_died(window, forgets);
             if let Some(update) = &stream.update {
@@ -526,7 +527,7 @@ impl World {
         self.in_hand
             .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
         for delivery in &mut self.in_hand {
-            delivery.is_unsure |= window.is_some_and(|from| delivery.at >= from);
+            delivery.is_unsure |= is_ill || window.is_some_and(|from| delivery.at >= from);
         }
     }
 
