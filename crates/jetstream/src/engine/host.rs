@@ -63,8 +63,8 @@ pub trait Host: Send + Sync {
     fn spawn_backup(&self, task: Task);
 
     /// Has `task` run on the thread that answers requests, when no call has a part of its scope:
-    /// by [`ApiCalls::spawn`](super::ApiCalls::spawn). Who answers one call after the other runs it
-    /// between two.
+    /// by [`ApiCalls::enter_task`](super::ApiCalls::enter_task). Who answers one call after the
+    /// other runs it between two.
     fn spawn_api(&self, scope: CallScope, task: Task);
 
     /// Has `task`, which waits for a disk, run on a thread that may wait and has nothing else to

@@ -218,8 +218,8 @@ impl ApiCalls {
         Some((account, out))
     }
 
-    /// Does a task that was [left](Self::spawn), or that an answer leads to: when all answers that
-    /// may leave are on their way. Answers whether there was one.
+    /// Does a task that was [left](Self::enter_task), or that an answer leads to: when all answers
+    /// that may leave are on their way. Answers whether there was one.
     pub fn run_task(&mut self) -> bool {
         let Some((keys, task)) = self.tasks.pop_front() else { return false };
         let mut task = Some(task);
