@@ -11,17 +11,14 @@ use std::io;
 
 use super::bytes::ByteReader;
 use super::entry::{LogContext, LogEntryKind};
-use super::header::{self, HEADER_BYTES, LogHeader};
-use super::image::Image;
+use super::header::{self, HEADER_BYTES};
+use super::image::{Image, LEAST_DUE};
 use super::open::{self, Fate, LogStorage, Obsolete, OpenError, Stated};
 use super::report::LogReport;
 use super::resume::{Belief, ConsumerTable};
 use super::rewrite::Rewrite;
 use super::{AckRules, ConsumerId, ConsumerState, Consumers, image};
 use crate::record::ConsumerRecord;
-
-/// Bytes of changes below which an image is not worth to be written anew.
-const LEAST_DUE: u64 = 256 << 10;
 
 /// Consumers of a group's stream, as of an index.
 #[derive(Debug)]
@@ -164,7 +161,7 @@ impl ImageFile {
         // Whatever becomes of it, its number and its salt are used up.
         self.highest += 1;
         let number = self.highest;
-        let header = self.new_header(number, table.next, applied);
+        let header = self.place.new_header(number, table.next, Some(applied));
         let frame = LogContext::new(&header, self.place.cipher(&header));
         let mut image = Image::begin(header);
         for (id, consumer) in &table.consumers {
@@ -184,20 +181,5 @@ impl ImageFile {
         self.current.extend(present);
         self.size = (rewrite.image.len() - HEADER_BYTES) as u64;
         Ok(())
-    }
-
-    fn new_header(&self, number: u64, next_consumer: u64, applied: u64) -> LogHeader {
-        let mut salt = [0; 16];
-        self.place.entropy.fill(&mut salt);
-        LogHeader {
-            stream: self.place.stream,
-            number,
-            next_consumer,
-            image_end: 0,
-            consumers: 0,
-            salt,
-            cipher: self.place.key.as_ref().map(|(kind, _)| *kind),
-            applied: Some(applied),
-        }
     }
 }

@@ -15,6 +15,9 @@ use super::header::{HEADER_BYTES, LogHeader};
 use super::payload::{self, Definition};
 use super::{ConsumerId, ConsumerState};
 
+/// Bytes of changes below which it is not worth to write the file anew.
+pub(super) const LEAST_DUE: u64 = 256 << 10;
+
 /// An image that is being drawn.
 #[derive(Debug)]
 pub(super) struct Image {

@@ -13,16 +13,14 @@ use myelin_disk::{File, write_again};
 
 use super::ConsumerId;
 use super::entry::{LogContext, LogEntryKind};
-use super::header::{self, HEADER_BYTES, LogHeader};
-use super::image::{self, Image, SERIAL_AFTER};
+use super::header::{self, HEADER_BYTES};
+use super::image::{self, Image, LEAST_DUE, SERIAL_AFTER};
 use super::open::{Fate, LogStorage, Obsolete, OpenedConsumers, OpenedLog};
 use super::queue::ChangeQueue;
 use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, most_since, note, seal};
 use super::tail::Tail;
 use crate::{FileId, FileKind, Timestamp};
 
-/// Bytes below which a log is not worth a checkpoint.
-const LEAST_DUE: u64 = 256 << 10;
 /// Bytes of an image that are drawn at a time: some 10,000 pending messages. A consumer is drawn as
 /// a whole.
 const SLICE_BYTES: usize = if cfg!(test) { 1 } else { 64 << 10 };
@@ -315,7 +313,7 @@ impl ConsumerLog {
     fn begin(&mut self, consumers: &Map, next: u64) -> Rewrite {
         self.since = None;
         let number = self.highest + 1;
-        let header = self.new_header(number, next);
+        let header = self.place.new_header(number, next, None);
         let frame = LogContext::new(&header, self.place.cipher(&header));
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let mut rest: Vec<ConsumerId> = consumers.keys().copied().collect();
@@ -382,21 +380,6 @@ impl ConsumerLog {
         self.obsolete.append(&mut self.current);
         self.changes.clear();
         debug_assert!(!self.is_dirty() && self.current.is_empty(), "another file holds all that waited");
-    }
-
-    fn new_header(&self, number: u64, next_consumer: u64) -> LogHeader {
-        let mut salt = [0; 16];
-        self.place.entropy.fill(&mut salt);
-        LogHeader {
-            stream: self.place.stream,
-            number,
-            next_consumer,
-            image_end: 0,
-            consumers: 0,
-            salt,
-            cipher: self.place.key.as_ref().map(|(kind, _)| *kind),
-            applied: None,
-        }
     }
 
     fn file_id(&self, number: u64) -> FileId {

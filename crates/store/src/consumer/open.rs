@@ -40,6 +40,22 @@ pub struct LogStorage {
 }
 
 impl LogStorage {
+    /// Header of a file that is begun, with a salt of its own.
+    pub(super) fn new_header(&self, number: u64, next_consumer: u64, applied: Option<u64>) -> LogHeader {
+        let mut salt = [0; 16];
+        self.entropy.fill(&mut salt);
+        LogHeader {
+            stream: self.stream,
+            number,
+            next_consumer,
+            image_end: 0,
+            consumers: 0,
+            salt,
+            cipher: self.key.as_ref().map(|(kind, _)| *kind),
+            applied,
+        }
+    }
+
     pub(super) fn cipher(&self, header: &LogHeader) -> Option<Cipher> {
         let kind = header.cipher?;
         let (_, key) = self.key.as_ref()?;

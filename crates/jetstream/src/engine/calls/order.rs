@@ -6,7 +6,7 @@ use myelin_wire::message_buf::MessageBuf;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// AccountAnswer of a call.
+/// Answer of a call.
 pub(super) struct AccountAnswer {
     /// The account for its messages.
     pub(super) account: Arc<Account>,
