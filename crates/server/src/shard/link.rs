@@ -1,12 +1,13 @@
 //! One link to another server, a leaf node or a hub: its task on the shard that owns it.
 //!
-//! A link is read like a connection of a client, but into a buffer of its own: there are few, and
-//! they are busy. Whoever has something for the other side stages it, as for a client.
+//! A link is read like a connection of a client, but what is left of a read stays where it is
+//! (`link_buffer`). Whoever has something for the other side stages it, as for a client.
 //!
 //! What TLS needs is in `link_tls`, what WebSocket needs in `link_websocket`.
 
 use super::close::{LINGER, LINGER_AT_SHUTDOWN, wait_until_taken};
 use super::conn_handle::{ConnHandle, ConnLayers, ConnNotice};
+use super::link_buffer::LinkBuffer;
 use super::link_codec::{LayeredSocket, LinkLayers, LinkRead};
 use super::link_security::LinkSecurity;
 use super::link_upgrade::LinkUpgrade;
@@ -15,7 +16,7 @@ use super::secure::ConnTls;
 use super::socket::{SecureSocket, Socket};
 use super::{Mail, Mailbox, ShardLocal};
 use crate::supervise::{self, SupervisedPart};
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BufMut};
 use myelin_broker::{Endpoint, LeafLogin, Level, Transport};
 use myelin_conf::options::HandshakeFirst;
 use myelin_mesh::leaf::LeafNodes;
@@ -83,7 +84,7 @@ pub(super) struct LinkTask {
     pub(super) upgrade: Option<LinkUpgrade>,
     pub(super) layers: Arc<LinkLayers>,
     /// Bytes that have come and are not dealt with.
-    pub(super) held: BytesMut,
+    pub(super) held: LinkBuffer,
     /// Bytes that the operation at its front takes at least.
     need: usize,
     is_known: bool,
@@ -138,7 +139,7 @@ pub(super) fn open(
         security,
         upgrade,
         layers,
-        held: BytesMut::new(),
+        held: LinkBuffer::new(),
         need: 1,
         is_known: false,
         full_reads: 0,
@@ -238,11 +239,15 @@ impl LinkTask {
             return Poll::Ready(LinkEvent::Notice(notice));
         }
         let most = if self.is_known { READ } else { READ_UNKNOWN };
-        self.held.reserve(most.max(self.need.saturating_sub(self.held.len())));
-        let mut into = (&mut self.held).limit(most);
+        let room = most.max(self.need.saturating_sub(self.held.len()));
+        self.held.make_room(&self.local.link_buffer, room);
+        let mut into = (&mut *self.held).limit(most);
         let reading = pin!(self.read.read_buf(&mut into));
         match reading.poll(cx) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                self.held.give_back(&self.local.link_buffer);
+                Poll::Pending
+            }
             Poll::Ready(Err(_)) => Poll::Ready(LinkEvent::Failed),
             Poll::Ready(Ok(0)) => Poll::Ready(LinkEvent::End),
             Poll::Ready(Ok(n)) => Poll::Ready(LinkEvent::Read(n)),

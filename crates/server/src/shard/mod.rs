@@ -22,6 +22,7 @@ mod conn_handle;
 mod drain;
 mod handshake;
 mod link;
+mod link_buffer;
 mod link_codec;
 mod link_security;
 mod link_tls;
@@ -44,6 +45,7 @@ use crate::tls::ClientTls;
 use crate::websocket::Upgraded;
 use busy_poll::BusyPoll;
 use conn_handle::{ConnHandle, Links};
+use link_buffer::SharedBuffer;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{Account, Broker, Conn, Drained, Level, Service, Shard};
 use myelin_wire::error::CloseReason;
@@ -251,6 +253,7 @@ impl ShardThread {
 struct ShardLocal {
     shard: RefCell<Shard>,
     buffer: RefCell<Box<[u8]>>,
+    link_buffer: SharedBuffer,
     links: RefCell<Links>,
     timers: timers::Timers,
     dirty: Notify,
@@ -275,6 +278,7 @@ fn run(
     let local = Rc::new(ShardLocal {
         shard: RefCell::new(Shard::new(&broker, seed)),
         buffer: RefCell::new(vec![0; reader::BUFFER].into_boxed_slice()),
+        link_buffer: SharedBuffer::default(),
         links: RefCell::default(),
         timers: timers::Timers::default(),
         dirty: Notify::new(),

@@ -280,13 +280,15 @@ pub fn plain_message<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(Routed<'
 }
 
 /// The interest at the front of `buf` and its length, if it is whole, within the limits, of no
-/// queue group and no leaf node, and spaced as servers space it: `RS+ [account ]subject CRLF`.
-/// Whatever else stands there is for [`next_of_any_form`], which says the same of such a line.
+/// queue group, and spaced as servers space it: `RS+ [account ]subject CRLF` over a route, `LS+
+/// subject CRLF` over a link of a leaf node. Whatever else stands there is for
+/// [`next_of_any_form`], which says the same of such a line.
 ///
-/// Perf: a server that joins is told of a million.
+/// Perf: a server that joins is told of a million; one that a leaf node comes back to spent a
+/// sixth of its time in the general form.
 #[inline(always)]
 fn plain_interest<'a>(buf: &'a [u8], limits: &PeerLimits) -> Option<(PeerInterest<'a>, usize)> {
-    let line = buf.strip_prefix(b"RS+ ")?;
+    let line = buf.strip_prefix(if limits.is_leaf { b"LS+ " } else { b"RS+ " })?;
     let account = if limits.is_dedicated { 0 } else { word_len(line)? };
     let first = if limits.is_dedicated { 0 } else { account + 1 };
     let end = first + up_to_blank(&line[first..])?;

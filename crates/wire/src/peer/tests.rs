@@ -327,10 +327,10 @@ proptest! {
 
     #[test]
     fn both_ways_to_interest_say_the_same(
-        verb in "(RS[+-]|rs\\+)", words in "[ab.*> \t\x01]{1,12}", end in "\r?\n", max_line in 1usize..20,
-        is_dedicated: bool,
+        verb in "([RL]S[+-]|[rl]s\\+)", words in "[ab.*> \t\x01]{1,12}", end in "\r?\n", max_line in 1usize..20,
+        is_dedicated: bool, is_leaf: bool,
     ) {
-        let limits = PeerLimits { is_dedicated, max_line, ..LIMITS };
+        let limits = PeerLimits { is_dedicated: is_dedicated || is_leaf, is_leaf, max_line, ..LIMITS };
         let bytes = format!("{verb} {words}{end}PING\r\n").into_bytes();
         is_the_same_interest(&bytes, &limits);
         (0..bytes.len()).for_each(|len| is_the_same_interest(&bytes[..len], &limits));
