@@ -215,11 +215,19 @@ impl StreamConsumers {
         if !states.is_dirty() && !is_awaited {
             return Ok(None);
         }
-        let flushed = states.flush(now)?;
+        let flushed = match states.flush(now) {
+            Err(_) if self.is_of_gone() => return Ok(None),
+            flushed => flushed?,
+        };
         if states.checkpoint_due() {
             self.rewrite_later();
         }
         Ok(flushed)
+    }
+
+    /// Whether the stream was deleted: the log of its consumers is no more, and nobody misses it.
+    fn is_of_gone(&self) -> bool {
+        self.stream().map_or(true, |stream| stream.is_gone())
     }
 
     /// Writes the log anew that cannot be gone on with (it is encrypted, or its end was torn): here
@@ -257,7 +265,7 @@ impl StreamConsumers {
         }
         self.host.spawn_backup(Box::new(move || {
             me.log.rewrite_begins();
-            if me.stream().map_or(true, |stream| stream.is_gone()) {
+            if me.is_of_gone() {
                 return;
             }
             if let Err(error) = me.rewrite_log() {
@@ -345,7 +353,10 @@ impl StreamConsumers {
             self.rewrite_later();
         }
         noted.map_err(io::Error::other)?;
-        flushed.map(drop)
+        match flushed {
+            Err(_) if self.is_of_gone() => Ok(()),
+            flushed => flushed.map(drop),
+        }
     }
 
     /// Tells the operator when positions can no longer be written, and when they can again.

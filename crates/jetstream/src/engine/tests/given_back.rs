@@ -1,9 +1,11 @@
 //! Memory of what is gone is given back, also when nothing comes any more.
 
-use super::house::{House, stream};
+use super::house::{House, copy, source, stream};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
 use myelin_store::StreamUsage;
+use myelin_store::consumer::AckRules;
 use myelin_wire::message_buf::MessageBuf;
 
 const SECOND: i64 = 1_000_000_000;
@@ -42,6 +44,28 @@ fn a_stream_in_memory_that_rests_forgets_its_subjects() {
     // Those of the last segment, which is not closed, stay.
     assert!(rests.index_subjects < 5_000, "{rests:?}");
     assert!(rests.index_bytes < full.index_bytes / 3, "{full:?}, then {rests:?}");
+}
+
+#[test]
+fn a_stream_that_is_deleted_with_its_consumers_and_sources_leaves_nothing_to_complain_of() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.create(copy("COPY", &[source("S", "")]));
+    for n in 0..100 {
+        house.say(&format!("S.{n}"), "", "");
+    }
+    let name = "reader".to_owned();
+    house.consume("COPY", ConsumerConfig { durable_name: name.clone(), name, ..Default::default() });
+    house.settle();
+    assert_eq!(house.contents("COPY").0, 100);
+    let copy = house.stream("COPY");
+    house.delete("COPY");
+    // Its files go before somebody who was about to note how far a source is comes to it.
+    while house.run_job() {}
+    let noted = copy.consumers().note_position("source of: S", AckRules::default(), Some(&[1]));
+    noted.expect("nobody needs it any more");
+    house.settle();
+    assert_eq!(*lock(&house.host.warnings), [""; 0]);
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub(super) struct TestHost {
     bufs: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
     /// Panics that were caught, in words.
     pub(super) panics: Mutex<Vec<String>>,
+    /// What an operator was told to look at.
+    pub(super) warnings: Mutex<Vec<String>>,
     /// Names are refused with a panic while this is set.
     pub(super) panics_at_names: AtomicBool,
     /// Reads and requests are done where they are asked for while this is set, as if the threads
@@ -160,7 +162,11 @@ impl Host for TestHost {
         lock(&self.panics).push(format!("{at}: {cost}"));
     }
 
-    fn log(&self, _: Level, _: fmt::Arguments<'_>) {}
+    fn log(&self, level: Level, what: fmt::Arguments<'_>) {
+        if matches!(level, Level::Error | Level::Warn) {
+            lock(&self.warnings).push(what.to_string());
+        }
+    }
 }
 
 struct Silent;
