@@ -56,9 +56,9 @@ struct AddressTargets(SmallVec<[Option<AddressTarget>; 4]>);
 
 /// Receiver of an address.
 enum AddressTarget {
-    /// This one subscription, and nobody else, for all messages.
+    /// One subscription, and nobody else, for all messages.
     Sole(Sole),
-    /// That is to be found for each message.
+    /// Receivers that are to be found for each message.
     Others,
 }
 
