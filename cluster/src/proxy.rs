@@ -24,7 +24,7 @@ pub(crate) struct Proxy {
 pub(crate) enum Dialer {
     /// Any of these, by number, each by its name.
     Named(Vec<String>),
-    /// This one.
+    /// The server with this number.
     Known(usize),
 }
 

@@ -87,9 +87,9 @@ pub(crate) struct StreamPlan {
 pub(crate) enum Kind {
     /// Messages as every stream takes them, some in fast batches.
     Plain,
-    /// Also rollups, and such as end by themselves.
+    /// Rollups in addition, and messages that end by themselves.
     Values,
-    /// Also schedules.
+    /// Schedules in addition.
     Schedules,
     /// Increments of counters alone.
     Counters,

@@ -6,6 +6,7 @@
 //!
 //! - `name`: every word of the code that is `old`. In comments only types of more than one word,
 //!   and what stands between backticks.
+//! - `type`: as `name`, but not a case of an enum (`Op::old`): no type stands behind another one.
 //! - `module`: `old` behind `mod`, before or behind `::`, or in a `use`.
 //! - `path`: a file or a folder, from the root. `where` is `-`.
 
@@ -25,6 +26,7 @@ pub struct Rename {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Name,
+    Type,
     Module,
     Path,
 }
@@ -34,6 +36,11 @@ impl Rename {
     #[must_use]
     pub fn is_path(&self) -> bool {
         self.kind == Class::Path
+    }
+
+    /// Whether it is a word also where none of the code is: in comments and texts.
+    fn is_word(&self) -> bool {
+        matches!(self.kind, Class::Name | Class::Type)
     }
 
     /// Whether it holds in the file with this path, as it is called now.
@@ -53,6 +60,7 @@ impl Rename {
         };
         match self.kind {
             Class::Name => true,
+            Class::Type => !is_case(code, at),
             Class::Module => {
                 is_in_use(code, at)
                     || is(at.checked_sub(1), "mod")
@@ -62,6 +70,14 @@ impl Rename {
             Class::Path => false,
         }
     }
+}
+
+/// Whether a word stands behind a type: `Op::Message`.
+fn is_case(code: &[Token<'_>], at: usize) -> bool {
+    let before = at.checked_sub(3).map(|start| &code[start..at]);
+    before.is_some_and(|before| {
+        before[1].text == ":" && before[2].text == ":" && before[0].text.starts_with(char::is_uppercase)
+    })
 }
 
 /// Whether a word stands in a `use`: nothing but what imports consist of lies between the two.
@@ -87,6 +103,7 @@ fn parse(line: &str) -> Option<Rename> {
     let &[kind, places, old, new] = parts.as_slice() else { return None };
     let kind = match kind {
         "name" => Class::Name,
+        "type" => Class::Type,
         "module" => Class::Module,
         "path" => Class::Path,
         _ => return None,
@@ -152,7 +169,7 @@ pub fn apply(path: &str, text: &str, renames: &[Rename]) -> String {
 /// A literal with the names in it that are formatted: `{name}` and `{name:?}`.
 fn in_literal(text: &str, here: &[&Rename]) -> String {
     let mut text = text.to_owned();
-    for one in here.iter().filter(|one| one.kind == Class::Name) {
+    for one in here.iter().filter(|one| one.is_word()) {
         for end in ["}", ":"] {
             text = text.replace(&format!("{{{}{end}", one.old), &format!("{{{}{end}", one.new));
         }
@@ -176,8 +193,7 @@ fn in_comment(token: &Token<'_>, here: &[&Rename]) -> Vec<(usize, usize, String)
         let word = &rest[..length];
         // `Why` may also begin a sentence.
         let is_type = word.starts_with(char::is_uppercase) && word[1..].contains(char::is_uppercase);
-        let meant =
-            here.iter().find(|one| one.kind == Class::Name && one.old == word && (in_ticks || is_type));
+        let meant = here.iter().find(|one| one.is_word() && one.old == word && (in_ticks || is_type));
         found.extend(meant.map(|one| (token.start + at, length, one.new.clone())));
         at += length;
     }
@@ -202,6 +218,14 @@ mod tests {
             code("crates/broker/src/a.rs", after, &[])
         );
         assert!(apply("crates/broker/src/x/a.rs", text, &renames).contains("message_buf::Letter"));
+    }
+
+    #[test]
+    fn a_type_is_no_case_of_an_enum() {
+        let renames = read("type\tcrates\tMessage\tPublished\n").expect("a table");
+        let text = "use shard::Message; fn of(op: Op) -> Message { if let Op::Message(_) = op {} }";
+        let after = "use shard::Published; fn of(op: Op) -> Published { if let Op::Message(_) = op {} }";
+        assert_eq!(apply("crates/broker/src/a.rs", text, &renames), after);
     }
 
     #[test]

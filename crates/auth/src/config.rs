@@ -40,9 +40,9 @@ pub struct AuthConfig {
 pub enum Method {
     /// Nothing: everybody is let into the global account.
     Open,
-    /// This token.
+    /// A token that all clients share.
     Token(StoredSecret),
-    /// This user and password, in the global account.
+    /// One user with a password, in the global account.
     SingleUser {
         /// The only user name.
         name: String,

@@ -33,7 +33,7 @@ pub struct ClosedConn {
     pub sent: (u64, u64),
     /// How many subscriptions it had at the end.
     pub subscriptions: usize,
-    /// These subscriptions: up to [`ClosedSub::KEPT`] of them, and none once the registry remembers
+    /// Subscriptions: up to [`ClosedSub::KEPT`] of them, and none once the registry remembers
     /// too many.
     pub subs: Arc<[ClosedSub]>,
     /// How often publishers were paused for it.

@@ -24,7 +24,7 @@ impl ReplyKind {
     pub(crate) const ALL: [Self; 2] = [Self::Deliveries, Self::Requests];
 }
 
-/// So many tokens are what answers to consumers have in common that go the same way.
+/// Tokens that answers to consumers have in common if they go the same way.
 const TOKENS: usize = 5;
 
 /// Beginning of a reply's subject, up to the dot behind the last token that it shares with others.
@@ -63,7 +63,7 @@ pub(crate) fn inspects_suffix(pattern: &[u8], reply_kind: ReplyKind) -> bool {
     }
 }
 
-/// Such answers have three tokens: only who names the third one looks at it.
+/// Answers of this kind have three tokens: only who names the third one looks at it.
 fn inspects_request_suffix(pattern: &[u8]) -> bool {
     if !pattern.starts_with(b"_R_.") && !pattern.starts_with(b"*.") {
         return false;

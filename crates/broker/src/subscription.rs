@@ -152,7 +152,7 @@ impl Subscription {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     Deliver,
-    /// This one, and then it ends.
+    /// Delivery of this message, and then the end of the subscription.
     DeliverLast,
     /// The subscription has ended already.
     Exhausted,

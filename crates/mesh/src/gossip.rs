@@ -44,7 +44,7 @@ impl Drop for DialPlace {
 
 /// Why gossip is not followed.
 enum NotDialled {
-    /// That is under way.
+    /// A dial that is under way.
     Already,
     TooMany,
 }

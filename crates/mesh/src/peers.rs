@@ -50,7 +50,7 @@ pub trait MeshHost: Send + Sync {
     /// Leaf nodes are to be told these addresses of the cluster's other servers from now on.
     fn advertise_leaf_nodes(&self, urls: Vec<String>);
 
-    /// So many links share the accounts from now on, but for those that have links of their own.
+    /// Spreads the accounts over so many links from now on, but for those with links of their own.
     fn spread(&self, pool_size: u32, dedicated: Vec<String>);
 
     /// The cluster has taken another name.

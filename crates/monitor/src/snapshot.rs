@@ -686,13 +686,13 @@ pub struct InterestSnapshot {
 /// Whether clients can use the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// They can, and JetStream was not asked for.
+    /// Clients can connect, and JetStream was not asked for.
     Ready,
-    /// They can, and JetStream runs. How its streams are is asked for with
+    /// Clients can connect, and JetStream runs. How its streams are is asked for with
     /// [`SnapshotSource::stored_accounts`].
     WithJetStream,
-    /// They cannot connect, with the reason as `/healthz` shows it.
+    /// Clients cannot connect, with the reason as `/healthz` shows it.
     NotReady(String),
-    /// They can, but JetStream was asked for and does not run.
+    /// Clients can connect, but JetStream was asked for and does not run.
     WithoutJetStream,
 }

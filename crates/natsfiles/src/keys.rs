@@ -71,7 +71,7 @@ impl fmt::Debug for Seed {
 }
 
 impl Keys {
-    /// These keys, to be tried in this order.
+    /// Keys to be tried in this order.
     #[must_use]
     pub fn new(keys: Vec<Vec<u8>>) -> Self {
         Self(keys.into_iter().filter(|key| !key.is_empty()).collect())

@@ -140,7 +140,7 @@ pub fn has_empty_token(s: &[u8]) -> bool {
 
 /// Verdict of one pair of tokens on two patterns.
 enum TokenVerdict {
-    /// So far so good: look at the next pair.
+    /// Nothing is decided: look at the next pair.
     Next,
     /// The answer, whatever follows.
     Decided(bool),

@@ -77,7 +77,7 @@ impl Connect {
         self.signatures.as_ref().map_or("", |signatures| &signatures.sig)
     }
 
-    /// That of the proxy which has forwarded it; empty for none.
+    /// Signature of the proxy that has forwarded the connection; empty for none.
     pub fn proxy_sig(&self) -> &str {
         self.signatures.as_ref().map_or("", |signatures| &signatures.proxy_sig)
     }

@@ -143,7 +143,7 @@ pub fn write(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
             let bytes = length.to_be_bytes();
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
             let bytes = &bytes[zeros..];
-            out.push(0x80 | bytes.len() as u8);
+            out.push(0x80 | u8::try_from(bytes.len()).expect("a length has eight bytes at most"));
             out.extend_from_slice(bytes);
         }
     }

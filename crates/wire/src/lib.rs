@@ -12,6 +12,9 @@
 //! [`http_status`] is how HTTP servers that were dialled answer. [`peer`] is what the servers of a
 //! cluster say to each other.
 
+// Lengths on the wire have other widths than those in memory: none is cut in silence.
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 pub mod connect;
 pub mod der;
 pub mod encode;

@@ -45,6 +45,8 @@ const LONGEST_FRAMING: usize = 5 + 3 + 2 * 10 + 4;
 /// Verb in front of a frame's subject.
 const VERB: &[u8] = b"HMSG ";
 const LINE_END: &[u8] = b"\r\n";
+/// Bytes of a message at most, all parts together: sizes on the wire have nine digits.
+const LARGEST: usize = u32::MAX as usize - LONGEST_FRAMING;
 /// Addresses that a new message's is compared with: those who pull from one consumer get its
 /// messages in turn.
 const RECENT: usize = 8;
@@ -81,12 +83,25 @@ pub struct MessageRef<'a> {
     pub payload: &'a [u8],
 }
 
+/// A length within a message, or the number of an address, as a slot states it.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "messages are below `LARGEST`, addresses fewer than bytes"
+)]
+fn stated(length: usize) -> u32 {
+    debug_assert!(u32::try_from(length).is_ok(), "a part is no longer than its message");
+    length as u32
+}
+
 impl MessageBuf {
     /// Adds a message.
     #[inline]
     pub fn push(&mut self, msg: MessageRef<'_>) {
         let MessageRef { to, subject, reply, headers, payload } = msg;
-        self.bytes.reserve(to.len() + subject.len() + reply.len() + headers.len() + payload.len());
+        let parts = to.len() + subject.len() + reply.len() + headers.len() + payload.len();
+        assert!(parts <= LARGEST, "a message has a size of nine digits");
+        self.bytes.reserve(parts);
         let to = if to.is_empty() { 0 } else { self.number(to) };
         let start = self.bytes.len();
         for part in [subject, reply, headers, payload] {
@@ -95,11 +110,11 @@ impl MessageBuf {
         self.places.push(MessageSlot {
             start,
             to,
-            subject: subject.len() as u32,
-            reply: reply.len() as u32,
+            subject: stated(subject.len()),
+            reply: stated(reply.len()),
             sizes: 0,
-            headers: headers.len() as u32,
-            payload: payload.len() as u32,
+            headers: stated(headers.len()),
+            payload: stated(payload.len()),
         });
     }
 
@@ -108,6 +123,7 @@ impl MessageBuf {
     pub fn push_framed(&mut self, msg: MessageRef<'_>) {
         let MessageRef { to, subject, reply, headers, payload } = msg;
         let parts = to.len() + subject.len() + reply.len() + headers.len() + payload.len();
+        assert!(parts <= LARGEST, "a message has a size of nine digits");
         self.bytes.reserve(parts + LONGEST_FRAMING);
         let to = if to.is_empty() { 0 } else { self.number(to) };
         self.bytes.extend_from_slice(VERB);
@@ -132,11 +148,11 @@ impl MessageBuf {
         self.places.push(MessageSlot {
             start,
             to,
-            subject: subject.len() as u32,
-            reply: reply.len() as u32,
-            sizes: sizes as u32,
-            headers: headers.len() as u32,
-            payload: payload.len() as u32,
+            subject: stated(subject.len()),
+            reply: stated(reply.len()),
+            sizes: stated(sizes),
+            headers: stated(headers.len()),
+            payload: stated(payload.len()),
         });
     }
 
@@ -150,13 +166,13 @@ impl MessageBuf {
         let recent = self.addresses.iter().enumerate().rev().take(RECENT);
         for (at, known) in self.addresses.get(next).map(|known| (next, known)).into_iter().chain(recent) {
             if &self.bytes[known.clone()] == to {
-                return at as u32 + 1;
+                return stated(at) + 1;
             }
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(to);
         self.addresses.push(start..self.bytes.len());
-        self.addresses.len() as u32
+        stated(self.addresses.len())
     }
 
     /// Message number `at`.
@@ -234,7 +250,7 @@ impl MessageBuf {
         }
         let shift = self.bytes.len();
         self.bytes.append(&mut other.bytes);
-        let known = self.addresses.len() as u32;
+        let known = stated(self.addresses.len());
         let numbered = |to: u32| if to > 0 { to + known } else { 0 };
         let moved =
             |place: MessageSlot| MessageSlot { start: place.start + shift, to: numbered(place.to), ..place };

@@ -46,7 +46,24 @@ const FORBIDDEN: [&str; 36] = [
 const DEPENDENT: [&str; 4] = ["The same", "See the head", "See the module", "Likewise"];
 
 /// Beginnings that let a reader wait for what is meant: a noun or a verb says it at once.
-const POINTING: [&str; 5] = ["What ", "Who ", "Whose ", "Those ", "It "];
+const POINTING: [&str; 16] = [
+    "What ",
+    "Who ",
+    "Whose ",
+    "Those ",
+    "It ",
+    "They ",
+    "That ",
+    "These ",
+    "This one",
+    "So many ",
+    "Such ",
+    "And ",
+    "But ",
+    "Or ",
+    "Also ",
+    "Otherwise ",
+];
 
 /// Documents that are cited and not in this repository.
 const ELSEWHERE: [&str; 2] = ["house.md", "feature map"];

@@ -11,7 +11,7 @@ use crate::operator::TrustedAccount;
 pub(crate) enum CalloutService {
     /// The one in the configuration.
     Configured(Arc<Callout>),
-    /// That of an account whose token names one.
+    /// The service that the token of an account names.
     Account(Arc<TrustedAccount>),
 }
 

@@ -32,7 +32,7 @@ impl std::error::Error for AccountFault {}
 
 /// Limits of an account's connections; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccountLimits {
+pub struct AccountTokenLimits {
     /// Client connections at once.
     pub connections: Option<u32>,
     /// Subscriptions of a connection.
@@ -186,9 +186,9 @@ impl TrustedAccount {
 
     /// Limits of its connections.
     #[must_use]
-    pub fn limits(&self) -> AccountLimits {
+    pub fn limits(&self) -> AccountTokenLimits {
         let limits = &self.claims.nats.limits;
-        AccountLimits {
+        AccountTokenLimits {
             connections: limit(limits.conn),
             subscriptions: limit(limits.subs),
             payload: limit(limits.payload),

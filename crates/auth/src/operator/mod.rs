@@ -10,7 +10,7 @@ mod template;
 mod trust;
 mod user;
 
-pub use account::{AccountFault, AccountLimits, TrustedAccount};
+pub use account::{AccountFault, AccountTokenLimits, TrustedAccount};
 pub use fault::ClaimsFault;
 pub use trust::Trust;
 pub use user::{ClaimedUser, Withdrawn};

@@ -29,7 +29,7 @@ const PREFIX: usize = b"_R_.".len() + TOKEN + 1;
 /// 62 to the power of [`TOKEN`].
 const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 
-/// So many of them are looked at in one part of a sweep.
+/// Entries that one part of a sweep looks at.
 const LOOKS: usize = 1024;
 /// Requests of one part at once. One more takes the place of another, which is not answered then.
 const MOST: usize = 64 * 1024;
@@ -156,7 +156,7 @@ fn read_number(text: &[u8]) -> Option<u64> {
 pub(crate) struct Ticket(u64);
 
 impl<T: AwaitsAnswer> AwaitedReplies<T> {
-    /// So many requests of one account may wait at once, about.
+    /// Limits how many requests of one account may wait at once, about.
     #[cfg(test)]
     pub(crate) const MOST: usize = MOST * PARTS;
 

@@ -72,7 +72,7 @@ impl Announced {
         }
     }
 
-    /// So many members of a queue group have left at once.
+    /// Takes note that several members of a queue group have left at once.
     pub(crate) fn members_left(&self, account: &str, subject: &[u8], queue: &[u8], members: u32) {
         if self.cluster.keeps_account() {
             self.count(account, subject, Some(queue), |before| before.saturating_sub(members));

@@ -18,7 +18,7 @@ pub enum LeafRole {
 /// Server that has dialled a link with a leaf node or a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeafDialler {
-    /// This one: it has logged in at the other side.
+    /// This server, which has logged in at the other side.
     Here,
     /// The other side: it has logged in here.
     There,

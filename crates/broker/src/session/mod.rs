@@ -102,7 +102,7 @@ struct Ready {
     permissions: Option<Arc<Permissions>>,
     /// Whom it is or stands for, by name.
     user: Option<String>,
-    /// That name is a public key.
+    /// Whether `user` is a public key.
     has_key: bool,
     /// User that came with a token.
     claims: Option<Arc<ClaimedUser>>,

@@ -3,7 +3,7 @@
 use super::{Session, SessionState};
 use crate::log::Level;
 use crate::message_trace::MessageTrace;
-use crate::shard::{Message, Published, Publisher, Shard, Source};
+use crate::shard::{PubMessage, Published, Publisher, Shard, Source};
 use bytes::Bytes;
 use myelin_wire::encode;
 use myelin_wire::error::{ErrorText, Quoted};
@@ -89,7 +89,7 @@ impl Session {
             trace,
             source: Source::Here,
         };
-        let message = Message {
+        let message = PubMessage {
             to: &[],
             subject: op.subject,
             reply: op.reply,

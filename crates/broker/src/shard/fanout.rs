@@ -40,7 +40,7 @@ const MANY: usize = 16;
 
 /// A message as it came, ready to be passed on.
 #[derive(Clone, Copy)]
-pub(crate) struct Message<'a> {
+pub(crate) struct PubMessage<'a> {
     /// The subject that decides who gets it, where that is not `subject`; else empty.
     pub(crate) to: &'a [u8],
     /// Subject that receivers see.
@@ -55,7 +55,7 @@ pub(crate) struct Message<'a> {
     pub(crate) shared_tail: Option<&'a Bytes>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> PubMessage<'a> {
     pub(super) fn msg(&self) -> MessageRef<'a> {
         let (headers, payload) = self.body.split_at(self.header_len);
         MessageRef { to: self.to, subject: self.subject, reply: self.reply, headers, payload }
@@ -133,7 +133,7 @@ impl Shard {
     /// Perf: always inlined into the one place where clients' messages come from: a call, with all
     /// that it is told copied for it, is 10 ns of 30 where nobody listens.
     #[inline(always)]
-    pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+    pub(crate) fn publish(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
         let scope = RouteScope {
             account: from.account,
             permissions: from.permissions,
@@ -226,7 +226,7 @@ impl Shard {
             }
             if !imported.is_empty() {
                 self.end_finished(from.account);
-                let message = Message { shared_tail, ..message };
+                let message = PubMessage { shared_tail, ..message };
                 self.route_imports(&from, &message, &imported, &mut outcome);
             }
         }
@@ -244,7 +244,7 @@ impl Shard {
 
     /// Publishes a message that the shard itself passes on.
     #[inline(never)]
-    pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+    pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
         self.publish(from, message)
     }
 
@@ -272,7 +272,7 @@ impl Shard {
     }
 
     #[cold]
-    fn stage_no_responders(&mut self, from: &Publisher<'_>, message: &Message<'_>) {
+    fn stage_no_responders(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) {
         self.stage_no_responders_at(from.account, from.conn, (message.subject, message.reply));
     }
 
@@ -328,7 +328,7 @@ fn has_reserved_prefix(reply: &[u8]) -> bool {
 /// One message on its way to several targets.
 pub(super) struct Fanout<'a> {
     pub(super) from: &'a Publisher<'a>,
-    pub(super) message: &'a Message<'a>,
+    pub(super) message: &'a PubMessage<'a>,
     /// The message's, or that of a copy made for many receivers.
     pub(super) shared_tail: Option<&'a Bytes>,
     /// All that a receiver needs is the head of its frame and the message's tail, unless it is
@@ -674,7 +674,7 @@ impl Fanout<'_> {
     /// The frame for receivers that take headers, or for those that do not.
     #[inline]
     fn frame<'f>(
-        (message, shared_tail): (&Message<'f>, Option<&'f Bytes>),
+        (message, shared_tail): (&PubMessage<'f>, Option<&'f Bytes>),
         stripped: &'f mut Option<Vec<u8>>,
         head: &'f [u8],
         headers: bool,

@@ -5,7 +5,7 @@
 //! leaf node, not what comes from a hub.
 
 use super::Shard;
-use super::fanout::{Message, Publisher};
+use super::fanout::{PubMessage, Publisher};
 use super::routed::{RoutedBuffers, addressed};
 use super::source::{BarredHubs, Source, Via};
 use crate::account::Account;
@@ -125,7 +125,7 @@ impl Shard {
             is_mapped: true,
             ..Publisher::internal(conn, account, now)
         };
-        let message = Message {
+        let message = PubMessage {
             to,
             subject,
             reply,

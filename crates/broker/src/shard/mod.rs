@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-pub(crate) use fanout::{Message, Published, Publisher};
+pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
 use pool::Pool;
 use route::{Routes, Touched};

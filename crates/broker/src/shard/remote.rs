@@ -445,7 +445,7 @@ impl Fanout<'_> {
         (conn, cached): (&Arc<Conn>, &[u8]),
         groups: impl Iterator<Item = &'g [u8]>,
         address: &[u8],
-        (message, shared_tail): (&super::fanout::Message<'_>, Option<&Bytes>),
+        (message, shared_tail): (&super::fanout::PubMessage<'_>, Option<&Bytes>),
     ) -> bool {
         let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
         let has_headers = message.header_len > 0 && conn.headers();

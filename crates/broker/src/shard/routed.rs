@@ -6,7 +6,7 @@
 
 use super::Shard;
 use super::fanout::traced::Marked;
-use super::fanout::{Message, Published, Publisher};
+use super::fanout::{PubMessage, Published, Publisher};
 use super::route::{RouteScope, RouteTarget};
 use super::rules::Access;
 use super::source::{Source, Via};
@@ -143,7 +143,7 @@ impl Shard {
             source: Source::Route { queues: &routed.queues, origin: routed.origin },
             ..Publisher::internal(conn, account, now)
         };
-        let message = Message {
+        let message = PubMessage {
             to,
             subject,
             reply,
@@ -173,7 +173,7 @@ impl Shard {
     /// so was how many are traced.
     #[cold]
     #[inline(never)]
-    pub(super) fn publish_routed_traced(&mut self, from: Publisher<'_>, message: Message<'_>) {
+    pub(super) fn publish_routed_traced(&mut self, from: Publisher<'_>, message: PubMessage<'_>) {
         let headers = &message.body[..message.header_len];
         let (asked, config) = (TraceHeaders::read(headers), from.account.config());
         let told = asked.as_ref().and_then(|asked| match &asked.destination {

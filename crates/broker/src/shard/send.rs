@@ -7,7 +7,7 @@
 use super::route::{RouteScope, RouteTarget};
 use super::rules::{Access, access};
 use super::source::Via;
-use super::{Message, Publisher, Shard};
+use super::{PubMessage, Publisher, Shard};
 use crate::account::Account;
 use crate::log::Level;
 use crate::subscription::Subscription;
@@ -56,9 +56,9 @@ struct AddressTargets(SmallVec<[Option<AddressTarget>; 4]>);
 
 /// Receiver of an address.
 enum AddressTarget {
-    /// This one subscription, and nobody else, for all messages.
+    /// One subscription, and nobody else, for all messages.
     Sole(Sole),
-    /// That is to be found for each message.
+    /// Receivers that are to be found for each message.
     Others,
 }
 
@@ -146,7 +146,7 @@ impl Shard {
                 None => rendering.render(&msg),
             };
             let message =
-                Message { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
+                PubMessage { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
             // A service is refused nothing, and to pause it is its own business.
             let _ = self.publish_onward(from, message);
         }

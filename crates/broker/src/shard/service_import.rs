@@ -13,7 +13,7 @@
 use super::Shard;
 use super::Source;
 use super::fanout::traced::Marked;
-use super::fanout::{self, Message, Published, Publisher};
+use super::fanout::{self, PubMessage, Published, Publisher};
 use crate::account::Account;
 use crate::imports::{
     self, Awaited, Cause, INFO_HEADER, Outcome, RequestInfo, ServiceLink, StreamLink, Ticket, Tracked,
@@ -75,7 +75,7 @@ impl Rendering {
 
     /// Renders the body of `message` with what is said of its requester, and answers the length of
     /// its headers.
-    fn render_body(&mut self, message: &Message<'_>, info: &RequestInfo) -> usize {
+    fn render_body(&mut self, message: &PubMessage<'_>, info: &RequestInfo) -> usize {
         let (headers, payload) = message.body.split_at(message.header_len);
         self.body.clear();
         header::replace(&mut self.body, headers, INFO_HEADER, &info.json());
@@ -91,7 +91,7 @@ impl Shard {
     pub(super) fn publish_mapped(
         &mut self,
         from: Publisher<'_>,
-        message: Message<'_>,
+        message: PubMessage<'_>,
         memory: Rendering,
     ) -> Published {
         if from.logs_protocol && from.hop.is_none() {
@@ -114,7 +114,7 @@ impl Shard {
 
     /// Publishes a message under a subject that is drawn for each message.
     #[inline(never)]
-    pub(super) fn publish_weighted(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+    pub(super) fn publish_weighted(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
         let mut memory = self.hop_buffers.pop().unwrap_or_default();
         let rng = &mut self.rng;
         let mut draw = || (rng.next_u64() >> 32) as u32;
@@ -131,7 +131,7 @@ impl Shard {
     pub(super) fn route_imports(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         imported: &[ServiceTarget],
         outcome: &mut fanout::Outcome,
     ) {
@@ -165,7 +165,7 @@ impl Shard {
     fn route_stream(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         link: &StreamLink,
         memory: &mut Rendering,
     ) -> Option<Published> {
@@ -195,7 +195,7 @@ impl Shard {
     fn route_request(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         link: &Arc<ServiceLink>,
         memory: &mut Rendering,
     ) -> Option<Published> {
@@ -212,7 +212,7 @@ impl Shard {
         memory.render_tail(&reply, header_len, &body);
         let hop = Hop { link, info: Some(info), is_shared, before: from.hop };
         let asked = from.now;
-        let there = Message {
+        let there = PubMessage {
             reply: &reply,
             header_len,
             body: &body,
@@ -244,7 +244,7 @@ impl Shard {
         trace: &Arc<MessageTrace>,
         there: Publisher<'_>,
         (subject, called): (&[u8], &[u8]),
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
     ) -> Published {
         let (imports, link) = (&there.account.imports, there.hop.map(|hop| hop.link));
         let mut mapped = Vec::new();
@@ -286,7 +286,7 @@ impl Shard {
     }
 
     /// Whether the request is measured, and because of which headers.
-    fn sample(&mut self, link: &ServiceLink, message: &Message<'_>) -> Option<Cause> {
+    fn sample(&mut self, link: &ServiceLink, message: &PubMessage<'_>) -> Option<Cause> {
         let latency = link.latency()?;
         latency.samples(&message.body[..message.header_len], self.rng.below(100))
     }
@@ -296,7 +296,7 @@ impl Shard {
     fn expect_response(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         link: &Arc<ServiceLink>,
         cause: Option<Cause>,
         reply: &mut Vec<u8>,
@@ -335,7 +335,7 @@ impl Shard {
     fn route_response(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         memory: &mut Rendering,
     ) -> Option<Published> {
         let (account, is_last) = (from.account, message.body.is_empty());
@@ -378,7 +378,7 @@ impl Shard {
             };
             let question = self.broker.await_answer(&requester, back, &mut reply);
             memory.render_tail(&reply, message.header_len, message.body);
-            let asking = Message { reply: &reply, tail: &memory.tail, shared_tail: None, ..*message };
+            let asking = PubMessage { reply: &reply, tail: &memory.tail, shared_tail: None, ..*message };
             let published = self.publish_onward(there, asking.addressed_to(&to));
             if let Published::Done { delivered: false, .. } = published {
                 requester.imports.replies.close(question);
@@ -412,7 +412,7 @@ fn imported<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a
     }
 }
 
-impl<'a> Message<'a> {
+impl<'a> PubMessage<'a> {
     /// The subject that decides who gets it.
     pub(super) fn address(&self) -> &'a [u8] {
         if self.to.is_empty() { self.subject } else { self.to }
@@ -420,10 +420,10 @@ impl<'a> Message<'a> {
 
     /// Addresses the message to other receivers. Where receivers are shown another subject than it
     /// is routed by, they still are.
-    fn addressed_to<'b>(&self, subject: &'b [u8]) -> Message<'b>
+    fn addressed_to<'b>(&self, subject: &'b [u8]) -> PubMessage<'b>
     where
         'a: 'b,
     {
-        if self.to.is_empty() { Message { subject, ..*self } } else { Message { to: subject, ..*self } }
+        if self.to.is_empty() { PubMessage { subject, ..*self } } else { PubMessage { to: subject, ..*self } }
     }
 }

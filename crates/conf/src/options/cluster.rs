@@ -24,7 +24,7 @@ const MAX_PING_INTERVAL: Duration = Duration::from_secs(30);
 pub enum PoolSize {
     /// One, in the manner of servers before 2.10 (written as a negative number).
     Single,
-    /// So many, which share the accounts.
+    /// A number of connections that share the accounts.
     Connections(u32),
 }
 

@@ -17,7 +17,7 @@ pub struct LoggingOptions {
     pub trace_headers: bool,
     /// Begin each line with the time. Default true.
     pub logtime: bool,
-    /// That time is UTC instead of local time.
+    /// Whether times in the log are UTC instead of local time.
     pub logtime_utc: bool,
     /// File to write instead of standard error.
     pub log_file: Option<PathBuf>,

@@ -32,7 +32,7 @@ mod tls;
 mod websocket;
 
 pub use accounts::{
-    AccountJetStreamOptions, AccountLimits, AccountOptions, AccountsOptions, ClusterTraffic,
+    AccountJetStreamOptions, AccountLimitOptions, AccountOptions, AccountsOptions, ClusterTraffic,
     DEFAULT_SYSTEM_ACCOUNT, ExportAccess, ExportOptions, GLOBAL_ACCOUNT, ImportOptions, LatencyOptions,
     LatencySampling, MappingDestination, MappingOptions, MessageTraceOptions, ResponseType, ServiceExport,
     ServiceImport, StreamExport, StreamImport, StreamName,

@@ -4,7 +4,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use myelin_conf::options::{
-    AccountLimits, Port, QueueSubject, ResponsePermission, UNLIMITED_PAYLOAD, WriteTimeout,
+    AccountLimitOptions, Port, QueueSubject, ResponsePermission, UNLIMITED_PAYLOAD, WriteTimeout,
 };
 use myelin_conf::{Invocation, Options};
 
@@ -65,7 +65,11 @@ fn a_full_file_is_read_in_full() {
     assert_eq!(names, ["A", "SYS"], "a variable among the accounts is no account");
     assert_eq!(
         options.accounts.list[0].limits,
-        AccountLimits { max_connections: Some(10), max_payload: Some(64_000), ..AccountLimits::default() }
+        AccountLimitOptions {
+            max_connections: Some(10),
+            max_payload: Some(64_000),
+            ..AccountLimitOptions::default()
+        }
     );
     assert_eq!(options.accounts.system_account(), Some("SYS"));
 

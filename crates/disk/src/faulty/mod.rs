@@ -35,7 +35,7 @@ pub use step::{DiskOperation, DiskStep};
 #[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<FaultyState>>,
-    /// They end with the process, like this disk.
+    /// Locks, which end with the process, like this disk.
     locks: ClaimSet<PathBuf>,
     watcher: Option<Watcher>,
 }

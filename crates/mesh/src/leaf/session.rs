@@ -61,7 +61,7 @@ pub struct LeafDial {
 pub enum LeafSide {
     /// The other server has dialled.
     Accepted,
-    /// This one has.
+    /// This server has dialled.
     Dialled(LeafDial),
 }
 
@@ -73,7 +73,7 @@ pub(super) enum LeafPhase {
     Checking(Box<LeafConnect>),
     /// The hub that was dialled must say what it is like.
     AwaitInfo,
-    /// That hub must answer CONNECT.
+    /// A hub that must answer CONNECT.
     AwaitAnswer,
     /// The link is there.
     Ready,

@@ -51,7 +51,7 @@ const LARGEST_BACKLOG: usize = 1024 * 1024;
 pub enum LinkSide {
     /// The other server has dialled.
     Accepted,
-    /// This one has.
+    /// This server has dialled.
     Dialled(Dial),
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The longest sleep: the clock may be set meanwhile.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// So few alarms are not looked through for those whose sleeper is gone.
+/// Alarms up to which none is looked for whose sleeper is gone.
 const FEW: usize = 1024;
 
 /// Order to the thread of alarms.

@@ -229,7 +229,7 @@ impl Ends {
         }
     }
 
-    /// That they did not come in time.
+    /// Words for a handshake that did not end in time.
     pub(super) fn elapsed(&self, what: &str) -> String {
         match self.ours {
             Some(ours) => format!("{what} tcp {ours}->{}: i/o timeout", self.peer),

@@ -182,7 +182,7 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// So many of each kind, and more of what mostly waits for other machines.
+    /// Gives so many permits of each kind, and more of what mostly waits for other machines.
     pub(crate) fn new(each: usize) -> Self {
         let permits = |n| Arc::new(Semaphore::new(n));
         Self {

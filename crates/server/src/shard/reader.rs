@@ -58,7 +58,7 @@ const UNKNOWN_PER_MESSAGE: u64 = 64 * 1024;
 const STALL: Duration = Duration::from_millis(10);
 /// Event that woke a connection's task.
 enum TaskEvent {
-    /// So many bytes stand in the shard's buffer behind the headroom.
+    /// Bytes that stand in the shard's buffer behind the headroom.
     Read(usize),
     /// Bytes were added to the connection's own buffer.
     Filled,

@@ -119,7 +119,7 @@ pub(super) struct Since {
     pub(super) next: ConsumerId,
     pub(super) queued: Vec<Queued>,
     pub(super) bytes: usize,
-    /// So many are too many.
+    /// Bytes from which there are too many.
     pub(super) most: usize,
 }
 

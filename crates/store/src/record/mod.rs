@@ -86,7 +86,7 @@ impl Message<'_> {
 /// Change of a stream besides a new message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// These sequences are gone.
+    /// Sequences that are gone.
     Delete(Cow<'a, Ranges>),
     /// Everything before `first` is gone; an empty stream goes on with `first`.
     Trim {
@@ -187,7 +187,7 @@ pub enum Entry<'a> {
 /// Why bytes are no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
-    /// They end before the entry does.
+    /// The bytes end before the entry does.
     Cut,
     /// The head says what no entry's head says.
     EntryHead,

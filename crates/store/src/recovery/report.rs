@@ -34,7 +34,7 @@ pub enum Notice {
     },
     /// The power may have failed, and what had been given out just before is not known.
     PassedOver {
-        /// They are not used again. Some may have been given out.
+        /// Sequences that are not used again. Some may have been given out.
         sequences: RangeInclusive<Seq>,
     },
     /// A file that can be read in part or not at all.

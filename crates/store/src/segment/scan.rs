@@ -51,8 +51,8 @@ pub struct Damaged {
     pub bytes: Range<u64>,
     /// Messages that were in it have this sequence or a later one.
     pub first_seq: Seq,
-    /// And this one or an earlier one; less than `first_seq` if no message can have been in it.
-    /// `None`: nothing that follows says it.
+    /// Messages that were in it have this sequence or an earlier one; less than `first_seq` if no
+    /// message can have been in it. `None`: nothing that follows says it.
     pub last_seq: Option<Seq>,
 }
 

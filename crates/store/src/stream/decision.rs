@@ -70,7 +70,7 @@ pub(super) struct DecidedRemoval {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whose {
     Subject(SubjectId),
-    /// That of this row: the subject may be new.
+    /// The subject of this row, which may be new.
     Row(u32),
     /// Its record was lost to damage.
     Nobody,

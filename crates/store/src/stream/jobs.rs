@@ -30,7 +30,7 @@ const MERGE_BEHIND: u64 = 8;
 const MERGE_OVERDUE: u64 = 2 * MERGE_BEHIND;
 /// Subjects changed behind the manifest that are not worth a merge, however small the base is.
 const MERGE_SUBJECTS: u64 = 4096;
-/// So many segments may be missing in a row. More are none that were lost: somebody gave a file a
+/// Segments that may be missing in a row. More are none that were lost: somebody gave a file a
 /// strange number.
 pub(super) const MISSING_MOST: u64 = 1024;
 /// Bytes of retired segments that an empty stream gives back at once.

@@ -50,7 +50,7 @@ pub trait OnRelease: Send + Sync {
 /// Need of a stream for its mark to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// That it moves: much of the way to it has been gone.
+    /// A mark that moves: much of the way to it has been gone.
     Soon,
     /// Batches wait for it.
     Now,
@@ -89,7 +89,8 @@ enum Gate {
     Mark,
     /// The file of this segment has to be synced up to this offset.
     Synced(SegmentNo, u64),
-    /// This index has to be committed. How many have synced it is the business of whoever says so.
+    /// An index that has to be committed. How many have synced it is the business of whoever says
+    /// so.
     Committed(u64),
 }
 

@@ -18,7 +18,7 @@ use super::state::CountedStream;
 pub(super) enum SegmentRole<'m> {
     /// The file stands for nothing any more.
     Ignored,
-    /// They are walked like on the day they were written.
+    /// Entries are walked like on the day they were written.
     Replayed,
     /// Of what it holds only what the manifest says is visible counts: the rest of the log may be
     /// gone.

@@ -25,9 +25,9 @@ pub(crate) enum After {
 pub(crate) enum Mark {
     /// Nothing was released that is not found.
     Found,
-    /// So many behind those that are found.
+    /// A number of sequences behind those that are found.
     Ahead(u64),
-    /// This one.
+    /// A sequence.
     Through(Seq),
 }
 

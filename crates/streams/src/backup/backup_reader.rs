@@ -115,7 +115,7 @@ enum BackupFormat {
 #[derive(Clone, Copy)]
 enum Expected {
     State,
-    /// So many of these, then messages.
+    /// A number of consumers, then messages.
     Consumers(i64, StreamSummary),
     Messages(StreamSummary),
     /// Nothing that matters.

@@ -27,7 +27,7 @@ pub struct SourcedMsgs<'a> {
 /// How far a call came.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SourcedResult {
-    /// So many messages from the front are stored, or need not be.
+    /// Messages from the front that are stored, or need not be.
     pub done: usize,
     /// Why the next one is not.
     pub refused: Option<ApiError>,

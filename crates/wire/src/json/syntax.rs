@@ -147,10 +147,10 @@ pub fn check(json: &[u8]) -> Result<(), SyntaxFault> {
 #[derive(Clone, Copy, PartialEq)]
 enum Expect {
     Value,
-    /// Or the end of an array that has just begun.
+    /// A value, or the end of an array that has just begun.
     FirstElement,
     Key,
-    /// Or the end of an object that has just begun.
+    /// A key, or the end of an object that has just begun.
     FirstKey,
     Colon,
     /// A comma or the end of what is open.

@@ -117,7 +117,8 @@ pub(crate) fn put_chunk(raw: &[u8], packed: Option<&[u8]>, out: &mut Vec<u8>) {
         Some(packed) if packed.len() < raw.len() => (COMPRESSED, packed),
         _ => (PLAIN, raw),
     };
-    let [first, second, third, _] = ((data.len() + CHECKSUM) as u32).to_le_bytes();
+    let [first, second, third, _] =
+        u32::try_from(data.len() + CHECKSUM).expect("chunks are short").to_le_bytes();
     out.reserve(super::HEAD + CHECKSUM + data.len());
     out.extend_from_slice(&[kind, first, second, third]);
     out.extend_from_slice(&masked(raw).to_le_bytes());

@@ -9,6 +9,11 @@ use std::fmt;
 /// How a flush ends. It is cut off by who sends and put back by who receives.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
+/// How far a step has come within a buffer, as the library counts it.
+fn within(buffer: u64) -> usize {
+    usize::try_from(buffer).expect("a step stays within buffers in memory")
+}
+
 /// Compresses one message after the other.
 pub struct Deflater {
     inner: Compress,
@@ -68,7 +73,7 @@ impl Deflater {
                 out.reserve(part.len() / 2 + TAIL.len());
                 let before = self.inner.total_in();
                 self.inner.compress_vec(part, out, FlushCompress::None).ok()?;
-                part = part.get((self.inner.total_in() - before) as usize..)?;
+                part = part.get(within(self.inner.total_in() - before)..)?;
             }
         }
         loop {
@@ -121,13 +126,13 @@ impl Inflater {
         }
         let (taken, given) = (self.inner.total_in(), self.inner.total_out());
         let status = self.inner.decompress(input, out, FlushDecompress::None);
-        let produced = (self.inner.total_out() - given) as usize;
+        let produced = within(self.inner.total_out() - given);
         let consumed = match status {
             Ok(Status::StreamEnd) => {
                 self.is_over = true;
                 input.len()
             }
-            Ok(Status::Ok | Status::BufError) => (self.inner.total_in() - taken) as usize,
+            Ok(Status::Ok | Status::BufError) => within(self.inner.total_in() - taken),
             Err(_) => return Err(FrameFault::Compression),
         };
         Ok(Inflated { consumed, produced })

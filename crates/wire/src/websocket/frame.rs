@@ -37,8 +37,8 @@ impl FrameHeader {
     pub(super) fn new(first: u8, payload: usize) -> Self {
         let mut header = Self::default();
         header.bytes[0] = first;
-        if payload <= MAX_CONTROL {
-            header.bytes[1] = payload as u8;
+        if let (Ok(short), true) = (u8::try_from(payload), payload <= MAX_CONTROL) {
+            header.bytes[1] = short;
             header.len = 2;
         } else if let Ok(payload) = u16::try_from(payload) {
             header.bytes[1] = 126;

@@ -86,7 +86,7 @@ struct Inflation {
     rest: Vec<u8>,
     /// Bytes at the front that are compressed data without a mask.
     ready: usize,
-    /// They are the last of their message.
+    /// Whether those bytes are the last of their message.
     is_ending: bool,
     /// Content may be left in the decompressor: there was no more room.
     is_held: bool,
@@ -488,7 +488,7 @@ fn spend(spent: &mut u64, produced: usize, out: &mut usize, budget: u64) -> Resu
     let left = budget.saturating_sub(*spent);
     *spent += produced as u64;
     if produced as u64 > left {
-        *out += left as usize;
+        *out += usize::try_from(left).expect("less than was produced");
         return Err(FrameFault::TooBig);
     }
     *out += produced;

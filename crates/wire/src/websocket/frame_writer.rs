@@ -35,7 +35,7 @@ const SLICES: usize = 192;
 pub struct Extensions {
     /// Whether the peer is a browser: its frames are short.
     pub is_browser: bool,
-    /// But its compressed messages are not cut into frames.
+    /// Whether compressed messages to it are not cut into frames.
     pub takes_whole_messages: bool,
     /// Compression was agreed on.
     pub compresses: bool,

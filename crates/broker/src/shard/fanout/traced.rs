@@ -4,7 +4,7 @@
 //! Cold. A message that is only traced goes the same way and reaches nobody.
 
 use super::super::remote::Passed;
-use super::{ClientTarget, Fanout, Message, Published, Publisher, Route, RouteTarget};
+use super::{ClientTarget, Fanout, PubMessage, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports::ShadowService;
@@ -32,7 +32,7 @@ impl Marked {
     /// `message` with another destination for traces, or with the word that there is none. `set`
     /// writes the header.
     pub(in crate::shard) fn new(
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         destination: &[u8],
         set: impl FnOnce(&mut Vec<u8>, &[u8], &[u8]),
     ) -> Self {
@@ -49,21 +49,21 @@ impl Marked {
     }
 
     /// For clients and other accounts: at the end of the headers.
-    pub(in crate::shard) fn untraced(message: &Message<'_>) -> Self {
+    pub(in crate::shard) fn untraced(message: &PubMessage<'_>) -> Self {
         Self::toward(message, message_trace::DISABLED)
     }
 
     /// Copies the message with `destination` in place of the destination in its headers.
-    pub(in crate::shard) fn toward(message: &Message<'_>, destination: &[u8]) -> Self {
+    pub(in crate::shard) fn toward(message: &PubMessage<'_>, destination: &[u8]) -> Self {
         Self::new(message, destination, |out, headers, destination| {
             myelin_wire::header::replace(out, headers, message_trace::DESTINATION, destination);
         })
     }
 
     /// The message with these headers.
-    pub(in crate::shard) fn of<'a>(&'a self, message: &Message<'a>) -> Message<'a> {
+    pub(in crate::shard) fn of<'a>(&'a self, message: &PubMessage<'a>) -> PubMessage<'a> {
         let (header_len, body, tail) = (self.header_len, &self.body[..], &self.tail[..]);
-        Message { header_len, body, tail, shared_tail: None, ..*message }
+        PubMessage { header_len, body, tail, shared_tail: None, ..*message }
     }
 }
 
@@ -277,7 +277,7 @@ impl Shard {
     pub(in crate::shard) fn hand_traced(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         (service, trace): (&Arc<dyn Service>, &Arc<MessageTrace>),
     ) -> Option<Published> {
         let done = Published::Done { delivered: true, stalled: false };
@@ -301,7 +301,7 @@ impl Shard {
     /// Hands a stream a message that is traced. `service`: the stream, or who brings it messages.
     fn hand_to_stream(
         &mut self,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         (service, name): (&Arc<dyn Service>, &str),
         trace: &Arc<MessageTrace>,
     ) {
@@ -319,7 +319,7 @@ impl Shard {
     fn hand_imported(
         &mut self,
         from: &Publisher<'_>,
-        message: &Message<'_>,
+        message: &PubMessage<'_>,
         (service, import): (&Arc<dyn Service>, &ShadowService),
         trace: &Arc<MessageTrace>,
     ) {

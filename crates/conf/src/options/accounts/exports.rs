@@ -78,7 +78,7 @@ pub struct LatencyOptions {
 pub enum LatencySampling {
     /// Requests whose headers ask for it.
     Headers,
-    /// So many of a hundred, 1 to 100.
+    /// A share of a hundred, 1 to 100.
     Percent(u8),
 }
 

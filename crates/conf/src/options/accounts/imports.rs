@@ -34,7 +34,7 @@ pub enum StreamName {
     Same,
     /// With this in front.
     Prefixed(String),
-    /// This, in which `$1` is the first wildcard of the other name.
+    /// A subject in which `$1` is the first wildcard of the other name.
     Mapped(String),
 }
 

@@ -36,7 +36,7 @@ pub const DEFAULT_SYSTEM_ACCOUNT: &str = "$SYS";
 
 /// Limits of all connections of an account together; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AccountLimits {
+pub struct AccountLimitOptions {
     /// Client connections; 0 admits none.
     pub max_connections: Option<u32>,
     /// Subscriptions of one connection.
@@ -57,7 +57,7 @@ pub struct AccountOptions {
     /// The account's own public key.
     pub nkey: Option<String>,
     /// Limits that apply to the account.
-    pub limits: AccountLimits,
+    pub limits: AccountLimitOptions,
     /// Exports to other accounts.
     pub exports: Vec<ExportOptions>,
     /// Imports from other accounts.
@@ -199,7 +199,7 @@ impl AccountOptions {
     fn set(&mut self, field: &Field<'_>, report: &mut Diagnostics) -> Read<bool> {
         match field.name() {
             "nkey" => self.nkey = Some(account_key(field)?),
-            "limits" => self.limits = AccountLimits::read(field, report)?,
+            "limits" => self.limits = AccountLimitOptions::read(field, report)?,
             "exports" => self.exports = exports::read(field, report)?,
             "imports" => self.imports = imports::read(field, report)?,
             "mappings" | "maps" => self.mappings.extend(mappings::read(field, report)?),
@@ -246,7 +246,7 @@ fn system_account(field: &Field<'_>) -> Read<Option<String>> {
     field.optional_text().map_err(|_| field.diagnostic("system account name must be a string"))
 }
 
-impl AccountLimits {
+impl AccountLimitOptions {
     fn read(field: &Field<'_>, report: &mut Diagnostics) -> Read<Self> {
         let Value::Map(map) = field.value() else {
             let found = field.value().type_name();

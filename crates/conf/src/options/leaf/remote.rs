@@ -34,10 +34,10 @@ pub enum LeafCredentials {
 /// Whether leaders of streams move to other servers while the link to a remote is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClusterMigrate {
-    /// They stay.
+    /// Assets stay.
     #[default]
     Off,
-    /// They move after so long.
+    /// Assets move after so long.
     After(Duration),
 }
 

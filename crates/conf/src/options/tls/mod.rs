@@ -23,7 +23,7 @@ use crate::diagnostic::Position;
 pub(in crate::options) enum TlsUse {
     Client,
     Cluster,
-    /// Also for the remotes of a gateway.
+    /// The gateway's listener and its remotes.
     Gateway,
     LeafNodes,
     LeafRemote,

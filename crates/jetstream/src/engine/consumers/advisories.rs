@@ -21,7 +21,7 @@ impl StreamConsumers {
         }
     }
 
-    /// That a consumer was made, or is no more.
+    /// Tells that a consumer was made, or is no more.
     pub(super) fn add_action_advisory(&self, name: &str, action: Action, out: &mut MessageBuf) {
         self.add_advisory(
             name,
@@ -30,7 +30,7 @@ impl StreamConsumers {
         );
     }
 
-    /// That a consumer rests until a moment, if it does.
+    /// Tells that a consumer rests until a moment, if it does.
     pub(in crate::engine) fn add_pause_advisory(&self, config: &ConsumerConfig, out: &mut MessageBuf) {
         let now = self.host.now();
         if let Some(until) = config.pause_until.filter(|until| until.timestamp() > now) {

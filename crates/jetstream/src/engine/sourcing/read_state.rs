@@ -124,7 +124,7 @@ fn are_of_one_file(one: Option<LogEnd>, other: Option<LogEnd>) -> bool {
 pub(super) enum RunEnd {
     /// There is more at hand.
     Full,
-    /// That was all.
+    /// Nothing is left.
     All,
     /// The next message has to be read from the device.
     Cold,

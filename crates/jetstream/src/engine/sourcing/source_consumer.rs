@@ -264,8 +264,8 @@ impl SourceConsumer {
         self.acknowledge(had, None);
     }
 
-    /// These messages are stored here: the origin needs not keep them for this consumer. Not inside
-    /// a turn.
+    /// Tells that messages are stored here: the origin needs not keep them for this consumer. Not
+    /// inside a turn.
     pub(super) fn acknowledge(&self, seqs: Vec<Seq>, shard: Option<&mut ServiceShard>) {
         match shard {
             _ if seqs.is_empty() => {}

@@ -209,7 +209,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// So many bytes of content.
+    /// Takes so many bytes of content.
     pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         assert!(self.fill(len), "the end, after {:?}", self.seen);
         self.unread.drain(..len).collect()

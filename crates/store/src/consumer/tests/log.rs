@@ -312,7 +312,7 @@ fn pending(place: &LogStorage, pending: u64) -> (Consumers, ConsumerId) {
     (consumers, id)
 }
 
-/// Or a start would take twice the memory of what is pending, and the allocator keep it.
+/// A start would take twice the memory of what is pending, and the allocator keep it.
 #[test]
 fn rings_do_not_grow_while_a_log_is_read() {
     let place = place(Arc::new(MemoryDisk::new()), None);

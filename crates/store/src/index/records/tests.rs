@@ -36,7 +36,7 @@ fn free(records: &mut Records, live: &mut BTreeMap<SubjectId, (Vec<u8>, u64)>, i
     records.free(id);
 }
 
-/// That chunks are made of records without gaps, and lists name the free ones.
+/// Checks that chunks are made of records without gaps, and lists name the free ones.
 fn check_chunks(records: &Records) {
     let mut free = BTreeMap::<u32, usize>::new();
     for (at, chunk) in records.chunks.iter().enumerate() {

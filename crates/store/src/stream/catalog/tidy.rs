@@ -11,8 +11,8 @@ const PER_MESSAGE: usize = 8;
 /// waits to be sealed nothing can be done, and that may be most of the time.
 const PART: usize = 64;
 const PART_MOST: usize = 2048;
-/// So many subjects that the active segment has touched are reason to close it, if they are far
-/// more than have messages: those that died there take memory until a footer has named them.
+/// Subjects that the active segment has touched, from which on it is closed if they are far more
+/// than have messages: those that died there take memory until a footer has named them.
 const MANY_TOUCHED: usize = 16 << 10;
 
 impl Catalog {

@@ -144,7 +144,7 @@ fn one_bit_of_a_head_costs_a_cursor_one_message() {
     }
 }
 
-/// Or a stream with one wrong bit could never be backed up again.
+/// A stream with one wrong bit can be backed up all the same.
 #[test]
 fn a_damaged_message_that_was_removed_is_nobodys_concern() {
     for is_sealed in [false, true] {

@@ -15,7 +15,7 @@ const LAG: Seq = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 /// Changes that may wait in memory when nothing of them is urgent: a start finds them in the
 /// messages.
 const MOST_WAITING: usize = if cfg!(test) { 1 } else { 4096 };
-/// So many may be gone without anybody caring.
+/// Entries that may be gone without anybody caring.
 const FEW: usize = 1024;
 
 /// Schedules of one stream by the time at which they are due.
@@ -68,8 +68,8 @@ impl ScheduleTable {
         self.is_urgent = true;
     }
 
-    /// So many come now, and the index knows of messages up to `through`. A table that grew while a
-    /// million come would leave half of itself to the allocator, which keeps that.
+    /// Makes room for `many` entries; the index knows of messages up to `through`. A table that
+    /// grew while a million come would leave half of itself to the allocator, which keeps that.
     pub(in crate::stream) fn begin(&mut self, many: usize, through: Seq) {
         self.heap.0.reserve_exact(many);
         self.through = through;

@@ -23,7 +23,7 @@ pub struct Cookies {
 }
 
 impl fmt::Debug for Cookies {
-    /// They are secrets.
+    /// Cookies are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cookies")
     }

@@ -1,4 +1,4 @@
-//! That no message comes back to where it came from.
+//! Checks that no message comes back to where it came from.
 
 use super::{OtherStreams, StreamConfig, collide, invalid};
 use crate::error::ApiError;
