@@ -53,16 +53,17 @@ impl World {
         let streams = server.streams();
         let now = self.clock.elapsed();
         let mut all = self.streams.iter_mut().filter(|(_, model)| model.status == Status::There);
-        all.try_for_each(|(name, model)| {
+        let compared = all.try_for_each(|(name, model)| {
             let live = streams.stream(name).ok_or_else(|| format!("{name}: the stream is gone"))?;
             let held = contents(&live, model, now)?;
             compare(model, &held, now, self.has_jumped)?;
             pending_is_there(model, &live, &held)
-        })?;
+        });
         if self.disk.is_off() {
-            // A question to a consumer may have it write.
+            // A question to a consumer may have it write, and the next stream cannot be read then.
             return self.power_lost();
         }
+        compared?;
         self.check_copies()?;
         self.trouble.end();
         Ok(())
@@ -71,8 +72,8 @@ impl World {
     /// Starts the server anew where a stream takes nothing any more, as an operator does.
     fn mend(&mut self) -> Result<(), String> {
         let Some(server) = &self.server else { return Ok(()) };
-        let streams = server.streams();
-        let has_failed = |name: &String| streams.stream(name).is_some_and(|live| live.failure().is_some());
+        let has_failed =
+            |name: &String| server.streams().stream(name).is_some_and(|live| live.failure().is_some());
         let is_ill = self.streams.keys().chain(self.copies.keys()).any(has_failed);
         // What could not be read may have been given up.
         if is_ill || self.rng.below(2) == 0 {

@@ -74,6 +74,7 @@ impl World {
         self.settle(SECOND.unsigned_abs(), 0)?;
         self.publish_batch(0, &stream, BATCHED);
         self.lose_power_soon(BATCH_POINTS);
+        self.tears_batch = true;
         Ok(())
     }
 
@@ -165,7 +166,10 @@ impl World {
         let from = self.clock.elapsed().saturating_sub(WINDOW + self.trouble.slow);
         let from = self.trouble.shaky_from.map_or(from, |shaky| shaky.min(from));
         self.server_died((!is_sure).then_some(from));
+        // Other survivals take or leave a write as a whole, and with it the batch.
+        let is_torn = std::mem::take(&mut self.tears_batch);
         let survival = match self.rng.below(4) {
+            _ if is_torn => Survival::Random(self.rng.next_u64()),
             0 => Survival::None,
             1 => Survival::All,
             2 => Survival::Prefix(self.rng.below(self.disk.unsynced() + 1)),

@@ -34,27 +34,39 @@ pub(crate) enum Mail {
     Publish(Arc<Account>, MessageBuf),
 }
 
-/// First in, first out: one of these for each thread of the server.
-pub(crate) struct Queue<T>(Mutex<VecDeque<T>>);
+/// First in, first out: one of these for each thread of the server. Nothing is left of one that is
+/// over, and nothing comes in any more.
+pub(crate) struct Queue<T>(Mutex<Option<VecDeque<T>>>);
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Some(VecDeque::new())))
     }
 }
 
 impl<T> Queue<T> {
     fn put(&self, item: T) {
-        lock(&self.0).push_back(item);
+        // What is refused is dropped without the lock.
+        let _refused = match &mut *lock(&self.0) {
+            Some(items) => {
+                items.push_back(item);
+                None
+            }
+            None => Some(item),
+        };
     }
 
     /// The next one. The lock is given back before it is worked on.
     pub(crate) fn take(&self) -> Option<T> {
-        lock(&self.0).pop_front()
+        lock(&self.0).as_mut()?.pop_front()
+    }
+
+    fn end(&self) -> Option<VecDeque<T>> {
+        lock(&self.0).take()
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.0).len()
+        lock(&self.0).as_ref().map_or(0, VecDeque::len)
     }
 }
 
@@ -126,6 +138,13 @@ impl SimHost {
     /// Notes a panic that was planned and that the supervision has caught.
     pub(crate) fn plan_panic(&self) {
         lock(&self.panics).push(PLANNED.to_owned());
+    }
+
+    /// Forgets what was still to be done, and what others ask for from here on: the process is gone,
+    /// and all of it has this host.
+    pub(crate) fn end(&self) {
+        let Self { api, reads, backups, upkeep, due, mail, wakes, .. } = self;
+        drop((api.end(), reads.end(), backups.end(), upkeep.end(), due.end(), mail.end(), wakes.end()));
     }
 
     /// Everything that was logged.

@@ -332,6 +332,9 @@ impl StreamModel {
 
     /// Messages that limits may have removed, or refused to keep.
     pub(crate) fn over_limits(&self, now: u64, has_jumped: bool) -> Vec<u64> {
+        if !self.is_limited() && self.publications.values().all(|one| one.ends.is_none()) {
+            return Vec::new();
+        }
         let (mut loose, mut stored) = (Vec::new(), Vec::new());
         for (&id, publication) in &self.publications {
             match publication.fate {

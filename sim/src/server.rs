@@ -328,6 +328,12 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.host.end();
+    }
+}
+
 fn connect(broker: &Arc<Broker>, shard: &mut Shard, clock: &Clock) -> Port {
     let endpoint = Endpoint { peer: ([127, 0, 0, 1], 4).into(), start: SystemTime::UNIX_EPOCH };
     let output = Arc::<Mutex<Vec<u8>>>::default();

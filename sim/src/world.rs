@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use myelin_disk::faulty::FaultyDisk;
 use myelin_stdx::rng::Rng;
 
 use crate::clock::Clock;
 use crate::copy_model::CopyModel;
+use crate::host::SimHost;
 use crate::model::{Fate, Status, StreamModel};
 use crate::plan::ServerPlan;
 use crate::protocol::{self, Received};
@@ -176,12 +177,16 @@ pub(crate) struct World {
     pub(crate) taste: Taste,
     pub(crate) disk: FaultyDisk,
     pub(crate) server: Option<Server>,
+    /// The host of the last server, which all that is left of one would have.
+    host: Weak<SimHost>,
     pub(crate) lives: u64,
     pub(crate) streams: BTreeMap<String, StreamModel>,
     /// Mirrors of streams, and streams that have others as sources.
     pub(crate) copies: BTreeMap<String, CopyModel>,
     pub(crate) watch: Arc<DiskWatch>,
     pub(crate) trouble: Trouble,
+    /// Whether the next loss of power is one that a batch is to be torn by.
+    pub(crate) tears_batch: bool,
     pub(crate) pending: BTreeMap<u64, Asked>,
     pub(crate) in_hand: VecDeque<Delivery>,
     /// Numbers that were given out: to requests, messages, batches, streams and consumers.
@@ -230,7 +235,9 @@ impl World {
             taste,
             copies: BTreeMap::new(),
             trouble: Trouble::default(),
+            tears_batch: false,
             server: None,
+            host: Weak::new(),
             lives: 0,
             streams: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -277,6 +284,7 @@ impl World {
         for client in 0..CLIENTS {
             server.send(client, &protocol::hello(&inbox(client, self.lives)));
         }
+        self.host = Arc::downgrade(&server.host);
         self.server = Some(server);
         let consumers = self.streams.values().flat_map(|model| &model.consumers);
         let alive = consumers.filter(|one| one.plan.is_push && one.status != Status::Gone);
@@ -507,6 +515,7 @@ impl World {
         self.record.trace.write_u64(self.disk.points());
         self.note(|| format!("the server dies; what came since {window:?} may be lost"));
         let said = self.server.take().map(|server| server.host.lines()).unwrap_or_default();
+        assert!(self.host.strong_count() == 0, "nothing is left of a server that is gone");
         said.into_iter().for_each(|line| self.note(|| format!("the server says: {line}")));
         self.pending.clear();
         self.trouble.excused.clear();

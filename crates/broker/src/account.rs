@@ -349,6 +349,16 @@ impl Account {
         self.imports.unlisten(binding);
     }
 
+    /// Takes out all services, and tells nobody: the broker is gone. A service may have its account.
+    pub(crate) fn forget_services(&self) {
+        let mut bindings = Vec::new();
+        self.services.for_each(|binding| bindings.push(Arc::clone(binding)));
+        for binding in &bindings {
+            self.services.remove(binding);
+            self.imports.unlisten(binding);
+        }
+    }
+
     /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which
     /// has no wildcards, may have become another, until the watch is dropped. Whoever asks after
     /// this returns misses nothing: a change was made before, and is in the answer, or is told.

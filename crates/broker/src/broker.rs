@@ -527,11 +527,13 @@ impl Broker {
 impl Drop for Broker {
     /// Accounts hold each other by what they import, one may import from itself, and both hold who
     /// waits for an answer; a connection whose session has not ended and its subscriptions hold
-    /// each other, too. Nobody publishes any more, so all of it is let go of: else a broker that is
-    /// dropped would stay in memory.
+    /// each other, too, as do an account and its streams. Nobody publishes any more, so all of it
+    /// is let go of: else a broker that is dropped would stay in memory.
     fn drop(&mut self) {
         self.registry.open().iter().for_each(|conn| drop(conn.take_subscriptions()));
-        self.accounts().iter().for_each(Account::unlink);
+        let accounts = self.accounts();
+        accounts.iter().for_each(Account::unlink);
+        accounts.iter().for_each(|account| account.forget_services());
         let asked = std::mem::take(&mut lock(&self.asked).accounts);
         asked.iter().filter_map(Weak::upgrade).for_each(|account| account.imports.replies.forget_all());
     }

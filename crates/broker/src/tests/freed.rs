@@ -78,6 +78,13 @@ impl Service for Deaf {
     fn serve(&self, _: &mut ServiceBatch, _: &mut ServiceShard) {}
 }
 
+/// A service that has the account that it receives from, as a stream does.
+struct Owner(#[expect(dead_code, reason = "it is held, not used")] Arc<Account>);
+
+impl Service for Owner {
+    fn serve(&self, _: &mut ServiceBatch, _: &mut ServiceShard) {}
+}
+
 /// Each account waits for an answer of the other, and the system account for one of its own.
 fn wait_for_each_other(net: &Net) -> [Peer; 3] {
     let mut peers = ["a", "b", "s"].map(|name| net.peer_as(usize::from(name == "b"), &login(name)));
@@ -142,4 +149,15 @@ fn a_broker_with_services_and_other_accounts_meanwhile_is_freed() {
     drop((a, peers, net));
     before.assert_freed();
     after.assert_freed();
+}
+
+#[test]
+fn a_broker_whose_services_have_their_account_is_freed() {
+    let net = net();
+    let a = net.broker.account("A").unwrap();
+    a.bind(b"own", Arc::new(Owner(Arc::clone(&a))));
+    a.listen(b"tell.>", Arc::new(Owner(Arc::clone(&a))));
+    let held = Held::of(&net, &[]);
+    drop((a, net));
+    held.assert_freed();
 }

@@ -5,7 +5,7 @@ use super::{AccountStreams, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OwnStream, StreamConsumers};
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::{FoundEnd, LiveStream, ReleaseListener};
+use crate::engine::live::{CoreGuard, FoundEnd, LiveStream, ReleaseListener};
 use crate::engine::settings::REPAIR;
 use crate::engine::sourcing::{SeenPositions, SourceReaders, orphans};
 use crate::engine::waits::{Promised, once_more, promise};
@@ -389,16 +389,60 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         out: &mut MessageBuf,
     ) -> Result<(), ApiError> {
+        let leaving = LeavingStream { streams: self, live };
         let (server, doomed) = (Arc::clone(jetstream), Arc::clone(live));
         let deleted = on_sync_thread(&*self.host, move || end_stream(&server, &doomed));
         deleted.await.unwrap_or_else(|| Err(ApiError::stream_delete("a panic while it was deleted")))?;
         // Only now: a stream that could not be deleted keeps them.
         live.consumers().end_all("Consumer Deleted", out).await;
-        self.write().remove(live.name());
-        live.sourcing().end();
+        drop(leaving);
         orphans::sweep_origins(jetstream, &self.account, &live.config());
-        live.downstreams().reconnect_all();
         Ok(())
+    }
+}
+
+/// A stream that is being deleted, however that ends, also by a panic. If its core is gone, it
+/// leaves the account's table with this, and whoever copies it looks for another one.
+struct LeavingStream<'a> {
+    streams: &'a AccountStreams,
+    live: &'a Arc<LiveStream>,
+}
+
+impl Drop for LeavingStream<'_> {
+    fn drop(&mut self) {
+        if !self.live.is_gone() {
+            return self.live.bind();
+        }
+        self.streams.write().remove(self.live);
+        self.live.sourcing().end();
+        self.live.downstreams().reconnect_all();
+    }
+}
+
+/// A removal that is being stated. While nobody knows whether it is, the stream must not take
+/// anything that it would have to keep.
+struct UnsureRemoval<'a> {
+    jetstream: &'a JetStream,
+    doomed: &'a LiveStream,
+    is_sure: bool,
+}
+
+impl Drop for UnsureRemoval<'_> {
+    fn drop(&mut self) {
+        if !self.is_sure
+            && let Some(mut guard) = self.doomed.lock_core()
+        {
+            self.jetstream.store.abandon_stream(guard.parts().0.store_mut());
+        }
+    }
+}
+
+/// Core of a stream that is stated to be removed: it does not come back, not after a panic either.
+struct EndingCore<'a>(Option<CoreGuard<'a>>);
+
+impl Drop for EndingCore<'_> {
+    fn drop(&mut self) {
+        drop(self.0.take().map(CoreGuard::into_core));
     }
 }
 
@@ -411,20 +455,18 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
     if doomed.is_stored() {
         let id = guard.parts().0.store().id();
         drop(guard);
+        let mut removal = UnsureRemoval { jetstream, doomed, is_sure: false };
         let stated = jetstream.store.state_removed(id);
+        removal.is_sure = stated.as_ref().err().is_none_or(|refused| refused.is_there);
+        drop(removal);
+        stated.map_err(|refused| ApiError::stream_delete(refused.error))?;
         guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let store = guard.parts().0.store_mut();
-        if let Err(refused) = stated {
-            if !refused.is_there {
-                jetstream.store.abandon_stream(store);
-            }
-            drop(guard);
-            doomed.bind();
-            return Err(ApiError::stream_delete(refused.error));
-        }
-        files = Some(jetstream.store.retire_stream(store));
     }
-    drop(guard.into_core());
+    let mut ending = EndingCore(Some(guard));
+    if let Some(guard) = ending.0.as_mut().filter(|_| doomed.is_stored()) {
+        files = Some(jetstream.store.retire_stream(guard.parts().0.store_mut()));
+    }
+    drop(ending);
     files.into_iter().for_each(|files| jetstream.removals.add(&jetstream.host, files));
     Ok(())
 }

@@ -30,8 +30,10 @@ impl StreamTable {
         Self { by_name, taken, reserved: [0; 2], of_all }
     }
 
+    /// A stream by name, unless it is being deleted and has no core any more.
     pub(super) fn get(&self, name: &str) -> Option<Arc<LiveStream>> {
-        Some(Arc::clone(&self.by_name.get(name)?.live))
+        let entry = self.by_name.get(name).filter(|entry| !entry.live.is_gone())?;
+        Some(Arc::clone(&entry.live))
     }
 
     /// All streams, by name.
@@ -64,9 +66,12 @@ impl StreamTable {
         self.by_name.insert(live.name().to_owned(), TableEntry { live: Arc::clone(live), config });
     }
 
-    pub(super) fn remove(&mut self, name: &str) {
-        let before = self.take(name);
-        self.of_all.replace(before, [0; 2]);
+    /// Takes a stream out, and no other one of its name.
+    pub(super) fn remove(&mut self, live: &Arc<LiveStream>) {
+        if self.by_name.get(live.name()).is_some_and(|entry| Arc::ptr_eq(&entry.live, live)) {
+            let before = self.take(live.name());
+            self.of_all.replace(before, [0; 2]);
+        }
     }
 
     /// Takes a stream out. Answers what it had reserved, which all accounts count still.

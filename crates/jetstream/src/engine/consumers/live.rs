@@ -91,7 +91,8 @@ pub struct LiveConsumer {
     lifecycle: Lifecycle,
     /// Wakeup by [`ConsumerWork::Wake`] and by what is due.
     wakeup: Wakeup,
-    bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Held by the account: each has this consumer.
+    bindings: Mutex<Vec<Weak<Binding>>>,
     /// Watch on who listens to what it pushes.
     listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
@@ -178,10 +179,12 @@ impl LiveConsumer {
     /// Receives what `subjects` match, and nothing else.
     pub(super) fn bind(&self, subjects: &[String]) {
         let Some(me) = self.me.upgrade() else { return };
-        let bind =
-            |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
+        let bind = |subject: &String| {
+            let binding = self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
+            Arc::downgrade(&binding)
+        };
         let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
-        old.iter().for_each(|binding| self.account.unbind(binding));
+        old.iter().filter_map(Weak::upgrade).for_each(|binding| self.account.unbind(&binding));
         if self.is_gone() {
             self.unbind();
         }
@@ -189,7 +192,8 @@ impl LiveConsumer {
 
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
-        std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+        let old = std::mem::take(&mut *lock(&self.bindings));
+        old.iter().filter_map(Weak::upgrade).for_each(|binding| self.account.unbind(&binding));
     }
 
     /// Receives nothing and delivers nothing, until [`resume`](Self::resume).

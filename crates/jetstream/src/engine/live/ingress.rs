@@ -7,7 +7,7 @@ use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Publishes on their way into the turn.
 pub(super) struct Ingress {
@@ -21,7 +21,8 @@ pub(super) struct Ingress {
     is_behind: AtomicBool,
     /// Publishes that wait for their counters, and those behind them.
     blocked: Mutex<VecDeque<ServiceBatch>>,
-    bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Held by the account: each has the stream.
+    bindings: Mutex<Vec<Weak<Binding>>>,
 }
 
 impl Ingress {
@@ -92,8 +93,9 @@ impl Ingress {
     /// Receives through other bindings than before. Those before end after that: no message may
     /// fall between.
     pub(super) fn rebind(&self, account: &Account, bindings: Vec<Arc<Binding>>) {
-        let old = std::mem::replace(&mut *lock(&self.bindings), bindings);
-        old.iter().for_each(|binding| account.unbind(binding));
+        let new = bindings.iter().map(Arc::downgrade).collect();
+        let old = std::mem::replace(&mut *lock(&self.bindings), new);
+        old.iter().filter_map(Weak::upgrade).for_each(|binding| account.unbind(&binding));
     }
 
     /// Receives nothing any more.

@@ -285,6 +285,23 @@ fn what_is_out_of_order_is_left_out() {
 }
 
 #[test]
+fn a_message_that_its_subject_does_not_count_leaves_it_as_it_is() {
+    let mut index = SubjectIndex::new(1);
+    let id = index.enter(b"a");
+    index.appended(id, 2, 1);
+    index.removed(id, 1);
+    index.removed(id, 2);
+    assert_eq!((index.state(id), index.len()), (SubjectState::default(), 0));
+    assert_eq!(index.take_touched(), [(id, SubjectState::default())]);
+    index.removed(id, 2);
+    assert_eq!((index.touched(), index.len()), (0, 0));
+    index.recycle();
+    let id = index.enter(b"a");
+    index.appended(id, 3, 1);
+    assert_eq!((index.state(id).count, index.len()), (1, 1));
+}
+
+#[test]
 fn a_subject_that_comes_back_keeps_its_id_until_recycled() {
     let mut index = SubjectIndex::new(1);
     let id = index.enter(b"a");

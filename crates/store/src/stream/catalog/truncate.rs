@@ -58,11 +58,7 @@ impl Catalog {
             self.segments.views[at].removed += doomed.len() as u32;
             for (seq, size, subject) in doomed {
                 bytes += size;
-                // With a lost segment it may be gone what says that another message was deleted
-                // before.
-                if self.subjects.index.state(subject).count > 0 {
-                    self.subjects.index.removed(subject, seq);
-                }
+                self.subjects.index.removed(subject, seq);
             }
         }
         debug_assert!(messages <= self.totals.messages, "only messages are removed");
