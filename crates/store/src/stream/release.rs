@@ -453,7 +453,7 @@ mod tests {
     /// Whoever waited for such a batch would wait for ever: nobody is told of it.
     #[test]
     fn a_batch_that_is_released_at_once_is_never_seen_waiting() {
-        const BATCHES: u64 = 200_000;
+        const BATCHES: u64 = 2_000_000;
         for mark in [Seq::MAX, 1] {
             let release = Release::new(0);
             if mark < Seq::MAX {
