@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::latency::respond::Responders;
 use myelin_loadgen::latency::{LatencyMode, LatencyOutcome, LatencySettings, cell, null, run};
 use myelin_loadgen::meter::Meter;
 use myelin_loadgen::names;
 use myelin_loadgen::present::{csv, hgrm, html, terminal, write};
-use myelin_loadgen::results::{Clock, Environment, ResultRow, Results, System};
+use myelin_loadgen::results::{Clock, Environment, ResultRow, Results, TestedSystem};
 use myelin_loadgen::target_server::greeting::Greeting;
 use myelin_loadgen::target_server::{ConnectionFlags, Target};
 use myelin_loadgen::units::{Bytes, Time};
@@ -105,7 +105,7 @@ struct Measure {
     responders: usize,
     /// Where the streams keep their messages
     #[arg(long, default_value = "file", value_enum)]
-    storage: Storage,
+    storage: LoadStorage,
     /// Process id of the server, to know its CPU time per message
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
@@ -163,7 +163,7 @@ impl Measure {
             return Err(BenchError::Usage("--rounds must be at least 1".into()));
         }
         let version = Greeting::of(server)?.to_string();
-        let system = System { name: self.reports.system.clone(), version };
+        let system = TestedSystem { name: self.reports.system.clone(), version };
         let mut environment = Environment::now();
         environment.note("rounds", self.rounds.to_string());
         let mut results = Results::new(environment, vec![system], Vec::new());

@@ -146,7 +146,7 @@ fn beginning(plan: &Plan, comparison: &Comparison, is_quick: bool) -> Results {
     }
     let mut systems = Vec::new();
     for system in &comparison.systems {
-        systems.push(results::System { name: system.name.clone(), version: system.version() });
+        systems.push(results::TestedSystem { name: system.name.clone(), version: system.version() });
         if let Some(size) = system.size() {
             let loaded = system.loaded_size().map(|size| format!(" ({} of it loaded)", mebibytes(size)));
             let text = format!("{}{}", mebibytes(size), loaded.unwrap_or_default());
@@ -178,7 +178,7 @@ fn resumed(before: Results, mut now: Results) -> Results {
 /// figures of both.
 fn differences(before: &Results, now: &Results) -> Vec<String> {
     let systems = |results: &Results| {
-        let said = |system: &results::System| format!("{} {}", system.name, system.version);
+        let said = |system: &results::TestedSystem| format!("{} {}", system.name, system.version);
         results.systems.iter().map(said).collect::<Vec<_>>().join(", ")
     };
     let machine = |results: &Results| {
@@ -205,11 +205,12 @@ fn differences(before: &Results, now: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use myelin_loadgen::results::System;
+    use myelin_loadgen::results::TestedSystem;
 
     fn results() -> Results {
         let systems = [("myelin", "0.1.0"), ("nats-server", "2.15.2")];
-        let systems = systems.map(|(name, version)| System { name: name.into(), version: version.into() });
+        let systems =
+            systems.map(|(name, version)| TestedSystem { name: name.into(), version: version.into() });
         Results::new(Environment::now(), systems.to_vec(), Vec::new())
     }
 

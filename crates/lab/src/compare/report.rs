@@ -174,7 +174,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
     use crate::compare::file::Plan;
-    use myelin_loadgen::results::{Better, Clock, Curve, Distribution, Environment, Figure, System};
+    use myelin_loadgen::results::{Better, Clock, Curve, Distribution, Environment, Figure, TestedSystem};
 
     fn figure(values: &[f64]) -> Figure {
         Figure::new("rate", "msgs/s", Better::High, values.to_vec())
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn results(cells: Vec<Cell>) -> Results {
-        let system = |cell: &Cell| System { name: cell.system.clone(), version: "v1".into() };
+        let system = |cell: &Cell| TestedSystem { name: cell.system.clone(), version: "v1".into() };
         let systems = cells.iter().map(system).collect();
         let row =
             ResultRow { name: "1:1-16".into(), group: "s2".into(), workload: "one to one".into(), cells };

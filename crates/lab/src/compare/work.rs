@@ -4,7 +4,7 @@
 
 use myelin_loadgen::jetstream::consumers::pull::{Acks, How};
 use myelin_loadgen::jetstream::fast::Flow;
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::jetstream::{self, StreamMode, WINDOW, consumers};
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
@@ -181,7 +181,7 @@ pub(crate) enum WorkStorage {
     FileAsync,
 }
 
-impl From<WorkStorage> for Storage {
+impl From<WorkStorage> for LoadStorage {
     fn from(stored: WorkStorage) -> Self {
         match stored {
             WorkStorage::File => Self::File,
@@ -241,7 +241,7 @@ impl PlannedWork {
             Self::Get { batched, clients, size } => {
                 let batch = StreamMode::GetBatch { batch: GET_BATCH };
                 let mode = if batched { batch } else { StreamMode::Get { window: 1 } };
-                streamed(mode, clients, 1, Storage::File, false, size)?
+                streamed(mode, clients, 1, LoadStorage::File, false, size)?
             }
             Self::Read { how, storage, clients, acks } => {
                 at_least_one(&[clients])?;
@@ -274,7 +274,7 @@ fn streamed(
     mode: StreamMode,
     clients: usize,
     streams: usize,
-    storage: Storage,
+    storage: LoadStorage,
     synced: bool,
     Size(size): Size,
 ) -> Result<Workload, String> {
@@ -320,7 +320,7 @@ mod tests {
             panic!("no load of a stream");
         };
         let mode = StreamMode::Fast { batch: 10, flow: Flow::DEFAULT };
-        assert_eq!((load.mode, load.storage, load.size), (mode, Storage::Memory, 4096));
+        assert_eq!((load.mode, load.storage, load.size), (mode, LoadStorage::Memory, 4096));
         let Ok(Workload::Throughput(load)) = work("work='core'\nreceivers=10\nqueue=true\nsize=0") else {
             panic!("no load of the core");
         };

@@ -4,7 +4,7 @@
 
 use myelin_loadgen::jetstream::consumers::pull::{Acks, How};
 use myelin_loadgen::jetstream::consumers::{ConsumerLoad, SIZE};
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::metric::Metric;
 
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
@@ -19,8 +19,8 @@ pub(crate) fn rows() -> Vec<Row> {
     let idle = [times(Metric::ConsumerMemory, 5.0), times(Metric::IdleCpu, 5.0)];
     let pending = [times(Metric::MessageRate, 2.0), times(Metric::PendingMemory, 3.0)];
     vec![
-        rate("c-ordered-file", ConsumerLoad::Ordered(Storage::File), 2.5, 5.0),
-        rate("c-ordered-memory", ConsumerLoad::Ordered(Storage::Memory), 2.5, 5.0),
+        rate("c-ordered-file", ConsumerLoad::Ordered(LoadStorage::File), 2.5, 5.0),
+        rate("c-ordered-memory", ConsumerLoad::Ordered(LoadStorage::Memory), 2.5, 5.0),
         rate("c-ordered-pull", pull(How::Consume, 1, Acks::None), 2.5, 5.0),
         rate("c-consume", pull(How::Consume, 4, Acks::Explicit), 2.0, 5.0),
         rate("c-fetch-none", pull(How::Fetch, 2, Acks::None), 2.0, 5.0),
@@ -28,7 +28,7 @@ pub(crate) fn rows() -> Vec<Row> {
         rate("c-push", ConsumerLoad::Push, 2.0, 5.0),
         rate(
             "c-8x8",
-            ConsumerLoad::Together { pairs: 8, storage: Storage::File, size: SIZE, synced: false },
+            ConsumerLoad::Together { pairs: 8, storage: LoadStorage::File, size: SIZE, synced: false },
             2.0,
             4.0,
         ),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::latency;
 use myelin_loadgen::meter::Meter;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub(crate) struct Latency {
     /// Messages per second, all connections together.
     pub(crate) rate: u64,
     pub(crate) connections: usize,
-    pub(crate) storage: Storage,
+    pub(crate) storage: LoadStorage,
     pub(crate) synced: bool,
     /// Bytes of every payload.
     pub(crate) size: usize,

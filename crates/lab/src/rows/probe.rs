@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::latency::{self, LatencyMode, LatencyOutcome, LatencySettings};
 
 /// Messages a second.
@@ -22,7 +22,7 @@ pub(crate) fn probe(address: &Address, duration: Duration) -> Result<LatencyOutc
         warming: Duration::from_millis(200),
         duration,
         subject: "probe".into(),
-        storage: Storage::Memory,
+        storage: LoadStorage::Memory,
         responders: 0,
         meter: None,
     })

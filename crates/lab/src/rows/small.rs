@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use myelin_loadgen::admin::Admin;
 use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::latency::{self, LatencyOutcome};
 use myelin_loadgen::metric::Metric;
 use rustix::process::Signal;
@@ -206,7 +206,7 @@ fn pressure(server: &Server, scratch: &Scratch, duration: Duration) -> Result<La
         from_to: FromTo::Ack,
         rate: 5_000,
         connections: 1,
-        storage: Storage::File,
+        storage: LoadStorage::File,
         synced: false,
         size: 256,
     };

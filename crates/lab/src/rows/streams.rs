@@ -3,7 +3,7 @@
 //! Change a goal here only together with `docs/performance.md`.
 
 use myelin_loadgen::jetstream::fast::Flow;
-use myelin_loadgen::jetstream::stream::Storage;
+use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::jetstream::{StreamLoad, StreamMode, WINDOW};
 use myelin_loadgen::metric::Metric;
 
@@ -21,7 +21,7 @@ const FAST: StreamMode = StreamMode::Fast { batch: 1000, flow: Flow::DEFAULT };
 
 /// The rows of the issue, in its order.
 pub(crate) fn issue() -> Vec<Row> {
-    use Storage::{File, FileAsync, Memory};
+    use LoadStorage::{File, FileAsync, Memory};
     let one = |mode, storage| StreamLoad { mode, storage, size: SIZE, clients: 1, streams: 1, synced: false };
     let eight = |streams| StreamLoad { clients: 8, streams, ..one(WINDOWED, File) };
     let large = |mode| StreamLoad { size: 4 * KIB, ..one(mode, File) };

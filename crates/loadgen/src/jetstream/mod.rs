@@ -34,7 +34,7 @@ use crate::jetstream::fast::{FastBatches, Flow};
 use crate::jetstream::get::{BatchGets, Filled, Gets};
 use crate::jetstream::link::RequestLink;
 use crate::jetstream::publish::{Content, Publish};
-use crate::jetstream::stream::{Feature, Storage, Streams};
+use crate::jetstream::stream::{Feature, LoadStorage, Streams};
 use crate::meter::{CpuTime, Meter};
 use crate::pubsub::publisher::Until;
 use crate::pubsub::script::Sizes;
@@ -52,7 +52,7 @@ pub struct StreamLoad {
     /// How messages go in or out.
     pub mode: StreamMode,
     /// Where the streams keep them.
-    pub storage: Storage,
+    pub storage: LoadStorage,
     /// Average payload, in bytes.
     pub size: usize,
     /// Connections, each with a window or batch of its own.

@@ -11,7 +11,7 @@ use crate::token;
 
 /// Where a stream keeps its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Storage {
+pub enum LoadStorage {
     /// In files.
     File,
     /// In memory.
@@ -40,7 +40,7 @@ impl Streams {
     pub(crate) fn create(
         server: impl Into<Target>,
         count: usize,
-        storage: Storage,
+        storage: LoadStorage,
         feature: Feature,
     ) -> Result<Self, BenchError> {
         let mut streams = Self { admin: Admin::open(server)?, names: Vec::new() };
@@ -68,13 +68,13 @@ impl Streams {
     }
 }
 
-fn configuration(name: &str, storage: Storage, feature: Feature) -> Value {
+fn configuration(name: &str, storage: LoadStorage, feature: Feature) -> Value {
     let mut configuration = json!({
         "name": name,
         "subjects": [format!("{name}.>")],
-        "storage": if storage == Storage::Memory { "memory" } else { "file" },
+        "storage": if storage == LoadStorage::Memory { "memory" } else { "file" },
     });
-    if storage == Storage::FileAsync {
+    if storage == LoadStorage::FileAsync {
         configuration["persist_mode"] = "async".into();
     }
     match feature {
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn a_configuration_says_what_is_wanted_and_no_more() {
         let plain = json!({"name": "S", "subjects": ["S.>"], "storage": "memory"});
-        assert_eq!(configuration("S", Storage::Memory, Feature::Nothing), plain);
+        assert_eq!(configuration("S", LoadStorage::Memory, Feature::Nothing), plain);
         let fast = json!({
             "name": "S", "subjects": ["S.>"], "storage": "file", "persist_mode": "async", "allow_batched": true,
         });
-        assert_eq!(configuration("S", Storage::FileAsync, Feature::FastBatches), fast);
+        assert_eq!(configuration("S", LoadStorage::FileAsync, Feature::FastBatches), fast);
     }
 }

@@ -30,7 +30,7 @@ use crate::jetstream::answer::Acknowledgement;
 use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{self, Acks, How, Pull};
 use crate::jetstream::consumers::receiving::ReceivingClient;
-use crate::jetstream::stream::{Feature, Storage, Streams};
+use crate::jetstream::stream::{Feature, LoadStorage, Streams};
 use crate::latency::driver::{Driver, Sender};
 pub use crate::latency::pending::Pending;
 use crate::latency::respond::Responders;
@@ -88,7 +88,7 @@ pub struct LatencySettings {
     /// Start of the run's subjects.
     pub subject: String,
     /// Where a stream keeps them, in the modes that have one.
-    pub storage: Storage,
+    pub storage: LoadStorage,
     /// Services that answer, each with a connection and a thread; 0 if they run elsewhere.
     pub responders: usize,
     /// The server's process, to know its CPU time.
@@ -449,7 +449,7 @@ mod tests {
             warming: Duration::from_secs(1),
             duration: Duration::from_secs(30),
             subject: "latency".into(),
-            storage: Storage::File,
+            storage: LoadStorage::File,
             responders: 1,
             meter: None,
         }

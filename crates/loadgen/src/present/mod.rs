@@ -21,7 +21,7 @@ pub(crate) mod text;
 use std::path::Path;
 
 use crate::error::BenchError;
-use crate::results::{Environment, ResultRow, Results, System};
+use crate::results::{Environment, ResultRow, Results, TestedSystem};
 
 /// The quantiles of percentile tables.
 const QUANTILES: [(&str, f64); 8] = [
@@ -44,7 +44,7 @@ pub struct Report {
     /// Each document's name and how it was made.
     pub origins: Vec<(String, Environment)>,
     /// Systems of all documents.
-    pub systems: Vec<System>,
+    pub systems: Vec<TestedSystem>,
     /// Rows of all documents, those of the same name as one.
     pub rows: Vec<ResultRow>,
 }
@@ -66,7 +66,7 @@ impl Report {
             let is_taken = self.systems.iter().any(|known| known.name == system.name);
             let name = if is_taken { format!("{} ({document})", system.name) } else { system.name.clone() };
             names.push((system.name, name.clone()));
-            self.systems.push(System { name, version: system.version });
+            self.systems.push(TestedSystem { name, version: system.version });
         }
         for mut row in results.rows {
             for cell in &mut row.cells {
@@ -150,7 +150,8 @@ pub(crate) mod tests {
     /// Two systems in two rows, one of which failed once.
     pub(crate) fn results() -> Results {
         let systems = [("myelin", "0.1.0"), ("nats-server", "2.15.2")];
-        let systems = systems.map(|(name, version)| System { name: name.into(), version: version.into() });
+        let systems =
+            systems.map(|(name, version)| TestedSystem { name: name.into(), version: version.into() });
         let row = |name: &str| ResultRow {
             name: name.into(),
             group: "core".into(),

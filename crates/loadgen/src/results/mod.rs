@@ -35,14 +35,14 @@ pub struct Results {
     #[serde(rename = "circumstances")]
     pub environment: Environment,
     /// Systems in the order in which reports show them.
-    pub systems: Vec<System>,
+    pub systems: Vec<TestedSystem>,
     /// Rows in the order of measurement.
     pub rows: Vec<ResultRow>,
 }
 
 /// Something that was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct System {
+pub struct TestedSystem {
     /// Name in cells; distinct within a document.
     pub name: String,
     /// Version, in the system's own words.
@@ -150,7 +150,7 @@ pub enum Clock {
 
 impl Results {
     /// A document of the form that this version writes.
-    pub fn new(environment: Environment, systems: Vec<System>, rows: Vec<ResultRow>) -> Self {
+    pub fn new(environment: Environment, systems: Vec<TestedSystem>, rows: Vec<ResultRow>) -> Self {
         Self { format: FORMAT.into(), version: VERSION, environment, systems, rows }
     }
 
@@ -265,7 +265,7 @@ mod tests {
             workload: "one to one".into(),
             cells: vec![cell],
         };
-        let system = System { name: "myelin".into(), version: "0.1.0".into() };
+        let system = TestedSystem { name: "myelin".into(), version: "0.1.0".into() };
         Results::new(Environment::now(), vec![system], vec![row])
     }
 

@@ -251,11 +251,11 @@ fn alert_words(alert: AlertDescription) -> String {
 /// `UnexpectedMessage` as words: "unexpected message".
 fn spaced(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 4);
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !words.is_empty() {
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !words.is_empty() {
             words.push(' ');
         }
-        words.push(letter.to_ascii_lowercase());
+        words.push(c.to_ascii_lowercase());
     }
     words
 }

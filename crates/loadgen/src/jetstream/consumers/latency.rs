@@ -25,7 +25,7 @@ use crate::jetstream::consumers::push::{self, Push};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
 use crate::jetstream::consumers::run::{BATCH, ConsumerOutcome, ConsumerRun, SIZE, new_stream};
 use crate::jetstream::link::RequestLink;
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::metric::Metric;
 use crate::pubsub::request::new_latencies;
 use crate::target_server::API;
@@ -150,7 +150,7 @@ fn encode(out: &mut Vec<u8>, subject: &str, inbox: &str, planned: Duration) {
 /// End to end at a fixed rate, with a push consumer or one that is pulled from.
 pub(super) fn run(rate: u64, is_pull: bool, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
     let mut admin = Admin::open(run.address)?;
-    let stream = new_stream(&mut admin, Storage::File)?;
+    let stream = new_stream(&mut admin, LoadStorage::File)?;
     let name = format!("C{}", token::unique(8));
     if is_pull {
         let configuration = json!({ "name": name, "durable_name": name, "ack_policy": "explicit" });

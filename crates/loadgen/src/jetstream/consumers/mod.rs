@@ -29,7 +29,7 @@ use crate::connection::address::Address;
 use crate::error::BenchError;
 use crate::jetstream::consumers::pull::{Acks, How};
 use crate::jetstream::consumers::run::{ConsumerRun, Filled, fill_plain};
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::meter::Meter;
 use crate::pubsub::publisher::Until;
 
@@ -37,7 +37,7 @@ use crate::pubsub::publisher::Until;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerLoad {
     /// An ordered consumer, pushed to, reads the stream.
-    Ordered(Storage),
+    Ordered(LoadStorage),
     /// Clients of one pull consumer share the stream.
     Pull {
         /// How they ask.
@@ -56,7 +56,7 @@ pub enum ConsumerLoad {
         /// Publishers, and consumers.
         pairs: usize,
         /// Where the stream keeps messages.
-        storage: Storage,
+        storage: LoadStorage,
         /// Bytes of each payload.
         size: usize,
         /// Whether the server syncs before it acknowledges.
@@ -121,10 +121,10 @@ impl ConsumerLoad {
         let filled = match self {
             Self::Ordered(storage) => Some(fill_plain(address, storage, scale.replayed())?),
             Self::Copy(origins::Copying::Mirror | origins::Copying::Source) => {
-                Some(fill_plain(address, Storage::File, scale.replayed())?)
+                Some(fill_plain(address, LoadStorage::File, scale.replayed())?)
             }
             Self::Copy(_) => None,
-            Self::Pull { .. } | Self::Push => Some(fill_plain(address, Storage::File, scale.replayed())?),
+            Self::Pull { .. } | Self::Push => Some(fill_plain(address, LoadStorage::File, scale.replayed())?),
             Self::Sparse => Some(replay::fill_sparse(address, scale.sparse())?),
             Self::KvPut | Self::KvGet | Self::KvWatch => Some(kv::fill(address, scale.keys())?),
             Self::Together { .. } | Self::Beside | Self::Latency { .. } | Self::Crowd | Self::Pending => None,

@@ -17,7 +17,7 @@ use crate::jetstream::SUBJECTS;
 use crate::jetstream::consumers::run::{
     ConsumerOutcome, ConsumerRun, Filled, Scale, fill, fill_plain, new_stream, payloads, unique_stream,
 };
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::meter::{CpuTime, Meter};
 use crate::metric::Metric;
 
@@ -72,7 +72,7 @@ pub(super) fn run(
         (Copying::Sources | Copying::Mirror | Copying::Source, _) => {
             let each = (scale.replayed() / MANY).max(1);
             let origins: Result<Vec<_>, _> =
-                (0..MANY).map(|_| fill_plain(run.address, Storage::File, each)).collect();
+                (0..MANY).map(|_| fill_plain(run.address, LoadStorage::File, each)).collect();
             let origins = origins?;
             let names: Vec<Value> = origins.iter().map(|origin| json!({ "name": origin.stream })).collect();
             let outcome = copy(&mut admin, &json!({ "sources": names }), each * MANY, run)?;
@@ -150,7 +150,7 @@ fn empty(admin: &mut Admin, messages: u64, run: ConsumerRun<'_>) -> Result<Consu
 
 /// A mirror is there before the messages are.
 fn follow(admin: &mut Admin, messages: u64, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
-    let origin = new_stream(admin, Storage::File)?;
+    let origin = new_stream(admin, LoadStorage::File)?;
     let name = begin(admin, &json!({ "mirror": { "name": origin } }))?;
     let subjects = (0..SUBJECTS).map(|number| format!("{origin}.{number}"));
     // The first one shows that both know of each other.
@@ -168,7 +168,7 @@ fn follow(admin: &mut Admin, messages: u64, run: ConsumerRun<'_>) -> Result<Cons
 
 /// Many mirrors with nothing to do. Deletes nothing: the server ends with the run.
 fn rest(admin: &mut Admin, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
-    let origin = fill_plain(run.address, Storage::File, 1)?;
+    let origin = fill_plain(run.address, LoadStorage::File, 1)?;
     let start = Instant::now();
     let mirror = json!({ "mirror": { "name": origin.stream }, "storage": "memory" });
     let names: Result<Vec<_>, _> = (0..RESTING).map(|_| begin(admin, &mirror)).collect();

@@ -18,7 +18,7 @@ use crate::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::jetstream::consumers::pull::{Acks, How, Pull, Wish};
 use crate::jetstream::consumers::receiving::{self, ReceivingClient};
 use crate::jetstream::consumers::run::{ConsumerOutcome, ConsumerRun, SIZE, fill_plain};
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::pubsub::script;
@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_micros(2);
 
 /// Runs once: `count` messages are delivered, then acknowledged in an order without locality.
 pub(super) fn run(count: u64, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
-    let filled = fill_plain(run.address, Storage::File, count)?;
+    let filled = fill_plain(run.address, LoadStorage::File, count)?;
     let mut admin = Admin::open(run.address)?;
     let before = resident(count, run)?;
     admin.create_consumer(

@@ -19,7 +19,7 @@ use crate::jetstream::consumers::run::{
 };
 use crate::jetstream::drive::{RequestingClient, Work, drive};
 use crate::jetstream::publish::Publish;
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::jetstream::{SUBJECTS, WINDOW};
 use crate::metric::Metric;
 use crate::pubsub::publisher::Until;
@@ -40,7 +40,7 @@ fn ordered<'a>(stream: &'a str, expected: &'a Expected) -> Wish<'a> {
 /// reader.
 pub(super) fn together(
     pairs: usize,
-    storage: Storage,
+    storage: LoadStorage,
     size: usize,
     run: ConsumerRun<'_>,
 ) -> Result<ConsumerOutcome, BenchError> {
@@ -100,7 +100,7 @@ fn check(admin: &mut Admin, stream: &str, published: u64) -> Result<(), BenchErr
 /// again, and alone again: what the machine does meanwhile is in both.
 pub(super) fn beside(stored: u64, run: ConsumerRun<'_>) -> Result<ConsumerOutcome, BenchError> {
     let mut admin = Admin::open(run.address)?;
-    let stream = new_stream(&mut admin, Storage::File)?;
+    let stream = new_stream(&mut admin, LoadStorage::File)?;
     let subjects = |kind: &str| payloads((0..SUBJECTS).map(|number| format!("{stream}.{kind}.{number}")));
     fill(run.address, &stream, subjects("old"), stored)?;
     let mut publisher = [publisher(run.address, &stream, subjects("new"), WINDOW)?];

@@ -20,7 +20,7 @@ use crate::jetstream::consumers::receiving::{self, ReceivingClient};
 use crate::jetstream::consumers::run::{
     BATCH, ConsumerOutcome, ConsumerRun, Filled, SIZE, fill, new_stream, payloads,
 };
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::meter::CpuTime;
 use crate::target_server::API;
 use crate::token;
@@ -135,7 +135,7 @@ fn period(messages: u64) -> u64 {
 /// A stream of which only the messages on `*.alarm` are read.
 pub(super) fn fill_sparse(address: &Address, messages: u64) -> Result<Filled, BenchError> {
     let mut admin = Admin::open(address)?;
-    let stream = new_stream(&mut admin, Storage::File)?;
+    let stream = new_stream(&mut admin, LoadStorage::File)?;
     let period = period(messages);
     let subjects = (1..=period).map(|number| {
         let what = if number == period { "alarm" } else { "data" };

@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::jetstream::drive::{RequestingClient, drive};
 use crate::jetstream::link::RequestLink;
 use crate::jetstream::publish::{Content, Publish};
-use crate::jetstream::stream::Storage;
+use crate::jetstream::stream::LoadStorage;
 use crate::jetstream::{SUBJECTS, WINDOW};
 use crate::meter::{CpuTime, Meter};
 use crate::metric::Metric;
@@ -138,15 +138,19 @@ pub(super) fn unique_stream() -> String {
 }
 
 /// Makes a stream with everything below its name.
-pub(super) fn new_stream(admin: &mut Admin, storage: Storage) -> Result<String, BenchError> {
+pub(super) fn new_stream(admin: &mut Admin, storage: LoadStorage) -> Result<String, BenchError> {
     let name = unique_stream();
-    let storage = if storage == Storage::Memory { "memory" } else { "file" };
+    let storage = if storage == LoadStorage::Memory { "memory" } else { "file" };
     admin.create_stream(&json!({ "name": name, "subjects": [format!("{name}.>")], "storage": storage }))?;
     Ok(name)
 }
 
 /// A stream with this many messages on 64 subjects.
-pub(super) fn fill_plain(address: &Address, storage: Storage, messages: u64) -> Result<Filled, BenchError> {
+pub(super) fn fill_plain(
+    address: &Address,
+    storage: LoadStorage,
+    messages: u64,
+) -> Result<Filled, BenchError> {
     let mut admin = Admin::open(address)?;
     let stream = new_stream(&mut admin, storage)?;
     let subjects = (0..SUBJECTS).map(|number| format!("{stream}.{number}"));
