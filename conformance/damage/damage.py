@@ -127,6 +127,13 @@ def lost_of(client, stream):
     return set(lost.get("msgs") or []), lost.get("unlisted", 0)
 
 
+# The start says it in three ways. A log that ends early has its statement, "1 of 1 consumers are lost". But where an older block of the
+# journal was written behind the place at which a consumers' file was cut, which a replay does after a SIGKILL, the log is long enough
+# and has a hole, in which the consumer's creation was: it is mentioned behind the hole, and nobody knows its name any more. Such a
+# consumer has no position, and delivers nothing.
+GONE = r"'\$G > {}': .*consumers (are|whose names and configurations are|that .* began with are) lost"
+
+
 def judge_stream(client, name, truth, is_hurt, check, words, then):
     """What is wrong with a stream of a running server, and how many messages it has lost."""
     # A later start tells what an earlier one has told; what a repair has told is told.
@@ -166,7 +173,7 @@ def judge_stream(client, name, truth, is_hurt, check, words, then):
         wrong.append(f"{name}: said to be lost, and there: {spans(extra)}")
     if missing and not is_hurt:
         wrong.append(f"{name}: missing although another file was damaged: {spans(missing)}")
-    if truth["ahead"] is not None and is_first and not re.search(rf"'\$G > {name}': .* consumers are lost", words()):
+    if truth["ahead"] is not None and is_first and not re.search(GONE.format(name), words()):
         wrong += judge_consumer(client, name, truth, seen)
     subject = subject_of(name, 1)
     answer = json.loads(client.request(subject, b"after")[3])

@@ -113,6 +113,12 @@ impl Ranges {
         Self { list: inside.map(|range| (range.0.max(first), range.1.min(last))).collect() }
     }
 
+    /// Whether all of `range` is in the set.
+    #[must_use]
+    pub fn covers(&self, range: &RangeInclusive<Seq>) -> bool {
+        self.within(range.clone()).iter().eq([range.clone()])
+    }
+
     fn join(mut list: Vec<(Seq, Seq)>) -> Self {
         list.sort_unstable();
         let mut joined: Vec<(Seq, Seq)> = Vec::with_capacity(list.len());

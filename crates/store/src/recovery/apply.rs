@@ -3,6 +3,8 @@
 //! What no writer would have written there is passed over, and reported: an entry with a right
 //! checksum may still stand where it does not belong.
 
+use std::ops::RangeInclusive;
+
 use crate::config::Storage;
 use crate::record::{Control, Entry};
 use crate::segment::Scanned;
@@ -10,6 +12,8 @@ use crate::stream::{Catalog, Fate, segment_name};
 use crate::{ReadError, SegmentNo, Seq};
 
 use super::group::GroupTail;
+use super::loss::among;
+use super::report::Lost;
 use super::{Notice, Recovering};
 
 /// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be
@@ -19,6 +23,10 @@ pub(super) struct Applying<'a> {
     group: &'a mut GroupTail,
     entries: u64,
     kept_from: Seq,
+    /// What was lost before.
+    lost: &'a [Lost],
+    /// Sequences among the lost ones that were removed.
+    removed: Vec<RangeInclusive<Seq>>,
     passed: Passed,
     failure: Option<ReadError>,
 }
@@ -29,14 +37,22 @@ pub(super) struct Applied {
     pub(super) entries: u64,
     /// First sequence that nothing says was removed.
     pub(super) kept_from: Seq,
+    /// Sequences among the lost ones that were removed.
+    pub(super) removed: Vec<RangeInclusive<Seq>>,
     /// Entries that were passed over, or the error of the first table that could not be read.
     pub(super) passed: Result<Passed, ReadError>,
 }
 
 impl<'a> Applying<'a> {
-    /// Begins with a log of which nothing at or behind `kept_from` is known to be removed.
-    pub(super) fn to(catalog: &'a mut Catalog, group: &'a mut GroupTail, kept_from: Seq) -> Self {
-        Self { catalog, group, entries: 0, kept_from, passed: Passed::default(), failure: None }
+    /// Begins with a log of which nothing at or behind `kept_from` is known to be removed, and of
+    /// what was lost before, only what is `removed`.
+    pub(super) fn to(
+        (catalog, group): (&'a mut Catalog, &'a mut GroupTail),
+        (kept_from, removed): (Seq, Vec<RangeInclusive<Seq>>),
+        lost: &'a [Lost],
+    ) -> Self {
+        let passed = Passed::default();
+        Self { catalog, group, entries: 0, kept_from, lost, removed, passed, failure: None }
     }
 
     pub(super) fn entry(&mut self, scanned: &Scanned<'_>) {
@@ -61,14 +77,16 @@ impl<'a> Applying<'a> {
             Entry::Control(Control::Trim { first }) => self.kept_from = self.kept_from.max(*first),
             Entry::Control(Control::Truncate { last }) => {
                 self.kept_from = self.kept_from.min(last.saturating_add(1));
+                self.removed.retain(|range| range.end() <= last);
             }
+            Entry::Control(Control::Delete(ranges)) => self.removed.extend(among(self.lost, ranges)),
             _ => {}
         }
     }
 
     pub(super) fn end(self) -> Applied {
-        let Self { entries, kept_from, passed, failure, .. } = self;
-        Applied { entries, kept_from, passed: failure.map_or(Ok(passed), Err) }
+        let Self { entries, kept_from, removed, passed, failure, .. } = self;
+        Applied { entries, kept_from, removed, passed: failure.map_or(Ok(passed), Err) }
     }
 }
 
@@ -94,6 +112,7 @@ impl Recovering<'_> {
     pub(super) fn take_applied(&mut self, applied: Applied) -> Result<Passed, ReadError> {
         self.report.entries += applied.entries;
         self.kept_from = applied.kept_from;
+        self.removed = applied.removed;
         applied.passed
     }
 

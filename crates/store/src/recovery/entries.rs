@@ -95,7 +95,8 @@ impl Recovering<'_> {
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
         extent.to = end;
         extent.durable = end;
-        let mut applying = Applying::to(&mut self.catalog, &mut self.group, self.kept_from);
+        let known = (self.kept_from, std::mem::take(&mut self.removed));
+        let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
         let visitor = &mut *self.visitor;
         walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Message(message) = &scanned.entry {
@@ -110,6 +111,9 @@ impl Recovering<'_> {
         self.report_passed(no, passed);
         let whole =
             self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
+        if whole {
+            self.report_short(no, scan.end.offset(), behind);
+        }
         // From its beginning: what the log calls synced may have been so in the journal only.
         write_again(&*file, 0, end).map_err(|error| fault(error.into()))?;
         Ok(whole)
@@ -129,7 +133,7 @@ impl Recovering<'_> {
         self.next_header(no, behind).map_or(0, |next| next.before)
     }
 
-    fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<SegmentHeader> {
+    pub(super) fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<SegmentHeader> {
         let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
         self.read_ends(*next).ok().map(|(header, _)| header)
     }

@@ -108,7 +108,7 @@ impl Recovering<'_> {
         let damaged = each_entry(&segment, &mut visit)?;
         let found = read.found();
         self.note_frames(header, &damaged);
-        for (bytes, sequences) in sound.gaps(header, segment.records_end(), Some(entry.last_seq)) {
+        for (bytes, sequences) in sound.gaps(header, segment.records_end(), Some(entry.last_seq), false) {
             self.lose_live(header.segment, sequences, bytes);
         }
         Ok((segment, found))
@@ -129,6 +129,14 @@ impl Recovering<'_> {
         let found = read.found();
         for place in runs(&scan.damaged) {
             self.report_missing_rows(entry, place, &found.rows, header);
+        }
+        // A file that ends early, as an older copy of it does, has nothing there to be damaged.
+        if scan.damaged.last().is_none_or(|place| place.last_seq.is_some()) {
+            let end = scan.end.offset();
+            let first_seq =
+                found.rows.last_delta().map_or(0, |delta| header.first_seq + u64::from(delta) + 1);
+            let behind = Damaged { bytes: end..entry.file_len.max(end), first_seq, last_seq: None };
+            self.report_missing_rows(entry, behind, &found.rows, header);
         }
         let sealed = SealedFile::new(&path, &self.files.store_env.handles, scan.end.offset(), to);
         let segment = Segment {

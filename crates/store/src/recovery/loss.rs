@@ -10,11 +10,14 @@ use std::ops::RangeInclusive;
 use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::ranges::Ranges;
-use crate::stream::{Catalog, Files, segment_name};
+use crate::record::{Control, Entry};
+use crate::segment::{Extent, HEADER_BYTES, Scanned, SegmentHeader};
+use crate::stream::{Catalog, Files, each_entry, segment_name};
 use crate::watermarks::Statement;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use super::directory::set_aside;
+use super::entries::walk;
 use super::remembered::{LossCopies, read};
 use super::report::Lost;
 use super::{Notice, Recovering, StreamReport};
@@ -69,6 +72,45 @@ impl Recovering<'_> {
         (last >= first).then_some(last)
     }
 
+    /// Reports messages between the last one of a segment and the first one of the next, as far as
+    /// nothing has told of them: one that was packed does not say where its predecessor ended.
+    pub(super) fn report_short(&mut self, no: SegmentNo, end: u64, behind: &[SegmentNo]) {
+        let Some(next) = self.next_header(no, behind) else { return };
+        let sequences = self.catalog.totals().last_seq + 1..=next.first_seq.saturating_sub(1);
+        let told = Ranges::from_ranges(self.report.lost.iter().map(|lost| lost.sequences.clone()));
+        if sequences.is_empty() || told.covers(&sequences) || self.begins_behind(&next, *sequences.end()) {
+            return;
+        }
+        let bytes = end..next.before.max(end);
+        self.lose(segment_name(no), Some(sequences.clone()), bytes.end - bytes.start);
+        self.report.note(Notice::DamagedEntries { segment: no, bytes, sequences: Some(sequences) });
+    }
+
+    /// Whether a segment begins with the entry that says that sequences up to `last` were passed
+    /// over.
+    fn begins_behind(&self, header: &SegmentHeader, last: Seq) -> bool {
+        let (mut is_said, mut has_messages) = (false, false);
+        let mut look = |scanned: Scanned<'_>| match scanned.entry {
+            Entry::Control(Control::Skip { last: to }) => is_said |= !has_messages && to >= last,
+            Entry::Message(_) => has_messages = true,
+            _ => {}
+        };
+        let looked = self.look_through(header, &mut look);
+        looked.is_ok() && is_said
+    }
+
+    fn look_through(&self, header: &SegmentHeader, look: &mut dyn FnMut(Scanned<'_>)) -> Result<(), Damage> {
+        if header.packed {
+            let (_, trailer) = self.read_ends(header.segment)?;
+            let trailer = trailer.ok_or(Damage::Short("segment footer"))?;
+            return each_entry(&self.sealed_segment(header, &trailer)?, look).map(drop);
+        }
+        let file = self.files.store_env.disk.open(&self.files.segment_path(header.segment))?;
+        let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
+        let extent = Extent { from: HEADER_BYTES as u64, to: file.len()?, durable: 0 };
+        walk(&*file, header, &context, extent, look).map(drop)
+    }
+
     /// As [`Recovering::lose`], of a segment whose deletions are known: of those nothing is lost.
     pub(super) fn lose_live(&mut self, no: SegmentNo, sequences: RangeInclusive<Seq>, bytes: u64) {
         let mut live = sequences.filter(|seq| self.catalog.contains(*seq));
@@ -81,6 +123,12 @@ impl Recovering<'_> {
     /// Notes that sequences begin again behind `last`: of the new ones none was removed.
     pub(super) fn begin_again(&mut self, last: Seq) {
         self.kept_from = self.kept_from.min(last.saturating_add(1));
+        self.removed.retain(|range| *range.end() <= last);
+    }
+
+    /// Notes that messages are gone that were lost, if they are among these.
+    pub(super) fn note_removed(&mut self, removed: &Ranges) {
+        self.removed.extend(among(&self.report.lost, removed));
     }
 
     /// Messages that had been removed before are not lost with their bytes.
@@ -94,6 +142,8 @@ impl Recovering<'_> {
         for lost in &mut self.report.lost {
             lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
         }
+        let removed = Ranges::from_ranges(self.removed.drain(..));
+        self.report.lost = self.report.lost.iter().flat_map(|lost| lost.without(&removed)).collect();
     }
 
     pub(super) fn lose(&mut self, file: String, sequences: Option<RangeInclusive<Seq>>, bytes: u64) {
@@ -101,6 +151,11 @@ impl Recovering<'_> {
             self.report.lost.push(Lost { file, sequences, bytes });
         }
     }
+}
+
+/// The sequences of a set that are among lost ones.
+pub(super) fn among(lost: &[Lost], set: &Ranges) -> Vec<RangeInclusive<Seq>> {
+    lost.iter().flat_map(|lost| set.within(lost.sequences.clone()).iter().collect::<Vec<_>>()).collect()
 }
 
 /// Sees to it that no sequence is given out again: the catalog goes on behind what had been

@@ -23,6 +23,7 @@ mod sealed;
 mod tests;
 
 use std::cell::RefCell;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use myelin_disk::{File, is_full};
@@ -93,6 +94,8 @@ pub(crate) struct Recovering<'a> {
     hole: Option<loss::Hole>,
     /// First sequence that nothing says was removed.
     kept_from: Seq,
+    /// Sequences of lost segments of which a later entry or footer says that they were removed.
+    removed: Vec<RangeInclusive<Seq>>,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,
     /// The log of the stream's group.
@@ -123,6 +126,7 @@ pub(crate) fn open_stream(
         stated,
         hole: None,
         kept_from,
+        removed: Vec::new(),
         corrected: RefCell::default(),
         group: GroupTail::default(),
     };

@@ -34,7 +34,8 @@ impl Recovering<'_> {
         let segment = self.packed_segment(header, trailer).map_err(fault)?;
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
-        let mut applying = Applying::to(&mut self.catalog, &mut self.group, self.kept_from);
+        let known = (self.kept_from, std::mem::take(&mut self.removed));
+        let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
         let mut sound = Sound::default();
         let mut enter = |scanned: Scanned<'_>| {
             sound.add(&segment, &scanned);
@@ -47,7 +48,7 @@ impl Recovering<'_> {
             Some(trailer) => Some(trailer.summary.last_seq),
             None => self.last_before(behind, header.first_seq),
         };
-        for (bytes, sequences) in sound.gaps(header, segment.records_end(), last) {
+        for (bytes, sequences) in sound.gaps(header, segment.records_end(), last, trailer.is_some()) {
             self.lose(segment_name(header.segment), Some(sequences), bytes);
         }
         if let Some(trailer) = trailer {
@@ -141,6 +142,7 @@ impl Sound {
         header: &SegmentHeader,
         end: u64,
         last: Option<Seq>,
+        has_footer: bool,
     ) -> Vec<(u64, RangeInclusive<Seq>)> {
         let (mut gaps, mut at, mut next, mut missing) =
             (Vec::new(), HEADER_BYTES as u64, header.first_seq, 0);
@@ -156,7 +158,8 @@ impl Sound {
         }
         missing += end.saturating_sub(at);
         if let Some(last) = last
-            && missing > 0
+            // Without its footer nothing says how far it went.
+            && (missing > 0 || !has_footer)
         {
             gaps.push((missing, next..=last));
         }

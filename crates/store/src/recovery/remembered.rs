@@ -75,8 +75,7 @@ pub(crate) fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
 
 impl Remembered {
     pub(super) fn covers(&self, range: &RangeInclusive<Seq>) -> bool {
-        let known = Ranges::from_ranges(self.lost.iter().map(|lost| lost.sequences.clone()));
-        known.within(range.clone()).iter().eq([range.clone()])
+        Ranges::from_ranges(self.lost.iter().map(|lost| lost.sequences.clone())).covers(range)
     }
 
     /// Losses that hold good and are not in `found`, of a stream that begins with `first`; `there`
@@ -94,12 +93,7 @@ impl Remembered {
         let mut still = Vec::new();
         for lost in &self.lost {
             let told = found.within(lost.sequences.clone()).union(&there(&lost.sequences));
-            for sequences in without(&lost.sequences, &told) {
-                let is_whole = sequences == lost.sequences;
-                // How much of it the rest had nobody knows.
-                let bytes = if is_whole { lost.bytes } else { 0 };
-                still.push(Lost { file: lost.file.clone(), sequences, bytes });
-            }
+            still.extend(lost.without(&told));
         }
         still
     }
@@ -162,23 +156,4 @@ fn take_lost(fields: &mut Fields<'_>) -> Option<Lost> {
     let (first, last, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let file = String::from_utf8(fields.blob()?.to_vec()).ok()?;
     (first <= last).then_some(Lost { file, sequences: first..=last, bytes })
-}
-
-/// The parts of a range that are not in a set.
-fn without(range: &RangeInclusive<Seq>, set: &Ranges) -> Vec<RangeInclusive<Seq>> {
-    let (mut from, end) = (*range.start(), *range.end());
-    let mut parts = Vec::new();
-    for inside in set.within(range.clone()).iter() {
-        if from < *inside.start() {
-            parts.push(from..=*inside.start() - 1);
-        }
-        match inside.end().checked_add(1) {
-            Some(next) => from = next,
-            None => return parts,
-        }
-    }
-    if from <= end {
-        parts.push(from..=end);
-    }
-    parts
 }

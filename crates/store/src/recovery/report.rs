@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 
+use crate::ranges::Ranges;
 use crate::{SegmentNo, Seq};
 
 /// One finding.
@@ -135,6 +136,39 @@ pub struct Lost {
     pub sequences: RangeInclusive<Seq>,
     /// How many bytes of the file are missing or damaged; 0 if that is not known.
     pub bytes: u64,
+}
+
+impl Lost {
+    /// The parts of it whose sequences are not in a set.
+    pub(super) fn without(&self, set: &Ranges) -> Vec<Self> {
+        let parts = without(&self.sequences, set).into_iter();
+        parts
+            .map(|sequences| {
+                // How much of it a part had nobody knows.
+                let bytes = if sequences == self.sequences { self.bytes } else { 0 };
+                Self { file: self.file.clone(), sequences, bytes }
+            })
+            .collect()
+    }
+}
+
+/// The parts of a range that are not in a set.
+fn without(range: &RangeInclusive<Seq>, set: &Ranges) -> Vec<RangeInclusive<Seq>> {
+    let (mut from, end) = (*range.start(), *range.end());
+    let mut parts = Vec::new();
+    for inside in set.within(range.clone()).iter() {
+        if from < *inside.start() {
+            parts.push(from..=*inside.start() - 1);
+        }
+        match inside.end().checked_add(1) {
+            Some(next) => from = next,
+            None => return parts,
+        }
+    }
+    if from <= end {
+        parts.push(from..=end);
+    }
+    parts
 }
 
 /// Report of opening one stream.

@@ -81,6 +81,8 @@ impl Recovering<'_> {
         self.catalog.hide_above(cut);
         self.catalog.apply_changes(header.first_seq, &changes);
         self.kept_from = self.catalog.totals().first_seq;
+        self.removed.retain(|range| *range.end() <= cut);
+        self.note_removed(&changes.deleted);
         self.catalog.add_sealed(SegmentView {
             segment,
             first_seq: header.first_seq,

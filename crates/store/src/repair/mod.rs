@@ -12,6 +12,7 @@
 
 mod action;
 mod kept;
+mod losses;
 mod manifests;
 mod markers;
 mod metas;

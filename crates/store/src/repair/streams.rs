@@ -10,13 +10,11 @@ use myelin_disk::Disk;
 use crate::config::{Durability, Limits, StreamConfig};
 use crate::consumer;
 use crate::lengths::in_memory;
-use crate::manifest;
-use crate::recovery::{LOST_COPIES, Lost, Notice, OpenError, forget_losses, read_losses, stream_directory};
+use crate::recovery::{Notice, OpenError, stream_directory};
 use crate::store::{FoundStream, Reserve, Store, StoreOptions};
-use crate::stream::segment_name;
 use crate::{StreamId, Timestamp};
 
-use super::{RepairAction, RepairOutcome, Repairing};
+use super::{RepairAction, RepairOutcome, Repairing, losses};
 
 const REFUSED: &str = "it cannot be opened";
 
@@ -89,7 +87,7 @@ fn open(
     is_renewed: bool,
 ) -> Result<(), String> {
     let path = stream_directory(repairing.root, found.id);
-    acknowledge(repairing, found).map_err(|error| error.to_string())?;
+    let acknowledged = losses::acknowledge(repairing, found).map_err(|error| error.to_string())?;
     let now = repairing.options.now;
     let config = StreamConfig { limits: Limits::default(), ..(repairing.options.shape)(&found.meta) };
     let opened = store.open_stream(found.id, config, now);
@@ -100,29 +98,22 @@ fn open(
             repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
         }
     };
-    // Which are missing, and which were removed long ago, only a manifest can tell.
-    let is_told = |notice: &&Notice| !(is_renewed && matches!(notice, Notice::Missing { .. }));
-    if is_renewed {
-        // What it has written down for later starts is as uncertain.
-        forget_losses(&*repairing.disk, &path).map_err(|error| error.to_string())?;
-    }
+    let lost = if is_renewed {
+        losses::left_to_tell(&report, &acknowledged, stream.state().totals.first_seq)
+    } else {
+        report.lost.clone()
+    };
+    let is_told = |notice: &&Notice| !is_renewed || losses::is_to_be_told(notice, &lost);
     let notices: Vec<Notice> = report.notices.iter().filter(is_told).cloned().collect();
     emit(repairing, &notices);
+    losses::tell(repairing, found, &lost, &notices);
     let has_base =
         |notice: &Notice| matches!(notice, Notice::Damaged { file, .. } if file.starts_with("index."));
     if is_renewed || report.notices.iter().any(has_base) {
         stream.renew(now).map_err(|error| format!("no new manifest: {error}"))?;
     }
-    if is_renewed {
-        let manifest = manifest::read(&*repairing.disk, &path).best;
-        for entry in manifest.iter().flat_map(|manifest| &manifest.segments).filter(|entry| !entry.sealed) {
-            let what = format!(
-                "it is missing: messages {} to {} may have been in it",
-                entry.first_seq, entry.last_seq
-            );
-            let action = RepairAction::new(RepairOutcome::Lost, path.join(segment_name(entry.no)), what);
-            repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
-        }
+    if is_renewed && lost.is_empty() {
+        losses::forget(repairing, found.id).map_err(|error| error.to_string())?;
     }
     let opened = store.open_consumers(found.id, Durability::Synced, None);
     let (mut consumers, report) = opened.map_err(|error| error.to_string())?;
@@ -135,23 +126,6 @@ fn open(
     let flushed = consumers.flush(now).map_err(|error| error.to_string());
     drop((stream, consumers));
     flushed.map(drop)
-}
-
-/// Acknowledges what earlier starts have told as lost: it is said once more, and forgotten.
-fn acknowledge(repairing: &mut Repairing<'_>, found: &FoundStream) -> io::Result<()> {
-    let directory = stream_directory(repairing.root, found.id);
-    let Some(told) = read_losses(&*repairing.disk, &directory, found.id).best else { return Ok(()) };
-    // A repair that is killed in between has said it.
-    for Lost { file, sequences, .. } in &told.lost {
-        let (first, last) = (sequences.start(), sequences.end());
-        let what = format!(
-            "messages {first} to {last} were lost with {file}, as earlier starts have told: later ones tell only what they \
-             find again"
-        );
-        let action = RepairAction::new(RepairOutcome::Repaired, directory.join(LOST_COPIES[0]), what);
-        repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
-    }
-    forget_losses(&*repairing.disk, &directory)
 }
 
 fn consumers_outcome(report: &consumer::LogReport) -> RepairOutcome {

@@ -1,6 +1,7 @@
 //! Stores that were damaged in ways that no start mends, and what a repair makes of them.
 
 mod interrupted;
+mod losses;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
