@@ -50,22 +50,47 @@ impl Drop for CoreGuard<'_> {
     fn drop(&mut self) {
         let stream = self.stream;
         let mut after = TurnResult { effects: std::mem::take(&mut self.effects), ..TurnResult::default() };
-        if let Some(mut core) = self.core.take() {
-            if std::thread::panicking() {
-                core.store().give_up("a panic while it worked");
+        if let Some(core) = self.core.take() {
+            let mut returning = ReturningCore { guard: self, core: Some(core), has_panicked: true };
+            if let Some(core) = returning.core.as_deref_mut() {
+                if std::thread::panicking() {
+                    core.store().give_up("a panic while it worked");
+                }
+                stream.report_drops(core, &mut after);
+                stream.collect_followups(core, stream.scope.host.now(), &mut after);
+                stream.end_turn(&mut after);
+                stream.view.update(core);
+                stream.direct.set_reader(core.reader());
             }
-            stream.report_drops(&mut core, &mut after);
-            stream.collect_followups(&mut core, stream.scope.host.now(), &mut after);
-            stream.end_turn(&mut after);
-            stream.view.update(&core);
-            stream.direct.set_reader(core.reader());
-            stream.core.note_lent(stream.scope.host.instant().saturating_duration_since(self.since));
-            stream.core.give_back(core);
+            returning.has_panicked = false;
         } else {
             stream.end_turn(&mut after);
             stream.core.note_lent(stream.scope.host.instant().saturating_duration_since(self.since));
         }
         stream.apply_effects_off_shard(after);
         stream.drain_and_wait();
+    }
+}
+
+/// Core on its way back, also if what is to be done with it before panics: without it, all who
+/// work with the stream would wait for ever.
+struct ReturningCore<'a> {
+    guard: &'a CoreGuard<'a>,
+    core: Option<Box<StreamCore>>,
+    has_panicked: bool,
+}
+
+impl Drop for ReturningCore<'_> {
+    fn drop(&mut self) {
+        let Some(core) = self.core.take() else { return };
+        let CoreGuard { stream, since, .. } = self.guard;
+        if self.has_panicked {
+            core.store().give_up("a panic while it worked");
+        }
+        stream.core.note_lent(stream.scope.host.instant().saturating_duration_since(*since));
+        stream.core.give_back(core);
+        if self.has_panicked {
+            stream.wake_always();
+        }
     }
 }

@@ -1,15 +1,11 @@
 //! Panics cost what has panicked and nothing else; failures are mended by a clock that nobody sets.
 
-use super::house::{House, MOST_READS, copy, source, stream};
-use crate::engine::waits::block_on;
+use super::house::{House, MOST_READS, stream};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
 use myelin_stdx::sync::lock;
-use myelin_wire::message_buf::MessageBuf;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
@@ -136,53 +132,4 @@ fn who_asks_for_more_than_can_be_read_is_told_so() {
     house.settle();
     assert_eq!(lock(&heard).len(), MOST_READS, "all others are answered");
     assert!(lock(&heard).iter().all(|headers| headers.contains("Nats-Sequence: 1")));
-}
-
-/// Steps after which a house that still has something to do never rests.
-const MOST_STEPS: usize = 10_000;
-
-/// Deletes `S`, which has a consumer and is copied to `K`, on a disk whose so-manyth point from
-/// there on panics. `None`: the deletion has come to its end before.
-fn panic_while_deleting(points: u64) -> Option<House> {
-    let left = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&left);
-    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| {
-        let before = counted.load(Relaxed);
-        counted.store(before.saturating_sub(1), Relaxed);
-        assert!(before != 1, "a test asked for it");
-    }));
-    let mut house = House::on(&disk);
-    house.create(stream("S"));
-    let plain = ConsumerConfig { durable_name: "C".into(), name: "C".into(), ..ConsumerConfig::default() };
-    house.consume("S", plain);
-    house.create(copy("K", &[source("S", "")]));
-    house.publish("S.a");
-    left.store(points, Relaxed);
-    let (streams, live) = (house.streams(), house.stream("S"));
-    let delete = || block_on(streams.delete(&house.jetstream, &live, &mut MessageBuf::default()));
-    let deleted = catch_unwind(AssertUnwindSafe(delete));
-    let has_panicked = left.swap(0, Relaxed) == 0;
-    assert_eq!(deleted.is_err(), has_panicked);
-    has_panicked.then_some(house)
-}
-
-#[test]
-fn a_stream_whose_deletion_panics_is_gone_or_can_be_deleted() {
-    for points in 1.. {
-        let Some(mut house) = panic_while_deleting(points) else {
-            assert!(points > 2, "there are points at which it panics");
-            return;
-        };
-        let mut steps = 0..MOST_STEPS;
-        while house.step_without_jobs() || house.run_job() {
-            assert!(steps.next().is_some(), "who copies it seeks it for ever, after a panic at {points}");
-        }
-        if house.streams().stream("S").is_some() {
-            house.delete("S");
-        }
-        house.create(stream("S"));
-        house.publish("S.b");
-        house.pass(20 * SECOND);
-        assert_eq!(house.contents("K").0, 2, "both are copied, after a panic at {points}");
-    }
 }
