@@ -448,7 +448,7 @@ impl House {
     fn state_first_marks(&self) -> bool {
         let waits = |live: &Arc<LiveStream>| {
             let reader = live.reader();
-            reader.release().seq() == 0 && reader.state().totals.last_seq > 0
+            reader.release().seq() == 0 && reader.last_logged() > 0
         };
         let now = self.host.now().unsigned_abs();
         let is_stated = || self.jetstream.journal().round(&|| now).is_ok();
