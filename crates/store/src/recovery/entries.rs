@@ -32,11 +32,13 @@ pub(super) struct Resumed {
 }
 
 impl Recovering<'_> {
-    /// Walks the entries of a segment into the catalog; it becomes the open one. Answers false if
-    /// its end was torn and everything behind it was therefore set aside.
+    /// Walks the entries of a segment into the catalog; it becomes the open one. `sealed_end` is
+    /// where its entries end, if it was sealed and says so. Answers false if its end was torn and
+    /// everything behind it was therefore set aside.
     pub(super) fn walk_unsealed(
         &mut self,
         header: &SegmentHeader,
+        sealed_end: Option<u64>,
         behind: &[SegmentNo],
     ) -> Result<bool, OpenError> {
         let no = header.segment;
@@ -49,7 +51,10 @@ impl Recovering<'_> {
             .map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let length = file.len().map_err(|error| fault(error.into()))?;
-        let stated = self.stated_end(header, behind);
+        let whole_end = sealed_end.or_else(|| self.whole_end(header, length, behind));
+        let stated = whole_end.or_else(|| self.stated.end_of(no, header.generation)).unwrap_or(0);
+        // Behind that stands a footer, or what is left of one.
+        let length = whole_end.map_or(length, |end| end.min(length));
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: stated };
         // First without a word to the catalog: only then is it known where the log ends.
         let mut sealing_from = None;
@@ -77,7 +82,7 @@ impl Recovering<'_> {
         }
         scan.end = self.compare_end(no, scan.end, behind);
         if let ScanEnd::Clean { end } = scan.end
-            && !behind.is_empty()
+            && (!behind.is_empty() || whole_end.is_some())
         {
             file.set_len(end).map_err(|error| fault(error.into()))?;
         }
@@ -110,18 +115,19 @@ impl Recovering<'_> {
         Ok(whole)
     }
 
-    /// How far a segment had come at least, by what others than its entries say; 0 if they say
-    /// nothing.
-    fn stated_end(&self, header: &SegmentHeader, behind: &[SegmentNo]) -> u64 {
+    /// Where the entries of a segment end of which all was synced: nothing is appended to one once
+    /// there is a next one, which says where that was.
+    fn whole_end(&self, header: &SegmentHeader, length: u64, behind: &[SegmentNo]) -> Option<u64> {
         let no = header.segment;
-        if let Some(end) = self.stated.end_of(no, header.generation) {
-            return end;
+        if self.stated.end_of(no, header.generation).is_some() {
+            return None;
         }
-        if !self.stated.covers(SegmentNo(no.0 + 1), 0) {
-            return 0;
+        let next = self.next_header(no, behind)?;
+        match next.before {
+            // It was begun, or packed, when this one was sealed already, and so had this length.
+            0 => self.was_synced(no, length, behind).then_some(length),
+            before => self.stated.covers(SegmentNo(no.0 + 1), 0).then_some(before),
         }
-        // Nothing is appended to a segment once there is a next one, which says where that was.
-        self.next_header(no, behind).map_or(0, |next| next.before)
     }
 
     pub(super) fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<SegmentHeader> {

@@ -246,7 +246,7 @@ impl Recovering<'_> {
                     self.walk_packed(&header, None, &newer[at + 1..])?;
                 }
                 Ok((header, None)) => {
-                    if !self.walk_unsealed(&header, &newer[at + 1..])? {
+                    if !self.walk_unsealed(&header, None, &newer[at + 1..])? {
                         return Ok(no);
                     }
                 }

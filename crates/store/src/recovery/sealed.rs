@@ -57,7 +57,7 @@ impl Recovering<'_> {
                 if header.packed {
                     return self.walk_packed(header, Some(trailer), behind);
                 }
-                return self.walk_unsealed(header, behind).map(|_| ());
+                return self.walk_unsealed(header, Some(trailer.records_end), behind).map(|_| ());
             }
         };
         let segment = match self.sealed_segment(header, trailer) {

@@ -1,6 +1,7 @@
 //! Opening streams whose files are damaged.
 
 mod first;
+mod older;
 mod remembered;
 
 use std::path::Path;
