@@ -59,6 +59,7 @@ impl World {
             compare(model, &held, now, self.has_jumped)?;
             pending_is_there(model, &live, &held)
         });
+        drop(streams);
         if self.disk.is_off() {
             // A question to a consumer may have it write, and the next stream cannot be read then.
             return self.power_lost();
