@@ -1,12 +1,13 @@
 //! Memory of what is gone is given back, also when nothing comes any more.
 
-use super::house::{House, stream};
+use super::house::{House, copy, source, stream};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::StreamUsage;
 use myelin_store::consumer::AckRules;
 use myelin_wire::message_buf::MessageBuf;
+use std::sync::Arc;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -175,4 +176,27 @@ fn files_of_a_deleted_stream_are_closed_where_one_may_wait() {
     assert!(house.run_job());
     house.jetstream.write_watermarks().expect("a healthy disk");
     assert!(!house.run_job());
+}
+
+#[test]
+fn streams_and_consumers_go_with_their_broker() {
+    let mut house = House::new();
+    house.create(StreamConfig { allow_direct: true, ..stream("S") });
+    let pull = ConsumerConfig { durable_name: "C".into(), name: "C".into(), ..ConsumerConfig::default() };
+    let push = ConsumerConfig {
+        durable_name: "D".into(),
+        name: "D".into(),
+        deliver_subject: "d".into(),
+        ..ConsumerConfig::default()
+    };
+    house.consume("S", pull);
+    house.consume("S", push);
+    house.create(copy("K", &[source("S", "")]));
+    house.publish("S.a");
+    let streams: Vec<_> = house.streams().streams().iter().map(Arc::downgrade).collect();
+    let consumers: Vec<_> = house.stream("S").consumers().all().iter().map(Arc::downgrade).collect();
+    assert_eq!((streams.len(), consumers.len()), (2, 2));
+    drop(house);
+    assert!(streams.iter().all(|stream| stream.strong_count() == 0));
+    assert!(consumers.iter().all(|consumer| consumer.strong_count() == 0));
 }

@@ -1,11 +1,18 @@
 //! Panics cost what has panicked and nothing else; failures are mended by a clock that nobody sets.
 
-use super::house::{House, MOST_READS, stream};
+use super::house::{House, MOST_READS, copy, source, stream};
+use crate::engine::host::Host;
+use crate::engine::waits::block_on;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
 use myelin_stdx::sync::lock;
-use std::sync::atomic::Ordering::Relaxed;
+use myelin_store::Purge;
+use myelin_wire::message_buf::MessageBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
@@ -132,4 +139,97 @@ fn who_asks_for_more_than_can_be_read_is_told_so() {
     house.settle();
     assert_eq!(lock(&heard).len(), MOST_READS, "all others are answered");
     assert!(lock(&heard).iter().all(|headers| headers.contains("Nats-Sequence: 1")));
+}
+
+/// Steps after which a house that still has something to do never rests.
+const MOST_STEPS: usize = 10_000;
+
+/// A disk, and how many of its points are left until one panics; 0: none does.
+fn panicking_disk() -> (FaultyDisk, Arc<AtomicU64>) {
+    let left = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&left);
+    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| {
+        let before = counted.load(Relaxed);
+        counted.store(before.saturating_sub(1), Relaxed);
+        assert!(before != 1, "a test asked for it");
+    }));
+    (disk, left)
+}
+
+/// Deletes `S`, which has a consumer and is copied to `K`, on a disk whose so-manyth point from
+/// there on panics. `None`: the deletion has come to its end before.
+fn panic_while_deleting(points: u64) -> Option<House> {
+    let (disk, left) = panicking_disk();
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    let plain = ConsumerConfig { durable_name: "C".into(), name: "C".into(), ..ConsumerConfig::default() };
+    house.consume("S", plain);
+    house.create(copy("K", &[source("S", "")]));
+    house.publish("S.a");
+    left.store(points, Relaxed);
+    let (streams, live) = (house.streams(), house.stream("S"));
+    let delete = || block_on(streams.delete(&house.jetstream, &live, &mut MessageBuf::default()));
+    let deleted = catch_unwind(AssertUnwindSafe(delete));
+    let has_panicked = left.swap(0, Relaxed) == 0;
+    assert_eq!(deleted.is_err(), has_panicked);
+    has_panicked.then_some(house)
+}
+
+#[test]
+fn a_stream_whose_deletion_panics_is_gone_or_can_be_deleted() {
+    for points in 1.. {
+        let Some(mut house) = panic_while_deleting(points) else {
+            assert!(points > 2, "there are points at which it panics");
+            return;
+        };
+        let mut steps = 0..MOST_STEPS;
+        while house.step_without_jobs() || house.run_job() {
+            assert!(steps.next().is_some(), "who copies it seeks it for ever, after a panic at {points}");
+        }
+        if house.streams().stream("S").is_some() {
+            house.delete("S");
+        }
+        house.create(stream("S"));
+        house.publish("S.b");
+        house.pass(20 * SECOND);
+        assert_eq!(house.contents("K").0, 2, "both are copied, after a panic at {points}");
+    }
+}
+
+/// Longest that a core which nobody has may be waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_core_comes_back_whatever_panics_on_its_way() {
+    let mut on_the_way = 0;
+    for points in 1.. {
+        let (disk, left) = panicking_disk();
+        let mut house = House::on(&disk);
+        house.create(stream("S"));
+        for _ in 0..30 {
+            house.say("S.a", "", &"x".repeat(100_000));
+            house.settle();
+        }
+        let live = house.stream("S");
+        let mut guard = live.lock_core().expect("it is there");
+        left.store(points, Relaxed);
+        let purge = || {
+            let (core, effects) = guard.parts();
+            let all = &mut Purge { filter: None, below: 0, keep: 0, through: 0 };
+            core.purge(all, house.host.now(), effects).is_ok()
+        };
+        let purged = catch_unwind(AssertUnwindSafe(purge));
+        let returned = catch_unwind(AssertUnwindSafe(|| drop(guard)));
+        let has_panicked = left.swap(0, Relaxed) == 0;
+        on_the_way += u32::from(purged.is_ok() && returned.is_err());
+        let (sender, receiver) = channel();
+        let waiting = Arc::clone(&live);
+        let waits = std::thread::spawn(move || sender.send(waiting.lock_core().is_some()));
+        assert_eq!(receiver.recv_timeout(PATIENCE), Ok(true), "after a panic at {points}");
+        waits.join().expect("it has told").expect("somebody listens");
+        if !has_panicked {
+            break;
+        }
+    }
+    assert!(on_the_way > 0, "there is work on the way back");
 }
