@@ -76,7 +76,7 @@ impl Recovering<'_> {
     /// nothing has told of them: one that was packed does not say where its predecessor ended.
     pub(super) fn report_short(&mut self, no: SegmentNo, end: u64, behind: &[SegmentNo]) {
         let Some(next) = self.next_header(no, behind) else { return };
-        let sequences = self.catalog.totals().last_seq + 1..=next.first_seq.saturating_sub(1);
+        let sequences = self.catalog.next_decided()..=next.first_seq.saturating_sub(1);
         let told = Ranges::from_ranges(self.report.lost.iter().map(|lost| lost.sequences.clone()));
         if sequences.is_empty() || told.covers(&sequences) || self.begins_behind(&next, *sequences.end()) {
             return;

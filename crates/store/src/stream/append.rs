@@ -17,9 +17,9 @@ use crate::config::{Discard, Durability, Limits, StreamConfig};
 use crate::record::{self, Control, EntryBatch, canonical};
 use crate::{Seq, Timestamp};
 
-use super::catalog::{Planned, PlannedBatch, PlannedMessage};
+use super::catalog::{Catalog, Planned, PlannedBatch, PlannedMessage};
 use super::decide::{Deciding, SURPLUS};
-use super::decision::Decision;
+use super::decision::{Decision, Whose};
 use super::errors::StoreError;
 use super::new_message::{Admission, AppendResult, NewMessage};
 use super::release::Entered;
@@ -107,7 +107,8 @@ impl Stream {
         let done = if is_direct {
             catalog.follow(messages, decision)
         } else {
-            catalog.put(planned(messages, decision, self.index()), entered).map(drop)
+            let batch = planned(messages, decision, &catalog, self.index());
+            catalog.put(batch, entered).map(drop)
         };
         self.is_untidy = done.is_ok() && catalog.tidy_after(messages.len());
         drop(catalog);
@@ -303,7 +304,7 @@ fn canonical_form(messages: &[NewMessage<'_>], decision: &Decision, now: Timesta
 }
 
 /// What a decision says, to be kept until the batch is released.
-fn planned(messages: &[NewMessage<'_>], decision: &Decision, index: u64) -> PlannedBatch {
+fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog, index: u64) -> PlannedBatch {
     let mut plans = Vec::with_capacity(decision.rows.len());
     let mut next = decision.next();
     for row in &decision.rows {
@@ -329,6 +330,16 @@ fn planned(messages: &[NewMessage<'_>], decision: &Decision, index: u64) -> Plan
     }
     if let Some(first) = decision.first {
         plans.push(Planned::Trim(first));
+    }
+    for removal in &decision.removals {
+        let Some(next) = removal.next else { continue };
+        let subject = match removal.whose {
+            // It has released messages, and keeps its number as long as it has any.
+            Whose::Subject(id) => catalog.decided().text(id),
+            Whose::Row(row) => messages[decision.rows[row as usize].message as usize].subject,
+            Whose::Nobody => continue,
+        };
+        plans.push(Planned::First(Box::from(subject), next));
     }
     PlannedBatch { index, plans }
 }

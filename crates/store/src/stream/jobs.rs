@@ -191,14 +191,23 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether sealing cannot keep up with what is appended: who appends should wait for
-    /// [`Stream::finish`], or closed segments grow without a bound. Not while nothing works on it,
-    /// because a job has failed: no waiting would help then. Costs a comparison while at most one
-    /// segment waits.
+    /// Whether sealing or the disk's syncs cannot keep up with what is appended: who appends should
+    /// wait for [`Stream::finish`] or the next release, or closed segments, and what waits for its
+    /// release, grow without a bound. Not while nothing works on it, because a job or the stream
+    /// has failed: no waiting would help then. Costs comparisons while at most one segment waits,
+    /// and all is released.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         let has_too_much = self.upkeep.must_drain || (self.closed.len() > 1 && self.has_much_unsealed());
-        has_too_much && self.upkeep.is_out()
+        (has_too_much && self.upkeep.is_out()) || self.has_much_unreleased()
+    }
+
+    /// Whether as many changes wait for their release as messages may wait to be sealed.
+    fn has_much_unreleased(&self) -> bool {
+        let release = &self.shared.release;
+        release.ticket() != release.last_ticket()
+            && self.shared.failure().is_none()
+            && self.shared.catalog().unreleased_changes() >= self.most_unsealed().messages
     }
 
     fn most_unsealed(&self) -> Unsealed {

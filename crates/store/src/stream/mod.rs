@@ -366,6 +366,12 @@ impl Stream {
         state_of(stream.totals(), stream.subjects(), &self.shared)
     }
 
+    /// The sums of [`Stream::state`], without its subjects, which take a look at all that waits.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.shared.catalog().decided().totals()
+    }
+
     /// Up to which sequence messages are stored as the stream's durability asks.
     #[must_use]
     pub fn released(&self) -> Seq {

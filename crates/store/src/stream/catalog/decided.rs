@@ -197,7 +197,7 @@ impl<'a> Decided<'a> {
             count: released + waiting.count,
             first: state.first,
             last,
-            first_exact: false,
+            first_exact: state.first_exact && self.stays(state.first),
             last_exact: false,
         }
     }
@@ -243,11 +243,13 @@ impl<'a> Decided<'a> {
         seq: Seq,
         last: Seq,
     ) -> Result<Option<Leaving>, ReadError> {
-        if self.unreleased.is_none() {
-            return self.catalog.before_removal(id, seq, last);
+        let Some(unreleased) = self.unreleased else { return self.catalog.before_removal(id, seq, last) };
+        if id & WAITING != 0 || unreleased.tail.contains(seq) {
+            return Ok(None);
         }
-        let size = self.size_of(seq)?;
-        Ok(size.and_then(|size| u32::try_from(size).ok()).map(|size| Leaving { size, next: None }))
+        let leaving = self.catalog.before_removal(id, seq, last)?;
+        // Which message comes behind one that goes, too, or behind the last one, is not looked for.
+        Ok(leaving.filter(|leaving| leaving.next.is_some_and(|next| self.stays(next))))
     }
 
     #[inline]
@@ -346,27 +348,50 @@ impl<'a> Decided<'a> {
 
     /// How many messages pass; without those that were lost, if `is_live`.
     pub(in crate::stream) fn count(self, filter: &Filter, is_live: bool) -> Result<u64, ReadError> {
-        if self.unreleased.is_none() {
-            return if is_live {
-                lookup::count_live(self.catalog, filter)
-            } else {
-                Ok(lookup::count(self.catalog, filter))
-            };
+        if is_live {
+            let mut live = 0;
+            self.visit(filter, 0, Seq::MAX, &mut |_| {
+                live += 1;
+                ControlFlow::Continue(())
+            })?;
+            return Ok(live);
         }
-        self.pending(filter, 0)
+        let Some(unreleased) = self.unreleased else { return Ok(lookup::count(self.catalog, filter)) };
+        let waiting = lookup::count(&unreleased.tail, filter);
+        if unreleased.goes_empty {
+            return Ok(waiting);
+        }
+        let going = match filter {
+            Filter::All => unreleased.going.len() as u64,
+            Filter::Subject(text) => unreleased.going_of.get(text.as_slice()).copied().unwrap_or(0),
+            Filter::Patterns(_) => {
+                let of_these = unreleased.going_of.iter().filter(|(text, _)| filter.accepts(text));
+                of_these.map(|(_, count)| count).sum()
+            }
+        };
+        Ok(lookup::count(self.catalog, filter).saturating_sub(going) + waiting)
     }
 
     /// How many messages from `from` on pass.
     pub(in crate::stream) fn pending(self, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
-        if self.unreleased.is_none() {
-            return lookup::pending(self.catalog, filter, from);
+        let Some(unreleased) = self.unreleased else { return lookup::pending(self.catalog, filter, from) };
+        if from <= self.totals().first_seq {
+            return self.count(filter, false);
         }
-        let mut met = 0;
-        self.visit(filter, from, Seq::MAX, &mut |_| {
-            met += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok(met)
+        let waiting = lookup::pending(&unreleased.tail, filter, from)?;
+        if unreleased.goes_empty {
+            return Ok(waiting);
+        }
+        let mut going = 0;
+        for (&seq, _) in unreleased.going.range(from..) {
+            let passes = filter.is_all()
+                || self
+                    .catalog
+                    .locate_named(seq)?
+                    .is_some_and(|(_, subject)| filter.accepts(self.catalog.index().text(subject)));
+            going += u64::from(passes);
+        }
+        Ok(lookup::pending(self.catalog, filter, from)?.saturating_sub(going) + waiting)
     }
 
     /// The last message of a subject.

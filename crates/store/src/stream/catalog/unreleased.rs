@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::config::Storage;
+use crate::index::SubjectState;
 use crate::ranges::Ranges;
 use crate::record::{Control, Entry};
 use crate::{Seq, Timestamp};
@@ -37,6 +38,11 @@ pub(in crate::stream) enum Planned {
     Skip(Seq, Timestamp),
     /// Bytes go that were counted for messages which damage has taken.
     LostBytes(u64),
+    /// The oldest message of a subject when all that the batch takes has gone.
+    ///
+    /// Perf: it was looked up for the decision, and the next one would look for it again, in all
+    /// messages between.
+    First(Box<[u8]>, Seq),
     /// A segment begins.
     Begin(NextSegment),
 }
@@ -73,6 +79,8 @@ pub(in crate::stream) struct PlannedBatch {
 #[derive(Debug)]
 pub(super) struct Unreleased {
     pub(super) batches: VecDeque<PlannedBatch>,
+    /// How many things these say.
+    plans: usize,
     /// Messages of these batches, less those that they take away again.
     pub(super) tail: Catalog,
     /// Released messages that go, unless all do.
@@ -140,6 +148,7 @@ impl Unreleased {
         }
         Self {
             batches: VecDeque::new(),
+            plans: 0,
             tail,
             going: BTreeMap::new(),
             going_of: BTreeMap::new(),
@@ -162,12 +171,14 @@ impl Unreleased {
 
     /// Counts what is planned as done. Answers what goes by it.
     fn count(&mut self, catalog: &Catalog, plan: &Planned) -> Result<Removed, ReadError> {
+        self.plans += 1;
         match plan {
             Planned::Message(message) => self.tail.append(&message.row()),
             Planned::Delete(ranges) => return self.delete(catalog, ranges),
             Planned::Trim(first) => return self.trim(catalog, *first),
             Planned::Skip(last, time) => self.tail.skip_at(*last, *time),
             Planned::LostBytes(bytes) => self.going_bytes += bytes,
+            Planned::First(..) => {}
             Planned::Begin(next) => {
                 let _ = self.tail.begin_segment(Arc::clone(&next.segment));
                 self.tail.forget_footer_changes();
@@ -261,6 +272,11 @@ impl Catalog {
     /// Whether anything waits for its release.
     pub(crate) fn has_unreleased(&self) -> bool {
         self.unreleased.is_some()
+    }
+
+    /// How many changes wait for their release: each is memory.
+    pub(crate) fn unreleased_changes(&self) -> usize {
+        self.unreleased.as_ref().map_or(0, |unreleased| unreleased.plans)
     }
 
     /// Keeps a batch until it is released. Answers what will have gone then.
@@ -418,9 +434,19 @@ impl Catalog {
             Planned::Trim(first) => drop(self.trim(first)?),
             Planned::Skip(last, time) => self.skip_at(last, time),
             Planned::LostBytes(bytes) => self.totals.bytes = self.totals.bytes.saturating_sub(bytes),
+            Planned::First(subject, first) => self.begin_subject(&subject, first),
             Planned::Begin(next) => self.begin_next(next),
         }
         Ok(())
+    }
+
+    /// Notes which message of a subject is the oldest, unless the same batch takes that one, too.
+    fn begin_subject(&mut self, subject: &[u8], first: Seq) {
+        let Some(id) = self.index().find(subject) else { return };
+        let state = self.index().state(id);
+        if state.count > 0 && self.contains(first) {
+            self.correct_subject(id, SubjectState { first, first_exact: true, ..state });
+        }
     }
 
     /// Begins a segment, now or when what is before it is released.
