@@ -140,8 +140,8 @@ impl SimHost {
         lock(&self.panics).push(PLANNED.to_owned());
     }
 
-    /// Forgets what was still to be done, and what others ask for from here on: the process is gone,
-    /// and all of it has this host.
+    /// Forgets what was still to be done, and what others ask for from here on: the process is
+    /// gone, and all of it has this host.
     pub(crate) fn end(&self) {
         let Self { api, reads, backups, upkeep, due, mail, wakes, .. } = self;
         drop((api.end(), reads.end(), backups.end(), upkeep.end(), due.end(), mail.end(), wakes.end()));

@@ -349,7 +349,8 @@ impl Account {
         self.imports.unlisten(binding);
     }
 
-    /// Takes out all services, and tells nobody: the broker is gone. A service may have its account.
+    /// Takes out all services, and tells nobody: the broker is gone. A service may have its
+    /// account.
     pub(crate) fn forget_services(&self) {
         let mut bindings = Vec::new();
         self.services.for_each(|binding| bindings.push(Arc::clone(binding)));

@@ -106,8 +106,8 @@ impl DirectGets {
         self.continue_later(batch, progress, true, shard);
     }
 
-    /// `is_here`: the slice was made here. Else it comes from a thread that may wait, and so does the
-    /// next one.
+    /// `is_here`: the slice was made here. Else it comes from a thread that may wait, and so does
+    /// the next one.
     fn continue_later(
         &self,
         batch: SlicedAnswer,

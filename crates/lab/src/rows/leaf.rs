@@ -277,7 +277,7 @@ fn spokes(
     Ok((start.elapsed(), links))
 }
 
-/// What a leaf node with so many subjects says when it connects.
+/// Lines that a leaf node with so many subjects sends when it connects.
 fn spoke(number: usize, subjects: usize, is_isolated: bool) -> String {
     let lines: String = (0..subjects).map(|subject| format!("LS+ site.{number}.{subject}\r\n")).collect();
     format!(

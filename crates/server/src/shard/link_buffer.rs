@@ -1,4 +1,4 @@
-//! What a link has read and has not dealt with.
+//! Bytes that a link has read and has not dealt with.
 //!
 //! A hub has thousands of links that say nothing for most of the time. So the buffer that a link
 //! reads into belongs to the shard whenever nothing is left in it; a link whose operation has come

@@ -221,9 +221,10 @@ impl SubjectIndex {
         debug_assert!(self.state(id) == state, "what was written is read");
     }
 
-    /// Counts a message that is gone. If it was at an end, that end becomes a bound. Nothing changes
-    /// for a subject that counts none: where damage has taken what says that a message was deleted,
-    /// later states of its subject do not count it, and it is shown again until it is removed.
+    /// Counts a message that is gone. If it was at an end, that end becomes a bound. Nothing
+    /// changes for a subject that counts none: where damage has taken what says that a message was
+    /// deleted, later states of its subject do not count it, and it is shown again until it is
+    /// removed.
     pub fn removed(&mut self, id: SubjectId, seq: Seq) {
         let (count, _, _, flags) = self.records.read(id);
         if count == 0 {

@@ -5,12 +5,16 @@
 
 use std::ops::RangeInclusive;
 
+use myelin_disk::File;
+
 use crate::config::Storage;
-use crate::record::{Control, Entry};
-use crate::segment::Scanned;
+use crate::damage::Damage;
+use crate::record::{Control, Entry, FileContext};
+use crate::segment::{Extent, Scanned, SegmentHeader};
 use crate::stream::{Catalog, Fate, segment_name};
 use crate::{ReadError, SegmentNo, Seq};
 
+use super::entries::walk;
 use super::group::GroupTail;
 use super::loss::among;
 use super::report::Lost;
@@ -23,7 +27,7 @@ pub(super) struct Applying<'a> {
     group: &'a mut GroupTail,
     entries: u64,
     kept_from: Seq,
-    /// What was lost before.
+    /// Messages that were lost before.
     lost: &'a [Lost],
     /// Sequences among the lost ones that were removed.
     removed: Vec<RangeInclusive<Seq>>,
@@ -111,6 +115,26 @@ impl Passed {
         }
         self.count += 1;
     }
+}
+
+/// Enters the entries of a segment into the catalog, and shows its messages to the visitor.
+pub(super) fn apply_file(
+    &mut self,
+    file: &dyn File,
+    header: &SegmentHeader,
+    context: &FileContext,
+    extent: Extent,
+) -> Result<Applied, Damage> {
+    let known = (self.kept_from, std::mem::take(&mut self.removed));
+    let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
+    let visitor = &mut *self.visitor;
+    walk(file, header, context, extent, &mut |scanned| {
+        if let Entry::Message(message) = &scanned.entry {
+            visitor(message.seq, message.headers);
+        }
+        applying.entry(&scanned);
+    })?;
+    Ok(applying.end())
 }
 
 impl Recovering<'_> {

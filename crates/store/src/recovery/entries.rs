@@ -18,7 +18,6 @@ use crate::stream::{
 use crate::watermarks::LogPosition;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
-use super::apply::Applying;
 use super::directory::{place_aside, set_aside};
 use super::{Notice, OpenError, Recovering};
 use crate::stream::Stream;
@@ -67,12 +66,11 @@ impl Recovering<'_> {
             }
         })
         .map_err(fault)?;
-        if let ScanEnd::Torn { at, valid_after } = &scan.end
-            && sealing_from == Some(*at)
+        if let ScanEnd::Torn { at: end, ref valid_after } = scan.end
+            && sealing_from == Some(end)
             && valid_after.is_empty()
         {
             // A footer that was not finished: it would have said no more than the entries do.
-            let end = *at;
             file.set_len(end).map_err(|error| fault(error.into()))?;
             scan.end = ScanEnd::Clean { end };
         }
@@ -91,17 +89,7 @@ impl Recovering<'_> {
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
         extent.to = end;
         extent.durable = end;
-        let known = (self.kept_from, std::mem::take(&mut self.removed));
-        let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
-        let visitor = &mut *self.visitor;
-        walk(&*file, header, &context, extent, &mut |scanned| {
-            if let Entry::Message(message) = &scanned.entry {
-                visitor(message.seq, message.headers);
-            }
-            applying.entry(&scanned);
-        })
-        .map_err(fault)?;
-        let applied = applying.end();
+        let applied = self.apply_file(&*file, header, &context, extent).map_err(fault)?;
         let passed = self.take_applied(applied).map_err(unread)?;
         self.report_damaged(no, &scan.damaged, behind);
         self.report_passed(no, passed);

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use myelin_disk::{File, is_full};
 
+use crate::append_file::AppendFile;
 use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::flipped;
@@ -144,11 +145,7 @@ pub(crate) fn open_stream(
     let active = resumed.active;
     let mut closed = closed;
     closed.extend(shared.catalog_mut().take_closed());
-    let appended = closed.iter().filter(|closed| !closed.active.segment.is_sealed());
-    let rolled = shared.catalog().rolled();
-    let unsealed = appended.map(|closed| &closed.active.file);
-    let unsealed = unsealed.chain(rolled.iter().map(|rolled| &rolled.file)).chain([&active.file]);
-    let unsealed: Vec<_> = unsealed.filter(|file| !file.is_in_memory()).cloned().collect();
+    let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
     stream.resume_group(group.position, group.consumers);
@@ -166,6 +163,13 @@ pub(crate) fn open_stream(
     let opened = OpenedStream { found, durability: config.durability, owed };
     store_env.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
     Ok((stream, report))
+}
+
+/// Files of a stream that are appended to, or were, and have no footer yet.
+fn unsealed_files(closed: &[Closed], rolled: &[Active], active: &Active) -> Vec<Arc<AppendFile>> {
+    let closed = closed.iter().map(|closed| &closed.active).filter(|closed| !closed.segment.is_sealed());
+    let open = closed.chain(rolled).chain([active]).map(|open| &open.file);
+    open.filter(|file| !file.is_in_memory()).cloned().collect()
 }
 
 /// The last sequence that a copy has perhaps shown, if it has not all of them.

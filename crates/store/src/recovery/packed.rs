@@ -61,7 +61,7 @@ impl Recovering<'_> {
         self.close_walked(segment).map_err(|error| fault(error.into()))
     }
 
-    /// What was read so far is committed: a segment is sealed behind that only.
+    /// Notes that everything read so far is committed: a segment is sealed behind that only.
     pub(super) fn commit_all(&mut self) -> Result<(), crate::ReadError> {
         self.group.commit_all();
         self.catalog.release_to(self.group.commit())?;

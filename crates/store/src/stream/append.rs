@@ -303,7 +303,7 @@ fn canonical_form(messages: &[NewMessage<'_>], decision: &Decision, now: Timesta
     records
 }
 
-/// What a decision says, to be kept until the batch is released.
+/// The batch that a decision makes, to be kept until it is released.
 fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog, index: u64) -> PlannedBatch {
     let mut plans = Vec::with_capacity(decision.rows.len());
     let mut next = decision.next();

@@ -307,7 +307,7 @@ enum Aged {
     Next,
     /// There is no other one.
     All,
-    /// It is not known: these are enough.
+    /// Unknown: these are enough.
     Enough,
 }
 

@@ -485,9 +485,10 @@ impl Stream {
     /// Removes one message as [`Stream::delete`] does, and its bytes from the disk. Nothing is
     /// removed if there is none with this sequence.
     ///
-    /// When the deletion is released nobody sees the message any more. Its bytes are overwritten with the next round if
-    /// its segment is not sealed; else when a job has written the segment anew, which begins once
-    /// the deletion is durable: [`Stream::erasing`] says how many still wait. In a compressed
+    /// When the deletion is released nobody sees the message any more. Its bytes are overwritten
+    /// with the next round if its segment is not sealed; else when a job has written the segment
+    /// anew, which begins once the deletion is durable: [`Stream::erasing`] says how many still
+    /// wait. In a compressed
     /// segment a last job follows, when no cursor stands in the old file any more. A loss of power,
     /// or a restart, before that leaves the bytes where they are, in a message that is deleted (or
     /// in blocks that belong to no file): a stream that is opened cannot tell what was to be erased

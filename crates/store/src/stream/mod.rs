@@ -21,6 +21,7 @@ mod consumer_entries;
 mod cursor;
 mod decide;
 mod decision;
+mod enter;
 mod errors;
 mod expire;
 mod find;
@@ -357,8 +358,8 @@ impl Stream {
         &self.shared
     }
 
-    /// The stream in numbers, behind everything that is in its log, released or not: what is decided
-    /// next follows on that. A [`StreamReader`] says how much of it is released.
+    /// The stream in numbers, behind everything in its log, released or not: what is decided next
+    /// follows on that. A [`StreamReader`] says how much of it is released.
     #[must_use]
     pub fn state(&self) -> StreamState {
         let catalog = self.shared.catalog();
@@ -487,58 +488,9 @@ impl Stream {
             .map_err(|error| self.fail(&format!("a write failed: {error}")))
     }
 
-    /// Gives a batch that was written, and ends at `end`, its ticket: `last_seq` is the last sequence
-    /// behind it. Under the lock of the catalog, which is told of the batch next.
-    fn enter(&self, end: u64, last_seq: Seq) -> Entered {
-        self.enter_in(&self.active, end, last_seq)
-    }
-
-    fn enter_in(&self, open: &Active, end: u64, last_seq: Seq) -> Entered {
-        let release = &self.shared.release;
-        if let Some(GroupPosition { index, .. }) = self.group() {
-            release.proposed(index, last_seq);
-        } else if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
-            return release.at_once(last_seq);
-        } else {
-            release.appended(open.segment.no, end, last_seq);
-        }
-        Entered::Waits
-    }
-
-    /// The catalog was told of a batch, and its lock was given back.
-    fn entered(&self, entered: Entered) {
-        match entered {
-            Entered::Released(None) => {}
-            Entered::Released(Some(need)) => self.need_mark(need),
-            Entered::Waits => self.wait_for_release(),
-        }
-    }
-
-    /// Releases what need not wait: what a batch waits for may have come before it was entered.
-    #[cold]
-    fn wait_for_release(&self) {
-        if let Some(GroupPosition { commit, .. }) = self.group() {
-            self.shared.committed_to(commit);
-            return;
-        }
-        self.shared.durable_to(self.active.segment.no, self.active.file.durable());
-        if let Some(need) = self.shared.release.need() {
-            self.need_mark(need);
-        }
-    }
-
     /// Index of the last entry in the log of the group; 0 without one.
     fn index(&self) -> u64 {
         self.group.as_ref().map_or(0, |group| group.position.index)
-    }
-
-    /// Has the next round move the mark.
-    #[cold]
-    fn need_mark(&self, need: Need) {
-        if let Some(files) = self.segment_storage.files() {
-            files.store_env.watermarks.need(self.shared.id, need);
-            files.store_env.journal.wake();
-        }
     }
 
     /// A segment that a stream in files shows as long as it has stored nothing.
@@ -555,13 +507,8 @@ impl Stream {
     fn begin_first(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let Segment { no, first_seq, .. } = *self.active.segment;
         debug_assert!(self.active.file.end() == crate::segment::HEADER_BYTES as u64, "it takes nothing");
-        let listener = Some(Arc::clone(&self.shared));
         let at = Beginning { group: self.group(), ..Beginning::anew(no, first_seq) };
-        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
-        let begun = begun.map_err(|error| match error {
-            StoreError::Failed(why) => self.fail(&why),
-            error => error,
-        })?;
+        let begun = self.begin_segment(at, now)?;
         self.shared.catalog_mut().replace_active(Arc::clone(&begun.segment));
         self.durable_mark = (no.0, 0);
         self.active = begun;

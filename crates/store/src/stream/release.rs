@@ -97,9 +97,9 @@ enum Gate {
 /// Fate of a batch that need not be synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
-    /// It is released; this is to be asked for.
+    /// Released; this is to be asked for.
     Released(Option<Need>),
-    /// It waits.
+    /// Kept until it may be released.
     Waits,
 }
 
@@ -152,9 +152,9 @@ impl Release {
         Ticket(self.last_ticket.load(Ordering::Acquire))
     }
 
-    /// Names a batch that need not be synced, and releases it, unless it has to wait for the mark or
-    /// for those before it. Under the lock of the catalog, which does what the batch says next, or
-    /// keeps it.
+    /// Names a batch that need not be synced, and releases it, unless it has to wait for the mark
+    /// or for those before it. Under the lock of the catalog, which does what the batch says next,
+    /// or keeps it.
     ///
     /// Nobody is told of one that is released here, so that nobody may have begun to wait for it:
     /// it is the newest only afterwards.
@@ -417,7 +417,7 @@ impl ReleaseState {
 mod tests {
     use super::*;
 
-    /// What the stream does when it is told of something: it releases what is ready.
+    /// Releases what is ready, as a stream does when it is told of something.
     impl Release {
         fn moved(&self) -> bool {
             self.release_ready() > 0

@@ -1,8 +1,8 @@
 //! Removal of messages from a stream: delete, erase, purge, compact, truncate, skip.
 //!
-//! Each is decided on the stream behind everything in its log, written as one batch, and done to the
-//! catalog when that is released. A removal that may concern
-//! many messages works in slices and says where it stopped, so that nobody holds a turn for long.
+//! Each is decided on the stream behind everything in its log, written as one batch, and done to
+//! the catalog when that is released. A removal that may concern many messages works in slices and
+//! says where it stopped, so that nobody holds a turn for long.
 
 use std::borrow::Cow;
 

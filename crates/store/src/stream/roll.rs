@@ -77,12 +77,7 @@ impl Stream {
         let cut = last.filter(|_| !is_memory).map(|last| self.truncation(last, now)).unwrap_or_default();
         let before = self.active.file.end() + cut.len() as u64;
         let at = Beginning { no: next, first_seq, before, group: self.group() };
-        let listener = Some(Arc::clone(&self.shared));
-        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
-        let begun = begun.map_err(|error| match error {
-            StoreError::Failed(why) => self.fail(&why),
-            error => error,
-        })?;
+        let begun = self.begin_segment(at, now)?;
         debug_assert!(
             begun.segment.no == next && begun.segment.first_seq == first_seq,
             "a segment as asked for"
@@ -128,6 +123,16 @@ impl Stream {
             old.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
+    }
+
+    /// Begins a segment, which nothing is appended to yet.
+    pub(super) fn begin_segment(&self, at: Beginning, now: Timestamp) -> Result<Active, StoreError> {
+        let listener = Some(Arc::clone(&self.shared));
+        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
+        begun.map_err(|error| match error {
+            StoreError::Failed(why) => self.fail(&why),
+            error => error,
+        })
     }
 
     /// Takes over the segments that the catalog has closed: up to there everything is released.

@@ -91,7 +91,6 @@ pub struct LiveConsumer {
     lifecycle: Lifecycle,
     /// Wakeup by [`ConsumerWork::Wake`] and by what is due.
     wakeup: Wakeup,
-    /// Held by the account: each has this consumer.
     bindings: Mutex<Vec<Weak<Binding>>>,
     /// Watch on who listens to what it pushes.
     listeners: Mutex<Option<Watch>>,
@@ -179,10 +178,8 @@ impl LiveConsumer {
     /// Receives what `subjects` match, and nothing else.
     pub(super) fn bind(&self, subjects: &[String]) {
         let Some(me) = self.me.upgrade() else { return };
-        let bind = |subject: &String| {
-            let binding = self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
-            Arc::downgrade(&binding)
-        };
+        let bind =
+            |subject: &String| Arc::downgrade(&self.account.bind(subject.as_bytes(), Arc::clone(&me) as _));
         let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
         old.iter().filter_map(Weak::upgrade).for_each(|binding| self.account.unbind(&binding));
         if self.is_gone() {

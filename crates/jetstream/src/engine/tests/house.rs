@@ -47,7 +47,7 @@ pub(super) struct TestHost {
     bufs: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
     /// Panics that were caught, in words.
     pub(super) panics: Mutex<Vec<String>>,
-    /// What an operator was told to look at.
+    /// Lines of the log that an operator should look at.
     pub(super) warnings: Mutex<Vec<String>>,
     /// Names are refused with a panic while this is set.
     pub(super) panics_at_names: AtomicBool,

@@ -31,8 +31,8 @@ impl Catalog {
         Decided { catalog: self, unreleased: self.unreleased.as_deref() }
     }
 
-    /// The last sequence in the table of the segment that grows, behind everything that is in the log;
-    /// 0 without one.
+    /// The last sequence in the table of the segment that grows, behind everything that is in the
+    /// log; 0 without one.
     pub(crate) fn last_row_decided(&self) -> Seq {
         self.decided().waiting().unwrap_or(self).last_row()
     }
@@ -51,7 +51,7 @@ impl<'a> Decided<'a> {
         self.unreleased.is_none()
     }
 
-    /// What is released.
+    /// The released part.
     #[inline]
     pub(in crate::stream) fn catalog(self) -> &'a Catalog {
         self.catalog
@@ -172,7 +172,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// What is known of a subject.
+    /// State of a subject, as far as it is known.
     #[inline]
     pub(in crate::stream) fn subject(self, id: SubjectId) -> SubjectState {
         match self.unreleased {
@@ -300,7 +300,8 @@ impl<'a> Decided<'a> {
         Ok(self.collect(&Filter::Subject(text.to_vec()), from, to, 1)?.pop())
     }
 
-    /// Shows the messages from `from` to `to` that pass, oldest first, until the visitor has enough.
+    /// Shows the messages from `from` to `to` that pass, oldest first, until the visitor has
+    /// enough.
     pub(in crate::stream) fn visit(
         self,
         filter: &Filter,
@@ -416,8 +417,8 @@ impl<'a> Decided<'a> {
         Ok(found)
     }
 
-    /// How many messages a subject has. Where it cannot be read how many of them are lost to damage,
-    /// these count.
+    /// How many messages a subject has. Where it cannot be read how many of them are lost to
+    /// damage, these count.
     pub(in crate::stream) fn count_of(self, text: &[u8]) -> u64 {
         if self.unreleased.is_some() {
             return self.live_of(text).unwrap_or_else(|_| self.subject_of(text).count);

@@ -70,7 +70,7 @@ pub(crate) struct Catalog {
     footer: FooterChanges,
     head: HeadTable,
     lost: LostMessages,
-    /// What is in the log and not released; `None` if nothing waits.
+    /// Batches that are in the log and not released; `None` if there are none.
     unreleased: Option<Box<Unreleased>>,
     /// Lifetimes that have been looked at, for the batch that says so: of a group only.
     ended: Vec<(Timestamp, Seq)>,

@@ -18,7 +18,7 @@ impl Subjects {
         Self { index: SubjectIndex::new(seed), epoch: 0, old: Vec::new(), seed }
     }
 
-    /// What its hashes begin with.
+    /// Seed of its hashes.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }

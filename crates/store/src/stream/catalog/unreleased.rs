@@ -1,4 +1,4 @@
-//! What is in the log and not released: kept as it was decided, and done to the catalog when it is
+//! Batches in the log that are not released: kept as decided, and done to the catalog when they are
 //! released.
 //!
 //! The catalog itself is what is released, and nothing else: whoever reads it sees that. Batches
@@ -97,7 +97,7 @@ pub(super) struct Unreleased {
 }
 
 impl Planned {
-    /// What a record says, whose entry begins at `offset`. `None` of one that changes no catalog.
+    /// Plan of a record whose entry begins at `offset`. `None` for one that changes no catalog.
     pub(in crate::stream) fn of(
         entry: &Entry<'_>,
         offset: u64,
@@ -118,7 +118,7 @@ impl Planned {
         })
     }
 
-    /// What a control says.
+    /// Plan of a control.
     pub(in crate::stream) fn of_control(control: &Control<'_>, timestamp: Timestamp) -> Option<Self> {
         match control {
             Control::Delete(ranges) => Some(Self::Delete(ranges.clone().into_owned())),
@@ -262,7 +262,7 @@ impl Unreleased {
 }
 
 impl crate::segment::Totals {
-    /// What went since.
+    /// Messages and bytes that went since.
     fn less(&self, since: &Self) -> Removed {
         Removed { messages: self.messages - since.messages, bytes: self.bytes.saturating_sub(since.bytes) }
     }
@@ -326,8 +326,8 @@ impl Catalog {
         counted.map(drop)
     }
 
-    /// An entry of a group's log begins, which is known to be committed up to `commit`: batches up to
-    /// there are released, and this one is to be kept if it is behind that.
+    /// Begins an entry of a group's log, which is known to be committed up to `commit`: batches up
+    /// to there are released, and this one is to be kept if it is behind that.
     ///
     /// # Errors
     /// As [`Catalog::release`].
