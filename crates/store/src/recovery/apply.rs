@@ -117,27 +117,27 @@ impl Passed {
     }
 }
 
-/// Enters the entries of a segment into the catalog, and shows its messages to the visitor.
-pub(super) fn apply_file(
-    &mut self,
-    file: &dyn File,
-    header: &SegmentHeader,
-    context: &FileContext,
-    extent: Extent,
-) -> Result<Applied, Damage> {
-    let known = (self.kept_from, std::mem::take(&mut self.removed));
-    let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
-    let visitor = &mut *self.visitor;
-    walk(file, header, context, extent, &mut |scanned| {
-        if let Entry::Message(message) = &scanned.entry {
-            visitor(message.seq, message.headers);
-        }
-        applying.entry(&scanned);
-    })?;
-    Ok(applying.end())
-}
-
 impl Recovering<'_> {
+    /// Enters the entries of a segment into the catalog, and shows its messages to the visitor.
+    pub(super) fn apply_file(
+        &mut self,
+        file: &dyn File,
+        header: &SegmentHeader,
+        context: &FileContext,
+        extent: Extent,
+    ) -> Result<Applied, Damage> {
+        let known = (self.kept_from, std::mem::take(&mut self.removed));
+        let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
+        let visitor = &mut *self.visitor;
+        walk(file, header, context, extent, &mut |scanned| {
+            if let Entry::Message(message) = &scanned.entry {
+                visitor(message.seq, message.headers);
+            }
+            applying.entry(&scanned);
+        })?;
+        Ok(applying.end())
+    }
+
     /// Takes over where the messages begin. Answers which entries were passed over.
     pub(super) fn take_applied(&mut self, applied: Applied) -> Result<Passed, ReadError> {
         self.report.entries += applied.entries;
