@@ -241,7 +241,7 @@ impl Stream {
             removed
         } else {
             let marker = |(message, offset): &(Message<'_>, u32)| {
-                Planned::of(&Entry::Message(message.clone()), u64::from(*offset), now, storage)
+                Planned::of(&Entry::Message(*message), u64::from(*offset), now, storage)
             };
             let plans = Planned::of_control(&gone, now).into_iter().chain(markers.iter().filter_map(marker));
             catalog.put(PlannedBatch { index: self.index(), plans: plans.collect() }, entered)

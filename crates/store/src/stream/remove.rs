@@ -20,8 +20,11 @@ pub use myelin_stdx::seq::MAX_SEQ;
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 pub(super) const CONTROL_ROOM: u64 = 256;
 
+/// Way to do what a batch says to the catalog.
+pub(super) type FollowBatch = fn(&mut Catalog) -> Result<Removed, ReadError>;
+
 /// No way to do at once what a batch says.
-pub(super) const NOT_NOW: Option<fn(&mut Catalog) -> Result<Removed, ReadError>> = None;
+pub(super) const NOT_NOW: Option<FollowBatch> = None;
 
 /// Which messages a purge concerns.
 #[derive(Clone, Debug, Default)]
