@@ -202,12 +202,12 @@ impl Stream {
         (has_too_much && self.upkeep.is_out()) || self.has_much_unreleased()
     }
 
-    /// Whether as many changes wait for their release as messages may wait to be sealed.
+    /// Whether as many messages wait for their release as may wait to be sealed.
     fn has_much_unreleased(&self) -> bool {
         let release = &self.shared.release;
         release.ticket() != release.last_ticket()
             && self.shared.failure().is_none()
-            && self.shared.catalog().unreleased_changes() >= self.most_unsealed().messages
+            && self.shared.catalog().unreleased_messages() >= self.most_unsealed().messages
     }
 
     fn most_unsealed(&self) -> Unsealed {

@@ -166,6 +166,7 @@ fn panic_while_deleting(points: u64) -> Option<House> {
     house.consume("S", plain);
     house.create(copy("K", &[source("S", "")]));
     house.publish("S.a");
+    house.settle();
     left.store(points, Relaxed);
     let (streams, live) = (house.streams(), house.stream("S"));
     let delete = || block_on(streams.delete(&house.jetstream, &live, &mut MessageBuf::default()));

@@ -79,8 +79,8 @@ pub(in crate::stream) struct PlannedBatch {
 #[derive(Debug)]
 pub(super) struct Unreleased {
     pub(super) batches: VecDeque<PlannedBatch>,
-    /// How many things these say.
-    plans: usize,
+    /// How many messages these have.
+    messages: usize,
     /// Messages of these batches, less those that they take away again.
     pub(super) tail: Catalog,
     /// Released messages that go, unless all do.
@@ -148,7 +148,7 @@ impl Unreleased {
         }
         Self {
             batches: VecDeque::new(),
-            plans: 0,
+            messages: 0,
             tail,
             going: BTreeMap::new(),
             going_of: BTreeMap::new(),
@@ -171,9 +171,11 @@ impl Unreleased {
 
     /// Counts what is planned as done. Answers what goes by it.
     fn count(&mut self, catalog: &Catalog, plan: &Planned) -> Result<Removed, ReadError> {
-        self.plans += 1;
         match plan {
-            Planned::Message(message) => self.tail.append(&message.row()),
+            Planned::Message(message) => {
+                self.messages += 1;
+                self.tail.append(&message.row());
+            }
             Planned::Delete(ranges) => return self.delete(catalog, ranges),
             Planned::Trim(first) => return self.trim(catalog, *first),
             Planned::Skip(last, time) => self.tail.skip_at(*last, *time),
@@ -274,9 +276,9 @@ impl Catalog {
         self.unreleased.is_some()
     }
 
-    /// How many changes wait for their release: each is memory.
-    pub(crate) fn unreleased_changes(&self) -> usize {
-        self.unreleased.as_ref().map_or(0, |unreleased| unreleased.plans)
+    /// How many messages wait for their release, those that go with it among them: each is memory.
+    pub(crate) fn unreleased_messages(&self) -> usize {
+        self.unreleased.as_ref().map_or(0, |unreleased| unreleased.messages)
     }
 
     /// Keeps a batch until it is released. Answers what will have gone then.
