@@ -12,8 +12,7 @@ use crate::stream::{Catalog, Fate, segment_name};
 use crate::{ReadError, SegmentNo, Seq};
 
 use super::group::GroupTail;
-use super::loss::among;
-use super::report::Lost;
+use super::report::{Lost, among};
 use super::{Notice, Recovering};
 
 /// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be
@@ -23,7 +22,7 @@ pub(super) struct Applying<'a> {
     group: &'a mut GroupTail,
     entries: u64,
     kept_from: Seq,
-    /// What was lost before.
+    /// Losses that were found before.
     lost: &'a [Lost],
     /// Sequences among the lost ones that were removed.
     removed: Vec<RangeInclusive<Seq>>,
