@@ -5,19 +5,14 @@
 
 use std::ops::RangeInclusive;
 
-use myelin_disk::File;
-
 use crate::config::Storage;
-use crate::damage::Damage;
-use crate::record::{Control, Entry, FileContext};
-use crate::segment::{Extent, Scanned, SegmentHeader};
+use crate::record::{Control, Entry};
+use crate::segment::Scanned;
 use crate::stream::{Catalog, Fate, segment_name};
 use crate::{ReadError, SegmentNo, Seq};
 
-use super::entries::walk;
 use super::group::GroupTail;
-use super::loss::among;
-use super::report::Lost;
+use super::report::{Lost, among};
 use super::{Notice, Recovering};
 
 /// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be
@@ -27,7 +22,7 @@ pub(super) struct Applying<'a> {
     group: &'a mut GroupTail,
     entries: u64,
     kept_from: Seq,
-    /// Messages that were lost before.
+    /// Losses that were found before.
     lost: &'a [Lost],
     /// Sequences among the lost ones that were removed.
     removed: Vec<RangeInclusive<Seq>>,
@@ -118,26 +113,6 @@ impl Passed {
 }
 
 impl Recovering<'_> {
-    /// Enters the entries of a segment into the catalog, and shows its messages to the visitor.
-    pub(super) fn apply_file(
-        &mut self,
-        file: &dyn File,
-        header: &SegmentHeader,
-        context: &FileContext,
-        extent: Extent,
-    ) -> Result<Applied, Damage> {
-        let known = (self.kept_from, std::mem::take(&mut self.removed));
-        let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
-        let visitor = &mut *self.visitor;
-        walk(file, header, context, extent, &mut |scanned| {
-            if let Entry::Message(message) = &scanned.entry {
-                visitor(message.seq, message.headers);
-            }
-            applying.entry(&scanned);
-        })?;
-        Ok(applying.end())
-    }
-
     /// Takes over where the messages begin. Answers which entries were passed over.
     pub(super) fn take_applied(&mut self, applied: Applied) -> Result<Passed, ReadError> {
         self.report.entries += applied.entries;

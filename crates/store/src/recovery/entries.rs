@@ -18,6 +18,7 @@ use crate::stream::{
 use crate::watermarks::LogPosition;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
+use super::apply::{Applied, Applying};
 use super::directory::{place_aside, set_aside};
 use super::{Notice, OpenError, Recovering};
 use crate::stream::Stream;
@@ -87,9 +88,7 @@ impl Recovering<'_> {
         let end = scan.end.offset();
         let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
-        extent.to = end;
-        extent.durable = end;
-        let applied = self.apply_file(&*file, header, &context, extent).map_err(fault)?;
+        let applied = self.apply_entries(&*file, header, &context, end).map_err(fault)?;
         let passed = self.take_applied(applied).map_err(unread)?;
         self.report_damaged(no, &scan.damaged, behind);
         self.report_passed(no, passed);
@@ -101,6 +100,27 @@ impl Recovering<'_> {
         // From its beginning: what the log calls synced may have been so in the journal only.
         write_again(&*file, 0, end).map_err(|error| fault(error.into()))?;
         Ok(whole)
+    }
+
+    /// Has the entries of a segment go through the catalog.
+    fn apply_entries(
+        &mut self,
+        file: &dyn File,
+        header: &SegmentHeader,
+        context: &FileContext,
+        end: u64,
+    ) -> Result<Applied, Damage> {
+        let known = (self.kept_from, std::mem::take(&mut self.removed));
+        let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
+        let visitor = &mut *self.visitor;
+        let extent = Extent { from: HEADER_BYTES as u64, to: end, durable: end };
+        walk(file, header, context, extent, &mut |scanned| {
+            if let Entry::Message(message) = &scanned.entry {
+                visitor(message.seq, message.headers);
+            }
+            applying.entry(&scanned);
+        })?;
+        Ok(applying.end())
     }
 
     /// Where the entries of a segment end of which all was synced: nothing is appended to one once

@@ -11,15 +11,14 @@ use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::ranges::Ranges;
 use crate::record::{Control, Entry};
-use crate::segment::{Extent, HEADER_BYTES, Scanned, SegmentHeader};
+use crate::segment::{self, Extent, HEADER_BYTES, Scanned, SegmentHeader};
 use crate::stream::{Catalog, Files, each_entry, segment_name};
 use crate::watermarks::Statement;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use super::directory::set_aside;
-use super::entries::walk;
 use super::remembered::{LossCopies, read};
-use super::report::Lost;
+use super::report::{Lost, among};
 use super::{Notice, Recovering, StreamReport};
 
 /// Segments that cannot be read, until it is known where the log goes on.
@@ -108,7 +107,7 @@ impl Recovering<'_> {
         let file = self.files.store_env.disk.open(&self.files.segment_path(header.segment))?;
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
         let extent = Extent { from: HEADER_BYTES as u64, to: file.len()?, durable: 0 };
-        walk(&*file, header, &context, extent, look).map(drop)
+        segment::scan(&*file, header, &context, extent, look).map(drop)
     }
 
     /// As [`Recovering::lose`], of a segment whose deletions are known: of those nothing is lost.
@@ -151,11 +150,6 @@ impl Recovering<'_> {
             self.report.lost.push(Lost { file, sequences, bytes });
         }
     }
-}
-
-/// The sequences of a set that are among lost ones.
-pub(super) fn among(lost: &[Lost], set: &Ranges) -> Vec<RangeInclusive<Seq>> {
-    lost.iter().flat_map(|lost| set.within(lost.sequences.clone()).iter().collect::<Vec<_>>()).collect()
 }
 
 /// Sees to it that no sequence is given out again: the catalog goes on behind what had been

@@ -152,6 +152,11 @@ impl Lost {
     }
 }
 
+/// The sequences of a set that are among lost ones.
+pub(super) fn among(lost: &[Lost], set: &Ranges) -> Vec<RangeInclusive<Seq>> {
+    lost.iter().flat_map(|lost| set.within(lost.sequences.clone()).iter().collect::<Vec<_>>()).collect()
+}
+
 /// The parts of a range that are not in a set.
 fn without(range: &RangeInclusive<Seq>, set: &Ranges) -> Vec<RangeInclusive<Seq>> {
     let (mut from, end) = (*range.start(), *range.end());

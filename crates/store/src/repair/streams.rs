@@ -10,7 +10,8 @@ use myelin_disk::Disk;
 use crate::config::{Durability, Limits, StreamConfig};
 use crate::consumer;
 use crate::lengths::in_memory;
-use crate::recovery::{Notice, OpenError, stream_directory};
+use crate::ranges::Ranges;
+use crate::recovery::{LOST_COPIES, Lost, Notice, OpenError, forget_losses, read_losses, stream_directory};
 use crate::store::{FoundStream, Reserve, Store, StoreOptions};
 use crate::{StreamId, Timestamp};
 
@@ -87,7 +88,7 @@ fn open(
     is_renewed: bool,
 ) -> Result<(), String> {
     let path = stream_directory(repairing.root, found.id);
-    let acknowledged = losses::acknowledge(repairing, found).map_err(|error| error.to_string())?;
+    let acknowledged = acknowledge(repairing, found).map_err(|error| error.to_string())?;
     let now = repairing.options.now;
     let config = StreamConfig { limits: Limits::default(), ..(repairing.options.shape)(&found.meta) };
     let opened = store.open_stream(found.id, config, now);
@@ -106,14 +107,17 @@ fn open(
     let is_told = |notice: &&Notice| !is_renewed || losses::is_to_be_told(notice, &lost);
     let notices: Vec<Notice> = report.notices.iter().filter(is_told).cloned().collect();
     emit(repairing, &notices);
-    losses::tell(repairing, found, &lost, &notices);
+    for one in losses::unnamed(&lost, &notices) {
+        let action = RepairAction::new(RepairOutcome::Lost, path.join(&one.file), losses::words(one));
+        repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
+    }
     let has_base =
         |notice: &Notice| matches!(notice, Notice::Damaged { file, .. } if file.starts_with("index."));
     if is_renewed || report.notices.iter().any(has_base) {
         stream.renew(now).map_err(|error| format!("no new manifest: {error}"))?;
     }
     if is_renewed && lost.is_empty() {
-        losses::forget(repairing, found.id).map_err(|error| error.to_string())?;
+        forget_losses(&*repairing.disk, &path).map_err(|error| error.to_string())?;
     }
     let opened = store.open_consumers(found.id, Durability::Synced, None);
     let (mut consumers, report) = opened.map_err(|error| error.to_string())?;
@@ -126,6 +130,27 @@ fn open(
     let flushed = consumers.flush(now).map_err(|error| error.to_string());
     drop((stream, consumers));
     flushed.map(drop)
+}
+
+/// Acknowledges what earlier starts have told as lost: it is said once more, and forgotten. Answers
+/// which sequences these are.
+fn acknowledge(repairing: &mut Repairing<'_>, found: &FoundStream) -> io::Result<Ranges> {
+    let directory = stream_directory(repairing.root, found.id);
+    let Some(told) = read_losses(&*repairing.disk, &directory, found.id).best else {
+        return Ok(Ranges::default());
+    };
+    // A repair that is killed in between has said it.
+    for Lost { file, sequences, .. } in &told.lost {
+        let (first, last) = (sequences.start(), sequences.end());
+        let what = format!(
+            "messages {first} to {last} were lost with {file}, as earlier starts have told: later ones tell only what they \
+             find again"
+        );
+        let action = RepairAction::new(RepairOutcome::Repaired, directory.join(LOST_COPIES[0]), what);
+        repairing.emit(action.of(found.id, &found.meta.account, &found.meta.name));
+    }
+    forget_losses(&*repairing.disk, &directory)?;
+    Ok(Ranges::from_ranges(told.lost.iter().map(|lost| lost.sequences.clone())))
 }
 
 fn consumers_outcome(report: &consumer::LogReport) -> RepairOutcome {

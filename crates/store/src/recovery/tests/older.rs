@@ -1,4 +1,5 @@
-//! Segments that were sealed and have lost their footer with a part of their entries.
+//! Segments that were sealed and have lost their footer: replaced by an older copy, or damaged at
+//! their ends.
 
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ struct Sealed {
     disk: Arc<FaultyDisk>,
     id: StreamId,
     first: PathBuf,
+    /// The first segment, as it was with a few messages.
+    older: Vec<u8>,
 }
 
 fn keyed(disk: &Arc<FaultyDisk>, seed: u64) -> Store {
@@ -35,16 +38,26 @@ fn append(stream: &mut Stream, count: u64) {
     }
 }
 
-fn sealed(store: Store, disk: Arc<FaultyDisk>, compression: Compression) -> Sealed {
+fn sealed(store: Store, disk: Arc<FaultyDisk>, compression: Compression, is_listed: bool) -> Sealed {
     let mut stream = store.create_stream("A", "S", b"", config(compression), 1).unwrap();
     let first = stream_directory(Path::new("/store"), stream.id()).join(segment_name(FIRST));
-    append(&mut stream, MESSAGES);
+    append(&mut stream, 5);
+    store.journal().round(&|| 3).unwrap();
+    store.write_watermarks().unwrap();
+    let older = disk.read_all(&first).unwrap();
+    append(&mut stream, MESSAGES - 5);
     settle(&store, &mut stream);
+    if is_listed {
+        stream.renew(4).unwrap();
+    }
     store.journal().round(&|| 4).unwrap();
     store.write_watermarks().unwrap();
     let id = stream.id();
     drop((stream, store));
-    Sealed { disk: Arc::new(disk.kill()), id, first }
+    let disk = Arc::new(disk.kill());
+    // Nothing is left in the journal that would write the files again.
+    drop(open(&disk, 3));
+    Sealed { disk: Arc::new(disk.kill()), id, first, older }
 }
 
 impl Sealed {
@@ -60,6 +73,22 @@ impl Sealed {
     }
 }
 
+#[test]
+fn what_an_older_copy_of_a_segment_does_not_have_is_told() {
+    for compression in [Compression::None, Compression::S2] {
+        for is_listed in [false, true] {
+            let disk = Arc::new(FaultyDisk::new(9));
+            let left = sealed(open(&disk, 1), disk, compression, is_listed);
+            left.disk.remove_file(&left.first).unwrap();
+            left.disk.create(&left.first).unwrap().write_at(&left.older, 0).unwrap();
+            let (missing, told, notices) = left.start(&open(&left.disk, 2), compression);
+            let what = format!("{compression:?}, in a manifest: {is_listed}: {notices:#?}");
+            assert!(missing.contains(&6) && !missing.contains(&5), "{what}: {missing:?}");
+            assert_eq!(told, missing, "{what}");
+        }
+    }
+}
+
 /// Garbage over the last entries and what stands behind them: nothing else goes.
 #[test]
 fn a_footer_that_is_damaged_with_entries_costs_only_those() {
@@ -67,13 +96,13 @@ fn a_footer_that_is_damaged_with_entries_costs_only_those() {
         for length in [600, 3000] {
             let disk = Arc::new(FaultyDisk::new(9));
             let begin: fn(&Arc<FaultyDisk>, u64) -> Store = if is_encrypted { keyed } else { open };
-            let left = sealed(begin(&disk, 1), disk, Compression::None);
+            let left = sealed(begin(&disk, 1), disk, Compression::None, false);
             let end = left.disk.read_all(&left.first).unwrap().len() as u64;
             for behind in [0, 40, 200] {
                 let disk = Arc::new(left.disk.kill());
                 let garbage: Vec<u8> = (0..length - behind).map(|n| (n * 37 % 251) as u8).collect();
                 disk.open(&left.first).unwrap().write_at(&garbage, end - length).unwrap();
-                let left = Sealed { disk, first: left.first.clone(), ..left };
+                let left = Sealed { disk, first: left.first.clone(), older: Vec::new(), ..left };
                 let (missing, told, notices) = left.start(&begin(&left.disk, 2), Compression::None);
                 let what = format!("{is_encrypted}, {length} bytes, {behind}: {missing:?}: {notices:#?}");
                 assert!(missing.len() <= 4 && missing.iter().all(|seq| *seq <= 16), "{what}");

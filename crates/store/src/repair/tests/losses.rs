@@ -79,7 +79,7 @@ fn sequences(stream: &Stream) -> BTreeSet<Seq> {
     all
 }
 
-/// Findings of a start, told of a stream, which then gets a message.
+/// Findings of a start of a stream, which then gets a message.
 #[derive(Debug)]
 struct Told {
     there: BTreeSet<Seq>,
