@@ -445,7 +445,7 @@ impl House {
 
     /// Has the journal state how far streams may come of which the first messages wait for that.
     /// Answers whether there were any.
-    fn state_first_marks(&self) -> bool {
+    pub(super) fn state_first_marks(&self) -> bool {
         let waits = |live: &Arc<LiveStream>| {
             let reader = live.reader();
             reader.release().seq() == 0 && reader.last_logged() > 0
