@@ -174,6 +174,12 @@ fn expected_here(kept: &Kept, log: &str) -> Value {
         let state = &mut expected[name]["state"];
         assert_eq!(state["last_seq"], first - 1, "{}: {line}", kept.what);
         state["last_seq"] = json!(last);
+        if state["messages"] == 0 {
+            state["first_seq"] = json!(last + 1);
+        } else {
+            let deleted = state["num_deleted"].as_u64().unwrap_or(0);
+            state["num_deleted"] = json!(deleted + last + 1 - first);
+        }
     }
     expected
 }
