@@ -177,11 +177,10 @@ fn expected_here(kept: &Kept, log: &str) -> Value {
         if state["messages"] == 0 {
             state["first_seq"] = json!(last + 1);
         } else {
-            let deleted = state["num_deleted"].as_u64().unwrap_or(0);
-            state["num_deleted"] = json!(deleted + last + 1 - first);
-            if let Some(deleted) = state["deleted"].as_array_mut() {
-                deleted.extend((first..=last).map(Value::from));
-            }
+            let mut deleted = state["deleted"].as_array().cloned().unwrap_or_default();
+            deleted.extend((first..=last).map(Value::from));
+            state["num_deleted"] = json!(deleted.len());
+            state["deleted"] = json!(deleted);
         }
     }
     expected
