@@ -156,12 +156,12 @@ fn assert_includes(expected: &Value, got: &Value, place: &str) {
     }
 }
 
-/// What a start warns of that has found a store of a machine which is not running any more: it was
-/// killed there, and as after a loss of power sequences are passed over that may have been given out.
+/// Warning of a start that has found the store of another machine, killed there: as after a loss of
+/// power, sequences are passed over that may have been given out.
 const NOT_USED: &str = "the machine stopped without having synced its last messages: sequences ";
 
-/// The contents that a store has on this machine: as the server that wrote it showed them, behind
-/// what the start has passed over.
+/// Contents that a store has on this machine: as the server that wrote it showed them, behind what
+/// the start has passed over.
 fn expected_here(kept: &Kept, log: &str) -> Value {
     let mut expected = kept.expected.clone();
     for line in log.lines().filter(|line| line.contains(NOT_USED)) {
