@@ -12,6 +12,7 @@ mod domain_buckets;
 mod host;
 mod live;
 mod ordered_outbox;
+mod own_bindings;
 mod removals;
 mod reservations;
 mod resources;

@@ -9,9 +9,10 @@ use super::wakeups::FilterEntry;
 use super::{ConsumerTurn, StreamConsumers};
 use crate::engine::host::{Host, Timer};
 use crate::engine::ordered_outbox::OrderedOutbox;
+use crate::engine::own_bindings::OwnBindings;
 use crate::engine::waits::{Promised, promise};
 use crate::engine::wakeup::{self, Wakeup};
-use myelin_broker::{Account, Binding, Reach, Service, ServiceBatch, ServiceShard, Watch, Watcher};
+use myelin_broker::{Account, Reach, Service, ServiceBatch, ServiceShard, Watch, Watcher};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_stdx::turn::Submitted;
@@ -91,7 +92,7 @@ pub struct LiveConsumer {
     lifecycle: Lifecycle,
     /// Wakeup by [`ConsumerWork::Wake`] and by what is due.
     wakeup: Wakeup,
-    bindings: Mutex<Vec<Weak<Binding>>>,
+    bindings: OwnBindings,
     /// Watch on who listens to what it pushes.
     listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
@@ -163,7 +164,7 @@ impl LiveConsumer {
             has_listener_change: AtomicBool::new(true),
             lifecycle: Lifecycle::new(),
             wakeup: Wakeup::default(),
-            bindings: Mutex::default(),
+            bindings: OwnBindings::default(),
             listeners: Mutex::default(),
             filter_entries: Mutex::default(),
             me: Weak::clone(me),
@@ -179,9 +180,8 @@ impl LiveConsumer {
     pub(super) fn bind(&self, subjects: &[String]) {
         let Some(me) = self.me.upgrade() else { return };
         let bind =
-            |subject: &String| Arc::downgrade(&self.account.bind(subject.as_bytes(), Arc::clone(&me) as _));
-        let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
-        old.iter().filter_map(Weak::upgrade).for_each(|binding| self.account.unbind(&binding));
+            |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
+        self.bindings.replace(&self.account, &subjects.iter().map(bind).collect::<Vec<_>>());
         if self.is_gone() {
             self.unbind();
         }
@@ -189,8 +189,7 @@ impl LiveConsumer {
 
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
-        let old = std::mem::take(&mut *lock(&self.bindings));
-        old.iter().filter_map(Weak::upgrade).for_each(|binding| self.account.unbind(&binding));
+        self.bindings.replace(&self.account, &[]);
     }
 
     /// Receives nothing and delivers nothing, until [`resume`](Self::resume).

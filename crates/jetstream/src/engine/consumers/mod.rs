@@ -215,10 +215,7 @@ impl StreamConsumers {
         if !states.is_dirty() && !is_awaited {
             return Ok(None);
         }
-        let flushed = match states.flush(now) {
-            Err(_) if self.is_of_gone() => return Ok(None),
-            flushed => flushed?,
-        };
+        let flushed = self.unless_gone(states.flush(now))?;
         if states.checkpoint_due() {
             self.rewrite_later();
         }
@@ -228,6 +225,12 @@ impl StreamConsumers {
     /// Whether the stream was deleted: the log of its consumers is no more, and nobody misses it.
     fn is_of_gone(&self) -> bool {
         self.stream().map_or(true, |stream| stream.is_gone())
+    }
+
+    /// Outcome of a write to the log of consumers; one that failed because the stream was deleted
+    /// counts as nothing to write.
+    fn unless_gone(&self, flushed: io::Result<Option<Flushed>>) -> io::Result<Option<Flushed>> {
+        flushed.or_else(|error| if self.is_of_gone() { Ok(None) } else { Err(error) })
     }
 
     /// Writes the log anew that cannot be gone on with (it is encrypted, or its end was torn): here
@@ -353,10 +356,7 @@ impl StreamConsumers {
             self.rewrite_later();
         }
         noted.map_err(io::Error::other)?;
-        match flushed {
-            Err(_) if self.is_of_gone() => Ok(()),
-            flushed => flushed.map(drop),
-        }
+        self.unless_gone(flushed).map(drop)
     }
 
     /// Tells the operator when positions can no longer be written, and when they can again.

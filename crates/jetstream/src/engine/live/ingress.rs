@@ -1,5 +1,6 @@
 //! Ingress of a stream: how publishes come in, what waits for its turn, and how much may.
 
+use crate::engine::own_bindings::OwnBindings;
 use crate::engine::settings::Backlog;
 use myelin_broker::{Account, Binding, ServiceBatch};
 use myelin_stdx::sync::lock;
@@ -7,7 +8,7 @@ use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Publishes on their way into the turn.
 pub(super) struct Ingress {
@@ -21,8 +22,7 @@ pub(super) struct Ingress {
     is_behind: AtomicBool,
     /// Publishes that wait for their counters, and those behind them.
     blocked: Mutex<VecDeque<ServiceBatch>>,
-    /// Held by the account: each has the stream.
-    bindings: Mutex<Vec<Weak<Binding>>>,
+    bindings: OwnBindings,
 }
 
 impl Ingress {
@@ -35,7 +35,7 @@ impl Ingress {
             dropped: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
             blocked: Mutex::default(),
-            bindings: Mutex::default(),
+            bindings: OwnBindings::default(),
         }
     }
 
@@ -90,16 +90,13 @@ impl Ingress {
         lock(&self.blocked)
     }
 
-    /// Receives through other bindings than before. Those before end after that: no message may
-    /// fall between.
-    pub(super) fn rebind(&self, account: &Account, bindings: Vec<Arc<Binding>>) {
-        let new = bindings.iter().map(Arc::downgrade).collect();
-        let old = std::mem::replace(&mut *lock(&self.bindings), new);
-        old.iter().filter_map(Weak::upgrade).for_each(|binding| account.unbind(&binding));
+    /// Receives through other bindings than before, as [`OwnBindings::replace`] does.
+    pub(super) fn rebind(&self, account: &Account, bindings: &[Arc<Binding>]) {
+        self.bindings.replace(account, bindings);
     }
 
     /// Receives nothing any more.
     pub(super) fn unbind(&self, account: &Account) {
-        self.rebind(account, Vec::new());
+        self.rebind(account, &[]);
     }
 }

@@ -284,7 +284,7 @@ impl LiveStream {
             );
         }
         // A message that meets an old one and a new one is for one service, which is called once.
-        self.ingress.rebind(&self.scope.account, new);
+        self.ingress.rebind(&self.scope.account, &new);
     }
 
     /// Another role from now on: a follower is bound to nothing, and its consumers neither. Only
