@@ -5,7 +5,7 @@ use super::{AccountStreams, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OwnStream, StreamConsumers};
 use crate::engine::host::{Host, Timer};
-use crate::engine::live::{CoreGuard, FoundEnd, LiveStream, ReleaseListener};
+use crate::engine::live::{FoundEnd, LiveStream, ReleaseListener};
 use crate::engine::settings::REPAIR;
 use crate::engine::sourcing::{SeenPositions, SourceReaders, orphans};
 use crate::engine::waits::{Promised, once_more, promise};
@@ -437,21 +437,11 @@ impl Drop for UnsureRemoval<'_> {
     }
 }
 
-/// Core of a stream that is stated to be removed: it does not come back, not after a panic either.
-struct EndingCore<'a>(Option<CoreGuard<'a>>);
-
-impl Drop for EndingCore<'_> {
-    fn drop(&mut self) {
-        drop(self.0.take().map(CoreGuard::into_core));
-    }
-}
-
 /// Removes all that a stream has. Its core is nobody's while the disk takes that down, and does not
 /// come back then.
 fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
     let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     doomed.unbind();
-    let mut files = None;
     if doomed.is_stored() {
         let id = guard.parts().0.store().id();
         drop(guard);
@@ -462,11 +452,10 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
         stated.map_err(|refused| ApiError::stream_delete(refused.error))?;
         guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     }
-    let mut ending = EndingCore(Some(guard));
-    if let Some(guard) = ending.0.as_mut().filter(|_| doomed.is_stored()) {
-        files = Some(jetstream.store.retire_stream(guard.parts().0.store_mut()));
-    }
-    drop(ending);
+    // Gone before its files are, also if that panics: whoever cannot write a file of it looks there.
+    let core = guard.into_core();
+    let files =
+        core.filter(|_| doomed.is_stored()).map(|mut core| jetstream.store.retire_stream(core.store_mut()));
     files.into_iter().for_each(|files| jetstream.removals.add(&jetstream.host, files));
     Ok(())
 }

@@ -229,8 +229,8 @@ impl StreamConsumers {
 
     /// Outcome of a write to the log of consumers; one that failed because the stream was deleted
     /// counts as nothing to write.
-    fn unless_gone(&self, flushed: io::Result<Option<Flushed>>) -> io::Result<Option<Flushed>> {
-        flushed.or_else(|error| if self.is_of_gone() { Ok(None) } else { Err(error) })
+    fn unless_gone<T: Default>(&self, flushed: io::Result<T>) -> io::Result<T> {
+        flushed.or_else(|error| if self.is_of_gone() { Ok(T::default()) } else { Err(error) })
     }
 
     /// Writes the log anew that cannot be gone on with (it is encrypted, or its end was torn): here
@@ -247,7 +247,8 @@ impl StreamConsumers {
 
     /// Writes the log anew, if a round could not make it durable. What is written then is durable.
     pub(in crate::engine) fn write_failed(&self) -> io::Result<()> {
-        lock(&self.stored).flush_failed(self.host.now())
+        let written = lock(&self.stored).flush_failed(self.host.now());
+        self.unless_gone(written)
     }
 
     /// Writes a consumer that was made. A log that is begun for it is there for good with

@@ -3,12 +3,18 @@
 
 use super::house::{House, stream};
 use crate::engine::ServerLimits;
+use crate::engine::host::Host;
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
 use myelin_jsapi::config::AccountLimits;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
-use std::io::ErrorKind;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Waker};
 
 #[test]
 fn an_account_keeps_its_limits_until_there_is_room_for_more() {
@@ -100,4 +106,41 @@ fn a_consumer_whose_end_is_not_written_is_not_said_to_be_gone() {
     // A write that fails may have been done.
     let (is_written, _) = end_with(DiskFault::ErrorsFrom(failed));
     assert!(!is_written, "a disk that takes nothing");
+}
+
+/// Deletes a stream whose consumers' log the last round could not make durable, with an error at so
+/// many points of the disk ahead, and makes others durable when its files are gone and the call has
+/// not gone on. `None`: the round has lost no file.
+fn settle_amid_deletion(points: u64) -> Option<io::Result<()>> {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    let durable = ConsumerConfig { durable_name: "C".into(), name: "C".into(), ..ConsumerConfig::default() };
+    house.consume("S", durable);
+    house.publish("S.a");
+    house.listen("inbox");
+    house.say("$JS.API.CONSUMER.MSG.NEXT.S.C", "inbox", "");
+    house.flush();
+    disk.fail_at(disk.points() + points, DiskFault::Error(ErrorKind::Other));
+    let now = house.host.now().unsigned_abs();
+    let is_healthy = house.jetstream.journal().round_now(&|| now).is_ok();
+    if !is_healthy || house.jetstream.journal().failed_files() == 0 {
+        return None;
+    }
+    let (streams, live) = (house.streams(), house.stream("S"));
+    house.host.has_sync_thread.store(true, Relaxed);
+    let mut out = MessageBuf::default();
+    let mut deletion = pin!(streams.delete(&house.jetstream, &live, &mut out));
+    assert!(deletion.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let end_stream = lock(&house.host.syncs).pop_front().expect("the disk is waited for");
+    end_stream();
+    assert_eq!((live.is_gone(), streams.streams().len()), (true, 1), "it leaves the table later");
+    Some(house.jetstream.settle())
+}
+
+#[test]
+fn a_log_of_consumers_that_goes_with_its_stream_keeps_nothing_from_being_durable() {
+    let outcomes: Vec<_> = (0..40).filter_map(settle_amid_deletion).collect();
+    assert!(!outcomes.is_empty(), "there is a point at which a round loses a file");
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
