@@ -44,6 +44,12 @@ pub struct Account {
     pub(crate) imports: ImportsAndExports,
 }
 
+/// Interest of another server that was sought.
+pub(crate) enum RemoteEntry {
+    Known(Arc<RemoteSub>),
+    New(Arc<RemoteSub>),
+}
+
 impl Account {
     /// `cluster`: the name that decides which of its mappings' destinations are this server's.
     pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<Cluster>) -> Self {
@@ -224,17 +230,30 @@ impl Account {
         self.remote.get()?.find(sought)
     }
 
-    /// Another server wants something. Routes are outdated by the epochs of clients' interest.
-    pub(crate) fn insert_remote(&self, sub: &Arc<RemoteSub>) {
-        let subject = sub.subject();
-        self.comes(subject);
-        self.remote.get_or_init(Box::default).insert(Arc::clone(sub));
+    /// Another server wants what is sought: answers with whom that is known already. If it is not,
+    /// `make` makes it. Routes are outdated by the epochs of clients' interest.
+    pub(crate) fn find_or_insert_remote(
+        &self,
+        sought: &impl Sought<Arc<RemoteSub>>,
+        make: impl FnOnce() -> Arc<RemoteSub>,
+    ) -> RemoteEntry {
+        let (subject, mut made) = (sought.subject(), None);
+        let remote = self.remote.get_or_init(|| Box::new(Interest::without_stamps()));
+        let known = remote.find_or_insert(sought, || {
+            self.comes(subject);
+            Arc::clone(made.insert(make()))
+        });
+        if let Some(known) = known {
+            return RemoteEntry::Known(known);
+        }
+        let sub = made.expect("what is not known is made");
         self.touch_remote(subject);
-        self.announced.remote_changed(&self.name, sub, RemoteChange::Added);
+        self.announced.remote_changed(&self.name, &sub, RemoteChange::Added);
         self.notify_watches(subject, None);
         if sub.conn().leaf().is_some() {
-            self.add_leaf_shadows(sub);
+            self.add_leaf_shadows(&sub);
         }
+        RemoteEntry::New(sub)
     }
 
     /// Another server wants something no more.

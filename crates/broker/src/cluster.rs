@@ -102,7 +102,13 @@ impl Cluster {
     /// Whether anything is ever announced to another server.
     #[inline]
     pub(crate) fn keeps_account(&self) -> bool {
-        self.has_leaf_nodes() || self.terms().is_some()
+        self.has_leaf_nodes() || self.is_formed()
+    }
+
+    /// Whether the server is one of a cluster.
+    #[inline]
+    pub(crate) fn is_formed(&self) -> bool {
+        self.announcer.get().is_some()
     }
 
     /// `None` where there are no other servers and never will be.

@@ -103,8 +103,8 @@ fn tell_all(
                 }
             }
             for key in leaf_keys(part) {
-                if let Some(is_wanted) = choose(InterestKey::of_key(key).subject) {
-                    write_for_route(part, key, named, is_wanted, out);
+                if let Some(is_wanted) = choose(InterestKey::of_key(&key).subject) {
+                    write_for_route(part, &key, named, is_wanted, out);
                 }
             }
         });

@@ -8,23 +8,21 @@
 //! Budget: one entry for each subject, however many links hear of it.
 
 use super::leaf_end::{LeafEnd, LeafRole};
+use super::remote_groups::RemoteGroups;
 use super::remote_sub::RemoteSub;
 use crate::conn::Conn;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use hashbrown::hash_map::EntryRef;
 use myelin_subject::Subscribed;
 use myelin_wire::peer::NO_ORIGIN;
 use myelin_wire::peer::leaf::{self, LOOP_DETECTION};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// By `subject`, or `subject queue`: subjects have no blanks.
 pub(super) type Counts = HashMap<Box<[u8]>, u32, FixedState>;
-
-/// Remote subscriptions, by subject and queue group.
-type RemoteSubs = HashMap<Box<[u8]>, SmallVec<[Arc<RemoteSub>; 1]>, FixedState>;
 
 /// One part of an account's interest.
 pub(super) struct InterestPart {
@@ -39,7 +37,7 @@ pub(super) struct LeafPart {
     /// Subjects that the account imports or maps: that is done here for leaf nodes, as for clients.
     pub(super) only: Counts,
     /// Remote subscriptions, by subject and queue group.
-    pub(super) remote: RemoteSubs,
+    pub(super) remote: RemoteGroups,
 }
 
 impl InterestPart {
@@ -53,7 +51,7 @@ impl InterestPart {
         let hashing = self.local.hasher();
         self.leaf.get_or_insert_with(|| {
             let only = Counts::with_hasher(hashing.clone());
-            Box::new(LeafPart { only, remote: RemoteSubs::with_hasher(hashing.clone()) })
+            Box::new(LeafPart { only, remote: RemoteGroups::default() })
         })
     }
 }
@@ -68,13 +66,17 @@ pub(crate) enum RemoteChange {
 }
 
 /// A subject and a queue group, as one key.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct InterestKey<'a> {
     pub(super) subject: &'a [u8],
     pub(super) queue: Option<&'a [u8]>,
 }
 
 impl<'a> InterestKey<'a> {
+    pub(super) fn of_sub(sub: &'a RemoteSub) -> Self {
+        Self { subject: Subscribed::subject(sub), queue: Subscribed::queue(sub) }
+    }
+
     pub(super) fn of_key(key: &'a [u8]) -> Self {
         match key.iter().position(|byte| *byte == b' ') {
             Some(at) => Self { subject: &key[..at], queue: Some(&key[at + 1..]) },
@@ -125,26 +127,28 @@ pub(super) fn tell(out: &mut Vec<u8>, wish: InterestKey<'_>, (before, now): (u32
 
 impl LeafPart {
     /// Makes a change of what another server wants. Who is there already is not added again.
-    pub(super) fn change(&mut self, key: &[u8], sub: &Arc<RemoteSub>, change: RemoteChange) {
-        match (self.remote.entry_ref(key), change) {
-            (_, RemoteChange::Weight(weight)) => drop(sub.set_weight(weight)),
-            (EntryRef::Occupied(mut subs), RemoteChange::Added) => {
-                let subs = subs.get_mut();
-                if !subs.iter().any(|other| Arc::ptr_eq(other, sub)) {
-                    subs.push(Arc::clone(sub));
-                }
-            }
-            (EntryRef::Vacant(place), RemoteChange::Added) => {
-                place.insert_with_key(key.into(), smallvec![Arc::clone(sub)]);
-            }
-            (EntryRef::Occupied(mut subs), RemoteChange::Removed) => {
-                subs.get_mut().retain(|other| !Arc::ptr_eq(other, sub));
-                if subs.get().is_empty() {
-                    subs.remove();
-                }
-            }
-            (EntryRef::Vacant(_), RemoteChange::Removed) => {}
+    /// `hash`: that of its [key](InterestKey::key).
+    pub(super) fn change(&mut self, hash: u64, sub: &Arc<RemoteSub>, change: RemoteChange) {
+        match change {
+            RemoteChange::Added => self.remote.add(hash, sub),
+            RemoteChange::Removed => self.remote.remove(hash, sub),
+            RemoteChange::Weight(weight) => drop(sub.set_weight(weight)),
         }
+    }
+
+    /// Subjects and queue groups that only leaf nodes and hubs hear of. Some come twice.
+    #[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
+    pub(super) fn keys(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        let only = self.only.keys().map(|key| Cow::Borrowed(&**key));
+        only.chain(self.remote.keys().map(|wish| wish.key()))
+    }
+
+    /// Remote subscriptions with this key.
+    fn remote(&self, key: &[u8]) -> &[Arc<RemoteSub>] {
+        if self.remote.is_empty() {
+            return &[];
+        }
+        self.remote.get(self.only.hasher().hash_one(key), InterestKey::of_key(key))
     }
 
     /// Sum of what a link hears of beside this server's own clients and services; of a plain
@@ -152,8 +156,8 @@ impl LeafPart {
     ///
     /// Perf: where a thousand leaf nodes want one subject, a change asks this of each of them.
     pub(super) fn others(&self, key: &[u8], conn: &Arc<Conn>, leaf: &LeafEnd) -> u32 {
-        let remote = self.remote.get(key).into_iter().flatten();
-        let mut weights = remote.filter(|sub| hears_of(conn, leaf, sub)).map(|sub| sub.weight());
+        let mut weights =
+            self.remote(key).iter().filter(|sub| hears_of(conn, leaf, sub)).map(|sub| sub.weight());
         let only = self.only.get(key).copied().unwrap_or(0);
         if InterestKey::of_key(key).queue.is_none() {
             return u32::from(only > 0 || weights.any(|weight| weight > 0));
@@ -163,14 +167,13 @@ impl LeafPart {
 
     /// Members behind leaf nodes of one origin, as routes hear of them.
     pub(super) fn of_origin(&self, key: &[u8], origin: &[u8]) -> u32 {
-        let remote = self.remote.get(key).into_iter().flatten();
         let is_of = |sub: &&Arc<RemoteSub>| is_announced_to_routes(sub) && sub.origin() == origin;
-        remote.filter(is_of).map(|sub| sub.weight()).fold(0, u32::saturating_add)
+        self.remote(key).iter().filter(is_of).map(|sub| sub.weight()).fold(0, u32::saturating_add)
     }
 
     fn origins(&self, key: &[u8]) -> SmallVec<[&[u8]; 4]> {
         let mut origins = SmallVec::<[&[u8]; 4]>::new();
-        for sub in self.remote.get(key).into_iter().flatten().filter(|sub| is_announced_to_routes(sub)) {
+        for sub in self.remote(key).iter().filter(|sub| is_announced_to_routes(sub)) {
             if !origins.contains(&sub.origin()) {
                 origins.push(sub.origin());
             }
@@ -238,7 +241,6 @@ pub(super) fn write_for_route(
 }
 
 /// Subjects that only leaf nodes have.
-#[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
-pub(super) fn leaf_keys(part: &InterestPart) -> impl Iterator<Item = &[u8]> {
-    part.leaf.iter().flat_map(|part| part.remote.keys().map(|key| &**key))
+pub(super) fn leaf_keys(part: &InterestPart) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    part.leaf.iter().flat_map(|part| part.remote.keys().map(|wish| wish.key()))
 }

@@ -40,6 +40,12 @@ pub enum LeafFault {
     TooMuch(CloseReason),
 }
 
+/// Terms for what the other side wants to hear, looked up once for all that has come at once.
+pub(super) struct InterestTerms {
+    permissions: Arc<LeafPermissions>,
+    max_subscriptions: Option<usize>,
+}
+
 impl Link {
     /// The handshake with a leaf node or a hub is over. What wants to be announced is returned.
     pub fn begin_leaf(&mut self, account: &Arc<Account>, terms: LeafTerms, headers: bool) -> LeafAnnouncing {
@@ -62,6 +68,7 @@ impl Link {
     pub fn set_leaf_permissions(&mut self, permissions: LeafPermissions) {
         if let Some(leaf) = self.conn.link().and_then(|link| link.leaf()) {
             leaf.permissions.store(Arc::new(permissions));
+            self.told_under = None;
             self.interest.outdate();
         }
     }
@@ -76,16 +83,17 @@ impl Link {
     /// # Errors
     /// When the link has to end for that.
     pub fn subscribe_leaf(&mut self, interest: &PeerInterest<'_>) -> Result<(), LeafFault> {
-        let (conn, subject) = (Arc::clone(&self.conn), interest.subject);
-        let (Some(account), Some(leaf)) = (self.account.clone(), conn.link().and_then(|link| link.leaf()))
-        else {
-            return Ok(());
-        };
+        let subject = interest.subject;
+        let (Some(account), Some(leaf)) = (&self.account, self.conn.leaf()) else { return Ok(()) };
+        let terms = self.told_under.get_or_insert_with(|| InterestTerms {
+            permissions: leaf.permissions.load_full(),
+            max_subscriptions: self.login_limits.max_subscriptions(&self.broker, account),
+        });
         if account.announced.is_own_loop(subject) {
             return Err(LeafFault::Loop);
         }
         let is_free = [LOOP_DETECTION, b"$GR.", b"_GR_."].iter().any(|prefix| subject.starts_with(prefix));
-        if !is_free && !leaf.may_be_asked(subject) && myelin_subject::is_literal(subject) {
+        if !is_free && !terms.permissions.may_be_asked(subject) && myelin_subject::is_literal(subject) {
             let subject = lossy(subject);
             let line = format_args!("Permissions Violation for Subscription to {subject:?}");
             let kind = "Permissions Violation for Subscription";
@@ -98,7 +106,7 @@ impl Link {
             self.complain_to_peer(b"-ERR 'Invalid Subscription'\r\n");
             return Ok(());
         }
-        if self.max_leaf_subscriptions(&account).is_some_and(|most| self.interest.len() >= most) {
+        if terms.max_subscriptions.is_some_and(|most| self.interest.len() >= most) {
             // Compat: the link stays, without this.
             let what = "maximum subscriptions exceeded";
             self.broker.complain(Level::Error, &self.conn, what, format_args!("{what}"));
@@ -106,16 +114,14 @@ impl Link {
             return Ok(());
         }
         let interest = PeerInterest { leaf: Some(leaf.cluster.as_bytes()), ..*interest };
-        self.interest.add(&account, &interest).map_err(LeafFault::TooMuch)
+        self.interest.add(account, &interest).map_err(LeafFault::TooMuch)
     }
 
     /// The other side is interested no more.
     pub fn unsubscribe_leaf(&mut self, interest: &PeerInterest<'_>) {
-        let conn = Arc::clone(&self.conn);
-        if let (Some(account), Some(leaf)) = (self.account.clone(), conn.link().and_then(|link| link.leaf()))
-        {
+        if let (Some(account), Some(leaf)) = (&self.account, self.conn.leaf()) {
             let interest = PeerInterest { leaf: Some(leaf.cluster.as_bytes()), ..*interest };
-            self.interest.remove(&account, &interest);
+            self.interest.remove(account, &interest);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::account::Account;
 use crate::conn::Conn;
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::leaf;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The interest that a new link with a leaf node or a hub has to be told.
@@ -41,12 +42,13 @@ impl LeafAnnouncing {
         for part in announced.parts() {
             let part = lock(part);
             lines.clear();
-            let of_leafs = part.leaf.iter().flat_map(|leaf| leaf.only.keys().chain(leaf.remote.keys()));
-            for key in part.local.keys().chain(of_leafs.filter(|key| !part.local.contains_key(&key[..]))) {
-                let wish = InterestKey::of_key(key);
+            let of_leafs = part.leaf.iter().flat_map(|leaf| leaf.keys());
+            let of_leafs = of_leafs.filter(|key| !part.local.contains_key(&key[..]));
+            for key in part.local.keys().map(|key| Cow::Borrowed(&**key)).chain(of_leafs) {
+                let wish = InterestKey::of_key(&key);
                 let is_import = part.leaf.as_ref().is_some_and(|leaf| leaf.only.contains_key(&key[..]));
                 if leaf.may_tell(wish.subject) || (is_import && leaf.may_tell_import(wish.subject)) {
-                    tell(&mut lines, wish, (0, sum(&part, key, conn)));
+                    tell(&mut lines, wish, (0, sum(&part, &key, conn)));
                 }
             }
             if !lines.is_empty() && conn.close_requested().is_none() {

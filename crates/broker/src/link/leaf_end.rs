@@ -99,7 +99,7 @@ impl LeafPermissions {
     }
 
     /// Whether the other side may ask for a subject.
-    fn may_be_asked(&self, subject: &[u8]) -> bool {
+    pub(super) fn may_be_asked(&self, subject: &[u8]) -> bool {
         let is_granted = |granted: &Arc<Permissions>| match self.dialler {
             LeafDialler::There => granted.can_subscribe(subject, None),
             LeafDialler::Here => granted.can_publish(subject),
@@ -146,11 +146,6 @@ pub(crate) struct LeafEnd {
 impl LeafEnd {
     pub(crate) fn may_send(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         self.permissions.load().may_send(subject, queue)
-    }
-
-    /// Whether the other side may ask for a subject.
-    pub(super) fn may_be_asked(&self, subject: &[u8]) -> bool {
-        self.permissions.load().may_be_asked(subject)
     }
 
     /// Whether the other side is told of what the account imports, maps or offers. Compat: a hub

@@ -16,9 +16,9 @@ use crate::closed::PastTraffic;
 use crate::cluster::InterestChange;
 use crate::conn::Conn;
 use myelin_stdx::sync::lock;
-use myelin_subject::Subscribed;
 use myelin_wire::peer::leaf::LOOP_DETECTION;
 use smallvec::SmallVec;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 impl Account {
@@ -162,9 +162,10 @@ impl Announced {
     /// Tells leaf nodes, hubs and routes of a change of what another server wants.
     #[inline(never)]
     fn tell_of_remote(&self, account: &str, sub: &Arc<RemoteSub>, change: RemoteChange) {
-        let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
+        let wish = InterestKey::of_sub(sub);
         let key = wish.key();
-        let mut part = lock(self.part(&key));
+        let hash = self.cluster.hashing().hash_one(&key[..]);
+        let mut part = lock(self.part_of_hash(hash));
         // A link that comes or goes meanwhile must not be told what another was.
         let leafs = self.leafs.load();
         // Perf: of a thousand isolated leaf nodes none is told, and nothing is added up for any.
@@ -172,11 +173,11 @@ impl Announced {
         let told: SmallVec<[(&Arc<Conn>, u32); 4]> =
             leafs.iter().filter(hears).map(|conn| (conn, sum(&part, &key, conn))).collect();
         // Perf: nor is anything added up for routes where there are none.
-        let is_routed = self.cluster.terms().is_some() && is_announced_to_routes(sub);
+        let is_routed = self.cluster.is_formed() && is_announced_to_routes(sub);
         let leaf_part = part.leaf_mut();
         let of_origin = |part: &LeafPart| if is_routed { part.of_origin(&key, sub.origin()) } else { 0 };
         let routed = of_origin(leaf_part);
-        leaf_part.change(&key, sub, change);
+        leaf_part.change(hash, sub, change);
         let routed = (routed, of_origin(leaf_part));
         for (conn, before) in told {
             if let Some(leaf) = conn.leaf() {
@@ -191,12 +192,11 @@ impl Announced {
     /// Counts what another server wants since before anything was kept for leaf nodes. `is_there`:
     /// whether it still does.
     pub(crate) fn count_remote(&self, sub: &Arc<RemoteSub>, is_there: impl Fn() -> bool) {
-        let wish = InterestKey { subject: Subscribed::subject(&**sub), queue: Subscribed::queue(&**sub) };
-        let key = wish.key();
-        let mut part = lock(self.part(&key));
+        let hash = self.cluster.hashing().hash_one(&InterestKey::of_sub(sub).key()[..]);
+        let mut part = lock(self.part_of_hash(hash));
         // Whoever takes it out of the index comes here afterwards.
         if is_there() {
-            part.leaf_mut().change(&key, sub, RemoteChange::Added);
+            part.leaf_mut().change(hash, sub, RemoteChange::Added);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::Link;
 use crate::account::Account;
+use crate::broker::Broker;
 use myelin_auth::callout::CalloutGrant;
 use myelin_auth::operator::ClaimedUser;
 
@@ -28,11 +29,13 @@ impl Link {
         let of_account = self.account.as_ref().and_then(|account| account.limits().max_payload);
         of_account.into_iter().chain(self.login_limits.max_payload).fold(most, u32::min)
     }
+}
 
+impl LoginLimits {
     /// Subscriptions that the other side may have in its account; `None` is unlimited.
-    pub(super) fn max_leaf_subscriptions(&self, account: &Account) -> Option<usize> {
-        let own = self.login_limits.max_subscriptions.map(|most| most as usize);
-        let limits = [self.broker.settings().max_subscriptions, account.limits().max_subscriptions, own];
+    pub(super) fn max_subscriptions(&self, broker: &Broker, account: &Account) -> Option<usize> {
+        let own = self.max_subscriptions.map(|most| most as usize);
+        let limits = [broker.settings().max_subscriptions, account.limits().max_subscriptions, own];
         limits.into_iter().flatten().min()
     }
 }

@@ -33,6 +33,7 @@ mod leaf_limits;
 pub(crate) mod leaf_login;
 pub(crate) mod links;
 mod protocol_log;
+mod remote_groups;
 pub(crate) mod remote_interest;
 pub(crate) mod remote_sub;
 mod rules;
@@ -115,6 +116,8 @@ pub struct Link {
     last: Option<Arc<Account>>,
     /// The account of the interest before, within what has come at once.
     told: Option<Arc<Account>>,
+    /// Terms for the interest of a leaf node or a hub, within what has come at once.
+    told_under: Option<leaf::InterestTerms>,
     /// Accounts whose tokens have not come yet, where accounts have tokens.
     expected: HashMap<Box<str>, Arc<Account>>,
     buffers: crate::shard::RoutedBuffers,
@@ -143,6 +146,7 @@ impl Link {
             interest: RemoteInterests::new(conn),
             last: None,
             told: None,
+            told_under: None,
             expected: HashMap::new(),
             buffers: Default::default(),
             is_reported: false,
@@ -293,6 +297,7 @@ impl Link {
     /// Notes that something has come at this moment.
     pub fn heard(&mut self, now: Instant, opened: Instant) {
         self.told = None;
+        self.told_under = None;
         self.broker.count_complaints(&self.conn, Some(now));
         self.conn.touch(now.saturating_duration_since(opened));
         if let Some(link) = self.conn.link() {

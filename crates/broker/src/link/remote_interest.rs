@@ -5,7 +5,7 @@
 //! epochs of the account's first index: what publishers without other servers check stays the same.
 
 use super::remote_sub::{EACH, InterestSource, RemoteSub, SoughtInterest};
-use crate::account::Account;
+use crate::account::{Account, RemoteEntry};
 use crate::conn::Conn;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -72,20 +72,23 @@ impl RemoteInterests {
         account: &Arc<Account>,
         interest: &PeerInterest<'_>,
     ) -> Result<(), CloseReason> {
-        if let Some(known) = self.find(account, interest) {
-            if known.weight() != interest.weight {
-                account.reweigh_remote(&known, interest.weight);
-            }
-            return Ok(());
-        }
-        let source = self.source(account, interest.leaf.is_some());
-        let sub = Arc::new(RemoteSub::new(source, interest, self.subs.len() as u32));
-        self.held += sub.cost();
-        if self.held > MOST {
+        if self.held + RemoteSub::cost_of(interest) > MOST && self.find(account, interest).is_none() {
             return Err(CloseReason::MaximumSubscriptions);
         }
-        account.insert_remote(&sub);
-        self.subs.push(sub);
+        let source = self.source(account, interest.leaf.is_some());
+        let sought = SoughtInterest { conn: &self.conn, hasher: &self.hasher, interest };
+        let place = self.subs.len() as u32;
+        let make = || Arc::new(RemoteSub::new(source, interest, place));
+        match account.find_or_insert_remote(&sought, make) {
+            RemoteEntry::Known(known) if known.weight() != interest.weight => {
+                account.reweigh_remote(&known, interest.weight);
+            }
+            RemoteEntry::Known(_) => {}
+            RemoteEntry::New(sub) => {
+                self.held += sub.cost();
+                self.subs.push(sub);
+            }
+        }
         Ok(())
     }
 

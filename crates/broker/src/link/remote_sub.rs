@@ -141,6 +141,12 @@ impl RemoteSub {
         &self.texts.bytes()[self.queue_at().end..]
     }
 
+    /// Memory that one takes which is told like this, about.
+    pub(super) fn cost_of(interest: &PeerInterest<'_>) -> usize {
+        let parts = [Some(interest.subject), interest.queue, interest.leaf];
+        parts.into_iter().flatten().map(<[u8]>::len).sum::<usize>() + EACH
+    }
+
     /// Memory that it takes, about.
     pub(super) fn cost(&self) -> usize {
         self.texts.bytes().len() + EACH

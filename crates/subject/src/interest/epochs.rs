@@ -20,6 +20,11 @@ pub struct EpochStamp {
     wild: u64,
 }
 
+impl EpochStamp {
+    /// Stamp of a result that nobody keeps.
+    pub(super) const NEVER: Self = Self { shard: 0, first: 0, wild: 0 };
+}
+
 pub(super) struct Epochs {
     /// How many counters there will be.
     breadth: usize,

@@ -36,9 +36,7 @@ impl<M: Member> Literals<M> {
     pub(super) fn insert(&self, m: M, hashing: &Hashing) {
         let subject = m.subject();
         let hash = hashing.bytes(subject);
-        let shards =
-            self.shards.get_or_init(|| (0..self.breadth).map(|_| RwLock::new(Table::new())).collect());
-        let mut table = shard(shards, hash).write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = shard(self.shards(), hash).write().unwrap_or_else(PoisonError::into_inner);
         let mark = hash as u32;
         match table.entry(spread(mark), |bucket| is_of(bucket, mark, subject), place_of) {
             Entry::Occupied(bucket) => bucket.into_mut().insert(m, hashing),
@@ -46,6 +44,36 @@ impl<M: Member> Literals<M> {
                 place.insert(Bucket::One(mark, m));
             }
         }
+    }
+
+    /// The member that is sought, or `None`: then one that `make` makes is there.
+    pub(super) fn find_or_insert(
+        &self,
+        sought: &impl Sought<M>,
+        make: impl FnOnce() -> M,
+        hashing: &Hashing,
+    ) -> Option<M> {
+        let subject = sought.subject();
+        let hash = hashing.bytes(subject);
+        let mut table = shard(self.shards(), hash).write().unwrap_or_else(PoisonError::into_inner);
+        let mark = hash as u32;
+        match table.entry(spread(mark), |bucket| is_of(bucket, mark, subject), place_of) {
+            Entry::Occupied(mut bucket) => {
+                let found = bucket.get().find(sought, hashing).cloned();
+                if found.is_none() {
+                    bucket.get_mut().insert(make(), hashing);
+                }
+                found
+            }
+            Entry::Vacant(place) => {
+                place.insert(Bucket::One(mark, make()));
+                None
+            }
+        }
+    }
+
+    fn shards(&self) -> &[RwLock<Table<M>>] {
+        self.shards.get_or_init(|| (0..self.breadth).map(|_| RwLock::new(Table::new())).collect())
     }
 
     pub(super) fn remove(&self, m: &M, hashing: &Hashing) -> bool {

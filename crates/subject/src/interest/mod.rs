@@ -32,14 +32,14 @@ mod tests;
 #[cfg(test)]
 mod twin;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use epochs::EpochStamp;
 pub use matched::{Matched, QueueGroup};
 pub use member::{Member, Sought, Subscribed};
 
 use crate::pattern::{has_empty_token, has_wildcard, is_well_formed};
-use epochs::Epochs;
+use epochs::{EpochChange, Epochs};
 use hashing::{FirstToken, Hashing};
 use literals::Literals;
 use patterns::Patterns;
@@ -48,12 +48,13 @@ use patterns::Patterns;
 pub struct Interest<M> {
     literals: Literals<M>,
     patterns: Patterns<M>,
-    epochs: Epochs,
+    /// None where nobody keeps what was collected.
+    epochs: Option<Epochs>,
     hashing: Hashing,
-    /// Members in `literals` and `patterns`.
-    len: AtomicUsize,
     /// Members that ever were.
     inserted: AtomicU64,
+    /// Members that are no more.
+    removed: AtomicU64,
 }
 
 impl<M: Member> Interest<M> {
@@ -61,24 +62,31 @@ impl<M: Member> Interest<M> {
     /// bytes, and 8 KiB more with its first members.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_breadth(256, 64)
+        Self::with_breadth(Some(Epochs::new(256)), 64)
     }
 
     /// An index for few members that hardly ever change. It takes about three quarters of a KiB
     /// with them.
     #[must_use]
     pub fn narrow() -> Self {
-        Self::with_breadth(16, 8)
+        Self::with_breadth(Some(Epochs::new(16)), 8)
     }
 
-    fn with_breadth(epochs: usize, literals: usize) -> Self {
+    /// An index as [`Interest::new`] makes it, of which nobody keeps what was collected: its stamps
+    /// are never current, and changes are not counted.
+    #[must_use]
+    pub fn without_stamps() -> Self {
+        Self::with_breadth(None, 64)
+    }
+
+    fn with_breadth(epochs: Option<Epochs>, literals: usize) -> Self {
         Self {
             literals: Literals::new(literals),
             patterns: Patterns::new(),
-            epochs: Epochs::new(epochs),
+            epochs,
             hashing: Hashing::default(),
-            len: AtomicUsize::new(0),
             inserted: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
         }
     }
 
@@ -89,45 +97,61 @@ impl<M: Member> Interest<M> {
     /// A member that is added twice is delivered to twice and must be removed twice.
     pub fn insert(&self, m: M) {
         debug_assert!(is_well_formed(m.subject()), "the caller refuses invalid subjects");
-        let change = self.epochs.change(&FirstToken::first(m.subject(), &self.hashing));
+        let change = self.change(m.subject());
         if has_wildcard(m.subject()) {
             self.patterns.insert(m, &self.hashing);
         } else {
             self.literals.insert(m, &self.hashing);
         }
-        self.len.fetch_add(1, Ordering::Relaxed);
         self.inserted.fetch_add(1, Ordering::Relaxed);
-        change.publish();
+        publish(change);
+    }
+
+    /// The member that is sought; where there is none, what `make` makes of that description is
+    /// [inserted](Self::insert), and `None` is the answer. `make` must not use the index.
+    pub fn find_or_insert(&self, sought: &impl Sought<M>, make: impl FnOnce() -> M) -> Option<M> {
+        debug_assert!(is_well_formed(sought.subject()), "the caller refuses invalid subjects");
+        let change = self.change(sought.subject());
+        let found = if has_wildcard(sought.subject()) {
+            self.patterns.find_or_insert(sought, make, &self.hashing)
+        } else {
+            self.literals.find_or_insert(sought, make, &self.hashing)
+        };
+        if found.is_none() {
+            self.inserted.fetch_add(1, Ordering::Relaxed);
+            publish(change);
+        }
+        found
     }
 
     /// Outdates every stamp that `m` has a part in, because something about `m` itself has changed.
     pub fn touch(&self, m: &M) {
-        self.epochs.change(&FirstToken::first(m.subject(), &self.hashing)).publish();
+        self.touch_pattern(m.subject());
     }
 
     /// Outdates every stamp that members with this pattern would have a part in: something outside
     /// of the index that concerns the same subjects has changed.
     pub fn touch_pattern(&self, pattern: &[u8]) {
-        self.epochs.change(&FirstToken::first(pattern, &self.hashing)).publish();
+        publish(self.change(pattern));
     }
 
     /// Outdates every stamp: what is done with a subject does not follow from the index alone, and
     /// the rest has changed.
     pub fn invalidate_all(&self) {
-        self.epochs.change_all().publish();
+        publish(self.epochs.as_ref().map(Epochs::change_all));
     }
 
     /// Takes out the member that is the [same](Member::same) as `m`; false when there is none.
     pub fn remove(&self, m: &M) -> bool {
-        let change = self.epochs.change(&FirstToken::first(m.subject(), &self.hashing));
+        let change = self.change(m.subject());
         let removed = if has_wildcard(m.subject()) {
             self.patterns.remove(m, &self.hashing)
         } else {
             self.literals.remove(m, &self.hashing)
         };
         if removed {
-            self.len.fetch_sub(1, Ordering::Relaxed);
-            change.publish();
+            self.removed.fetch_add(1, Ordering::Relaxed);
+            publish(change);
         }
         removed
     }
@@ -145,13 +169,16 @@ impl<M: Member> Interest<M> {
     /// [`collect`](Self::collect) of the caller sees the change, or the thread that makes the
     /// change sees everything that the caller wrote before this call (a store-buffer pattern).
     pub fn synchronize(&self, subject: &[u8]) {
-        self.epochs.synchronize(&FirstToken::first(subject, &self.hashing));
+        if let Some(epochs) = &self.epochs {
+            epochs.synchronize(&FirstToken::first(subject, &self.hashing));
+        }
     }
 
     /// How many members there are. While others change the index, an estimate.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        let removed = self.removed.load(Ordering::Relaxed);
+        usize::try_from(self.inserted().saturating_sub(removed)).unwrap_or(usize::MAX)
     }
 
     /// How many members were ever inserted.
@@ -182,7 +209,7 @@ impl<M: Member> Interest<M> {
         // Before the data: a change that this misses moves the epoch after it and outdates the
         // stamp.
         let first = FirstToken::first(subject, &self.hashing);
-        let stamp = self.epochs.stamp(&first);
+        let stamp = self.epochs.as_ref().map_or(EpochStamp::NEVER, |epochs| epochs.stamp(&first));
         self.literals.collect(subject, &self.hashing, out);
         if self.has_wildcards() && !has_empty_token(subject) {
             self.patterns.collect(subject, &first, &self.hashing, out);
@@ -195,7 +222,13 @@ impl<M: Member> Interest<M> {
     #[must_use]
     #[inline]
     pub fn is_current(&self, stamp: &EpochStamp) -> bool {
-        self.epochs.is_current(stamp)
+        self.epochs.as_ref().is_some_and(|epochs| epochs.is_current(stamp))
+    }
+
+    /// A change of what `pattern` matches, if such are counted.
+    fn change(&self, pattern: &[u8]) -> Option<EpochChange<'_>> {
+        let epochs = self.epochs.as_ref()?;
+        Some(epochs.change(&FirstToken::first(pattern, &self.hashing)))
     }
 
     /// Calls `f` for every member, in no order: for monitoring. Members that come or go meanwhile
@@ -208,6 +241,11 @@ impl<M: Member> Interest<M> {
         self.literals.for_each_shard(&mut shard, &mut visit);
         self.patterns.for_each_shard(&mut shard, &mut visit);
     }
+}
+
+/// Makes a change count, which is over.
+fn publish(change: Option<EpochChange<'_>>) {
+    change.into_iter().for_each(EpochChange::publish);
 }
 
 impl<M: Member> Default for Interest<M> {

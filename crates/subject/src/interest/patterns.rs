@@ -65,6 +65,22 @@ impl<M: Member> Patterns<M> {
         self.home(m.subject(), hashing).insert(m, hashing);
     }
 
+    /// The member that is sought, or `None`: then one that `make` makes is there.
+    pub(super) fn find_or_insert(
+        &self,
+        sought: &impl Sought<M>,
+        make: impl FnOnce() -> M,
+        hashing: &Hashing,
+    ) -> Option<M> {
+        // Before it is there: who finds none looks no further.
+        self.len.fetch_add(1, Ordering::Relaxed);
+        let found = self.home(sought.subject(), hashing).find_or_insert(sought, make, hashing);
+        if found.is_some() {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        found
+    }
+
     pub(super) fn remove(&self, m: &M, hashing: &Hashing) -> bool {
         if self.len() == 0 {
             return false;
@@ -145,6 +161,23 @@ impl<M: Member> TrieShard<M> {
         let mut root = self.root.write().unwrap_or_else(PoisonError::into_inner);
         self.len.fetch_add(1, Ordering::Relaxed);
         trie::insert(&mut root, m, hashing);
+    }
+
+    fn find_or_insert(
+        &self,
+        sought: &impl Sought<M>,
+        make: impl FnOnce() -> M,
+        hashing: &Hashing,
+    ) -> Option<M> {
+        let mut root = self.root.write().unwrap_or_else(PoisonError::into_inner);
+        let known = root.as_ref().and_then(|root| root.find(sought, trie::ROOT, hashing));
+        if known.is_none() {
+            let m = make();
+            self.len.fetch_add(1, Ordering::Relaxed);
+            trie::insert(&mut root, m, hashing);
+            return None;
+        }
+        known.cloned()
     }
 
     fn remove(&self, m: &M, hashing: &Hashing) -> bool {

@@ -95,6 +95,18 @@ fn queues_of_one_name_are_one_group() {
 }
 
 #[test]
+fn an_index_without_stamps_finds_all_and_nothing_that_is_kept_is_current() {
+    let index = Interest::without_stamps();
+    for (number, subject) in ["a.*", "a.b", "a.b"].into_iter().enumerate() {
+        index.insert(sub(number as u64, subject, None));
+    }
+    let mut matched = Matched::new();
+    let stamp = index.collect(b"a.b", &mut matched);
+    assert_eq!(sorted(&matched).0, [0, 1, 2]);
+    assert!(!index.is_current(&stamp));
+}
+
+#[test]
 fn only_changes_that_may_matter_outdate_a_result() {
     let index = Interest::new();
     let stamp = |subject: &str| index.collect(subject.as_bytes(), &mut Matched::new());
@@ -226,7 +238,9 @@ fn for_each_may_use_the_index() {
 #[derive(Clone, Debug)]
 enum Action {
     Insert(String, Option<&'static str>),
-    /// Removes one of those that were ever inserted, counted around.
+    /// Inserts one of those that were ever inserted, counted around, unless it is there.
+    Return(usize),
+    /// Removes one of them.
     Remove(usize),
     Collect(String),
 }
@@ -235,6 +249,7 @@ fn action() -> impl Strategy<Value = Action> {
     let queue = prop_oneof![Just(None), Just(Some("q")), Just(Some("r"))];
     prop_oneof![
         4 => ("(([ab*]|ab)\\.){0,3}[abc*>]", queue).prop_map(|(s, q)| Action::Insert(s, q)),
+        2 => any::<usize>().prop_map(Action::Return),
         3 => any::<usize>().prop_map(Action::Remove),
         3 => "([abc]|ab){1}(\\.([ab*]|ab)){0,4}".prop_map(Action::Collect),
         1 => "[ab.*>]{0,4}".prop_map(Action::Collect),
@@ -254,7 +269,16 @@ proptest! {
                     twin.insert(m.clone());
                     index.insert(m);
                 }
-                Action::Remove(_) if ever.is_empty() => {}
+                Action::Return(_) | Action::Remove(_) if ever.is_empty() => {}
+                Action::Return(which) => {
+                    let m: &Arc<Sub> = &ever[which % ever.len()];
+                    let is_there = twin.members().iter().any(|other| other.number == m.number);
+                    let known = index.find_or_insert(&**m, || m.clone());
+                    prop_assert_eq!(known.map(|known| known.number), is_there.then_some(m.number));
+                    if !is_there {
+                        twin.insert(m.clone());
+                    }
+                }
                 Action::Remove(which) => {
                     let m = &ever[which % ever.len()];
                     prop_assert_eq!(index.remove(m), twin.remove(m));
