@@ -12,7 +12,7 @@ use myelin_jetstream::{
     ApiRequest, Backlog, CallScope, Host, JetStream, JetStreamSettings, ServerLimits, Task, Timer,
 };
 use myelin_jsapi::config::AccountLimits;
-use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
+use myelin_jsapi::consumer::config::ServerConsumerLimits;
 use myelin_stdx::sync::lock;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{StoreOptions, Timestamp};
@@ -341,7 +341,7 @@ fn jetstream_settings() -> JetStreamSettings {
             max_store: 1 << 30,
             duplicate_window: None,
             batches: BatchLimits::default(),
-            consumers: ConsumerLimits::default(),
+            consumers: ServerConsumerLimits::default(),
         },
         backlog: Backlog { messages: 10_000, bytes: 128 << 20 },
         max_pending: 64 << 20,

@@ -7,8 +7,8 @@
 use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::stored::Stored;
 use myelin_jsapi::consumer::config::{
-    Action, CheckContext, ConsumerConfig, CreateConsumerRequest, CreateSubject, Created, Limits,
-    MatchedRequest, create,
+    Action, CheckContext, ConsumerConfig, ConsumerConfigLimits, CreateConsumerRequest, CreateSubject,
+    Created, MatchedRequest, create,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn configure(wanted: MatchedRequest) {
         num_replicas: 1,
         ..StreamConfig::default()
     };
-    let (none, limits) = (BTreeMap::new(), Limits::default());
+    let (none, limits) = (BTreeMap::new(), ConsumerConfigLimits::default());
     let Some(config) = decide(wanted, &stream, &none, &limits) else { return };
     assert!(!config.name.is_empty(), "the server gives a name");
     let stored = Stored::new(1, &config);
@@ -66,7 +66,7 @@ fn decide(
     wanted: MatchedRequest,
     stream: &StreamConfig,
     consumers: &BTreeMap<String, Arc<ConsumerConfig>>,
-    limits: &Limits,
+    limits: &ConsumerConfigLimits,
 ) -> Option<ConsumerConfig> {
     let world = CheckContext { stream, consumers, limits, has_interest: &|_| true };
     match create(wanted, &world, &mut || "RANDOM12".to_owned()) {

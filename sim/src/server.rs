@@ -15,7 +15,7 @@ use myelin_jetstream::{
     AccountStreams, ApiRequest, Backlog, Host, JetStream, JetStreamSettings, ServerLimits,
 };
 use myelin_jsapi::config::AccountLimits;
-use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
+use myelin_jsapi::consumer::config::ServerConsumerLimits;
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
 use myelin_store::entropy::SeededEntropy;
@@ -370,7 +370,7 @@ fn settings(sync_always: bool) -> JetStreamSettings {
             max_store: 1 << 30,
             duplicate_window: None,
             batches: BatchLimits::default(),
-            consumers: ConsumerLimits::default(),
+            consumers: ServerConsumerLimits::default(),
         },
         backlog: Backlog { messages: 10_000, bytes: 128 << 20 },
         max_pending: 64 << 20,

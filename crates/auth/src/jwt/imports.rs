@@ -43,7 +43,7 @@ impl ExportType {
 
 /// How many answers a service gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ResponseType {
+pub enum ClaimedResponseType {
     /// One.
     #[default]
     Singleton,
@@ -180,12 +180,12 @@ impl Export {
 
     /// How many answers the service gives.
     #[must_use]
-    pub fn response_type(&self) -> ResponseType {
+    pub fn response_type(&self) -> ClaimedResponseType {
         match self.response_type.as_str() {
-            "" | "Singleton" => ResponseType::Singleton,
-            "Stream" => ResponseType::Stream,
-            "Chunked" => ResponseType::Chunked,
-            other => ResponseType::Unknown(other.to_owned()),
+            "" | "Singleton" => ClaimedResponseType::Singleton,
+            "Stream" => ClaimedResponseType::Stream,
+            "Chunked" => ClaimedResponseType::Chunked,
+            other => ClaimedResponseType::Unknown(other.to_owned()),
         }
     }
 
@@ -195,7 +195,7 @@ impl Export {
             issues.error("invalid export type: \"unknown\"");
         }
         let response = Quoted(self.response_type.as_bytes());
-        if is_service && matches!(self.response_type(), ResponseType::Unknown(_)) {
+        if is_service && matches!(self.response_type(), ClaimedResponseType::Unknown(_)) {
             issues.error(format!("invalid response type for service: {response}"));
         }
         if self.kind == ExportType::Stream {

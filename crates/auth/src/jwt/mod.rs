@@ -24,7 +24,8 @@ pub(crate) use authorization::{
 };
 pub(crate) use imports::is_revoked;
 pub use imports::{
-    Activation, ActivationClaims, Export, ExportType, Import, ResponseType, ServiceLatency, WeightedMapping,
+    Activation, ActivationClaims, ClaimedResponseType, Export, ExportType, Import, ServiceLatency,
+    WeightedMapping,
 };
 pub use issues::{Issue, Issues};
 pub use network::Network;

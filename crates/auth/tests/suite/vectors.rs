@@ -1,6 +1,6 @@
 //! Keys and tokens made by Go's libraries mean here what they mean there.
 
-use myelin_auth::jwt::{self, ExportType, ResponseType, SigningKey};
+use myelin_auth::jwt::{self, ClaimedResponseType, ExportType, SigningKey};
 use myelin_auth::{KeyPair, is_signed};
 use myelin_stdx::base_n::{self, BASE64_URL};
 
@@ -54,7 +54,10 @@ fn an_account() {
     assert_eq!(account.revocations[vector("user_key")], 1000);
     assert_eq!(account.default_permissions.publish.deny, ["secret"]);
     let service = account.exports.iter().find(|export| export.kind == ExportType::Service).unwrap();
-    assert_eq!((service.response_type(), service.response_threshold), (ResponseType::Chunked, 1_000_000_000));
+    assert_eq!(
+        (service.response_type(), service.response_threshold),
+        (ClaimedResponseType::Chunked, 1_000_000_000)
+    );
     assert_eq!(service.service_latency.as_ref().unwrap().sampling, None);
     let stream = account.exports.iter().find(|export| export.kind == ExportType::Stream).unwrap();
     assert!(stream.token_req && stream.account_token_position == 2);

@@ -55,9 +55,11 @@ fn export(from: &jwt::Export) -> Option<Export> {
             subject,
             access,
             response: match from.response_type() {
-                jwt::ResponseType::Stream => ResponseType::Streamed,
-                jwt::ResponseType::Chunked => ResponseType::Chunked,
-                jwt::ResponseType::Singleton | jwt::ResponseType::Unknown(_) => ResponseType::Singleton,
+                jwt::ClaimedResponseType::Stream => ResponseType::Streamed,
+                jwt::ClaimedResponseType::Chunked => ResponseType::Chunked,
+                jwt::ClaimedResponseType::Singleton | jwt::ClaimedResponseType::Unknown(_) => {
+                    ResponseType::Singleton
+                }
             },
             threshold: match u64::try_from(from.response_threshold) {
                 Ok(nanoseconds @ 1..) => Duration::from_nanos(nanoseconds),

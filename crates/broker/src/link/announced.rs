@@ -108,8 +108,8 @@ impl Announced {
     pub(super) fn part_of_hash(&self, hash: u64) -> &Mutex<InterestPart> {
         let part = |_| Mutex::new(InterestPart::new(self.cluster.hashing()));
         let parts = self.parts.get_or_init(|| (0..PARTS).map(part).collect());
-        // Perf: the tables of a part place their entries by the lowest bits of the same hash, and
-        // tag them by the highest: with those of one part all alike they would be searched for long.
+        // Perf: the tables of a part place their entries by the lowest bits of the same hash and
+        // tag them by the highest: were those of one part all alike, searches would be long.
         &parts[(hash >> 40) as usize % PARTS]
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct RemoteGroups(HashTable<RemoteGroup>);
 
-/// All that want one subject in one queue group, never none, and half of the hash of its key.
+/// Subscriptions to one subject in one queue group, never none, and half of the hash of the key.
 enum RemoteGroup {
     One(u32, Arc<RemoteSub>),
     Many(u32, Box<RemoteMembers>),
@@ -86,7 +86,7 @@ impl RemoteGroups {
         self.0.iter().map(RemoteGroup::key)
     }
 
-    /// Who wants this. `hash`: that of its [key](InterestKey::key), here and in what follows.
+    /// Subscriptions of one key. `hash`: that of the [key](InterestKey::key), here and below.
     pub(super) fn get(&self, hash: u64, wish: InterestKey<'_>) -> &[Arc<RemoteSub>] {
         let mark = hash as u32;
         self.0.find(spread(mark), |group| group.is_of(mark, wish)).map_or(&[], RemoteGroup::subs)

@@ -43,7 +43,7 @@ pub struct ServerLimits {
     /// Batches that may be open.
     pub batches: BatchLimits,
     /// Limits of consumers.
-    pub consumers: consumer::config::ServerLimits,
+    pub consumers: consumer::config::ServerConsumerLimits,
 }
 
 /// Limit of what may wait for a stream before publishers are refused.

@@ -7,7 +7,7 @@ use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, S
 use myelin_jetstream::{Backlog, JetStreamSettings, ServerLimits};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::AccountLimits;
-use myelin_jsapi::consumer::config::ServerLimits as ConsumerLimits;
+use myelin_jsapi::consumer::config::ServerConsumerLimits;
 use myelin_store::StoreOptions;
 use myelin_store::cipher::CipherKind;
 use myelin_store::journal;
@@ -75,9 +75,9 @@ pub(super) fn server_limits(from: &JetStreamOptions, capacity: Capacity) -> Serv
     }
 }
 
-fn consumers(from: &JetStreamOptions) -> ConsumerLimits {
+fn consumers(from: &JetStreamOptions) -> ServerConsumerLimits {
     let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
-    ConsumerLimits {
+    ServerConsumerLimits {
         max_ack_pending: number(from.limits.max_ack_pending),
         max_request_batch: number(from.limits.max_request_batch),
         default_max_consumers: number(from.limits.default_max_consumers),

@@ -12,8 +12,7 @@ use super::tar::first_of;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{self, AccountLimits, Limits, ServerLimits, Storage, StreamConfig};
 use myelin_jsapi::consumer::config::{
-    Action, CheckContext, ConsumerConfig, Limits as ConsumerLimits, MatchedRequest,
-    ServerLimits as ConsumerServerLimits,
+    Action, CheckContext, ConsumerConfig, ConsumerConfigLimits, MatchedRequest, ServerConsumerLimits,
 };
 use myelin_natsfiles::directory::{NatsDirectory, StreamFiles};
 use myelin_store::{Seq, Store, StoreReport, Timestamp};
@@ -293,9 +292,9 @@ impl RestoreTarget for StoreTarget<'_> {
         stream: &StreamConfig,
         config: ConsumerConfig,
     ) -> Result<ConsumerConfig, RestoreError> {
-        let limits = ConsumerLimits {
+        let limits = ConsumerConfigLimits {
             account: AccountLimits::default(),
-            server: ConsumerServerLimits { default_max_consumers: 0, ..ConsumerServerLimits::default() },
+            server: ServerConsumerLimits { default_max_consumers: 0, ..ServerConsumerLimits::default() },
         };
         let world =
             CheckContext { stream, consumers: &self.consumers, limits: &limits, has_interest: &|_| false };

@@ -452,7 +452,7 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
         stated.map_err(|refused| ApiError::stream_delete(refused.error))?;
         guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     }
-    // Gone before its files are, also if that panics: whoever cannot write a file of it looks there.
+    // Gone before its files are, also if that panics: who cannot write one of them looks there.
     let core = guard.into_core();
     let files =
         core.filter(|_| doomed.is_stored()).map(|mut core| jetstream.store.retire_stream(core.store_mut()));

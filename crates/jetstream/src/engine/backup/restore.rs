@@ -15,7 +15,7 @@ use myelin_jsapi::api::info::StreamInfo;
 use myelin_jsapi::api::response::{StreamCreate, granted, refused};
 use myelin_jsapi::config::{self, Storage, StreamConfig, with_versions};
 use myelin_jsapi::consumer::config::{
-    Action, CheckContext, ConsumerConfig, Limits as ConsumerLimits, MatchedRequest,
+    Action, CheckContext, ConsumerConfig, ConsumerConfigLimits, MatchedRequest,
 };
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::Consumers;
@@ -540,7 +540,7 @@ impl RestoreTarget for AccountTarget {
         config: ConsumerConfig,
     ) -> Result<ConsumerConfig, RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
-        let limits = ConsumerLimits {
+        let limits = ConsumerConfigLimits {
             account: account.limits().unwrap_or_default(),
             server: jetstream.limits().consumers,
         };

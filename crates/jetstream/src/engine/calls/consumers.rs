@@ -15,7 +15,8 @@ use myelin_jsapi::api::request::is_empty;
 use myelin_jsapi::api::response::Paging;
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::consumer::config::{
-    self, CheckContext, CreateConsumerRequest, CreateSubject, Created, Limits, MatchedRequest, with_versions,
+    self, CheckContext, ConsumerConfigLimits, CreateConsumerRequest, CreateSubject, Created, MatchedRequest,
+    with_versions,
 };
 use myelin_wire::header;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ impl Call {
     /// Checks what a request would make of the stream's consumers, if it may.
     fn check_consumer(&self, stream: &LiveStream, wanted: MatchedRequest) -> Result<Created, ApiError> {
         let config = stream.config();
-        let limits = Limits {
+        let limits = ConsumerConfigLimits {
             account: self.account.limits().unwrap_or_default(),
             server: self.jetstream.limits().consumers,
         };

@@ -14,8 +14,8 @@ use myelin_broker::ServiceShard;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{StreamConfig, StreamSource};
 use myelin_jsapi::consumer::config::{
-    self as consumers, AckPolicy, Action, CheckContext, ConsumerConfig, Created, DeliverPolicy, Limits,
-    MatchedRequest,
+    self as consumers, AckPolicy, Action, CheckContext, ConsumerConfig, ConsumerConfigLimits, Created,
+    DeliverPolicy, MatchedRequest,
 };
 use myelin_jsapi::json::Moment;
 use myelin_store::{Filter, ReadError, Seq, Timestamp, Wait};
@@ -184,7 +184,8 @@ impl SourceConsumer {
         let (consumers, source) = (origin.consumers(), name.source);
         let domain = &jetstream.settings.domain;
         let account = jetstream.account(origin.account_name()).and_then(|account| account.limits());
-        let limits = Limits { account: account.unwrap_or_default(), server: jetstream.limits().consumers };
+        let (account, server) = (account.unwrap_or_default(), jetstream.limits().consumers);
+        let limits = ConsumerConfigLimits { account, server };
         let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
         let deliver_subject = deliver_prefix(source, name.is_mirror) + &token;
         let config = name.consumer_config(domain, deliver_subject, Start::At(start));

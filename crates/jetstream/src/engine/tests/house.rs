@@ -15,7 +15,7 @@ use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, StreamSource};
 use myelin_jsapi::consumer::config::{
-    self as consumers, Action, ConsumerConfig, Created, Limits, MatchedRequest,
+    self as consumers, Action, ConsumerConfig, ConsumerConfigLimits, Created, MatchedRequest,
 };
 use myelin_stdx::sync::lock;
 use myelin_store::entropy::SeededEntropy;
@@ -350,7 +350,7 @@ impl House {
     /// Makes a consumer of a stream.
     pub(super) fn consume(&mut self, stream: &str, config: ConsumerConfig) {
         let live = self.stream(stream);
-        let (config_of_stream, limits) = (live.config(), Limits::default());
+        let (config_of_stream, limits) = (live.config(), ConsumerConfigLimits::default());
         let has_interest = |_: &str| false;
         let world = consumers::CheckContext {
             stream: &config_of_stream,
@@ -525,7 +525,7 @@ fn settings() -> JetStreamSettings {
             max_store: 1 << 30,
             duplicate_window: None,
             batches: Default::default(),
-            consumers: consumers::ServerLimits::default(),
+            consumers: consumers::ServerConsumerLimits::default(),
         },
         backlog: Backlog { messages: 10_000, bytes: 1 << 20 },
         max_pending: 64 << 20,

@@ -3,7 +3,7 @@
 //! Pedantic clients are told instead, of the first of what would be adjusted; the texts are the
 //! reference's.
 
-use super::{AckPolicy, ConsumerConfig, Limits, PriorityPolicy};
+use super::{AckPolicy, ConsumerConfig, ConsumerConfigLimits, PriorityPolicy};
 use crate::config::StreamConfig;
 use crate::error::ApiError;
 
@@ -20,7 +20,7 @@ pub(super) const FLOW_CONTROL_HEARTBEAT: i64 = SECOND;
 pub(super) fn fill(
     config: &mut ConsumerConfig,
     stream: &StreamConfig,
-    limits: &Limits,
+    limits: &ConsumerConfigLimits,
     pedantic: bool,
 ) -> Result<(), ApiError> {
     let defaults = Defaults { pedantic };

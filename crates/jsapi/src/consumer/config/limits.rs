@@ -6,7 +6,7 @@ use crate::error::ApiError;
 
 /// Limits of the server for consumers of all accounts (`jetstream { limits { ... } }`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerLimits {
+pub struct ServerConsumerLimits {
     /// Messages of one consumer that wait for their acknowledgement; 0: any.
     pub max_ack_pending: i64,
     /// Messages that one pull request may ask for; 0: any.
@@ -16,7 +16,7 @@ pub struct ServerLimits {
 }
 
 /// A server that was told nothing.
-impl Default for ServerLimits {
+impl Default for ServerConsumerLimits {
     fn default() -> Self {
         Self { max_ack_pending: 0, max_request_batch: 0, default_max_consumers: 1_000 }
     }
@@ -24,14 +24,14 @@ impl Default for ServerLimits {
 
 /// All limits that the configuration of a consumer is held against, besides its stream's.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct ConsumerConfigLimits {
     /// Of the stream's account.
     pub account: AccountLimits,
     /// Of everybody.
-    pub server: ServerLimits,
+    pub server: ServerConsumerLimits,
 }
 
-impl Limits {
+impl ConsumerConfigLimits {
     /// How many messages may wait for their acknowledgement where nobody says.
     pub(super) fn default_ack_pending(&self, default: i64) -> i64 {
         let limits = [self.server.max_ack_pending, self.account.max_ack_pending];
@@ -87,7 +87,7 @@ pub struct CheckContext<'a> {
     /// Its consumers.
     pub consumers: &'a dyn OtherConsumers,
     /// Limits of the account and the server.
-    pub limits: &'a Limits,
+    pub limits: &'a ConsumerConfigLimits,
     /// Whether somebody in the account listens to a subject: a consumer that pushes to one where
     /// somebody does can not be sent elsewhere.
     pub has_interest: &'a dyn Fn(&str) -> bool,
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_lowest_limit_is_the_default_and_zero_is_none() {
-        let mut limits = Limits::default();
+        let mut limits = ConsumerConfigLimits::default();
         assert_eq!(limits.default_ack_pending(1_000), 1_000);
         limits.server.max_ack_pending = 20;
         limits.account.max_ack_pending = 10;

@@ -27,6 +27,6 @@ pub use consumer_config::{
 };
 pub use create::{Created, create};
 pub use level::{is_supported, with_versions};
-pub use limits::{CheckContext, Limits, ServerLimits};
+pub use limits::{CheckContext, ConsumerConfigLimits, ServerConsumerLimits};
 pub use request::{Action, CreateConsumerRequest, CreateSubject, MatchedRequest};
 pub use update::pause;

@@ -1,14 +1,18 @@
 //! How messages get to clients: pushed to a subject, or pulled.
 
 use crate::config::{Retention, StreamConfig};
-use crate::consumer::config::{AckPolicy, ConsumerConfig, Limits};
+use crate::consumer::config::{AckPolicy, ConsumerConfig, ConsumerConfigLimits};
 use crate::error::ApiError;
 use myelin_subject::{has_wildcard, is_subset, is_valid_pattern};
 
 const MILLISECOND: i64 = 1_000_000;
 const SHORTEST_HEARTBEAT: i64 = 100 * MILLISECOND;
 
-pub(super) fn check(config: &ConsumerConfig, stream: &StreamConfig, limits: &Limits) -> Result<(), ApiError> {
+pub(super) fn check(
+    config: &ConsumerConfig,
+    stream: &StreamConfig,
+    limits: &ConsumerConfigLimits,
+) -> Result<(), ApiError> {
     if config.is_push() { pushed(config, stream) } else { pulled(config, stream, limits) }
 }
 
@@ -36,7 +40,11 @@ fn pushed(config: &ConsumerConfig, stream: &StreamConfig) -> Result<(), ApiError
     Ok(())
 }
 
-fn pulled(config: &ConsumerConfig, stream: &StreamConfig, limits: &Limits) -> Result<(), ApiError> {
+fn pulled(
+    config: &ConsumerConfig,
+    stream: &StreamConfig,
+    limits: &ConsumerConfigLimits,
+) -> Result<(), ApiError> {
     if config.ack_policy == AckPolicy::None && stream.retention == Retention::WorkQueue {
         return Err(ApiError::CONSUMER_PULL_REQUIRES_ACK);
     }

@@ -12,7 +12,7 @@ mod start;
 pub(super) use acknowledgement::backoff;
 pub(crate) use priorities::is_group_name;
 
-use super::{ConsumerConfig, Limits};
+use super::{ConsumerConfig, ConsumerConfigLimits};
 use crate::config::{Retention, StreamConfig, is_asset_name};
 use crate::error::ApiError;
 use crate::json::{atoi, go_duration};
@@ -21,7 +21,11 @@ use std::fmt::Display;
 const MAX_DESCRIPTION: usize = 4 * 1024;
 const MAX_METADATA: usize = 128 * 1024;
 
-pub(super) fn check(config: &ConsumerConfig, stream: &StreamConfig, limits: &Limits) -> Result<(), ApiError> {
+pub(super) fn check(
+    config: &ConsumerConfig,
+    stream: &StreamConfig,
+    limits: &ConsumerConfigLimits,
+) -> Result<(), ApiError> {
     names(config)?;
     replicas(config, stream)?;
     acknowledgement::check(config)?;
