@@ -52,15 +52,12 @@ impl Recovering<'_> {
     ) -> Result<bool, OpenError> {
         let no = header.segment;
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file = self
-            .files
-            .store_env
-            .disk
-            .open(&self.files.segment_path(no))
-            .map_err(|error| fault(error.into()))?;
+        let file = self.files.store_env.disk.open(&self.files.segment_path(no));
+        let opened = file.and_then(|file| Ok((file.len()?, file)));
+        let (length, file) = opened.map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
-        let length = file.len().map_err(|error| fault(error.into()))?;
-        let whole_end = sealed_end.or_else(|| self.whole_end(header, length, behind));
+        let stated = sealed_end.or_else(|| self.whole_end(header, length, behind));
+        let whole_end = grown_end(&*file, (header, &context), stated, length).map_err(fault)?;
         let stated = whole_end.or_else(|| self.stated.end_of(no, header.generation)).unwrap_or(0);
         // Behind that stands a footer, or what is left of one.
         let length = whole_end.map_or(length, |end| end.min(length));
@@ -148,6 +145,7 @@ impl Recovering<'_> {
         }
     }
 
+    /// Header of the next segment, if that can be read.
     pub(super) fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<SegmentHeader> {
         let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
         self.read_ends(*next).ok().map(|(header, _)| header)
@@ -419,4 +417,18 @@ fn reopen(open: &Active, files: &Files, durability: Durability, listener: Arc<dy
     let source = SegmentFile::Appended(Arc::clone(&file));
     let segment = Arc::new(Segment { stream, no, generation, first_seq, context, source });
     Active { segment, file }
+}
+
+/// Where the entries of a sealed segment end that are to end at `stated`: later, if bytes were put
+/// in between them.
+fn grown_end(
+    file: &dyn File,
+    (header, context): (&SegmentHeader, &FileContext),
+    stated: Option<u64>,
+    length: u64,
+) -> Result<Option<u64>, Damage> {
+    let Some(from) = stated.filter(|end| *end < length) else { return Ok(stated) };
+    let (mut end, extent) = (from, Extent { from, to: length, durable: length });
+    walk(file, header, context, extent, &mut |scanned| end = scanned.offset + scanned.size as u64)?;
+    Ok(Some(end))
 }

@@ -111,3 +111,26 @@ fn a_footer_that_is_damaged_with_entries_costs_only_those() {
         }
     }
 }
+
+/// A page that is there twice: all entries can be read, those behind where they are to end, too.
+#[test]
+fn a_page_that_is_put_into_a_sealed_segment_costs_nothing() {
+    const PAGE: usize = 4096;
+    for is_listed in [false, true] {
+        let disk = Arc::new(FaultyDisk::new(9));
+        let left = sealed(open(&disk, 1), disk, Compression::None, is_listed);
+        let bytes = left.disk.read_all(&left.first).unwrap();
+        for at in [PAGE + 100, 2 * PAGE, 3 * PAGE] {
+            let disk = Arc::new(left.disk.kill());
+            let grown = [&bytes[..at], &bytes[at - PAGE..]].concat();
+            disk.open(&left.first).unwrap().write_at(&grown, 0).unwrap();
+            let left = Sealed { disk, first: left.first.clone(), older: Vec::new(), ..left };
+            for start in 2..4 {
+                let store = open(&left.disk, start);
+                let (missing, told, notices) = left.start(&store, Compression::None);
+                let what = format!("{at}, in a manifest: {is_listed}, start {start}: {notices:#?}");
+                assert!(missing.is_empty() && told.is_empty(), "{what}: {missing:?}, {told:?}");
+            }
+        }
+    }
+}
