@@ -1,5 +1,6 @@
 //! The embedder's side of JetStream: queues to its threads and mail to the shards.
 
+use super::on_demand::OnDemand;
 use super::{alarms, disk, spare_memory};
 use crate::logging::Logger;
 use crate::monitoring::Count;
@@ -8,7 +9,6 @@ use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Service};
 use myelin_jetstream::{ApiCalls, ApiRequest, CallScope, Host, JetStream, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
-use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
 use std::fmt;
@@ -16,7 +16,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
@@ -28,12 +28,6 @@ enum Call {
     Run(CallScope, Task),
     /// A request that waited can go on.
     Resume,
-    Stop,
-}
-
-/// Order to the threads that read, that make and take in backups, and that wait for syncs.
-enum ReadOrder {
-    Run(Task),
     Stop,
 }
 
@@ -56,18 +50,18 @@ pub(super) struct ThreadQueue<T> {
 }
 
 impl<T> ThreadQueue<T> {
-    fn new() -> (Self, Receiver<T>) {
+    pub(super) fn new() -> (Self, Receiver<T>) {
         let (sender, receiver) = channel();
         (Self { sender, waiting: AtomicUsize::new(0) }, receiver)
     }
 
     /// Nothing is taken any more when the server ends.
-    fn put(&self, item: T) {
+    pub(super) fn put(&self, item: T) {
         self.put_below(usize::MAX, item);
     }
 
     /// False: so many wait already.
-    fn put_below(&self, limit: usize, item: T) -> bool {
+    pub(super) fn put_below(&self, limit: usize, item: T) -> bool {
         let is_put = self.waiting.fetch_add(1, Relaxed) < limit && self.sender.send(item).is_ok();
         if !is_put {
             self.taken();
@@ -80,7 +74,7 @@ impl<T> ThreadQueue<T> {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 }
@@ -95,34 +89,21 @@ pub(crate) struct Threads {
     waiting: AtomicUsize,
     /// How many of those may, and how many reads for clients.
     limit: usize,
-    reads: ThreadQueue<ReadOrder>,
-    backups: ThreadQueue<ReadOrder>,
-    syncs: ThreadQueue<ReadOrder>,
-    /// The thread for those, which begins with the first of them.
-    sync_thread: SyncThread,
+    reads: OnDemand,
+    /// Makes backups and takes them in.
+    backups: OnDemand,
+    /// Waits for syncs of the API.
+    syncs: OnDemand,
     upkeep: ThreadQueue<UpkeepOrder>,
     pub(super) due: ThreadQueue<Due>,
     alarms: Sender<alarms::AlarmOrder>,
     pub(super) is_stopping: AtomicBool,
-    me: Weak<Self>,
-}
-
-/// The thread that waits for syncs of the API.
-///
-/// Perf: it begins with the first order: a server whose streams and consumers stay as they are has
-/// one thread less.
-#[derive(Default)]
-pub(super) struct SyncThread {
-    orders: Mutex<Option<Receiver<ReadOrder>>>,
-    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The other ends, until the threads are started.
 pub(super) struct Queues {
     threads: Arc<Threads>,
     calls: Receiver<Call>,
-    reads: Receiver<ReadOrder>,
-    backups: Receiver<ReadOrder>,
     upkeep: Receiver<UpkeepOrder>,
     due: Receiver<Due>,
     alarms: Receiver<alarms::AlarmOrder>,
@@ -137,31 +118,26 @@ impl Threads {
         limit: usize,
     ) -> (Arc<Self>, Queues) {
         let ((calls, call_queue), (alarms, alarm_queue)) = (channel(), channel());
-        let ((reads, read_queue), (backups, backup_queue)) = (ThreadQueue::new(), ThreadQueue::new());
         let ((upkeep, upkeep_queue), (due, due_queue)) = (ThreadQueue::new(), ThreadQueue::new());
-        let (syncs, sync_queue) = ThreadQueue::new();
-        let threads = Arc::new_cyclic(|me| Self {
+        let on_demand = |part| OnDemand::new(part, log);
+        let threads = Arc::new(Self {
             mailboxes,
             broker: Arc::clone(broker),
             log: Arc::clone(log),
             calls,
             waiting: AtomicUsize::new(0),
             limit,
-            reads,
-            backups,
-            syncs,
-            sync_thread: SyncThread { orders: Mutex::new(Some(sync_queue)), handle: Mutex::default() },
+            reads: on_demand(SupervisedPart::JsReads),
+            backups: on_demand(SupervisedPart::JsBackups),
+            syncs: on_demand(SupervisedPart::JsSync),
             upkeep,
             due,
             alarms,
             is_stopping: AtomicBool::new(false),
-            me: Weak::clone(me),
         });
         let queues = Queues {
             threads: Arc::clone(&threads),
             calls: call_queue,
-            reads: read_queue,
-            backups: backup_queue,
             upkeep: upkeep_queue,
             due: due_queue,
             alarms: alarm_queue,
@@ -191,34 +167,20 @@ impl Threads {
         self.due.put(Due::Ring(timer));
     }
 
-    /// Starts the thread for syncs, if it does not run yet. Without one what it was to do is not
-    /// done, and not answered.
-    fn begin_syncs(&self) {
-        let Some(orders) = lock(&self.sync_thread.orders).take() else { return };
-        let Some(me) = self.me.upgrade() else { return };
-        let syncing = move || read(&orders, SupervisedPart::JsSync, &me.syncs);
-        match supervise::thread(SupervisedPart::JsSync, syncing) {
-            Ok(handle) => *lock(&self.sync_thread.handle) = Some(handle),
-            Err(error) => self.log.error(format_args!("JetStream has no thread for syncs: {error}")),
-        }
+    /// Ends the threads that begin on demand, and waits for them. Those that ask them for something
+    /// must have ended.
+    pub(super) fn end_on_demand(&self) -> std::thread::Result<()> {
+        [&self.reads, &self.backups, &self.syncs].into_iter().try_for_each(OnDemand::end)
     }
 
-    /// Ends the thread for syncs, if it was ever started, and waits for it. The thread that has
-    /// syncs run must have ended.
-    pub(super) fn end_syncs(&self) -> std::thread::Result<()> {
-        self.syncs.put(ReadOrder::Stop);
-        let handle = lock(&self.sync_thread.handle).take();
-        handle.map_or(Ok(()), JoinHandle::join)
-    }
-
-    /// Tells all threads to end, but for that of [syncs](Self::end_syncs). The disk thread hears
-    /// of it through the journal.
+    /// Tells all threads to end, but for that of syncs, which [ends last](Self::end_on_demand). The
+    /// disk thread hears of it through the journal.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Relaxed);
         // Those that have ended need not be told.
         let _ = self.calls.send(Call::Stop);
-        self.reads.put(ReadOrder::Stop);
-        self.backups.put(ReadOrder::Stop);
+        self.reads.stop();
+        self.backups.stop();
         self.upkeep.put(UpkeepOrder::Stop);
         self.due.put(Due::Stop);
         let _ = self.alarms.send(alarms::AlarmOrder::Stop);
@@ -235,20 +197,14 @@ impl Queues {
         jetstream: &Arc<JetStream>,
         log: &Arc<Logger>,
     ) -> io::Result<Vec<JoinHandle<()>>> {
-        let Self { threads, calls, reads, backups, upkeep, due, alarms } = self;
+        let Self { threads, calls, upkeep, due, alarms } = self;
         let disk = disk::Rounds::new(jetstream, &threads, log);
         let marks = disk::Watermarks::new(jetstream, &threads, log);
         let answering = (Arc::clone(jetstream), Arc::clone(&threads));
-        let [upkeeping, reading, hauling, ringing, waiting] = [(); 5].map(|()| Arc::clone(&threads));
+        let [upkeeping, ringing, waiting] = [(); 3].map(|()| Arc::clone(&threads));
         Ok(vec![
             supervise::thread(SupervisedPart::JsDisk, move || disk.run())?,
             supervise::thread(SupervisedPart::JsUpkeep, move || run_jobs(&upkeep, &upkeeping))?,
-            supervise::thread(SupervisedPart::JsReads, move || {
-                read(&reads, SupervisedPart::JsReads, &reading.reads)
-            })?,
-            supervise::thread(SupervisedPart::JsBackups, move || {
-                read(&backups, SupervisedPart::JsBackups, &hauling.backups)
-            })?,
             supervise::thread(SupervisedPart::JsMarks, move || marks.run())?,
             supervise::thread(SupervisedPart::JsAlarms, move || alarms::run(&alarms, &ringing))?,
             supervise::thread(SupervisedPart::JsDue, move || alarms::fire_all(&due, &waiting))?,
@@ -314,13 +270,6 @@ fn send_answers(threads: &Threads, calls: &mut ApiCalls) {
     }
 }
 
-fn read(queue: &Receiver<ReadOrder>, part: SupervisedPart, count: &ThreadQueue<ReadOrder>) {
-    while let Ok(ReadOrder::Run(task)) = queue.recv() {
-        count.taken();
-        supervise::guard(part, task);
-    }
-}
-
 fn run_jobs(queue: &Receiver<UpkeepOrder>, threads: &Threads) {
     let mut next = queue.recv();
     while let Ok(UpkeepOrder::Run(task)) = next {
@@ -379,15 +328,15 @@ impl Host for Threads {
     }
 
     fn spawn_read(&self, task: Task) {
-        self.reads.put(ReadOrder::Run(task));
+        self.reads.put(task);
     }
 
     fn try_spawn_read(&self, task: Task) -> bool {
-        self.reads.put_below(self.limit, ReadOrder::Run(task))
+        self.reads.put_below(self.limit, task)
     }
 
     fn spawn_backup(&self, task: Task) {
-        self.backups.put(ReadOrder::Run(task));
+        self.backups.put(task);
     }
 
     fn spawn_api(&self, scope: CallScope, task: Task) {
@@ -395,8 +344,7 @@ impl Host for Threads {
     }
 
     fn spawn_sync(&self, task: Task) {
-        self.begin_syncs();
-        self.syncs.put(ReadOrder::Run(task));
+        self.syncs.put(task);
     }
 
     fn resume_calls(&self) {

@@ -13,6 +13,7 @@ mod alarms;
 mod capacity;
 mod disk;
 mod host;
+mod on_demand;
 mod settings;
 mod spare_memory;
 
@@ -234,7 +235,7 @@ impl RunningJetStream {
                 log.error("a thread of JetStream has ended in a panic");
             }
         }
-        if self.threads.end_syncs().is_err() {
+        if self.threads.end_on_demand().is_err() {
             log.error("a thread of JetStream has ended in a panic");
         }
         if let Err(error) = self.jetstream.close() {
