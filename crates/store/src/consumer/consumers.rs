@@ -208,6 +208,8 @@ enum ChangeSink {
     Nowhere,
     /// To a log of the consumers' own.
     Log(ConsumerLog),
+    /// Nowhere for now: the log that is to be gone on with has been let go of.
+    Suspended(Box<ConsumerLog>),
     /// To the log of a group, which others see to.
     Group(ChangeQueue),
 }
@@ -224,7 +226,7 @@ impl ChangeSink {
     #[inline]
     fn changes(&mut self) -> Option<&mut ChangeQueue> {
         match self {
-            Self::Nowhere => None,
+            Self::Nowhere | Self::Suspended(_) => None,
             Self::Log(log) => Some(&mut log.changes),
             Self::Group(changes) => Some(changes),
         }
@@ -357,7 +359,7 @@ impl Consumers {
         self.names.remove(consumer.name());
         self.count_all();
         match &mut self.sink {
-            ChangeSink::Nowhere => {}
+            ChangeSink::Nowhere | ChangeSink::Suspended(_) => {}
             ChangeSink::Log(log) => log.remove(id, consumer.serial, consumer.estimate()),
             ChangeSink::Group(changes) => changes.remove(id, consumer.serial),
         }
@@ -404,7 +406,7 @@ impl Consumers {
         let mut changed = 0;
         for delta in deltas {
             let (applied, became_dirty) = match &self.sink {
-                ChangeSink::Nowhere => (consumer.apply(*delta), false),
+                ChangeSink::Nowhere | ChangeSink::Suspended(_) => (consumer.apply(*delta), false),
                 ChangeSink::Log(_) | ChangeSink::Group(_) => consumer.apply_logged(*delta),
             };
             changed += usize::from(applied == Applied::Changed);
@@ -462,6 +464,34 @@ impl Consumers {
             self.flush(now)?;
         }
         Ok(())
+    }
+
+    /// Lets go of the file and writes nothing any more, as if the consumers were in memory: their
+    /// stream is being removed.
+    pub fn suspend_log(&mut self) {
+        self.sink = match std::mem::replace(&mut self.sink, ChangeSink::Nowhere) {
+            ChangeSink::Log(mut log) => {
+                log.let_go();
+                ChangeSink::Suspended(Box::new(log))
+            }
+            other => other,
+        };
+    }
+
+    /// Takes [`Consumers::suspend_log`] back: all that is known is written into another file.
+    ///
+    /// # Errors
+    /// As [`Consumers::flush`].
+    pub fn resume_log(&mut self, now: Timestamp) -> io::Result<()> {
+        self.sink = match std::mem::replace(&mut self.sink, ChangeSink::Nowhere) {
+            ChangeSink::Suspended(mut log) => {
+                // Also if all of them are gone: no id is given out again.
+                log.fall_behind(self.next > 1);
+                ChangeSink::Log(*log)
+            }
+            other => other,
+        };
+        if self.is_dirty() { self.flush(now).map(drop) } else { Ok(()) }
     }
 
     /// Whether there is something to flush.

@@ -144,6 +144,22 @@ impl ConsumerLog {
         has_failed
     }
 
+    /// Closes the file. What it may lack is in memory alone then.
+    pub(super) fn let_go(&mut self) {
+        self.since = None;
+        if let LogState::Open(file) = &mut self.state {
+            file.tail.abandon();
+            self.state = LogState::Behind;
+        }
+    }
+
+    /// Has the next flush begin another file, if there was one, or `is_needed`.
+    pub(super) fn fall_behind(&mut self, is_needed: bool) {
+        if is_needed && matches!(self.state, LogState::Closed) {
+            self.state = LogState::Behind;
+        }
+    }
+
     pub(super) fn flush(&mut self, consumers: &mut Map, next: u64, now: Timestamp) -> io::Result<Flushed> {
         self.flush_as(consumers, next, now, false)
     }

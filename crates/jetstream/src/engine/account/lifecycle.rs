@@ -437,11 +437,31 @@ impl Drop for UnsureRemoval<'_> {
     }
 }
 
+/// Log of the consumers of a stream that is being removed: nothing is written to it, unless the
+/// stream stays.
+struct SuspendedLog<'a>(&'a LiveStream);
+
+impl<'a> SuspendedLog<'a> {
+    fn of(doomed: &'a LiveStream) -> Self {
+        doomed.consumers().suspend_log();
+        Self(doomed)
+    }
+}
+
+impl Drop for SuspendedLog<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_gone() {
+            self.0.consumers().resume_log();
+        }
+    }
+}
+
 /// Removes all that a stream has. Its core is nobody's while the disk takes that down, and does not
 /// come back then.
 fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
     let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     doomed.unbind();
+    let _log = SuspendedLog::of(doomed);
     if doomed.is_stored() {
         let id = guard.parts().0.store().id();
         drop(guard);
@@ -452,7 +472,7 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
         stated.map_err(|refused| ApiError::stream_delete(refused.error))?;
         guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     }
-    // Gone before its files are, also if that panics: who cannot write one of them looks there.
+    // Gone before its files are, also if that panics.
     let core = guard.into_core();
     let files =
         core.filter(|_| doomed.is_stored()).map(|mut core| jetstream.store.retire_stream(core.store_mut()));

@@ -215,22 +215,24 @@ impl StreamConsumers {
         if !states.is_dirty() && !is_awaited {
             return Ok(None);
         }
-        let flushed = self.unless_gone(states.flush(now))?;
+        let flushed = states.flush(now)?;
         if states.checkpoint_due() {
             self.rewrite_later();
         }
         Ok(flushed)
     }
 
-    /// Whether the stream was deleted: the log of its consumers is no more, and nobody misses it.
-    fn is_of_gone(&self) -> bool {
-        self.stream().map_or(true, |stream| stream.is_gone())
+    /// Lets go of the log, to which nothing is written any more: the stream is being removed.
+    pub(in crate::engine) fn suspend_log(&self) {
+        lock(&self.stored).suspend_log();
     }
 
-    /// Outcome of a write to the log of consumers; one that failed because the stream was deleted
-    /// counts as nothing to write.
-    fn unless_gone<T: Default>(&self, flushed: io::Result<T>) -> io::Result<T> {
-        flushed.or_else(|error| if self.is_of_gone() { Ok(T::default()) } else { Err(error) })
+    /// Goes on with the log, for the stream stays after all.
+    pub(in crate::engine) fn resume_log(&self) {
+        if let Err(error) = lock(&self.stored).resume_log(self.host.now()) {
+            let what = format_args!("JetStream: consumers of '{}' were not written: {error}", self.stream);
+            self.host.log(Level::Warn, what);
+        }
     }
 
     /// Writes the log anew that cannot be gone on with (it is encrypted, or its end was torn): here
@@ -248,7 +250,10 @@ impl StreamConsumers {
     /// Writes the log anew, if a round could not make it durable. What is written then is durable.
     pub(in crate::engine) fn write_failed(&self) -> io::Result<()> {
         let written = lock(&self.stored).flush_failed(self.host.now());
-        self.unless_gone(written)
+        written.map_err(|error| {
+            let what = format!("consumers of stream '{} > {}': {error}", self.account.name(), self.stream);
+            io::Error::new(error.kind(), what)
+        })
     }
 
     /// Writes a consumer that was made. A log that is begun for it is there for good with
@@ -269,9 +274,6 @@ impl StreamConsumers {
         }
         self.host.spawn_backup(Box::new(move || {
             me.log.rewrite_begins();
-            if me.is_of_gone() {
-                return;
-            }
             if let Err(error) = me.rewrite_log() {
                 let what = format_args!(
                     "JetStream: consumers of stream '{} > {}' could not be written anew: {error}",
@@ -357,7 +359,7 @@ impl StreamConsumers {
             self.rewrite_later();
         }
         noted.map_err(io::Error::other)?;
-        self.unless_gone(flushed).map(drop)
+        flushed.map(drop)
     }
 
     /// Tells the operator when positions can no longer be written, and when they can again.

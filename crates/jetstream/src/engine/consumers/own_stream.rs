@@ -17,9 +17,6 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// The last message that can be read.
     fn released(&self) -> Seq;
 
-    /// Whether it was deleted.
-    fn is_gone(&self) -> bool;
-
     /// Removes messages that a consumer has settled, unless another one needs them. For shards that
     /// hold no turn.
     fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut ServiceShard);

@@ -20,10 +20,6 @@ impl OwnStream for LiveStream {
         self.view.released()
     }
 
-    fn is_gone(&self) -> bool {
-        self.core.is_gone()
-    }
-
     fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut ServiceShard) {
         self.acknowledged(seqs, shard);
     }

@@ -20,6 +20,8 @@ enum Act {
     Checkpoint,
     /// Written anew while there are these changes.
     Rewrite(u8, AckRules, Vec<Event>),
+    /// The log is let go of while there are these changes.
+    Suspend(u8, AckRules, Vec<Event>),
     Restart,
 }
 
@@ -35,6 +37,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Checkpoint),
         2 => (any::<u8>(), strategy::rules(), vec(strategy::anything(), 0..20))
             .prop_map(|(at, rules, events)| Act::Rewrite(at, rules, events)),
+        1 => (any::<u8>(), strategy::rules(), vec(strategy::anything(), 0..20))
+            .prop_map(|(at, rules, events)| Act::Suspend(at, rules, events)),
         1 => Just(Act::Restart),
     ]
 }
@@ -132,6 +136,19 @@ fn perform(place: &LogStorage, consumers: &mut Consumers, act: Act) {
             perform(place, consumers, Act::Events(at / 4, events));
             let position = consumers.finish_rewrite(rewrite, file, 0).expect("the disk is healthy");
             assert!(consumers.is_released(position.expect("nobody else wrote it anew")));
+            assert!(!consumers.is_dirty());
+            clean_up(place, consumers);
+        }
+        Act::Suspend(at, rules, events) => {
+            consumers.suspend_log();
+            let files = place.disk.list(&directory()).expect("it is there");
+            perform(place, consumers, Act::Create(at % 8, rules));
+            perform(place, consumers, Act::Events(at / 3, events));
+            perform(place, consumers, Act::Remove(at / 2));
+            assert!(!consumers.is_dirty() && !consumers.checkpoint_due());
+            assert_eq!(consumers.flush(0).expect("nothing is written"), None);
+            assert_eq!(place.disk.list(&directory()).expect("it is there"), files);
+            consumers.resume_log(0).expect("the disk is healthy");
             assert!(!consumers.is_dirty());
             clean_up(place, consumers);
         }

@@ -8,6 +8,7 @@ use crate::cipher::CipherKind;
 use crate::keys::{Keys, MasterKey};
 
 const FIRST: SegmentNo = SegmentNo(1);
+const PAGE: usize = 4096;
 
 /// A stream of sealed segments.
 struct Sealed {
@@ -115,7 +116,6 @@ fn a_footer_that_is_damaged_with_entries_costs_only_those() {
 /// A page that is there twice: all entries can be read, those behind where they are to end, too.
 #[test]
 fn a_page_that_is_put_into_a_sealed_segment_costs_nothing() {
-    const PAGE: usize = 4096;
     for is_listed in [false, true] {
         let disk = Arc::new(FaultyDisk::new(9));
         let left = sealed(open(&disk, 1), disk, Compression::None, is_listed);
@@ -133,4 +133,57 @@ fn a_page_that_is_put_into_a_sealed_segment_costs_nothing() {
             }
         }
     }
+}
+
+/// A page that is there twice in the newest segment, with a journal that writes bytes again where
+/// they were: what is told as lost is not there.
+#[test]
+fn nothing_is_told_as_lost_that_is_there() {
+    for size in 90..130 {
+        let (left, id, path) = newest_of(size);
+        let bytes = left.read_all(&path).unwrap();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        for at in (2 * PAGE..used).step_by(PAGE) {
+            let disk = Arc::new(left.kill());
+            let grown = [&bytes[..at], &bytes[at - PAGE..]].concat();
+            disk.open(&path).unwrap().write_at(&grown, 0).unwrap();
+            for start in 3..5 {
+                let store = open(&disk, start);
+                let (stream, report) = store.open_stream(id, StreamConfig::default(), 6).unwrap();
+                let there = sequences(&stream);
+                let told = report.lost.iter().flat_map(|lost| lost.sequences.clone());
+                let wrong: Vec<Seq> = told.filter(|seq| there.contains(seq)).collect();
+                let what = format!("{size} bytes, {at}, start {start}");
+                assert!(wrong.is_empty(), "{what}: {wrong:?} of {:#?}", report.notices);
+            }
+        }
+    }
+}
+
+/// A stream whose last 30 of 130 messages are in the journal.
+fn newest_of(size: usize) -> (FaultyDisk, StreamId, PathBuf) {
+    let append = |stream: &mut Stream, count: u64| {
+        for n in 0..count {
+            let payload = vec![b'a' + (n % 7) as u8; size];
+            let message =
+                NewMessage { subject: b"s.1", payload: &payload, timestamp: 2, ..NewMessage::default() };
+            stream.append(&[message], Admission::Check, 2, &mut Vec::new()).unwrap();
+        }
+    };
+    let disk = Arc::new(FaultyDisk::new(9));
+    let store = open(&disk, 1);
+    let mut stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    let path = stream_directory(Path::new("/store"), stream.id()).join(segment_name(FIRST));
+    let id = stream.id();
+    append(&mut stream, 100);
+    store.close(&|| 3).unwrap();
+    drop((stream, store));
+    let disk = Arc::new(disk.kill());
+    let store = open(&disk, 2);
+    let (mut stream, _) = store.open_stream(id, StreamConfig::default(), 4).unwrap();
+    append(&mut stream, 30);
+    store.journal().round(&|| 5).unwrap();
+    store.write_watermarks().unwrap();
+    drop((stream, store));
+    (disk.kill(), id, path)
 }
