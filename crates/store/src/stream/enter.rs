@@ -1,0 +1,56 @@
+//! Batches that were written are entered into the order in which they are released.
+
+use super::release::{Entered, Need};
+use super::{Active, GroupPosition, Stream, append};
+use crate::Seq;
+
+impl Stream {
+    /// Gives a batch that was written, and ends at `end`, its ticket: `last_seq` is the last
+    /// sequence behind it. Under the lock of the catalog, which is told of the batch next.
+    pub(super) fn enter(&self, end: u64, last_seq: Seq) -> Entered {
+        self.enter_in(&self.active, end, last_seq)
+    }
+
+    pub(super) fn enter_in(&self, open: &Active, end: u64, last_seq: Seq) -> Entered {
+        let release = &self.shared.release;
+        if let Some(GroupPosition { index, .. }) = self.group() {
+            release.proposed(index, last_seq);
+        } else if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
+            return release.at_once(last_seq);
+        } else {
+            release.appended(open.segment.no, end, last_seq);
+        }
+        Entered::Waits
+    }
+
+    /// The catalog was told of a batch, and its lock was given back.
+    pub(super) fn entered(&self, entered: Entered) {
+        match entered {
+            Entered::Released(None) => {}
+            Entered::Released(Some(need)) => self.need_mark(need),
+            Entered::Waits => self.wait_for_release(),
+        }
+    }
+
+    /// Releases what need not wait: what a batch waits for may have come before it was entered.
+    #[cold]
+    pub(super) fn wait_for_release(&self) {
+        if let Some(GroupPosition { commit, .. }) = self.group() {
+            self.shared.committed_to(commit);
+            return;
+        }
+        self.shared.durable_to(self.active.segment.no, self.active.file.durable());
+        if let Some(need) = self.shared.release.need() {
+            self.need_mark(need);
+        }
+    }
+
+    /// Has the next round move the mark.
+    #[cold]
+    pub(super) fn need_mark(&self, need: Need) {
+        if let Some(files) = self.segment_storage.files() {
+            files.store_env.watermarks.need(self.shared.id, need);
+            files.store_env.journal.wake();
+        }
+    }
+}
