@@ -102,19 +102,17 @@ impl Stream {
         let end = written?;
         let shared = Arc::clone(&self.shared);
         let mut catalog = shared.catalog_mut();
-        let entered = self.enter(end, decision.last());
-        let is_direct = !decision.is_behind_waiting && matches!(entered, Entered::Released(_));
+        let entered = self.enter(&shared, end, decision.last());
+        let is_direct = !decision.is_behind_waiting && matches!(entered, Entered::Passes(_));
         let done = if is_direct {
             catalog.follow(messages, decision)
         } else {
             let batch = planned(messages, decision, &catalog, self.index());
-            catalog.put(batch, entered).map(drop)
+            catalog.put(batch, &entered).map(drop)
         };
         self.is_untidy = done.is_ok() && catalog.tidy_after(messages.len());
         drop(catalog);
-        done.map_err(|error| self.fail(&error.to_string()))?;
-        self.entered(entered);
-        Ok(())
+        self.entered(entered, done)
     }
 
     /// Makes the entries of a batch.

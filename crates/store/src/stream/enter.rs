@@ -1,18 +1,25 @@
 //! Batches that were written are entered into the order in which they are released.
 
+use super::errors::{ReadError, StoreError};
 use super::release::{Entered, Need};
-use super::{Active, GroupPosition, Stream, append};
+use super::{Active, GroupPosition, Stream, StreamShared, append};
 use crate::Seq;
 
 impl Stream {
     /// Gives a batch that was written, and ends at `end`, its ticket: `last_seq` is the last
     /// sequence behind it. Under the lock of the catalog, which is told of the batch next.
-    pub(super) fn enter(&self, end: u64, last_seq: Seq) -> Entered {
-        self.enter_in(&self.active, end, last_seq)
+    pub(super) fn enter<'s>(&self, shared: &'s StreamShared, end: u64, last_seq: Seq) -> Entered<'s> {
+        self.enter_in(shared, &self.active, end, last_seq)
     }
 
-    pub(super) fn enter_in(&self, open: &Active, end: u64, last_seq: Seq) -> Entered {
-        let release = &self.shared.release;
+    pub(super) fn enter_in<'s>(
+        &self,
+        shared: &'s StreamShared,
+        open: &Active,
+        end: u64,
+        last_seq: Seq,
+    ) -> Entered<'s> {
+        let release = &shared.release;
         if let Some(GroupPosition { index, .. }) = self.group() {
             release.proposed(index, last_seq);
         } else if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
@@ -23,13 +30,22 @@ impl Stream {
         Entered::Waits
     }
 
-    /// The catalog was told of a batch, and its lock was given back.
-    pub(super) fn entered(&self, entered: Entered) {
+    /// The catalog has followed a batch or keeps it, and its lock was given back: releases the batch
+    /// if that need not wait. One that the catalog could not follow is never released.
+    pub(super) fn entered<T>(
+        &self,
+        entered: Entered<'_>,
+        followed: Result<T, ReadError>,
+    ) -> Result<T, StoreError> {
+        if let Err(error) = followed {
+            drop(entered);
+            return Err(self.fail(&error.to_string()));
+        }
         match entered {
-            Entered::Released(None) => {}
-            Entered::Released(Some(need)) => self.need_mark(need),
+            Entered::Passes(batch) => batch.release().into_iter().for_each(|need| self.need_mark(need)),
             Entered::Waits => self.wait_for_release(),
         }
+        followed.map_err(StoreError::from)
     }
 
     /// Releases what need not wait: what a batch waits for may have come before it was entered.

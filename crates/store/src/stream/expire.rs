@@ -232,8 +232,8 @@ impl Stream {
         let shared = Arc::clone(&self.shared);
         let mut catalog = shared.catalog_mut();
         let last = markers.last().map_or_else(|| catalog.next_decided() - 1, |(marker, _)| marker.seq);
-        let entered = self.enter(end, last);
-        let removed = if matches!(entered, Entered::Released(_)) && !is_behind_waiting {
+        let entered = self.enter(&shared, end, last);
+        let removed = if matches!(entered, Entered::Passes(_)) && !is_behind_waiting {
             let removed = catalog.remove_all(&decided);
             if removed.is_ok() {
                 markers.iter().for_each(|marker| append_marker(&mut catalog, marker, storage));
@@ -244,14 +244,13 @@ impl Stream {
                 Planned::of(&Entry::Message(*message), u64::from(*offset), now, storage)
             };
             let plans = Planned::of_control(&gone, now).into_iter().chain(markers.iter().filter_map(marker));
-            catalog.put(PlannedBatch { index: self.index(), plans: plans.collect() }, entered)
+            catalog.put(PlannedBatch { index: self.index(), plans: plans.collect() }, &entered)
         };
         self.is_untidy |= removed.is_err() || catalog.tidy_after(ended.len());
         drop(catalog);
-        let removed = removed.map_err(|error| self.fail(&error.to_string()))?;
+        let removed = self.entered(entered, removed)?;
         debug_assert!(removed.messages <= ended.len() as u64, "only what has ended is removed");
         let count = markers.len() as u64;
-        self.entered(entered);
         Ok((removed, count))
     }
 
@@ -335,7 +334,8 @@ fn aged(
     limit: usize,
     due: &mut Vec<Seq>,
 ) -> Result<Aged, StoreError> {
-    let mut from = catalog.totals().first_seq;
+    // What goes already at the front is not looked at again: with slow syncs that may be much.
+    let mut from = catalog.totals().first_seq.max(stream.totals().first_seq);
     while let Some((seq, timestamp)) = first_aging(catalog, stream, from)? {
         if timestamp > limit_time {
             return Ok(Aged::Next);

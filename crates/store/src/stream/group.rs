@@ -99,13 +99,11 @@ impl Stream {
         let mut catalog = shared.catalog_mut();
         let before = catalog.next_decided() - 1;
         let last = records.iter().fold(before, |last, (record, _)| last_behind(record, last));
-        let entered = self.enter(end, last);
-        let kept = catalog.put(PlannedBatch { index: entry.index, plans }, entered);
+        let entered = self.enter(&shared, end, last);
+        let kept = catalog.put(PlannedBatch { index: entry.index, plans }, &entered);
         self.is_untidy = true;
         drop(catalog);
-        kept.map_err(|error| self.fail(&error.to_string()))?;
-        self.entered(entered);
-        Ok(())
+        self.entered(entered, kept).map(drop)
     }
 
     /// Whether records are such as a leader writes behind what is in the log: messages ascend, no

@@ -110,7 +110,7 @@ struct Erasure {
 struct PlannedErasure {
     ticket: Ticket,
     located: Located,
-    seq: Seq,
+    erasure: Erasure,
 }
 
 impl Erasure {
@@ -503,7 +503,16 @@ impl Stream {
             return Ok(Removed::default());
         };
         let removed = self.delete(seq, now)?;
-        self.upkeep.planned_erasures.push(PlannedErasure { ticket: self.ticket(), located, seq });
+        // The log may have gone on elsewhere by the time that the deletion is released.
+        let erasure = Erasure {
+            no: located.segment.no,
+            seq,
+            log: Arc::downgrade(&self.active.file),
+            end: self.active.file.end(),
+            index: self.index(),
+            paused_until: Timestamp::MIN,
+        };
+        self.upkeep.planned_erasures.push(PlannedErasure { ticket: self.ticket(), located, erasure });
         self.erase_released(now)?;
         Ok(removed)
     }
@@ -516,13 +525,18 @@ impl Stream {
         let release = &self.shared.release;
         let released =
             self.upkeep.planned_erasures.extract_if(.., |planned| release.is_released(planned.ticket));
-        for PlannedErasure { located, seq, .. } in released.collect::<Vec<_>>() {
-            self.erase_located(&located, seq, now)?;
+        for PlannedErasure { located, erasure, .. } in released.collect::<Vec<_>>() {
+            self.erase_located(&located, erasure, now)?;
         }
         Ok(())
     }
 
-    fn erase_located(&mut self, located: &Located, seq: Seq, now: Timestamp) -> Result<(), StoreError> {
+    fn erase_located(
+        &mut self,
+        located: &Located,
+        erasure: Erasure,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let segment = &located.segment;
         // It may have been sealed meanwhile.
         let is_sealed = segment.is_sealed() || self.is_sealed(segment.no);
@@ -534,16 +548,7 @@ impl Stream {
         }
         // A job may have copied it already.
         if is_sealed || self.upkeep.out == Out::Segment(segment.no) {
-            let (log, end) = (Arc::downgrade(&self.active.file), self.active.file.end());
-            let index = self.group().map_or(0, |group| group.index);
-            self.upkeep.erasures.push(Erasure {
-                no: segment.no,
-                seq,
-                log,
-                end,
-                index,
-                paused_until: Timestamp::MIN,
-            });
+            self.upkeep.erasures.push(erasure);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! Segment files that are sealed never change; a rewritten one has a new generation, and a reader
 //! that holds the old one can go on reading it.
 
+mod active;
 mod ahead;
 mod append;
 mod blocks;
@@ -57,7 +58,7 @@ use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use myelin_stdx::sync::{read_lock, write_lock};
 
-use crate::append_file::{AppendFile, OnDurable};
+use crate::append_file::OnDurable;
 use crate::config::{Durability, Storage, StreamConfig};
 use crate::id::{StreamPart, nanos};
 use crate::manifest::Manifest;
@@ -80,13 +81,14 @@ pub use release::{OnRelease, Release, Ticket};
 pub use remove::{MAX_SEQ, Purge, RemovalProgress};
 pub use usage::StreamUsage;
 
+pub(crate) use active::{Active, Closed, SegmentOrigin};
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 use catalog::PlannedBatch;
 pub(crate) use catalog::{Catalog, Fate, NextSegment, size_of};
 pub(crate) use consumer_entries::ConsumerEntries;
 pub(crate) use packed_entries::each_entry;
-pub(crate) use roll::{Closed, SegmentOrigin};
+
 pub(crate) use segment_storage::{
     Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number,
 };
@@ -130,13 +132,6 @@ pub struct Stream {
     /// Whether memory can be given back, and the last sequence when that was last looked at.
     is_untidy: bool,
     tidied_at: Seq,
-}
-
-/// The segment that grows.
-#[derive(Clone, Debug)]
-pub(crate) struct Active {
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) file: Arc<AppendFile>,
 }
 
 /// State that a stream's writer, readers, rounds and jobs share.
@@ -253,15 +248,26 @@ impl StreamShared {
     /// Releases what need not wait any more: does to the catalog what it says, and tells of it.
     /// Not to be called under the catalog's lock.
     fn settle(&self) {
-        let mut catalog = self.catalog_mut();
-        let count = self.release.release_ready();
-        let done = catalog.release(count);
+        let catalog = self.catalog();
+        let count = self.release.ready();
+        let tables = catalog.tables_to_release(count);
         drop(catalog);
-        if let Err(error) = done {
-            self.fail(&error.to_string());
+        if count == 0 {
+            return;
         }
-        if count > 0 {
-            self.notify_released();
+        tables.read();
+        let mut catalog = self.catalog_mut();
+        let count = self.release.ready();
+        let done = catalog.release(count);
+        if done.is_ok() {
+            self.release.pass(count)
+        } else {
+            self.release.stop()
+        }
+        drop(catalog);
+        match done {
+            Ok(()) => self.notify_released(),
+            Err(error) => self.fail(&error.to_string()),
         }
     }
 
@@ -617,8 +623,8 @@ impl Stream {
         if self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);
             let mut catalog = self.shared.catalog_mut();
-            release.appended(no, old.file.end(), release.seq());
-            let kept = catalog.put(PlannedBatch::default(), Entered::Waits);
+            release.appended(no, old.file.end(), release.last_seq());
+            let kept = catalog.put(PlannedBatch::default(), &Entered::Waits);
             drop(catalog);
             if let Err(error) = kept {
                 self.fail(&error.to_string());

@@ -1,59 +1,16 @@
 //! Closing the active segment and beginning the next.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::index::{SubjectId, SubjectState};
 use crate::record::{Control, EntryBatch};
-use crate::segment::Totals;
 use crate::{SegmentNo, Seq, Timestamp};
 
+use super::Stream;
+use super::active::{Active, SegmentOrigin};
 use super::catalog::{Catalog, NextSegment, Planned, PlannedBatch, Removed};
 use super::errors::{ReadError, StoreError};
 use super::release::Entered;
 use super::segment_storage::Beginning;
-use super::segment_view::Times;
-use super::table::Rows;
-use super::{Active, Stream};
-
-/// A segment that was closed, with what its footer will say. Everything is as of the moment of
-/// closing: the stream has gone on since.
-#[derive(Debug)]
-pub(crate) struct Closed {
-    pub(crate) active: Active,
-    pub(crate) rows: Arc<Rows>,
-    /// Of the stream.
-    pub(crate) totals: Totals,
-    /// Subjects that changed while the segment was active, in their state at its end.
-    pub(crate) touched: Vec<(SubjectId, SubjectState)>,
-    /// Of the index that `rows` and `touched` take their numbers from.
-    pub(crate) index_epoch: u64,
-    /// Sequences that were removed while it was active, in no order.
-    pub(crate) deleted: Vec<RangeInclusive<Seq>>,
-    /// Of the messages in `rows`.
-    pub(crate) times: Times,
-    /// Lifetimes of its messages.
-    pub(crate) expiries: Vec<(Seq, Timestamp)>,
-    pub(crate) origin: SegmentOrigin,
-    /// Last index of the group's log that stands in it or before it; 0 without a group.
-    pub(crate) last_index: u64,
-}
-
-/// Where a closed segment comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SegmentOrigin {
-    /// This process wrote all of it.
-    Written,
-    /// The segment was found on disk: what stood behind its end before is not known.
-    Recovered,
-}
-
-impl Closed {
-    /// Marks the segment as one that recovery found, in the log of a group up to `last_index`.
-    pub(crate) fn recovered(self, last_index: u64) -> Self {
-        Self { origin: SegmentOrigin::Recovered, last_index, ..self }
-    }
-}
 
 impl Stream {
     /// Begins a new segment. The old one is to be sealed.
@@ -101,11 +58,13 @@ impl Stream {
         if let Some(last) = last {
             shared.release.truncated(last);
             if !cut.is_empty() {
-                let batch = self.enter_in(&old, old.file.end(), last);
-                entered = Some(catalog.put(PlannedBatch::default(), batch).map(|_| batch));
+                let batch = self.enter_in(&shared, &old, old.file.end(), last);
+                let kept = catalog.put(PlannedBatch::default(), &batch);
+                entered = Some((batch, kept));
             }
         }
         drop(catalog);
+        let entered = entered.map_or(Ok(()), |(batch, kept)| self.entered(batch, kept).map(drop));
         // Whatever fails below: its file is still to be let go of.
         if !is_memory {
             self.rolled.push(old.clone());
@@ -113,10 +72,7 @@ impl Stream {
         }
         let removed = removed.and_then(|removed| begun.map(|()| removed));
         let removed = removed.map_err(|error| self.fail(&error.to_string()))?;
-        if let Some(batch) = entered {
-            let batch = batch.map_err(|error| self.fail(&error.to_string()))?;
-            self.entered(batch);
-        }
+        entered?;
         if !is_memory {
             // What is still in memory is written by the round that makes it durable, or by the
             // seal.
@@ -201,14 +157,12 @@ impl Stream {
             Control::Trim { first } => last.max(first.saturating_sub(1)),
             _ => last,
         });
-        let entered = self.enter(end, last);
-        let removed = match (entered, follow) {
-            (Entered::Released(_), Some(follow)) => follow(&mut catalog),
-            _ => catalog.put(PlannedBatch { index: self.index(), plans: plans() }, entered),
+        let entered = self.enter(&shared, end, last);
+        let removed = match (&entered, follow) {
+            (Entered::Passes(_), Some(follow)) => follow(&mut catalog),
+            _ => catalog.put(PlannedBatch { index: self.index(), plans: plans() }, &entered),
         };
         drop(catalog);
-        let removed = removed.map_err(|error| self.fail(&error.to_string()))?;
-        self.entered(entered);
-        Ok(removed)
+        self.entered(entered, removed)
     }
 }

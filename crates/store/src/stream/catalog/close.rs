@@ -2,8 +2,7 @@
 
 use crate::index::SubjectIndex;
 
-use super::super::Active;
-use super::super::roll::{Closed, SegmentOrigin};
+use super::super::active::{Active, Closed, SegmentOrigin};
 use super::super::segment_view::Times;
 use super::Catalog;
 

@@ -20,8 +20,8 @@ use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
 use super::ReadError;
+use super::active::Closed;
 use super::remove::MAX_SEQ;
-use super::roll::Closed;
 use super::segment_view::{Form, Segment, SegmentView};
 use super::table::{Rows, Table};
 use super::table_cache::TableCache;

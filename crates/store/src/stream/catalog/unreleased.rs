@@ -13,7 +13,7 @@
 //! Perf: each release counts anew what still waits; that is little, unless very many batches wait
 //! and are released one by one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::config::Storage;
@@ -22,11 +22,11 @@ use crate::ranges::Ranges;
 use crate::record::{Control, Entry};
 use crate::{Seq, Timestamp};
 
-use super::super::Active;
+use super::super::active::{Active, Closed, SegmentOrigin};
 use super::super::errors::ReadError;
 use super::super::release::Entered;
-use super::super::roll::{Closed, SegmentOrigin};
-use super::super::segment_view::Segment;
+use super::super::segment_view::{Form, Segment};
+use super::super::table_cache::TableCache;
 use super::{Catalog, Fate, NewRow, Removed, size_of};
 
 /// One thing that a batch says, in the form in which it is kept.
@@ -73,6 +73,14 @@ pub(in crate::stream) struct PlannedBatch {
     /// Its index in the log of the group; 0 without one.
     pub(in crate::stream) index: u64,
     pub(in crate::stream) plans: Vec<Planned>,
+}
+
+/// Tables that are not in memory, to be read before the lock is taken under which they are needed:
+/// readers wait for that.
+#[derive(Debug)]
+pub(crate) struct TablesToRead {
+    cache: Arc<TableCache>,
+    segments: Vec<Arc<Segment>>,
 }
 
 /// Batches that wait, and what they will have done.
@@ -137,6 +145,15 @@ impl PlannedMessage {
     fn row(&self) -> NewRow<'_> {
         let Self { seq, timestamp, expires, ref subject, offset, size } = *self;
         NewRow { seq, timestamp, expires, subject, offset, size }
+    }
+}
+
+impl TablesToRead {
+    /// Reads them. What cannot be read now is met again under the lock, and fails there.
+    pub(crate) fn read(self) {
+        for segment in self.segments {
+            let _ = self.cache.load(&segment);
+        }
     }
 }
 
@@ -308,10 +325,10 @@ impl Catalog {
     pub(in crate::stream) fn put(
         &mut self,
         batch: PlannedBatch,
-        entered: Entered,
+        entered: &Entered<'_>,
     ) -> Result<Removed, ReadError> {
         let removed = self.keep(batch)?;
-        if let Entered::Released(_) = entered {
+        if let Entered::Passes(_) = entered {
             self.release(1)?;
         }
         Ok(removed)
@@ -384,6 +401,31 @@ impl Catalog {
         }
     }
 
+    /// Tables of sealed segments that what the first `count` batches say is done with.
+    pub(crate) fn tables_to_release(&self, count: usize) -> TablesToRead {
+        let mut views = BTreeSet::new();
+        let batches = self.unreleased.iter().flat_map(|unreleased| &unreleased.batches);
+        for plan in batches.take(count).flat_map(|batch| &batch.plans) {
+            match plan {
+                Planned::Delete(ranges) => {
+                    let ranges =
+                        ranges.iter().map(|range| self.segments.between(*range.start(), *range.end()));
+                    views.extend(ranges.flatten());
+                }
+                // Without messages none is looked at.
+                Planned::Trim(first) if *first <= self.totals.last_seq => {
+                    views.extend(self.segments.between(self.totals.first_seq, first.saturating_sub(1)));
+                }
+                _ => {}
+            }
+        }
+        let slots = &self.segments.slots;
+        let segments = views.into_iter().map(|at| &self.segments.views[at]);
+        let sealed = segments.filter(|view| matches!(view.form, Form::Sealed)).map(|view| &view.segment);
+        let unread = sealed.filter(|segment| slots.at_hand(segment).is_none()).cloned().collect();
+        TablesToRead { cache: Arc::clone(slots), segments: unread }
+    }
+
     /// Does what the first `count` batches say, which are released. Answers whether there is memory
     /// to give back.
     ///
@@ -421,6 +463,8 @@ impl Catalog {
             counted = counted.and_then(|()| unreleased.count(self, plan).map(drop));
         }
         (unreleased.batches, unreleased.ended) = (batches, ended);
+        // The others have gone.
+        unreleased.ended.retain(|&(_, seq)| self.contains(seq));
         self.unreleased = Some(unreleased);
         counted
     }
@@ -461,16 +505,15 @@ impl Catalog {
     }
 
     fn begin_next(&mut self, next: NextSegment) {
-        match next.closed {
-            Some((active, origin, last_index)) => {
-                let closed = self.close_only(active);
-                self.closed.push(Closed { origin, last_index, ..closed });
-                self.begin_segment(next.segment);
-            }
-            None => {
-                self.begin_segment(next.segment);
-                self.forget_footer_changes();
-            }
+        if let Some((active, origin, last_index)) = next.closed {
+            let closed = self.close_only(active);
+            self.closed.push(Closed { origin, last_index, ..closed });
+        }
+        self.begin_segment(next.segment);
+        // In files what has changed while no segment grew is for the footer of this one: a start
+        // passes over sequences behind the last sealed segment.
+        if !self.segments.keeps_retired {
+            self.forget_footer_changes();
         }
     }
 
@@ -533,6 +576,12 @@ impl Catalog {
             Some(unreleased) => unreleased.ended.extend_from_slice(ended),
             None => self.ended = ended.to_vec(),
         }
+    }
+
+    /// How many lifetimes are noted that come back where a removal is taken back.
+    #[cfg(test)]
+    pub(in crate::stream) fn noted_lifetimes(&self) -> usize {
+        self.unreleased.as_ref().map_or(0, |unreleased| unreleased.ended.len())
     }
 
     /// Indexes of batches that wait, in order, each with the last sequence behind it.
