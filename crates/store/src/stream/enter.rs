@@ -30,8 +30,8 @@ impl Stream {
         Entered::Waits
     }
 
-    /// The catalog has followed a batch or keeps it, and its lock was given back: releases the batch
-    /// if that need not wait. One that the catalog could not follow is never released.
+    /// Releases a batch that need not wait, which the catalog has followed or keeps, and whose lock
+    /// was given back. One that the catalog could not follow is never released.
     pub(super) fn entered<T>(
         &self,
         entered: Entered<'_>,

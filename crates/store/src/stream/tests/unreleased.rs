@@ -1,4 +1,4 @@
-//! What is in the log and not released.
+//! Batches in the log that are not released.
 
 use super::*;
 
