@@ -387,9 +387,11 @@ impl Journal {
         self.shared.dirty.wake();
     }
 
-    /// How long until a round is due; `None` while there is nothing for one to do.
+    /// How long until a round is due; `None` while there is nothing for one to do. One is due at
+    /// once when the journal has failed, in a round of whichever thread: what that round had taken
+    /// is not to be made durable any more, and the next round is who tells of it.
     pub fn next_due(&self, now: u64) -> Option<Duration> {
-        if self.shared.dirty.is_urgent() {
+        if self.shared.dirty.is_urgent() || self.rounds.is_poisoned() || self.check().is_err() {
             return Some(Duration::ZERO);
         }
         let marks = self.marks().and_then(|marks| marks.due(now));

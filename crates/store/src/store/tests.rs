@@ -333,6 +333,24 @@ fn a_stream_that_could_not_be_deleted_goes_on() {
     }
 }
 
+/// Of small messages that are durable the journal has the only copy at first.
+#[test]
+fn a_stream_that_may_be_deleted_keeps_all_it_has() {
+    let disk = Arc::new(FaultyDisk::new(9));
+    let (store, _) = open(&disk, 1);
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    put(&mut stream, b"one", 1).unwrap();
+    store.journal().round_now(&|| 1).unwrap();
+    store.abandon_stream(&mut stream);
+    put(&mut stream, b"two", 2).unwrap_err();
+    store.close(&|| 2).unwrap();
+    drop((stream, store));
+    let (store, report) = open(&Arc::new(disk.kill()), 2);
+    let (stream, _) = store.open_stream(report.streams[0].id, config, 3).unwrap();
+    assert_eq!(payloads(&stream), [b"one".to_vec()]);
+}
+
 /// The next round must not look for files of a deleted stream, nor a replay.
 #[test]
 fn a_deleted_stream_leaves_nothing_to_do() {

@@ -1,7 +1,11 @@
 //! Errors of the disk at every point, and a disk that fills up.
 
 use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use myelin_disk::Disk;
 use myelin_disk::faulty::{DiskFault, DiskOperation, FaultyDisk, Survival};
@@ -75,6 +79,22 @@ fn a_disk_that_fills_up_anywhere_loses_nothing_durable() {
             assert!(world.journal.check().is_ok(), "a full disk is not fatal");
         }
     }
+}
+
+/// Nobody else would ask for another round: nothing of the first one is dirty any more.
+#[test]
+fn a_round_is_due_at_once_when_one_has_panicked() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&panics);
+    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| assert!(!armed.load(Relaxed), "planned")));
+    let mut world = World::new(disk, small(), 1).unwrap();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    world.append(0, 200).unwrap();
+    panics.store(true, Relaxed);
+    catch_unwind(AssertUnwindSafe(|| world.round())).unwrap_err();
+    panics.store(false, Relaxed);
+    assert_eq!(world.journal.next_due(world.clock.get()), Some(Duration::ZERO));
+    world.round().unwrap_err();
 }
 
 /// The point of the next sync of `path`, found by a rehearsal.
