@@ -27,6 +27,8 @@ pub(super) struct Applying<'a> {
     /// Sequences among the lost ones that were removed.
     removed: Vec<RangeInclusive<Seq>>,
     passed: Passed,
+    /// The sequence that the next message has, where a jump is said before it is made.
+    next: Option<Seq>,
     failure: Option<ReadError>,
 }
 
@@ -51,7 +53,30 @@ impl<'a> Applying<'a> {
         lost: &'a [Lost],
     ) -> Self {
         let passed = Passed::default();
-        Self { catalog, group, entries: 0, kept_from, lost, removed, passed, failure: None }
+        Self { catalog, group, entries: 0, kept_from, lost, removed, passed, next: None, failure: None }
+    }
+
+    /// Looks for gaps in what follows, which begins with `first`: of a segment from which nothing
+    /// was left out when it was written.
+    pub(super) fn seek_gaps(&mut self, first: Seq) {
+        self.next = Some(first);
+    }
+
+    /// Follows which sequence comes next.
+    fn follow(&mut self, entry: &Entry<'_>, offset: u64) {
+        let Some(next) = self.next else { return };
+        let (seq, is_said) = match entry {
+            Entry::Message(message) => (message.seq, false),
+            Entry::Erased { seq } => (*seq, false),
+            Entry::Control(Control::Skip { last }) => (*last, true),
+            Entry::Control(Control::Trim { first }) => (first.saturating_sub(1), true),
+            Entry::Control(Control::Truncate { last }) => return self.next = Some(last.saturating_add(1)),
+            Entry::Control(_) => return,
+        };
+        if seq > next && !is_said {
+            self.passed.gaps.push((next..=seq - 1, offset));
+        }
+        self.next = Some(next.max(seq.saturating_add(1)));
     }
 
     pub(super) fn entry(&mut self, scanned: &Scanned<'_>) {
@@ -67,7 +92,11 @@ impl<'a> Applying<'a> {
         if let Entry::Control(Control::Consumer(record)) = entry {
             self.group.note_consumer(record);
         }
-        match self.catalog.replay_or_keep(entry, *offset, *timestamp, Storage::File) {
+        let fate = self.catalog.replay_or_keep(entry, *offset, *timestamp, Storage::File);
+        if matches!(fate, Ok(Fate::Applied)) {
+            self.follow(entry, *offset);
+        }
+        match fate {
             // What is not released may not happen.
             Ok(Fate::Applied) if self.catalog.has_unreleased() => {}
             Ok(Fate::Applied) => self.note_kept(entry),
@@ -95,12 +124,14 @@ impl<'a> Applying<'a> {
     }
 }
 
-/// Entries of a segment that were passed over.
-#[derive(Clone, Copy, Debug, Default)]
+/// Entries of a segment that were passed over, and sequences.
+#[derive(Debug, Default)]
 pub(super) struct Passed {
     count: u64,
     /// Where the first stands.
     first: u64,
+    /// Sequences that the entries pass over without a word, and where.
+    gaps: Vec<(RangeInclusive<Seq>, u64)>,
 }
 
 impl Passed {
@@ -113,6 +144,20 @@ impl Passed {
 }
 
 impl Recovering<'_> {
+    /// Notes gaps as lost that no damaged bytes stand for: a page that is there twice, in the place
+    /// of another, may fit without a seam.
+    fn report_gaps(&mut self, no: SegmentNo, gaps: Vec<(RangeInclusive<Seq>, u64)>) {
+        for (gap, at) in gaps {
+            let is_told =
+                |lost: &Lost| lost.sequences.start() <= gap.start() && gap.end() <= lost.sequences.end();
+            if !self.report.lost.iter().any(is_told) {
+                self.lose(segment_name(no), Some(gap.clone()), 0);
+                let sequences = Some(gap);
+                self.report.note(Notice::DamagedEntries { segment: no, bytes: at..at, sequences });
+            }
+        }
+    }
+
     /// Takes over where the messages begin. Answers which entries were passed over.
     pub(super) fn take_applied(&mut self, applied: Applied) -> Result<Passed, ReadError> {
         self.report.entries += applied.entries;
@@ -121,10 +166,12 @@ impl Recovering<'_> {
         applied.passed
     }
 
-    /// One notice for a segment, however many entries there are.
+    /// One notice of entries for a segment, however many there are, and one of each gap. To be
+    /// called when damaged bytes are reported.
     pub(super) fn report_passed(&mut self, no: SegmentNo, passed: Passed) {
-        if passed.count > 0 {
-            let Passed { count, first } = passed;
+        let Passed { count, first, gaps } = passed;
+        self.report_gaps(no, gaps);
+        if count > 0 {
             let what = format!(
                 "entries passed over, because their sequences cannot be there: {count}, from {first} on"
             );

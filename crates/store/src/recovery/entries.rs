@@ -109,6 +109,9 @@ impl Recovering<'_> {
     ) -> Result<Applied, Damage> {
         let known = (self.kept_from, std::mem::take(&mut self.removed));
         let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
+        if header.generation == 0 {
+            applying.seek_gaps(header.first_seq);
+        }
         let visitor = &mut *self.visitor;
         let extent = Extent { from: HEADER_BYTES as u64, to: end, durable: end };
         walk(file, header, context, extent, &mut |scanned| {

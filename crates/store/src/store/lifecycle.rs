@@ -183,7 +183,7 @@ impl Store {
     /// Ends a stream of which nobody knows whether it is stated to be removed. The next start may
     /// find it, and finds all of it: rounds go on with what its files are owed.
     pub fn abandon_stream(&self, stream: &mut Stream) {
-        stream.refuse_as_deleted();
+        stream.give_up("the stream was deleted");
     }
 
     /// Ends a stream that is [stated](Store::state_removed) to be removed. Its files are left to

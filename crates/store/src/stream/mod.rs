@@ -637,14 +637,9 @@ impl Stream {
         self.config.durability
     }
 
-    /// Takes nothing more, as if it were deleted.
-    pub(crate) fn refuse_as_deleted(&mut self) {
-        self.shared.fail("the stream was deleted");
-    }
-
     /// Nothing of this stream is written any more.
     pub(crate) fn abandon(&mut self) {
-        self.refuse_as_deleted();
+        self.give_up("the stream was deleted");
         self.open_segments().for_each(|open| open.file.abandon());
     }
 

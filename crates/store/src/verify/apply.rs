@@ -145,8 +145,8 @@ pub(super) struct TableCheck<'a> {
     pub(super) wrong: Option<(Seq, &'static str)>,
     /// The first message whose sequence does not grow.
     pub(super) disorder: Option<Seq>,
-    /// Whether sequences are passed over without a word.
-    pub(super) has_gap: bool,
+    /// Sequences that are passed over without a word, as the first and the last of each.
+    pub(super) gaps: Vec<(Seq, Seq)>,
     /// The last sequence that is used.
     pub(super) last_seq: Seq,
     /// Messages with a lifetime of their own.
@@ -167,7 +167,7 @@ impl<'a> TableCheck<'a> {
             unlisted: Vec::new(),
             wrong: None,
             disorder: None,
-            has_gap: false,
+            gaps: Vec::new(),
             last_seq: header.first_seq.saturating_sub(1),
             expiries: Vec::new(),
             erased: HashSet::new(),
@@ -210,7 +210,9 @@ impl<'a> TableCheck<'a> {
             self.disorder.get_or_insert(seq);
             return None;
         }
-        self.has_gap |= seq > self.last_seq + 1;
+        if seq > self.last_seq + 1 {
+            self.gaps.push((self.last_seq + 1, seq - 1));
+        }
         self.last_seq = seq;
         let slots = self.slots?;
         let at = u32::try_from(seq - self.first_seq).ok().and_then(|delta| slots.find(delta));

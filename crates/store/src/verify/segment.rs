@@ -295,9 +295,10 @@ fn walk(
     }
     report(checking, open, &walked, &rows, has_lost_footer);
     rows_against_table(checking, open, &rows, walked.damaged.is_empty());
+    gaps(checking, open, &rows, &walked);
     if counting.is_trusted && matches!(role, SegmentRole::Replayed) {
         if open.header.packed {
-            counting.passed_rewritten(rows.has_gap, sections.last_seq());
+            counting.passed_rewritten(!rows.gaps.is_empty(), sections.last_seq());
         }
         let next = open.place.behind.first().and_then(|no| checking.header(*no));
         // Recovery closes a segment before it truncates.
@@ -402,6 +403,26 @@ fn torn(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, at: u64, has_mo
         Finding::note(&*open.path, "it ends with an incomplete batch", meaning)
     };
     checking.emit(finding.at(bytes));
+}
+
+/// Tells of sequences that are missing without a seam: a page that is there twice, in the place of
+/// another. Where something was left out on purpose, or a table names what is missing, they are no
+/// gaps.
+fn gaps(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, rows: &TableCheck<'_>, walked: &Walked) {
+    if open.header.packed || open.header.generation > 0 || open.place.listed.is_some() {
+        return;
+    }
+    for (first, last) in rows.gaps.iter().copied() {
+        let is_told = |damaged: &Damaged| {
+            damaged.first_seq <= first && damaged.last_seq.is_none_or(|told| last <= told)
+        };
+        if !walked.damaged.iter().any(is_told) {
+            checking.emit(
+                Finding::damage(&*open.path, "sequences are passed over without a word", LOST)
+                    .messages(first, last),
+            );
+        }
+    }
 }
 
 fn rows_against_table(

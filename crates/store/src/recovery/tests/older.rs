@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use super::*;
 use crate::cipher::CipherKind;
 use crate::keys::{Keys, MasterKey};
+use crate::record::Entry;
+use crate::segment::{self, Extent, HEADER_BYTES, Scanned, SegmentHeader};
 
 const FIRST: SegmentNo = SegmentNo(1);
 const PAGE: usize = 4096;
@@ -186,4 +188,33 @@ fn newest_of(size: usize) -> (FaultyDisk, StreamId, PathBuf) {
     store.write_watermarks().unwrap();
     drop((stream, store));
     (disk.kill(), id, path)
+}
+
+/// Entries in the place of others that fit without a seam, as a page does that is there twice.
+#[test]
+fn messages_in_whose_place_others_stand_twice_are_told_as_lost() {
+    let (left, id, path) = newest_of(77);
+    let bytes = left.read_all(&path).unwrap();
+    let file = left.open(&path).unwrap();
+    let header = SegmentHeader::read(&*file).unwrap();
+    let extent = Extent { from: HEADER_BYTES as u64, to: bytes.len() as u64, durable: 0 };
+    let mut begins = Vec::new();
+    let mut visit = |scanned: Scanned<'_>| {
+        if let Entry::Message(message) = &scanned.entry {
+            begins.push((message.seq, scanned.offset as usize));
+        }
+    };
+    segment::scan(&*file, &header, &header.context(None), extent, &mut visit).unwrap();
+    let begin = |seq: Seq| begins.iter().find(|(known, _)| *known == seq).unwrap().1;
+    let twice = bytes[begin(20)..begin(40)].to_vec();
+    assert_eq!(begin(60) - begin(40), twice.len(), "entries of one length");
+    let disk = Arc::new(left.kill());
+    disk.open(&path).unwrap().write_at(&twice, begin(40) as u64).unwrap();
+    let store = open(&disk, 3);
+    let (stream, report) = store.open_stream(id, StreamConfig::default(), 6).unwrap();
+    let there = sequences(&stream);
+    let missing: Vec<Seq> = (1..=100).filter(|seq| !there.contains(seq)).collect();
+    let told: Vec<Seq> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+    assert_eq!(missing, (40..60).collect::<Vec<Seq>>(), "{:#?}", report.notices);
+    assert_eq!(told, missing, "{:#?}", report.notices);
 }
