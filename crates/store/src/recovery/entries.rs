@@ -256,14 +256,32 @@ impl Recovering<'_> {
     fn report_damaged(&mut self, no: SegmentNo, damaged: &[Damaged], behind: &[SegmentNo]) {
         for place in runs(damaged) {
             let last = place.last_seq.or_else(|| self.last_before(behind, place.first_seq));
-            // Bytes of another place of the file do not decrypt here: their messages are there.
-            let is_there = |sequences: &RangeInclusive<Seq>| {
-                !sequences.is_empty() && sequences.clone().all(|seq| self.catalog.contains(seq))
-            };
-            let sequences = last.map(|last| place.first_seq..=last).filter(|range| !is_there(range));
-            self.lose(segment_name(no), sequences.clone(), place.bytes.end - place.bytes.start);
+            // Some may be there: bytes of another place of the file do not decrypt here, and the
+            // journal may have written others again.
+            let missing = last.map(|last| self.missing(place.first_seq..=last)).unwrap_or_default();
+            let mut bytes = place.bytes.end - place.bytes.start;
+            for sequences in &missing {
+                self.lose(segment_name(no), Some(sequences.clone()), std::mem::take(&mut bytes));
+            }
+            let ends = missing.first().zip(missing.last());
+            let sequences = ends.map(|(first, last)| *first.start()..=*last.end());
             self.report.note(Notice::DamagedEntries { segment: no, bytes: place.bytes, sequences });
         }
+    }
+
+    /// Parts of a range whose sequences the catalog does not have.
+    fn missing(&self, range: RangeInclusive<Seq>) -> Vec<RangeInclusive<Seq>> {
+        let (mut missing, mut from) = (Vec::new(), *range.start());
+        // Behind its end there is none to look for: what stands there may be any number.
+        let known = (*range.end()).min(self.catalog.totals().last_seq);
+        for seq in from..=known {
+            if self.catalog.contains(seq) {
+                missing.extend((from < seq).then(|| from..=seq - 1));
+                from = seq + 1;
+            }
+        }
+        missing.extend((from <= *range.end()).then(|| from..=*range.end()));
+        missing
     }
 
     /// Cuts what is torn. Everything is on disk then and may be released.

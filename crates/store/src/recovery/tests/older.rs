@@ -195,17 +195,7 @@ fn newest_of(size: usize) -> (FaultyDisk, StreamId, PathBuf) {
 fn messages_in_whose_place_others_stand_twice_are_told_as_lost() {
     let (left, id, path) = newest_of(77);
     let bytes = left.read_all(&path).unwrap();
-    let file = left.open(&path).unwrap();
-    let header = SegmentHeader::read(&*file).unwrap();
-    let extent = Extent { from: HEADER_BYTES as u64, to: bytes.len() as u64, durable: 0 };
-    let mut begins = Vec::new();
-    let mut visit = |scanned: Scanned<'_>| {
-        if let Entry::Message(message) = &scanned.entry {
-            begins.push((message.seq, scanned.offset as usize));
-        }
-    };
-    segment::scan(&*file, &header, &header.context(None), extent, &mut visit).unwrap();
-    let begin = |seq: Seq| begins.iter().find(|(known, _)| *known == seq).unwrap().1;
+    let begin = |seq: Seq| begin_of(&left, &path, seq);
     let twice = bytes[begin(20)..begin(40)].to_vec();
     assert_eq!(begin(60) - begin(40), twice.len(), "entries of one length");
     let disk = Arc::new(left.kill());
@@ -217,4 +207,39 @@ fn messages_in_whose_place_others_stand_twice_are_told_as_lost() {
     let told: Vec<Seq> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
     assert_eq!(missing, (40..60).collect::<Vec<Seq>>(), "{:#?}", report.notices);
     assert_eq!(told, missing, "{:#?}", report.notices);
+}
+
+/// Damage behind entries that stand for the second time: what stands before both is not told as
+/// lost.
+#[test]
+fn of_a_damaged_place_what_stands_elsewhere_is_not_told_as_lost() {
+    let (left, id, path) = newest_of(77);
+    let bytes = left.read_all(&path).unwrap();
+    let begin = |seq: Seq| begin_of(&left, &path, seq);
+    let twice = bytes[begin(20)..begin(36)].to_vec();
+    let garbage = vec![7; begin(80) - begin(76)];
+    let disk = Arc::new(left.kill());
+    disk.open(&path).unwrap().write_at(&[twice, garbage].concat(), begin(60) as u64).unwrap();
+    let store = open(&disk, 3);
+    let (stream, report) = store.open_stream(id, StreamConfig::default(), 6).unwrap();
+    let there = sequences(&stream);
+    let missing: Vec<Seq> = (1..=100).filter(|seq| !there.contains(seq)).collect();
+    let told: Vec<Seq> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+    assert_eq!(missing, (60..80).collect::<Vec<Seq>>(), "{:#?}", report.notices);
+    assert_eq!(told, missing, "{:#?}", report.notices);
+}
+
+/// Where the entry of a message begins.
+fn begin_of(disk: &FaultyDisk, path: &Path, seq: Seq) -> usize {
+    let file = disk.open(path).unwrap();
+    let header = SegmentHeader::read(&*file).unwrap();
+    let extent = Extent { from: HEADER_BYTES as u64, to: file.len().unwrap(), durable: 0 };
+    let mut begin = None;
+    let mut visit = |scanned: Scanned<'_>| {
+        if matches!(&scanned.entry, Entry::Message(message) if message.seq == seq) {
+            begin = Some(scanned.offset as usize);
+        }
+    };
+    segment::scan(&*file, &header, &header.context(None), extent, &mut visit).unwrap();
+    begin.unwrap()
 }
