@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 4] = [
+const KEPT: [(u64, u64, &str); 3] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -17,7 +17,6 @@ const KEPT: [(u64, u64, &str); 4] = [
         "a stream with sources that had lost all of its messages passed over older ones of its origin",
     ),
     (48, 2_000, "as 10"),
-    (14, 400, "a footer did not say which sequences a start had passed over"),
 ];
 
 fn check(seed: u64, operations: u64) {

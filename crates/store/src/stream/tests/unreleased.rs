@@ -1,4 +1,4 @@
-//! Batches in the log that are not released.
+//! Entries that are in the log and not released.
 
 use super::*;
 
