@@ -75,17 +75,10 @@ impl StreamReader {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// The stream in numbers, as of what is released.
+    /// The stream in numbers, as of the last append, released or not.
     #[must_use]
     pub fn state(&self) -> StreamState {
-        let catalog = self.shared.catalog();
-        state_of(catalog.totals(), catalog.index().len() as u64, &self.shared)
-    }
-
-    /// The last sequence that was given out, released or not.
-    #[must_use]
-    pub fn last_logged(&self) -> Seq {
-        self.shared.release.last_seq()
+        state_of(&self.shared)
     }
 
     /// Where the stream keeps its messages.
@@ -123,6 +116,9 @@ impl StreamReader {
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
+        if seq > self.shared.release.seq() {
+            return Ok(None);
+        }
         let catalog = self.shared.catalog();
         let Some(located) = catalog.locate(seq)? else {
             // Neither stored nor removed.
@@ -154,7 +150,13 @@ impl StreamReader {
     /// # Errors
     /// As [`StreamReader::next_seq`].
     pub fn last_seq(&self, filter: &Filter) -> Result<Option<Seq>, ReadError> {
-        lookup::last(&self.shared.catalog(), filter)
+        let catalog = self.shared.catalog();
+        let released = self.shared.release.seq();
+        let last = lookup::last(&catalog, filter)?;
+        if last.is_none_or(|seq| seq <= released) {
+            return Ok(last);
+        }
+        lookup::previous(&catalog, filter, released)
     }
 
     /// How many released messages from `from` on pass.
@@ -241,7 +243,7 @@ impl StreamReader {
     }
 
     /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of
-    /// them behind `after`.
+    /// them behind `after`. As of the last append, released or not.
     #[must_use]
     pub fn subjects(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, u64)> {
         let catalog = self.shared.catalog();

@@ -83,7 +83,9 @@ impl Bench {
             match progress {
                 AnswerProgress::Done => batch = None,
                 AnswerProgress::More => {}
-                AnswerProgress::Waits => panic!("it may wait"),
+                AnswerProgress::Waits | AnswerProgress::Unreleased => {
+                    panic!("it may wait, and all is released")
+                }
             }
         }
         answer
