@@ -5,22 +5,24 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use myelin_jetstream::LiveStream;
-use myelin_store::{Filter, Message};
+use myelin_store::Message;
 
 use crate::message::{id_of, total_of};
-use crate::model::{Fate, Status, StreamModel};
+use crate::model::{Fate, Publication, Status, StreamModel};
 use crate::plan::{Acks, Kind};
 use crate::specials::has_fired;
+use crate::walk::walk;
 use crate::world::{Asked, World};
 
+const SECOND: u64 = 1_000_000_000;
 /// How long answers may take: a full disk is tried again every 10 seconds at least.
 const LONGEST: u64 = 30_000_000_000;
 /// How long nothing comes before a server counts as resting.
 const QUIET: u64 = 300_000_000;
 /// How long where something has failed: what could not be written is tried again after a second.
 const QUIET_AFTER_TROUBLE: u64 = 1_200_000_000;
-/// Requests for what is left in a consumer, until it counts as stalled.
-const ROUNDS: usize = 400;
+/// Attempts to get what is left in a consumer that bring nothing, until it counts as stalled.
+const ROUNDS: usize = 60;
 
 /// Contents of a stream: the number of each message by its sequence.
 type Held = BTreeMap<u64, u64>;
@@ -86,6 +88,7 @@ impl World {
 
     /// Has everything delivered and acknowledged that streams hold.
     pub(crate) fn drain(&mut self) -> Result<(), String> {
+        self.clock.catch_up();
         self.check()?;
         let of_streams = self.streams.values().filter(|model| model.status == Status::There);
         let there = of_streams.flat_map(|model| {
@@ -104,31 +107,46 @@ impl World {
     }
 
     fn drain_consumer(&mut self, stream: &str, consumer: &str) -> Result<(), String> {
-        for _ in 0..ROUNDS {
-            let known = self.streams.get_mut(stream).and_then(|model| model.consumer(consumer));
-            let plan = known.map(|known| known.plan.clone());
-            if !plan.as_ref().is_some_and(|plan| plan.is_push) {
-                self.in_hand.clear();
-                let number = self.number();
-                let reply = format!("{}.{number}", crate::world::inbox(0, self.lives));
-                let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
-                let is_shared = plan.is_some_and(|plan| plan.shared.is_some());
-                let group = if is_shared { r#","group":"A""# } else { "" };
-                let request = format!(r#"{{"batch":50,"expires":900000000{group}}}"#);
-                self.say(0, &subject, &reply, &[], request.as_bytes());
+        let known = self.streams.get_mut(stream).and_then(|model| model.consumer(consumer));
+        let plan = known.map(|known| known.plan.clone());
+        let is_push = plan.as_ref().is_some_and(|plan| plan.is_push);
+        if !is_push {
+            self.in_hand.clear();
+        }
+        let (mut least, mut idle) = (u64::MAX, 0);
+        while idle < ROUNDS {
+            self.settle(SECOND, 0)?;
+            // Others that are sent to may go on meanwhile.
+            if !self.in_hand.iter().any(|one| one.stream == stream && one.consumer == consumer) {
+                if !is_push {
+                    let is_shared = plan.as_ref().is_some_and(|plan| plan.shared.is_some());
+                    self.ask_for_many(stream, consumer, is_shared);
+                }
+                self.settle(SECOND, SECOND)?;
             }
-            self.settle(1_000_000_000, 1_000_000_000)?;
             while let Some(delivery) = self.in_hand.pop_front() {
                 self.confirm(0, &delivery);
             }
-            self.settle(LONGEST, QUIET)?;
-            if self.left_of(stream, consumer)? == 0 {
+            self.settle(LONGEST, 0)?;
+            let left = self.left_of(stream, consumer)?;
+            if left == 0 {
+                self.settle(LONGEST, QUIET)?;
                 return self.everything_came(stream, consumer);
             }
+            idle = if left < least { 0 } else { idle + 1 };
+            least = least.min(left);
         }
-        let plan = self.streams.get_mut(stream).and_then(|model| model.consumer(consumer));
-        let plan = plan.map(|known| known.plan.clone());
-        Err(format!("{stream} > {consumer}: it has messages left, and delivers none: {plan:?}"))
+        Err(format!("{stream} > {consumer}: it has {least} messages left, and delivers none: {plan:?}"))
+    }
+
+    /// A pull request for more than most consumers may have on their way.
+    fn ask_for_many(&mut self, stream: &str, consumer: &str, is_shared: bool) {
+        let number = self.number();
+        let reply = format!("{}.{number}", crate::world::inbox(0, self.lives));
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
+        let group = if is_shared { r#","group":"A""# } else { "" };
+        let request = format!(r#"{{"batch":50,"expires":900000000{group}}}"#);
+        self.say(0, &subject, &reply, &[], request.as_bytes());
     }
 
     /// How many messages a consumer has to deliver, or to hear an acknowledgement of.
@@ -149,7 +167,8 @@ impl World {
         let held = contents(&live, model, now)?;
         let (lives, is_damaged) = (self.lives, model.is_damaged);
         let Some(known) = model.consumer(consumer) else { return Ok(()) };
-        if is_damaged || (known.plan.acks == Acks::None && known.made_in != lives) {
+        let is_given_up = known.plan.acks == Acks::None || known.plan.max_deliver > 0;
+        if is_damaged || (is_given_up && known.made_in != lives) {
             // What was on its way to a client that died with the server comes no more.
             return Ok(());
         }
@@ -208,28 +227,21 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
     let reader = live.reader();
     let totals = reader.state().totals;
     let (mut held, mut totals_of) = (Held::new(), BTreeMap::new());
-    let mut buffer = Vec::new();
-    let mut from = totals.first_seq;
-    loop {
-        let next = reader.next_seq(&Filter::All, from);
-        let Some(seq) = next.map_err(|error| format!("{name}: no message behind {from}: {error}"))? else {
-            break;
-        };
-        from = seq + 1;
-        let read = match reader.get(seq, myelin_store::Wait::Allowed, &mut buffer) {
-            Err(_) if model.is_damaged => continue,
-            read => read.map_err(|error| format!("{name}: {seq} cannot be read: {error}"))?,
-        };
-        let Some(Message { subject, payload, headers, .. }) = read else { continue };
+    walk(&name, &reader, model.is_damaged, now, |message| {
+        let Message { seq, subject, payload, headers, .. } = *message;
         let id = id_of(&String::from_utf8_lossy(headers), payload);
         let id = id.ok_or_else(|| format!("{name}: {seq} is what nobody has published"))?;
-        model.give(seq, id, now)?;
+        let is_known = |one: &Publication| one.fate == Fate::Stored(seq);
+        let is_new = !model.publications.get(&id).is_some_and(is_known);
+        if is_new {
+            model.give(seq, id, now)?;
+        }
         if model.plan.kind == Kind::Counters {
             counted(model, &mut totals_of, id, payload)?;
         }
-        if model.gone.contains(&id) {
+        if is_new && model.gone.contains(&id) {
             if model.is_damaged {
-                continue;
+                return Ok(());
             }
             return Err(format!("{name}: {id} at {seq} was gone for good, and is there again"));
         }
@@ -238,7 +250,8 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
             return Err(format!("{name}: {id} was published at {}", publication.subject));
         }
         held.insert(seq, id);
-    }
+        Ok(())
+    })?;
     if model.is_damaged {
         forgive_lost(live, model, &held);
     } else if held.len() as u64 != totals.messages {

@@ -11,13 +11,20 @@ const BEGINNING: Timestamp = 1_800_000_000_000_000_000;
 /// The clocks of a run. They outlive the servers of it, as those of a machine do.
 pub(crate) struct Clock {
     day: AtomicI64,
+    /// The latest time of day before it was set back, or 0.
+    latest: AtomicI64,
     elapsed: AtomicU64,
     origin: Instant,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { day: AtomicI64::new(BEGINNING), elapsed: AtomicU64::new(0), origin: Instant::now() }
+        Self {
+            day: AtomicI64::new(BEGINNING),
+            latest: AtomicI64::new(0),
+            elapsed: AtomicU64::new(0),
+            origin: Instant::now(),
+        }
     }
 
     /// The time of day.
@@ -42,6 +49,13 @@ impl Clock {
 
     /// Sets the time of day forward or back, as an operator or a time server does.
     pub(crate) fn jump(&self, by: Timestamp) {
-        self.day.fetch_add(by, Relaxed);
+        let before = self.day.fetch_add(by, Relaxed);
+        self.latest.fetch_max(before, Relaxed);
+    }
+
+    /// Sets the time of day forward to where it has been already: nothing waits for longer than it
+    /// did then. Compat: what waits for a time of day waits for it, as with nats-server.
+    pub(crate) fn catch_up(&self) {
+        self.day.fetch_max(self.latest.load(Relaxed), Relaxed);
     }
 }

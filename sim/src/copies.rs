@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use myelin_jetstream::LiveStream;
-use myelin_store::{Filter, Wait};
+use myelin_store::Filter;
 use serde_json::Value;
 
 use crate::copy_model::CopyModel;
 use crate::message::id_of;
 use crate::model::{Fate, Status, StreamModel};
 use crate::plan::{Kept, Kind};
+use crate::walk::walk;
 use crate::world::{Asked, World};
 
 /// Copies that are there at once, at most.
@@ -29,21 +30,12 @@ impl CopyModel {
         name: &str,
         live: &LiveStream,
         streams: &BTreeMap<String, StreamModel>,
+        now: u64,
     ) -> Result<Copied, String> {
-        let reader = live.reader();
-        let (mut from, mut buffer, mut copied) = (1, Vec::new(), Copied::new());
+        let mut copied = Copied::new();
         let mut last: BTreeMap<String, u64> = BTreeMap::new();
-        while let Some(seq) = reader
-            .next_seq(&Filter::All, from)
-            .map_err(|error| format!("{name}: no message behind {from}: {error}"))?
-        {
-            from = seq + 1;
-            let read = match reader.get(seq, Wait::Allowed, &mut buffer) {
-                Err(_) if self.is_damaged => continue,
-                read => read.map_err(|error| format!("{name}: {seq} cannot be read: {error}"))?,
-            };
-            let Some(message) = read else { continue };
-            let headers = String::from_utf8_lossy(message.headers);
+        walk(name, &live.reader(), self.is_damaged, now, |message| {
+            let (seq, headers) = (message.seq, String::from_utf8_lossy(message.headers));
             let id = id_of(&headers, message.payload)
                 .ok_or_else(|| format!("{name}: {seq} is what nobody has published"))?;
             let (origin, of_origin) = if self.is_mirror {
@@ -59,7 +51,8 @@ impl CopyModel {
                 known(name, model, of_origin, id)?;
             }
             copied.entry(origin).or_default().insert(of_origin);
-        }
+            Ok(())
+        })?;
         Ok(copied)
     }
 }
@@ -159,7 +152,7 @@ impl World {
         let streams = server.streams();
         for (name, copy) in self.copies.iter().filter(|(_, copy)| copy.status == Status::There) {
             let live = streams.stream(name).ok_or_else(|| format!("{name}: the copy is gone"))?;
-            let copied = copy.contents(name, &live, &self.streams)?;
+            let copied = copy.contents(name, &live, &self.streams, self.clock.elapsed())?;
             for origin in copy.origins.iter().filter(|_| !copy.is_damaged) {
                 let there = self.streams.get(origin).is_some_and(|model| model.status == Status::There);
                 let Some(from) = streams.stream(origin).filter(|_| there) else { continue };

@@ -34,6 +34,7 @@ mod server;
 mod specials;
 mod taste;
 mod trouble;
+mod walk;
 mod watch;
 mod world;
 

@@ -9,6 +9,10 @@ use myelin_sim::Counts;
 use myelin_sim::ledger::{self, Entry};
 use myelin_sim::planted::{self, BUGS};
 
+/// Allocator of the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs a server of the shipped code on virtual time, with faults, seed after seed.
 #[derive(Debug, Parser)]
 #[command(name = "myelin-sim")]

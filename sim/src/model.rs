@@ -202,6 +202,8 @@ pub(crate) struct StreamModel {
     pub(crate) is_damaged: bool,
     /// The publications that have an id, by that id.
     pub(crate) with_id: BTreeMap<String, Vec<u64>>,
+    /// Numbers that the run had given out when the last server died.
+    numbers: u64,
 }
 
 fn narrower(one: u64, other: u64) -> u64 {
@@ -226,6 +228,7 @@ impl StreamModel {
             changed: 0,
             is_damaged: false,
             with_id: BTreeMap::new(),
+            numbers: 0,
         }
     }
 
@@ -309,12 +312,15 @@ impl StreamModel {
     /// Everything may have gone that is there now or is on its way.
     pub(crate) fn let_go(&mut self, subject: Option<&str>) {
         let goes = |one: &Publication| subject.is_none_or(|subject| subject == one.subject);
-        let goes_as_made = |id: Option<u64>| id.and_then(|id| self.publications.get(&id)).is_some_and(goes);
         // Nobody may have seen what a schedule has made.
-        let made = self.publications.iter().filter(|(_, one)| goes_as_made(one.becomes));
-        let schedules: Vec<u64> = made.map(|(id, _)| *id).collect();
-        self.publications.values_mut().filter(|one| goes(one)).for_each(|one| one.may_go = true);
-        for id in schedules {
+        let goes_as_made = |id: u64| self.publications.get(&id).is_some_and(goes);
+        // Perf: there are thousands, most of which may go already.
+        let stays = self.publications.iter().filter(|(_, one)| !one.may_go);
+        let gone: Vec<u64> = stays
+            .filter(|(_, one)| goes(one) || one.becomes.is_some_and(goes_as_made))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
             self.publications.get_mut(&id).into_iter().for_each(|one| one.may_go = true);
         }
     }
@@ -422,10 +428,15 @@ impl StreamModel {
 
     /// Nobody answers any more what was asked for. `window`: what was done since then may be
     /// undone. `forgets`: how often messages came may be, too.
-    pub(crate) fn server_died(&mut self, window: Option<u64>, forgets: bool) {
+    /// `numbers`: how many the run had given out by then.
+    pub(crate) fn server_died(&mut self, window: Option<u64>, forgets: bool, numbers: u64) {
         self.purges = 0;
         let is_late = |at: Option<u64>| at.is_some_and(|at| window.is_some_and(|from| at >= from));
-        for publication in self.publications.values_mut() {
+        // Perf: there are thousands, and where nothing is undone only those are concerned that the
+        // last server was asked for.
+        let from = window.map_or(self.numbers + 1, |_| 0);
+        self.numbers = numbers;
+        for (_, publication) in self.publications.range_mut(from..) {
             if publication.fate == Fate::Asked {
                 publication.fate = Fate::Unknown;
             }

@@ -524,7 +524,7 @@ impl World {
         let is_ill = !self.trouble.is_well();
         let forgets = window.is_some() || self.plan.is_always_synced || is_ill;
         for stream in self.streams.values_mut() {
-            stream.server_died(window, forgets);
+            stream.server_died(window, forgets, self.numbers);
             if let Some(update) = &stream.update {
                 // It may have happened.
                 let limits = update.limits;

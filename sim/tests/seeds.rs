@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 3] = [
+const KEPT: [(u64, u64, &str); 5] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -17,6 +17,12 @@ const KEPT: [(u64, u64, &str); 3] = [
         "a stream with sources that had lost all of its messages passed over older ones of its origin",
     ),
     (48, 2_000, "as 10"),
+    (
+        1_882_948_344_217_610,
+        500,
+        "a stream whose deletion panicked lost what only the journal had, and gave its sequences out again",
+    ),
+    (1_882_948_344_217_848, 2_000, "none: a message that consumers give up died with its client"),
 ];
 
 fn check(seed: u64, operations: u64) {

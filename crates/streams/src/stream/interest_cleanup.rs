@@ -155,7 +155,7 @@ impl StreamCore {
     /// Removes a slice of what is kept.
     fn remove_settled(&mut self, wait: Wait, now: Timestamp) {
         let count = self.cleanup.kept.len().min(SLICE);
-        let mut unneeded = Vec::with_capacity(count);
+        let (mut unneeded, mut unread) = (Vec::with_capacity(count), Vec::new());
         let (mut looked_at, mut buffer) = (0, Vec::new());
         while looked_at < count {
             let seq = self.cleanup.kept[looked_at];
@@ -165,16 +165,23 @@ impl StreamCore {
                 // Somebody who may wait goes on here.
                 Err(ReadError::WouldWait) => break,
                 // Nothing is removed that cannot be looked at.
-                Err(_) => {}
+                Err(ReadError::Damaged(_)) => {}
+                Err(_) => unread.push(seq),
             }
             looked_at += 1;
         }
-        debug_assert!(looked_at <= count && unneeded.len() <= looked_at, "what goes was looked at");
+        debug_assert!(
+            looked_at <= count && unneeded.len() + unread.len() <= looked_at,
+            "what goes or stays was looked at"
+        );
         let cleanup = &mut self.cleanup;
         cleanup.next_removal_at = match remove(&mut self.store, &unneeded, now) {
             Ok(()) => {
                 cleanup.kept.drain(..looked_at);
-                (!cleanup.kept.is_empty()).then_some(now)
+                let is_read = unread.is_empty();
+                cleanup.kept.extend(unread);
+                let next = if is_read { now } else { now.saturating_add(RETRY) };
+                (!cleanup.kept.is_empty()).then_some(next)
             }
             Err(_) => Some(now.saturating_add(RETRY)),
         };

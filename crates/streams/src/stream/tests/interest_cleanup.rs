@@ -6,7 +6,7 @@ use myelin_store::{Purge, Seq};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
-use super::release::{on_disk, state_first_mark};
+use super::release::{on_disk, refuse_reads, state_first_mark};
 use super::upkeep::pass;
 use super::{Bench, config, msg};
 use myelin_jsapi::config::{Retention, StreamConfig};
@@ -88,6 +88,23 @@ fn many_go_with_one_write_and_too_many_in_slices() {
     assert!(bench.effects.due_changed && bench.core.next_due().is_some_and(|at| at <= bench.now));
     pass(&mut bench, 0);
     assert_eq!(bench.core.state().totals.messages, 0);
+}
+
+#[test]
+fn what_a_device_refuses_to_read_is_looked_at_again() {
+    let consumers = Consumers::want(&[">"]);
+    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
+    pass(&mut bench, 0);
+    bench.fill(&["a"], 3);
+    state_first_mark(&mut bench, &store);
+    refuse_reads(&disk, true);
+    bench.acknowledge(&consumers, &[1, 2]);
+    assert_eq!(bench.core.state().totals.messages, 3);
+    assert!(bench.core.next_due().is_some_and(|at| at > bench.now));
+    refuse_reads(&disk, false);
+    pass(&mut bench, 2 * SECOND);
+    assert_eq!(bench.core.state().totals.messages, 1);
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn a_parcel_begins_with_nothing_of_another() {
 }
 
 /// Has the device refuse to read the messages of the stream, or read them again.
-fn refuse_reads(disk: &FaultyDisk, refuses: bool) {
+pub(super) fn refuse_reads(disk: &FaultyDisk, refuses: bool) {
     let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
     for path in segments {
         disk.fail_reads(&path, 0..if refuses { u64::MAX } else { 0 }).expect("it is there");
