@@ -279,7 +279,7 @@ impl Recovering<'_> {
         let (mut missing, mut from) = (Vec::new(), *range.start());
         // Behind its end there is none to look for: what stands there may be any number.
         let known = (*range.end()).min(self.catalog.totals().last_seq);
-        for seq in from..=known {
+        for seq in *range.start()..=known {
             if self.catalog.contains(seq) {
                 missing.extend((from < seq).then(|| from..=seq - 1));
                 from = seq + 1;
