@@ -140,7 +140,7 @@ impl LeafPart {
     #[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
     pub(super) fn keys(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let only = self.only.keys().map(|key| Cow::Borrowed(&**key));
-        only.chain(self.remote.keys().map(|wish| wish.key()))
+        only.chain(self.remote.keys())
     }
 
     /// Remote subscriptions with this key.
@@ -242,5 +242,5 @@ pub(super) fn write_for_route(
 
 /// Subjects that only leaf nodes have.
 pub(super) fn leaf_keys(part: &InterestPart) -> impl Iterator<Item = Cow<'_, [u8]>> {
-    part.leaf.iter().flat_map(|part| part.remote.keys().map(|wish| wish.key()))
+    part.leaf.iter().flat_map(|part| part.remote.keys())
 }

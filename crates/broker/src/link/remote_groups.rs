@@ -9,6 +9,7 @@ use super::interest_part::InterestKey;
 use super::remote_sub::RemoteSub;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Remote subscriptions, found by subject and queue group.
@@ -80,10 +81,10 @@ impl RemoteGroups {
         self.0.is_empty()
     }
 
-    /// Subjects and queue groups, in no order.
+    /// Keys of the groups, in no order.
     #[expect(clippy::disallowed_methods, reason = "the seed of the hash comes from outside")]
-    pub(super) fn keys(&self) -> impl Iterator<Item = InterestKey<'_>> {
-        self.0.iter().map(RemoteGroup::key)
+    pub(super) fn keys(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        self.0.iter().map(|group| group.key().key())
     }
 
     /// Subscriptions of one key. `hash`: that of the [key](InterestKey::key), here and below.

@@ -478,11 +478,9 @@ impl Consumers {
         };
     }
 
-    /// Takes [`Consumers::suspend_log`] back: all that is known is written into another file.
-    ///
-    /// # Errors
-    /// As [`Consumers::flush`].
-    pub fn resume_log(&mut self, now: Timestamp) -> io::Result<()> {
+    /// Takes [`Consumers::suspend_log`] back: the next flush writes all that is known into another
+    /// file.
+    pub fn resume_log(&mut self) {
         self.sink = match std::mem::replace(&mut self.sink, ChangeSink::Nowhere) {
             ChangeSink::Suspended(mut log) => {
                 // Also if all of them are gone: no id is given out again.
@@ -491,7 +489,6 @@ impl Consumers {
             }
             other => other,
         };
-        if self.is_dirty() { self.flush(now).map(drop) } else { Ok(()) }
     }
 
     /// Whether there is something to flush.

@@ -56,8 +56,8 @@ impl Recovering<'_> {
         let opened = file.and_then(|file| Ok((file.len()?, file)));
         let (length, file) = opened.map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
-        let stated = sealed_end.or_else(|| self.whole_end(header, length, behind));
-        let whole_end = grown_end(&*file, (header, &context), stated, length).map_err(fault)?;
+        let sealed_end = sealed_end.or_else(|| self.whole_end(header, length, behind));
+        let whole_end = grown_end(&*file, (header, &context), sealed_end, length).map_err(fault)?;
         let stated = whole_end.or_else(|| self.stated.end_of(no, header.generation)).unwrap_or(0);
         // Behind that stands a footer, or what is left of one.
         let length = whole_end.map_or(length, |end| end.min(length));

@@ -229,14 +229,13 @@ impl StreamConsumers {
 
     /// Goes on with the log, for the stream stays after all.
     pub(in crate::engine) fn resume_log(&self) {
-        if let Err(error) = lock(&self.stored).resume_log(self.host.now()) {
-            let what = format_args!("JetStream: consumers of '{}' were not written: {error}", self.stream);
-            self.host.log(Level::Warn, what);
-        }
+        lock(&self.stored).resume_log();
+        self.write_restored();
     }
 
-    /// Writes the log anew that cannot be gone on with (it is encrypted, or its end was torn): here
-    /// it keeps no shard waiting. What cannot be written now is written with what changes next.
+    /// Writes the log anew that cannot be gone on with (it is encrypted, was torn at its end, or
+    /// was let go of): here it keeps no shard waiting. What cannot be written now is written with
+    /// what changes next.
     pub(in crate::engine) fn write_restored(&self) {
         let mut states = lock(&self.stored);
         if states.is_dirty()

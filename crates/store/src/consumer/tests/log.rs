@@ -148,7 +148,8 @@ fn perform(place: &LogStorage, consumers: &mut Consumers, act: Act) {
             assert!(!consumers.is_dirty() && !consumers.checkpoint_due());
             assert_eq!(consumers.flush(0).expect("nothing is written"), None);
             assert_eq!(place.disk.list(&directory()).expect("it is there"), files);
-            consumers.resume_log(0).expect("the disk is healthy");
+            consumers.resume_log();
+            consumers.flush(0).expect("the disk is healthy");
             assert!(!consumers.is_dirty());
             clean_up(place, consumers);
         }
